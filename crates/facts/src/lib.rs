@@ -1,0 +1,13 @@
+//! What the machine is: registers, chips, formats and limits as rows.
+//!
+//! This room holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
+//! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
+
+mod fields;
+pub mod chips;
+pub mod layout;
+pub mod lut;
+mod table;
+
+pub use fields::Field;
+pub use table::{Block, Coding, Evidence, FieldInfo, Layout, Row, Space};

@@ -1,0 +1,88 @@
+//! The activation table record: 43 halfwords that follow one engine's coefficient stream.
+//!
+//! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`.
+
+/// Bytes of meaning in a record; the stream is padded to [`STREAM_BYTES`].
+pub const RECORD_BYTES: usize = 86;
+/// Bytes a table occupies in a stream.
+pub const STREAM_BYTES: usize = 128;
+/// Knots of the piecewise linear part.
+pub const KNOTS: usize = 33;
+/// Halfword positions.
+pub mod place {
+    /// Smallest argument the table serves.
+    pub const X_LOW: usize = 0;
+    /// Largest argument the table serves.
+    pub const X_HIGH: usize = 1;
+    /// Result at and below `X_LOW`.
+    pub const Y_LOW: usize = 2;
+    /// Result at and above `X_HIGH`.
+    pub const Y_HIGH: usize = 3;
+    /// First knot.
+    pub const KNOT: usize = 4;
+    /// Slope left of the table, then intercept.
+    pub const LEFT: usize = 37;
+    /// Slope right of the table, then intercept.
+    pub const RIGHT: usize = 39;
+    /// Signed power of two that scales the argument.
+    pub const SHIFT: usize = 41;
+    /// Mode in bits 4:0, symmetry in bits 7:5.
+    pub const MODE: usize = 42;
+}
+
+/// How an argument becomes a table coordinate, and the interpolated value a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// Knot 0 at x = 0.
+    FromZero = 0,
+    /// Knot 16 at x = 0.
+    Centred = 1,
+    /// Knot 32 at x = 0.
+    ToZero = 2,
+    /// Fractional part of the argument.
+    Fraction = 3,
+    /// Integer part, toward zero.
+    Integer = 4,
+    /// Square root: mantissa in [1/2, 2) with even exponent.
+    Sqrt = 5,
+    /// Reciprocal square root: mantissa as for [`Mode::Sqrt`].
+    Rsqrt = 6,
+    /// Reciprocal: mantissa in [1/2, 1).
+    Reciprocal = 7,
+    /// Square, presumably: position in the vendor's list only.
+    Square = 8,
+    /// Base-2 logarithm: mantissa in [1/2, 1).
+    Log2 = 9,
+    /// Power of two: fractional part through the table, integer part to the exponent.
+    Exp2 = 10,
+}
+
+impl Mode {
+    /// The mode of that code.
+    pub fn from_code(code: u16) -> Option<Mode> {
+        use Mode::*;
+        [FromZero, Centred, ToZero, Fraction, Integer, Sqrt, Rsqrt, Reciprocal, Square, Log2, Exp2]
+            .into_iter()
+            .find(|m| *m as u16 == code)
+    }
+}
+
+/// How negative arguments are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Symmetry {
+    /// No symmetry.
+    None = 0,
+    /// f(-x) = -f(x): evaluate |x|, restore the sign.
+    Odd = 3,
+    /// Negative arguments give +0 (square root, logarithm).
+    NonNegative = 6,
+}
+
+impl Symmetry {
+    /// The symmetry of that code.
+    pub fn from_code(code: u16) -> Option<Symmetry> {
+        [Symmetry::None, Symmetry::Odd, Symmetry::NonNegative].into_iter().find(|s| *s as u16 == code)
+    }
+}

@@ -1,0 +1,260 @@
+//! The shape of a register row and the checks that run while the crate compiles.
+
+use crate::fields::Field;
+
+/// How sure we are of a row, and why. Kept on every fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// `X`: an executor used the field and the program computed what Apple compiled it to compute.
+    Executed,
+    /// `B`: recomputed byte-equal, constant or predictable over every Apple-compiled sample.
+    Bytes,
+    /// `C`: name or meaning from a public decoder, the book, or a reading the samples do not exclude.
+    Claimed,
+}
+
+impl Evidence {
+    /// The one-letter tag used in listings and documents.
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Evidence::Executed => "X",
+            Evidence::Bytes => "B",
+            Evidence::Claimed => "C",
+        }
+    }
+}
+
+/// How the bits of a field become a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// Plain unsigned number.
+    Uint,
+    /// One bit: off or on.
+    Flag,
+    /// A byte quantity stored in place with the low `n` bits of the word unused (`value << n`).
+    Shifted(u8),
+    /// Base-2 logarithm of the quantity.
+    Log2,
+    /// IEEE half precision bit pattern.
+    F16,
+    /// IEEE single precision bit pattern.
+    F32,
+    /// One of a list of named values; the position is the value, an empty name is a gap.
+    Names(&'static [&'static str]),
+}
+
+/// Which address space a row's `addr` counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Byte offset in the fixed header of the task descriptor.
+    Header,
+    /// Byte address of the register that the descriptor's runs write.
+    Register,
+}
+
+/// What a field means wherever it stands: vocabulary, independent of a generation.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldInfo {
+    /// The vocabulary entry itself.
+    pub field: Field,
+    /// Name as listed, Apple's spelling where decoded.
+    pub name: &'static str,
+    /// How bits become a quantity.
+    pub coding: Coding,
+    /// Unit of the decoded quantity; empty for flags and names.
+    pub unit: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+}
+
+/// Where a field stands in one generation's descriptor, and how we know.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The vocabulary entry.
+    pub field: Field,
+    /// Header or register space.
+    pub space: Space,
+    /// Byte offset or byte address of (the first element of) the word.
+    pub addr: u32,
+    /// Lowest bit.
+    pub lo: u8,
+    /// Highest bit, inclusive.
+    pub hi: u8,
+    /// Elements of an array of words, 4 bytes apart; 1 for a scalar.
+    pub count: u8,
+    /// Evidence for place and meaning.
+    pub evidence: Evidence,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+impl Row {
+    /// Bits that the row claims in its word.
+    pub const fn mask(&self) -> u32 {
+        let width = self.hi as u32 - self.lo as u32 + 1;
+        let ones = if width == 32 { u32::MAX } else { (1 << width) - 1 };
+        ones << self.lo
+    }
+
+    /// Largest raw value the row can hold.
+    pub const fn max(&self) -> u32 {
+        self.mask() >> self.lo
+    }
+
+    /// Whether `self` may directly follow `prev`: ascending and disjoint.
+    pub const fn follows(&self, prev: &Row) -> bool {
+        match (prev.space, self.space) {
+            (Space::Header, Space::Register) => true,
+            (Space::Register, Space::Header) => false,
+            _ if prev.addr == self.addr => prev.count == self.count && self.lo > prev.hi,
+            _ => self.addr >= prev.addr + 4 * prev.count as u32,
+        }
+    }
+}
+
+/// A consecutive block of registers with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// First register's byte address.
+    pub addr: u32,
+    /// Registers in the block.
+    pub words: u32,
+    /// Name of the unit the block configures.
+    pub name: &'static str,
+}
+
+/// One generation's task descriptor: every known field with its place.
+#[derive(Debug)]
+pub struct Layout {
+    /// Generation name, as the compiler target spells it.
+    pub generation: &'static str,
+    /// Version of the task descriptor format.
+    pub td_version: u32,
+    /// Words of the fixed header.
+    pub header_words: u32,
+    /// Descriptors start on this byte boundary in a stream.
+    pub align_bytes: u32,
+    /// Register blocks in the order the compiler writes them.
+    pub blocks: &'static [Block],
+    /// All rows, ascending.
+    pub rows: &'static [Row],
+    /// Position of each field's row by `Field as usize`; `u16::MAX` when absent.
+    pub index: &'static [u16; Field::COUNT],
+}
+
+impl Layout {
+    /// The row of a field, or `None` when this generation does not have it.
+    pub fn row(&self, field: Field) -> Option<&'static Row> {
+        match self.index[field as usize] {
+            u16::MAX => None,
+            i => Some(&self.rows[i as usize]),
+        }
+    }
+
+    /// Rows that claim bits of the word at `addr` of `space`, with the array index of that word.
+    pub fn rows_at(&self, space: Space, addr: u32) -> impl Iterator<Item = (&'static Row, u32)> {
+        self.rows.iter().filter_map(move |r| {
+            let end = r.addr + 4 * r.count as u32;
+            (r.space == space && addr >= r.addr && addr < end && addr % 4 == r.addr % 4)
+                .then(|| (r, (addr - r.addr) / 4))
+        })
+    }
+
+    /// Bits of the word at `addr` that no row claims.
+    pub fn unclaimed(&self, space: Space, addr: u32) -> u32 {
+        !self.rows_at(space, addr).fold(0, |m, (r, _)| m | r.mask())
+    }
+
+    /// The block that holds the register at `addr`.
+    pub fn block_of(&self, addr: u32) -> Option<&'static Block> {
+        self.blocks.iter().find(|b| addr >= b.addr && addr < b.addr + 4 * b.words)
+    }
+}
+
+/// Field positions for [`Layout::index`]; evaluated at compile time.
+pub(crate) const fn index_rows(rows: &[Row]) -> [u16; Field::COUNT] {
+    let mut index = [u16::MAX; Field::COUNT];
+    let mut i = 0;
+    while i < rows.len() {
+        index[rows[i].field as usize] = i as u16;
+        i += 1;
+    }
+    index
+}
+
+/// Declares a generation's rows. Rows ascend; an overlap or a row out of order stops the build and names the field.
+macro_rules! layout {
+    (
+        $(#[$doc:meta])* $name:ident {
+            generation: $generation:literal, td_version: $td:literal,
+            header_words: $hw:literal, align_bytes: $align:literal,
+            blocks: [ $( $baddr:literal [$bwords:literal] $bname:literal ),* $(,)? ],
+            $( $space:ident { $( $addr:literal [$count:literal] { $( $lo:literal ..= $hi:literal $field:ident $ev:ident $src:literal ),* $(,)? } )* } )*
+        }
+    ) => {
+        const ROWS: &[$crate::table::Row] = &[
+            $( $( $( $crate::table::Row {
+                field: $crate::fields::Field::$field,
+                space: $crate::table::Space::$space,
+                addr: $addr, lo: $lo, hi: $hi,
+                count: $count,
+                evidence: $crate::table::Evidence::$ev,
+                source: $src,
+            }, )* )* )*
+        ];
+        const _: () = {
+            const NAMES: &[&str] = &[ $( $( $( concat!(
+                "register row overlaps or precedes the row before it: ", $generation, " ", stringify!($field)
+            ), )* )* )* ];
+            let mut i = 1;
+            while i < ROWS.len() {
+                if !ROWS[i].follows(&ROWS[i - 1]) || ROWS[i].lo > ROWS[i].hi || ROWS[i].hi > 31 {
+                    panic!("{}", NAMES[i]);
+                }
+                i += 1;
+            }
+        };
+        $(#[$doc])*
+        pub static $name: $crate::table::Layout = $crate::table::Layout {
+            generation: $generation,
+            td_version: $td,
+            header_words: $hw,
+            align_bytes: $align,
+            blocks: &[ $( $crate::table::Block { addr: $baddr, words: $bwords, name: $bname } ),* ],
+            rows: ROWS,
+            index: &$crate::table::index_rows(ROWS),
+        };
+    };
+}
+pub(crate) use layout;
+
+/// Declares the vocabulary: the [`Field`] enum and its [`FieldInfo`] rows.
+macro_rules! fields {
+    ( $( $name:ident : $coding:expr, $unit:literal, $meaning:literal ; )* ) => {
+        /// Every register and header field known in any generation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum Field { $( #[doc = $meaning] $name ),* }
+
+        impl Field {
+            /// Number of fields in the vocabulary.
+            pub const COUNT: usize = [ $( stringify!($name) ),* ].len();
+
+            /// All fields in declaration order.
+            pub const ALL: [Field; Field::COUNT] = [ $( Field::$name ),* ];
+
+            /// Name, coding, unit and meaning.
+            pub fn info(self) -> &'static FieldInfo { &INFO[self as usize] }
+
+            /// The field of that name.
+            pub fn by_name(name: &str) -> Option<Field> {
+                INFO.iter().find(|i| i.name == name).map(|i| i.field)
+            }
+        }
+
+        static INFO: [FieldInfo; Field::COUNT] = [ $( FieldInfo {
+            field: Field::$name, name: stringify!($name), coding: $coding, unit: $unit, meaning: $meaning,
+        } ),* ];
+    };
+}
+pub(crate) use fields;
