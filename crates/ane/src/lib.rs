@@ -1,1 +1,1 @@
-//! placeholder
+//! The front door.

@@ -1,1 +1,27 @@
-//! placeholder
+//! What the machine would do: executes a program from its register words and memory alone.
+//!
+//! This room may touch `facts` and `program`. It never sees the network or the compiler: the two agree only through
+//! bytes and rows. It does not panic on any program; a set field that it does not obey is a named [`Fault`], and so is
+//! every access outside a region.
+//!
+//! Dependencies: `half` converts fp16 (hardware instructions where the host has them), `bytemuck` views memory as
+//! halfwords without `unsafe`, `faer` is the dense matrix kernel under convolutions, `rayon` spreads rows over cores,
+//! `thiserror` words the faults.
+
+mod dma;
+mod fault;
+mod honours;
+mod lut;
+mod machine;
+mod memory;
+mod ne;
+pub mod number;
+mod pe;
+mod tensor;
+mod unpack;
+
+pub use fault::{Fault, FaultKind};
+pub use honours::{treatment, Treatment};
+pub use lut::Table;
+pub use machine::{run, Options, Outcome};
+pub use memory::{Memory, Region};

@@ -5,6 +5,7 @@
 
 mod fields;
 pub mod chips;
+pub mod formats;
 pub mod layout;
 pub mod lut;
 mod table;

@@ -31,9 +31,9 @@ pub struct Nchw {
 }
 
 impl Nchw {
-    /// Number of elements.
+    /// Number of elements; `u64::MAX` when that does not fit.
     pub fn elements(&self) -> u64 {
-        self.n as u64 * self.c as u64 * self.h as u64 * self.w as u64
+        [self.c, self.h, self.w].iter().fold(self.n as u64, |all, &e| all.saturating_mul(e as u64))
     }
 }
 
@@ -56,12 +56,12 @@ impl Strides {
         Strides { batch_bytes: plane_bytes * shape.c as u64, plane_bytes, row_bytes }
     }
 
-    /// Bytes from the first to one past the last element.
+    /// Bytes from the first to one past the last element; `u64::MAX` when that does not fit.
     pub fn tight_bytes(&self, shape: Nchw, element_bytes: u64) -> u64 {
-        (shape.n as u64 - 1) * self.batch_bytes
-            + (shape.c as u64 - 1) * self.plane_bytes
-            + (shape.h as u64 - 1) * self.row_bytes
-            + shape.w as u64 * element_bytes
+        let axes = [(shape.n, self.batch_bytes), (shape.c, self.plane_bytes), (shape.h, self.row_bytes)];
+        axes.iter().fold((shape.w as u64).saturating_mul(element_bytes), |bytes, &(extent, stride)| {
+            bytes.saturating_add((extent as u64).saturating_sub(1).saturating_mul(stride))
+        })
     }
 }
 

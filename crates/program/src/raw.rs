@@ -1,1 +1,447 @@
-//! raw
+//! Raw task streams: a `.bin` file (stream, then kernel data) and the open driver's `.anec` model file.
+//!
+//! Neither names what must be bound: a `.bin` has no header at all. Ports are made from the descriptors: base register
+//! 4 and above, an output where some task writes it. The start of the stream is base register 0, kernel data 1,
+//! intermediate tensors 3.
+
+use anemone_facts::formats::raw as rows;
+use anemone_facts::formats::raw::anec;
+use anemone_facts::{Field, Layout, layout};
+
+use crate::task::{Task, decode};
+use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
+
+/// A file that is not a raw stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No size of the first descriptor makes the file a chain of descriptors.
+    #[error("no descriptor chain at 0x0 of {have:#x} bytes; read as {words:#x} words: {source}")]
+    NoChain {
+        /// Bytes of the file.
+        have: usize,
+        /// Words of the first descriptor in the attempt reported.
+        words: u32,
+        /// What is wrong with that attempt.
+        source: StreamError,
+    },
+    /// The chain decodes, but a run writes registers that the generation does not have.
+    #[error("task {task} at {offset:#x}: run at register {addr:#x} of {words} words lies in no register block")]
+    Registers {
+        /// Position in the chain.
+        task: usize,
+        /// Byte offset of the descriptor.
+        offset: u32,
+        /// First register of the run.
+        addr: u32,
+        /// Words of the run.
+        words: usize,
+    },
+    /// A task accesses memory in a format without a name.
+    #[error("task {task} at {offset:#x}: {field:?} = {value} is not an element format")]
+    Format {
+        /// Position in the chain.
+        task: usize,
+        /// Byte offset of the descriptor.
+        offset: u32,
+        /// The format field.
+        field: Field,
+        /// Its value.
+        value: u32,
+    },
+    /// A model file is shorter than its header, stream and kernel data.
+    #[error("{what} at {offset:#x}: needs {need:#x} bytes, the file has {have:#x}")]
+    Truncated {
+        /// Part of the file.
+        what: &'static str,
+        /// Byte offset of the part.
+        offset: u64,
+        /// Bytes it needs.
+        need: u64,
+        /// Bytes of the file.
+        have: u64,
+    },
+    /// A quantity in a model file's header contradicts another.
+    #[error("{what} at {offset:#x} is {found:#x}, expected {expected:#x}")]
+    Header {
+        /// The quantity.
+        what: &'static str,
+        /// Byte offset in the file.
+        offset: u64,
+        /// Value found.
+        found: u64,
+        /// Value that follows from the rest.
+        expected: u64,
+    },
+    /// A program that a model file cannot express.
+    #[error("port {bar} of a model file: {what} is {found:#x}, at most {limit:#x}")]
+    Port {
+        /// Base register.
+        bar: u8,
+        /// The quantity.
+        what: &'static str,
+        /// Value found.
+        found: u64,
+        /// Largest value.
+        limit: u64,
+    },
+}
+
+/// Procedure name of programs that come without one.
+const NAME: &str = "net";
+/// Granule of synthesised buffer sizes: base offsets and strides count in it.
+const BUFFER_GRANULE: u64 = 64;
+
+/// Reads a stream that is followed by kernel data at the next multiple of 16.
+///
+/// The size of the first descriptor is not stated anywhere; the sizes that compilers emit are tried first, then
+/// every other, until a whole chain decodes into register blocks of the generation.
+pub fn read_bin(bytes: &[u8]) -> Result<Program, Error> {
+    let layout = &layout::H13;
+    let words = first_task_words(layout, bytes)?;
+    let tasks = chain(layout, bytes, words)?;
+    let end = stream_end(&tasks);
+    let kernel = end.next_multiple_of(rows::KERNEL_ALIGN as usize);
+    let (ports, scratch_bytes) = ports(layout, &tasks)?;
+    Ok(Program {
+        name: NAME.to_string(),
+        layout,
+        stream: bytes.get(..end).unwrap_or(bytes).to_vec(),
+        first_task_words: words,
+        kernel: bytes.get(kernel..).unwrap_or(&[]).to_vec(),
+        scratch_bytes,
+        ports,
+    })
+}
+
+/// Stream and kernel data as [`read_bin`] reads them.
+pub fn write_bin(program: &Program) -> Vec<u8> {
+    let mut out = program.stream.clone();
+    if !program.kernel.is_empty() {
+        out.resize(out.len().next_multiple_of(rows::KERNEL_ALIGN as usize), 0);
+        out.extend_from_slice(&program.kernel);
+    }
+    out
+}
+
+fn stream_end(tasks: &[Task]) -> usize {
+    tasks.last().map_or(0, |t| t.offset as usize + 4 * t.word_count() as usize)
+}
+
+/// Words of the first descriptor. On failure the error of the most usual size is returned.
+fn first_task_words(layout: &'static Layout, bytes: &[u8]) -> Result<u32, Error> {
+    let usual = chain(layout, bytes, rows::FULL_TASK_WORDS);
+    let Err(error) = usual else { return Ok(rows::FULL_TASK_WORDS) };
+    let largest = layout.row(Field::NextSize).map_or(0, |r| r.max()) + 1;
+    [rows::SHORT_TASK_WORDS]
+        .into_iter()
+        .chain((layout.header_words + 2..=largest).rev())
+        // The first descriptor alone is cheap to reject; the chain is followed only when it decodes.
+        .filter(|&w| decode(layout, bytes, 0, 0, w).is_ok_and(|t| in_blocks(layout, 0, &t).is_ok()))
+        .find(|&w| chain(layout, bytes, w).is_ok())
+        .ok_or(error)
+}
+
+/// The chain, each run checked to lie in register blocks.
+fn chain(layout: &'static Layout, bytes: &[u8], words: u32) -> Result<Vec<Task>, Error> {
+    let tasks = crate::task::decode_stream(layout, bytes, words).map_err(|source| Error::NoChain {
+        have: bytes.len(),
+        words,
+        source,
+    })?;
+    tasks.iter().enumerate().try_for_each(|(i, t)| in_blocks(layout, i, t))?;
+    Ok(tasks)
+}
+
+fn in_blocks(layout: &Layout, index: usize, task: &Task) -> Result<(), Error> {
+    for run in &task.runs {
+        let last = run.addr.saturating_add(4 * (run.words.len() as u32).saturating_sub(1));
+        let block = layout.block_of(run.addr);
+        if run.addr % 4 != 0 || block.is_none_or(|b| last >= b.addr + 4 * b.words) {
+            return Err(Error::Registers { task: index, offset: task.offset, addr: run.addr, words: run.words.len() });
+        }
+    }
+    Ok(())
+}
+
+/// One access of a task to memory, as its descriptor describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Position of the task in the chain.
+    pub task: usize,
+    /// Base register.
+    pub bar: u8,
+    /// Read or written.
+    pub direction: Direction,
+    /// Byte offset from the base register.
+    pub base: u64,
+    /// Extents; the group count stands in `n`.
+    pub shape: Nchw,
+    /// Byte strides; the group stride stands in `batch_bytes`.
+    pub strides: Strides,
+    /// Element format.
+    pub element: Element,
+}
+
+impl Access {
+    /// One past the last byte, counted from the base register; `u64::MAX` when that does not fit.
+    pub fn end(&self) -> u64 {
+        self.base.saturating_add(self.strides.tight_bytes(self.shape, self.element.bytes()))
+    }
+}
+
+struct Side {
+    base_register: Field,
+    enable: Field,
+    format: Field,
+    base: Field,
+    strides: [Field; 3],
+    broadcast: Option<[Field; 3]>,
+}
+
+const SIDES: [Side; 3] = [
+    Side {
+        base_register: Field::RBase0,
+        enable: Field::Rbe0,
+        format: Field::Src1MemFmt,
+        base: Field::Src1Base,
+        strides: [Field::Src1GroupStride, Field::Src1PlaneStride, Field::Src1RowStride],
+        broadcast: Some([Field::Src1BroadcastC, Field::Src1BroadcastH, Field::Src1BroadcastW]),
+    },
+    Side {
+        base_register: Field::RBase1,
+        enable: Field::Rbe1,
+        format: Field::Src2MemFmt,
+        base: Field::Src2Base,
+        strides: [Field::Src2GroupStride, Field::Src2PlaneStride, Field::Src2RowStride],
+        broadcast: Some([Field::Src2BroadcastC, Field::Src2BroadcastH, Field::Src2BroadcastW]),
+    },
+    Side {
+        base_register: Field::WBase,
+        enable: Field::Wbe,
+        format: Field::DstMemFmt,
+        base: Field::DstBase,
+        strides: [Field::DstGroupStride, Field::DstPlaneStride, Field::DstRowStride],
+        broadcast: None,
+    },
+];
+
+/// Memory that the tasks of a stream access, task by task: source 1, source 2, destination.
+///
+/// Transposed operands are described as stored only where the descriptor's extents are; see the layout's notes on
+/// output extents.
+pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
+    let mut out = Vec::new();
+    for (i, task) in tasks.iter().enumerate() {
+        let get = |field| task.get(layout, field).unwrap_or(0);
+        let class = task.name(layout, Field::TaskClass).unwrap_or("");
+        let reduces = class.starts_with("pe-reduce") && get(Field::Kw) <= 1 && get(Field::Kh) <= 1;
+        for side in &SIDES {
+            if get(side.enable) == 0 {
+                continue;
+            }
+            let n = get(Field::NumGroups).max(1);
+            let mut shape = match side.broadcast {
+                Some(flags) => {
+                    let [c, h, w] = flags.map(|f| get(f) == 1);
+                    let extent = |one, field| if one { 1 } else { get(field) };
+                    Nchw { n, c: extent(c, Field::Cin), h: extent(h, Field::Hin), w: extent(w, Field::Win) }
+                }
+                None => Nchw { n, c: get(Field::Cout), h: get(Field::Hout), w: get(Field::Wout) },
+            };
+            // A reduction states its input extents where the output's should be; it leaves one element per plane.
+            if side.broadcast.is_none() && reduces {
+                (shape.h, shape.w) = (1, 1);
+            }
+            let [batch_bytes, plane_bytes, row_bytes] = side.strides.map(|f| task.bytes(layout, f));
+            out.push(Access {
+                task: i,
+                bar: get(side.base_register) as u8,
+                direction: if side.broadcast.is_some() { Direction::Input } else { Direction::Output },
+                base: task.bytes(layout, side.base),
+                shape,
+                strides: Strides { batch_bytes, plane_bytes, row_bytes },
+                element: match get(side.format) {
+                    0 => Element::Uint8,
+                    1 => Element::Int8,
+                    2 => Element::Float16,
+                    value => return Err(Error::Format { task: i, offset: task.offset, field: side.format, value }),
+                },
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// Ports, inputs first, and the bytes of the intermediate region.
+fn ports(layout: &Layout, tasks: &[Task]) -> Result<(Vec<Port>, u64), Error> {
+    let all = accesses(layout, tasks)?;
+    let bytes = |bar: u8| {
+        let end = all.iter().filter(|a| a.bar == bar).map(Access::end).max().unwrap_or(0);
+        end.checked_next_multiple_of(BUFFER_GRANULE).unwrap_or(u64::MAX)
+    };
+    let mut ports = Vec::new();
+    for bar in Program::FIRST_PORT_BAR..BAR_COUNT as u8 {
+        let uses: Vec<&Access> = all.iter().filter(|a| a.bar == bar).collect();
+        // A row-wise reduction describes rows as groups: of equally large descriptions the one with most rows is the
+        // tensor's own.
+        let Some(widest) = uses.iter().max_by_key(|a| (a.end() - a.base, a.shape.h, std::cmp::Reverse(a.task))) else {
+            continue;
+        };
+        let written = uses.iter().any(|a| a.direction == Direction::Output);
+        let mut shape = widest.shape;
+        // Tasks that each write some channels state their first channel as an offset.
+        let plane = widest.strides.plane_bytes;
+        for a in uses.iter().filter(|a| a.strides.plane_bytes == plane && plane != 0 && a.base % plane == 0) {
+            let channels = (a.base / plane).saturating_add(a.shape.c as u64);
+            if a.base != 0 && (a.shape.n, a.shape.h, a.shape.w) == (shape.n, shape.h, shape.w) {
+                shape.c = shape.c.max(u32::try_from(channels).unwrap_or(u32::MAX));
+            }
+        }
+        let mut strides = widest.strides;
+        if strides.batch_bytes == 0 {
+            strides.batch_bytes = strides.plane_bytes.saturating_mul(shape.c as u64);
+        }
+        ports.push(Port {
+            name: String::new(),
+            direction: if written { Direction::Output } else { Direction::Input },
+            bar,
+            shape,
+            strides,
+            element: widest.element,
+            bytes: bytes(bar),
+        });
+    }
+    ports.sort_by_key(|p| p.direction == Direction::Output);
+    for direction in [Direction::Input, Direction::Output] {
+        let stem = if direction == Direction::Input { "input" } else { "output" };
+        for (i, port) in ports.iter_mut().filter(|p| p.direction == direction).enumerate() {
+            port.name = format!("{stem}{i}");
+        }
+    }
+    Ok((ports, bytes(Program::SCRATCH_BAR)))
+}
+
+/// Reads the open driver's model file. Outputs have the first base registers, then inputs; elements are half precision.
+pub fn read_anec(bytes: &[u8]) -> Result<Program, Error> {
+    let layout = &layout::H13;
+    slice(bytes, "model header", 0, anec::HEADER_BYTES as u64)?;
+    let u32_at = |at: usize| bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let u64_at = |at: usize| u32_at(at) as u64 | (u32_at(at + 4) as u64) << 32;
+    let header = |what, at: usize, found: u64, expected: u64| match found == expected {
+        true => Ok(()),
+        false => Err(Error::Header { what, offset: at as u64, found, expected }),
+    };
+    let (size, stream_bytes, kernel_bytes) = (u64_at(anec::SIZE), u64_at(anec::TSK_SIZE), u64_at(anec::KRN_SIZE));
+    let data = slice(bytes, "stream and kernel data", anec::DATA as u64, size)?;
+    let stream = slice(data, "task stream", 0, stream_bytes)?;
+    let kernel_at = stream_bytes.next_multiple_of(rows::KERNEL_ALIGN);
+    // A file without kernel data may end with the stream, before the padding.
+    let expected =
+        if kernel_bytes == 0 { size.clamp(stream_bytes, kernel_at) } else { kernel_at.saturating_add(kernel_bytes) };
+    header("size", anec::SIZE, size, expected)?;
+    let words = u32_at(anec::TD_SIZE) / 4;
+    header("bytes of the first task", anec::TD_SIZE, u32_at(anec::TD_SIZE) as u64, 4 * words as u64)?;
+    let tasks = chain(layout, stream, words)?;
+    header("number of tasks", anec::TD_COUNT, u32_at(anec::TD_COUNT) as u64, tasks.len() as u64)?;
+    header("bytes of the stream", anec::TSK_SIZE, stream_bytes, stream_end(&tasks) as u64)?;
+    let (inputs, outputs) = (u32_at(anec::SRC_COUNT), u32_at(anec::DST_COUNT));
+    let first = Program::FIRST_PORT_BAR as u64;
+    if first + inputs as u64 + outputs as u64 > anec::BARS as u64 {
+        let found = inputs as u64 + outputs as u64;
+        return Err(Error::Header {
+            what: "number of ports",
+            offset: anec::SRC_COUNT as u64,
+            found,
+            expected: anec::BARS as u64 - first,
+        });
+    }
+    let tiles = |bar: usize| u32_at(anec::TILES + 4 * bar) as u64 * anec::TILE;
+    let port = |direction, name: String, bar: usize| {
+        let at = |i: usize| u64_at(anec::NCHW + 48 * bar + 8 * i);
+        let extent = |what, i: usize| match u32::try_from(at(i)) {
+            Ok(e) if e > 0 => Ok(e),
+            _ => Err(Error::Port { bar: bar as u8, what, found: at(i), limit: u32::MAX as u64 }),
+        };
+        let shape =
+            Nchw { n: extent("batch", 0)?, c: extent("channels", 1)?, h: extent("rows", 2)?, w: extent("columns", 3)? };
+        let strides =
+            Strides { batch_bytes: at(4).saturating_mul(shape.c as u64), plane_bytes: at(4), row_bytes: at(5) };
+        let element = Element::Float16;
+        Ok(Port { name, direction, bar: bar as u8, shape, strides, element, bytes: tiles(bar) })
+    };
+    let bar = |i: u32| first as usize + i as usize;
+    let ports = (0..inputs)
+        .map(|i| port(Direction::Input, format!("input{i}"), bar(outputs + i)))
+        .chain((0..outputs).map(|i| port(Direction::Output, format!("output{i}"), bar(i))))
+        .collect::<Result<_, Error>>()?;
+    Ok(Program {
+        name: NAME.to_string(),
+        layout,
+        stream: stream.to_vec(),
+        first_task_words: words,
+        kernel: data.get(kernel_at as usize..).unwrap_or(&[]).to_vec(),
+        scratch_bytes: tiles(Program::SCRATCH_BAR as usize),
+        ports,
+    })
+}
+
+/// Writes the open driver's model file.
+///
+/// Fails where the format has no place for the program: base registers other than outputs first, then inputs, or a
+/// stream that is not a chain.
+pub fn write_anec(program: &Program) -> Result<Vec<u8>, Error> {
+    let tasks = chain(program.layout, &program.stream, program.first_task_words)?;
+    let count = |direction| program.ports_of(direction).count();
+    let (inputs, outputs) = (count(Direction::Input), count(Direction::Output));
+    let order = program.ports_of(Direction::Output).chain(program.ports_of(Direction::Input));
+    for (bar, port) in (Program::FIRST_PORT_BAR as u64..).zip(order) {
+        if port.bar as u64 != bar || bar >= anec::BARS as u64 {
+            return Err(Error::Port {
+                bar: port.bar,
+                what: "base register",
+                found: port.bar as u64,
+                limit: bar.min(anec::BARS as u64 - 1),
+            });
+        }
+    }
+    let mut data = program.stream.clone();
+    data.resize(data.len().next_multiple_of(rows::KERNEL_ALIGN as usize), 0);
+    data.extend_from_slice(&program.kernel);
+    let mut out = vec![0; anec::DATA];
+    let mut put = |at: usize, bytes: &[u8]| {
+        if let Some(place) = out.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    };
+    put(anec::SIZE, &(data.len() as u64).to_le_bytes());
+    put(anec::TD_SIZE, &program.first_task_words.saturating_mul(4).to_le_bytes());
+    put(anec::TD_COUNT, &(tasks.len() as u32).to_le_bytes());
+    put(anec::TSK_SIZE, &(program.stream.len() as u64).to_le_bytes());
+    put(anec::KRN_SIZE, &(program.kernel.len() as u64).to_le_bytes());
+    put(anec::SRC_COUNT, &(inputs as u32).to_le_bytes());
+    put(anec::DST_COUNT, &(outputs as u32).to_le_bytes());
+    let mut buffers = vec![(Program::STREAM_BAR, data.len() as u64), (Program::SCRATCH_BAR, program.scratch_bytes)];
+    buffers.extend(program.ports.iter().map(|p| (p.bar, p.bytes)));
+    for (bar, bytes) in buffers {
+        let (tiles, limit) = (bytes.div_ceil(anec::TILE), u32::MAX as u64);
+        let fits = u32::try_from(tiles).map_err(|_| Error::Port { bar, what: "tiles", found: tiles, limit })?;
+        put(anec::TILES + 4 * bar as usize, &fits.to_le_bytes());
+    }
+    for p in &program.ports {
+        let s = p.shape;
+        let entry = [s.n as u64, s.c as u64, s.h as u64, s.w as u64, p.strides.plane_bytes, p.strides.row_bytes];
+        for (i, value) in entry.into_iter().enumerate() {
+            put(anec::NCHW + 48 * p.bar as usize + 8 * i, &value.to_le_bytes());
+        }
+    }
+    out.extend_from_slice(&data);
+    Ok(out)
+}
+
+fn slice<'a>(bytes: &'a [u8], what: &'static str, offset: u64, need: u64) -> Result<&'a [u8], Error> {
+    let have = bytes.len() as u64;
+    match offset.checked_add(need) {
+        Some(end) if end <= have => Ok(&bytes[offset as usize..end as usize]),
+        _ => Err(Error::Truncated { what, offset, need, have }),
+    }
+}

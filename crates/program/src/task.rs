@@ -1,6 +1,6 @@
 //! One task descriptor: header words and register runs, read and written by field.
 
-use anemone_facts::{Field, Layout, Space};
+use anemone_facts::{Coding, Field, Layout, Space};
 
 /// Consecutive registers written by one run of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,9 @@ pub enum StreamError {
         header: u32,
     },
     /// A run's registers reach past the descriptor's stated size.
-    #[error("task {task} at {offset:#x}: run {run_header:#010x} at {at:#x} passes the end of the descriptor at {end:#x}")]
+    #[error(
+        "task {task} at {offset:#x}: run {run_header:#010x} at {at:#x} passes the end of the descriptor at {end:#x}"
+    )]
     RunPastEnd {
         /// Position in the chain.
         task: usize,
@@ -175,6 +177,15 @@ impl Task {
         let row = layout.row(field)?;
         let word = self.word(row.space, row.addr + 4 * i)?;
         Some((word & row.mask()) >> row.lo)
+    }
+
+    /// Name of a field's value; `None` when absent, not coded by names, or a value without a name.
+    pub fn name(&self, layout: &Layout, field: Field) -> Option<&'static str> {
+        let value = self.get(layout, field)?;
+        match field.info().coding {
+            Coding::Names(names) => names.get(value as usize).copied().filter(|n| !n.is_empty()),
+            _ => None,
+        }
     }
 
     /// Byte quantity of a field coded as shifted: the bits in place, low bits zero. 0 when absent.
@@ -257,13 +268,14 @@ impl Task {
 
 /// Decodes the descriptor of `words` words at `offset`; `task` is its position in the chain, for errors.
 pub fn decode(layout: &Layout, stream: &[u8], task: usize, offset: u32, words: u32) -> Result<Task, StreamError> {
-    let bytes = stream.get(offset as usize..).and_then(|s| s.get(..words as usize * 4)).ok_or(StreamError::Truncated {
-        task,
-        offset,
-        at: offset,
-        need: words * 4,
-        have: stream.len(),
-    })?;
+    let bytes =
+        stream.get(offset as usize..).and_then(|s| s.get(..words as usize * 4)).ok_or(StreamError::Truncated {
+            task,
+            offset,
+            at: offset,
+            need: words.saturating_mul(4),
+            have: stream.len(),
+        })?;
     let all: Vec<u32> = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
     let fixed = layout.header_words as usize;
     if all.len() < fixed {

@@ -1,0 +1,432 @@
+//! The layer graph: what each task computes, on tensors with a memory layout but no address yet.
+//!
+//! A [`Buffer`] is rows of 64-byte-aligned memory. A [`View`] reads or writes part of it with any strides between rows;
+//! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
+//! reshapes are therefore views, not layers.
+
+use crate::lut::Table;
+use std::fmt;
+use std::sync::Arc;
+
+/// Rows start on this boundary.
+pub const ROW_ALIGN: u64 = 64;
+/// Bytes of an fp16 element.
+pub const ELEMENT_BYTES: u64 = 2;
+
+/// Position of a buffer in [`Graph::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// What a buffer holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// The caller's input.
+    Input,
+    /// The caller's output.
+    Output,
+    /// Written and read by layers only.
+    Scratch,
+    /// Constant elements, fp16 bytes with rows padded: part of the kernel section.
+    Constant(Arc<Vec<u8>>),
+}
+
+/// A contiguous piece of memory.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Name of the network value it holds.
+    pub name: String,
+    /// What it holds.
+    pub role: Role,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Extents and strides as a port describes them; inputs and outputs only.
+    pub port: Option<View>,
+}
+
+/// A leading axis of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Number of elements along it.
+    pub extent: usize,
+    /// Distance between them in bytes.
+    pub stride_bytes: u64,
+}
+
+/// Part of a buffer: leading axes with strides, then contiguous columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Offset of the first element in bytes.
+    pub offset_bytes: u64,
+    /// All axes but the last, outermost first.
+    pub lead: Vec<Axis>,
+    /// Extent of the last axis.
+    pub width: usize,
+}
+
+impl View {
+    /// Extents, outermost first.
+    pub fn shape(&self) -> Vec<usize> {
+        self.lead.iter().map(|a| a.extent).chain([self.width]).collect()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// The view as groups, channels, rows and columns; leading axes of extent 1 are added.
+    ///
+    /// `None` when more than three leading axes remain.
+    pub fn nchw(&self) -> Option<View4> {
+        let missing = 3usize.checked_sub(self.lead.len())?;
+        let mut axes = [Axis { extent: 1, stride_bytes: 0 }; 3];
+        axes[missing..].copy_from_slice(&self.lead);
+        Some(View4 { buffer: self.buffer, offset_bytes: self.offset_bytes, axes, width: self.width })
+    }
+}
+
+/// A view with exactly groups, channels and rows before its columns: what one task can address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View4 {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Offset of the first element in bytes.
+    pub offset_bytes: u64,
+    /// Groups, channels, rows.
+    pub axes: [Axis; 3],
+    /// Columns.
+    pub width: usize,
+}
+
+impl View4 {
+    /// Groups.
+    pub fn groups(&self) -> usize {
+        self.axes[0].extent
+    }
+
+    /// Channels.
+    pub fn channels(&self) -> usize {
+        self.axes[1].extent
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.axes[2].extent
+    }
+}
+
+/// Functions of the neural engine's result that need no table, or a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nonlinear {
+    /// None.
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// An activation table.
+    Table(Arc<Table>),
+}
+
+/// Two-source operations of the planar engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PlanarOp {
+    Add,
+    /// Second source negated, then added.
+    Sub,
+    Mul,
+    Max,
+    Min,
+}
+
+/// Reductions and windows of the planar engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PoolOp {
+    Sum,
+    Max,
+}
+
+/// Sliding window; rows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Kernel extents.
+    pub kernel: [usize; 2],
+    /// Strides.
+    pub stride: [usize; 2],
+    /// Leading padding; trailing padding follows from the result's extents.
+    pub pad: [usize; 2],
+}
+
+impl Window {
+    /// One element at a time.
+    pub const UNIT: Window = Window { kernel: [1, 1], stride: [1, 1], pad: [0, 0] };
+}
+
+/// How a convolution's channels connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// Every output channel of a group reads every input channel of it; groups are the view's groups.
+    Dense,
+    /// Output channel `c` reads input channels `c * per_output ..`.
+    Unicast {
+        /// Input channels per output channel.
+        per_output: usize,
+    },
+}
+
+/// The affine part of a planar task: `(x * final_scale) * scale + bias`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affine {
+    /// Multiplies source 1 before the operation, fp16.
+    pub pre_scale: f32,
+    /// fp32 factor on the operation's result.
+    pub final_scale: f32,
+    /// fp16 factor.
+    pub scale: f32,
+    /// fp16 addend.
+    pub bias: f32,
+}
+
+impl Affine {
+    /// Changes nothing.
+    pub const UNIT: Affine = Affine { pre_scale: 1.0, final_scale: 1.0, scale: 1.0, bias: 0.0 };
+}
+
+/// What a layer computes. One layer is one task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Neural engine: convolution with coefficients `[groups][out][in per out][kh][kw]`.
+    Conv {
+        /// Geometry.
+        window: Window,
+        /// How channels connect.
+        connect: Connect,
+        /// Coefficients.
+        weights: Arc<Vec<f32>>,
+        /// One bias per output channel of each group.
+        bias: Option<Arc<Vec<f32>>>,
+        /// Multiplies the biased sum, fp16.
+        post_scale: f32,
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
+    /// Neural engine without coefficients: `nonlinear((x + add) * post_scale)`.
+    Neuron {
+        /// fp16 addend.
+        add: f32,
+        /// fp16 factor.
+        post_scale: f32,
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
+    /// Neural engine: maximum over all channels; the result has one.
+    MaxChannels,
+    /// Planar engine, two sources.
+    Planar {
+        /// The operation.
+        op: PlanarOp,
+        /// Scales and bias.
+        affine: Affine,
+        /// ReLU on the result.
+        relu: bool,
+    },
+    /// Planar engine, one source: absolute value, scales, window.
+    Pool {
+        /// Window function; ignored by a unit window.
+        op: PoolOp,
+        /// Geometry.
+        window: Window,
+        /// Absolute value first.
+        abs: bool,
+        /// Scales and bias.
+        affine: Affine,
+        /// ReLU on the result.
+        relu: bool,
+    },
+    /// Planar engine: reduction over rows and columns.
+    Reduce {
+        /// The reduction.
+        op: PoolOp,
+        /// Absolute value first.
+        abs: bool,
+        /// Scales and bias.
+        affine: Affine,
+        /// Reciprocal of the result.
+        reciprocal: bool,
+    },
+}
+
+/// One task to be.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Name of the operation it comes from.
+    pub name: String,
+    /// What it computes.
+    pub kind: Kind,
+    /// Sources; the second only for [`Kind::Planar`].
+    pub sources: Vec<View4>,
+    /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
+    pub broadcast: Vec<[bool; 3]>,
+    /// Result as written: with `transpose`, its channels are the computed columns and its columns the channels.
+    pub result: View4,
+    /// Channels and columns of the result are exchanged on the way out (neural engine only).
+    pub transpose: bool,
+}
+
+/// Layers in an order in which every buffer is written before it is read.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Network name.
+    pub name: String,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+    /// All layers.
+    pub layers: Vec<Layer>,
+    /// Inputs in the network's order.
+    pub inputs: Vec<BufferId>,
+    /// Outputs in the network's order.
+    pub outputs: Vec<BufferId>,
+}
+
+impl Graph {
+    /// The buffer with that id.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0 as usize]
+    }
+
+    /// Adds a buffer.
+    pub fn add_buffer(&mut self, buffer: Buffer) -> BufferId {
+        self.buffers.push(buffer);
+        BufferId(self.buffers.len() as u32 - 1)
+    }
+}
+
+/// Dense strides for extents: rows padded to 64 bytes. Returns the leading axes and the size in bytes.
+pub fn dense_axes(shape: &[usize]) -> (Vec<Axis>, u64) {
+    let width = shape.last().copied().unwrap_or(1);
+    let mut stride_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+    let mut lead: Vec<Axis> = shape[..shape.len().saturating_sub(1)]
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let axis = Axis { extent, stride_bytes };
+            stride_bytes *= extent as u64;
+            axis
+        })
+        .collect();
+    lead.reverse();
+    (lead, stride_bytes)
+}
+
+impl fmt::Display for View4 {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let [g, c, h] = self.axes;
+        write!(f, "%{}", self.buffer.0)?;
+        if self.offset_bytes > 0 {
+            write!(f, "+{:#x}", self.offset_bytes)?;
+        }
+        write!(f, "[{}x{}x{}x{}", g.extent, c.extent, h.extent, self.width)?;
+        write!(f, " : {:#x} {:#x} {:#x}]", g.stride_bytes, c.stride_bytes, h.stride_bytes)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let affine = |f: &mut fmt::Formatter, a: &Affine| {
+            if *a == Affine::UNIT {
+                return Ok(());
+            }
+            write!(f, " pre={} final={} scale={} bias={}", a.pre_scale, a.final_scale, a.scale, a.bias)
+        };
+        let window = |f: &mut fmt::Formatter, w: &Window| {
+            let ([kh, kw], [sh, sw], [ph, pw]) = (w.kernel, w.stride, w.pad);
+            write!(f, " kernel={kh}x{kw} stride={sh}x{sw} pad={ph}x{pw}")
+        };
+        let nonlinear = |f: &mut fmt::Formatter, n: &Nonlinear| match n {
+            Nonlinear::None => Ok(()),
+            Nonlinear::Relu => write!(f, " relu"),
+            Nonlinear::Table(t) => write!(f, " lut={}", t.name),
+        };
+        match self {
+            Kind::Conv { window: w, connect, bias, post_scale, nonlinear: n, .. } => {
+                write!(f, "ne.conv")?;
+                window(f, w)?;
+                if let Connect::Unicast { per_output } = connect {
+                    write!(f, " unicast={per_output}")?;
+                }
+                if bias.is_some() {
+                    write!(f, " bias")?;
+                }
+                if *post_scale != 1.0 {
+                    write!(f, " post_scale={post_scale}")?;
+                }
+                nonlinear(f, n)
+            }
+            Kind::Neuron { add, post_scale, nonlinear: n } => {
+                write!(f, "ne.neuron")?;
+                if *add != 0.0 {
+                    write!(f, " add={add}")?;
+                }
+                if *post_scale != 1.0 {
+                    write!(f, " post_scale={post_scale}")?;
+                }
+                nonlinear(f, n)
+            }
+            Kind::MaxChannels => write!(f, "ne.max_channels"),
+            Kind::Planar { op, affine: a, relu } => {
+                write!(f, "pe.{op:?}")?;
+                affine(f, a)?;
+                if *relu { write!(f, " relu") } else { Ok(()) }
+            }
+            Kind::Pool { op, window: w, abs, affine: a, relu } => {
+                write!(f, "pe.pool.{op:?}")?;
+                if *w != Window::UNIT {
+                    window(f, w)?;
+                }
+                if *abs {
+                    write!(f, " abs")?;
+                }
+                affine(f, a)?;
+                if *relu { write!(f, " relu") } else { Ok(()) }
+            }
+            Kind::Reduce { op, abs, affine: a, reciprocal } => {
+                write!(f, "pe.reduce.{op:?}")?;
+                if *abs {
+                    write!(f, " abs")?;
+                }
+                affine(f, a)?;
+                if *reciprocal { write!(f, " reciprocal") } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Graph {
+    /// The `.anec` text: buffers, then one line per layer.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "anec {}", self.name)?;
+        for (i, b) in self.buffers.iter().enumerate() {
+            let role = match b.role {
+                Role::Input => "input",
+                Role::Output => "output",
+                Role::Scratch => "scratch",
+                Role::Constant(_) => "constant",
+            };
+            writeln!(f, "  %{i} = {role} {:#x} bytes ; {}", b.bytes, b.name)?;
+        }
+        for layer in &self.layers {
+            write!(f, "  {} = {}", layer.result, layer.kind)?;
+            for (source, [c, h, w]) in layer.sources.iter().zip(&layer.broadcast) {
+                write!(f, " {source}")?;
+                let axes: String = [(c, 'C'), (h, 'H'), (w, 'W')].iter().filter(|(on, _)| **on).map(|(_, a)| *a).collect();
+                if !axes.is_empty() {
+                    write!(f, "*{axes}")?;
+                }
+            }
+            writeln!(f, "{} ; {}", if layer.transpose { " transpose" } else { "" }, layer.name)?;
+        }
+        Ok(())
+    }
+}

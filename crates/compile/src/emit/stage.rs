@@ -1,0 +1,237 @@
+//! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
+
+use super::{Emitter, code};
+use crate::anec::*;
+use crate::pack::Packing;
+use crate::place::Placed;
+use anemone_facts::Field::*;
+use anemone_program::FieldError;
+
+/// Share of tile memory that one operand's tile may take, so that source, second source and result fit together.
+const TILE_BYTES: u64 = 512 << 10;
+/// L2 addresses come in these units.
+const L2_UNIT: u64 = 16;
+/// Rows whose length is a multiple of this (64 banks of 16 bytes) would all start in one bank.
+const BANK_CYCLE: u64 = 0x400;
+/// Distance that spreads rows over banks: sources of convolutions, results and planar operands.
+const CONV_SPREAD: u64 = 0x30;
+const SPREAD: u64 = 0x20;
+/// Neural-engine copies of wide tensors go in strips of this many columns.
+const STRIP_COLUMNS: usize = 64;
+/// Planar tiles.
+const PLANAR_COLUMNS: usize = 512;
+const PLANAR_ROWS: usize = 32;
+/// Distance of the second source's buffer from the end of the first's elements.
+const SECOND_GAP: u64 = 0x40;
+/// HazardDistance has two bits.
+const MAX_HAZARD: usize = 3;
+
+/// A tile of one operand in tile memory.
+struct Tile {
+    columns: usize,
+    rows: usize,
+    channel_bytes: u64,
+    /// All channels of one row, without spreading.
+    row_bytes: u64,
+}
+
+impl Tile {
+    fn of(channels: usize, height: usize, width: usize, columns: usize, rows: usize) -> Tile {
+        let (mut columns, mut rows) = (width.min(columns), height.min(rows));
+        let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(L2_UNIT);
+        let row = |columns: usize| channel(columns) * channels as u64;
+        while rows > 1 && row(columns) * rows as u64 > TILE_BYTES {
+            rows = rows.div_ceil(2);
+        }
+        while columns > 8 && row(columns) > TILE_BYTES {
+            columns = columns.div_ceil(2);
+        }
+        Tile { columns, rows, channel_bytes: channel(columns), row_bytes: row(columns) }
+    }
+
+    /// Row stride that keeps rows out of one bank.
+    fn spread(&self, by: u64) -> u64 {
+        self.row_bytes + if self.row_bytes.is_multiple_of(BANK_CYCLE) { by } else { 0 }
+    }
+}
+
+impl Emitter<'_> {
+    /// Tile and patch shapes, L2 geometry and dependency bits.
+    pub(super) fn staging(&mut self, index: usize, _count: usize) -> Result<(), FieldError> {
+        let (cin, hin, win) = self.input();
+        let (cout, hout, wout) = self.computed();
+        let conv = matches!(self.layer.kind, Kind::Conv { .. });
+        let neural = self.is_neural();
+        let tile = if neural {
+            let whole = conv || win.next_multiple_of(8) * hin * cin * 2 <= TILE_BYTES as usize;
+            Tile::of(cin, hin, win, if whole { win } else { STRIP_COLUMNS }, hin)
+        } else {
+            let rows = if win >= PLANAR_COLUMNS { PLANAR_ROWS } else { hin };
+            Tile::of(cin, hin, win, PLANAR_COLUMNS, rows)
+        };
+        let tile_height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
+        self.set_size(TileHeight, tile_height)?;
+        if !neural {
+            let log2 = |n: usize| n.next_power_of_two().ilog2();
+            let rows = log2(tile.rows).min(5);
+            self.set_all(&[(PatchWidth, log2(win).clamp(4, 9)), (PatchHeight, rows)])?;
+        } else {
+            self.patches(conv, &tile)?;
+        }
+
+        // Operand tiles in tile memory: source, second source, result.
+        let spread = if conv { CONV_SPREAD } else if neural { 0 } else { SPREAD };
+        let row = if spread == 0 { tile.row_bytes } else { tile.spread(spread) };
+        let fields = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
+        for (field, bytes) in fields.into_iter().zip([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes]) {
+            self.set_bytes(field, bytes)?;
+        }
+        let used = row * tile.rows as u64;
+        let mut result_base = used;
+        if self.layer.sources.len() > 1 {
+            let base = row * (tile.rows as u64 - 1) + tile.row_bytes + SECOND_GAP;
+            self.set_bytes(Src2L2Base, base)?;
+            let fields = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];
+            for (field, bytes) in fields.into_iter().zip([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes]) {
+                self.set_bytes(field, bytes)?;
+            }
+            result_base = base + used;
+        }
+        self.set_bytes(ResL2Base, result_base)?;
+        if conv {
+            let out = Tile::of(cout, hout, wout, wout, tile_height);
+            let fields = [ResL2ChannelStride, ResL2RowStride, ResL2DepthStride, ResL2GroupStride];
+            let strides = [out.channel_bytes, out.spread(SPREAD), out.row_bytes, out.row_bytes];
+            for (field, bytes) in fields.into_iter().zip(strides) {
+                self.set_bytes(field, bytes)?;
+            }
+        }
+        // Buffers depend on everything before the first task, on the neural engine's before the first of a group.
+        let (conv_bits, planar_bits) = match index {
+            0 => (1, 1),
+            i if i % 2 == 1 => (1, 0),
+            _ => (0, 0),
+        };
+        for field in [SrcAliasConvSrc, SrcAliasConvRslt, ResAliasConvSrc, ResAliasConvRslt] {
+            self.set(field, conv_bits)?;
+        }
+        for field in [SrcAliasPlanarSrc, SrcAliasPlanarRslt, ResAliasPlanarSrc, ResAliasPlanarRslt] {
+            self.set(field, planar_bits)?;
+        }
+        self.set_all(&[(SrcDmaFmt, 1), (SrcDmaInterleave, 1), (ResDmaFmt, 1), (ResDmaInterleave, 1)])
+    }
+
+    /// Patch shape and accumulator buffering of a neural task.
+    fn patches(&mut self, conv: bool, tile: &Tile) -> Result<(), FieldError> {
+        let lanes = Packing::of(self.layer).lanes as u64;
+        if conv {
+            let (_, hin, win) = self.input();
+            let small = hin.max(win) <= 8;
+            let shape = if small { 4 } else { 3 };
+            // Eight accumulators hold four channels each of a small source, two otherwise; double buffering needs half.
+            let capacity = 8 * if small { 4 } else { 2 };
+            return self.set_all(&[
+                (SmallSourceMode, u32::from(small)),
+                (ShPref, shape),
+                (ShMin, shape),
+                (ShMax, shape),
+                (AccDoubleBufEn, u32::from(2 * lanes <= capacity)),
+            ]);
+        }
+        let smallest = u32::from(tile.columns <= STRIP_COLUMNS);
+        self.set_all(&[(ShPref, 1), (ShMin, smallest), (ShMax, 1), (AccDoubleBufEn, 1)])
+    }
+}
+
+/// Planes between two depths of the tensor that a view belongs to: a part of a concatenation counts the whole.
+pub(super) fn whole_planes(placed: &Placed, view: &View4) -> usize {
+    let buffer = placed.graph.buffer(view.buffer);
+    let plane = view.axes[1].stride_bytes;
+    match &buffer.port {
+        Some(port) if port.lead.len() >= 2 && plane > 0 => {
+            let channels = port.lead[port.lead.len() - 2];
+            if channels.stride_bytes == plane { channels.extent } else { 0 }
+        }
+        _ => 0,
+    }
+}
+
+/// Who reads and writes what, for cache hints and hazards.
+pub(super) struct Hints {
+    /// For each task and source: the three cache hints.
+    sources: Vec<Vec<[u32; 3]>>,
+    /// Source 1 was written by an earlier task and not read since.
+    depends: Vec<bool>,
+    /// Distance to the latest earlier task that reads what this one overwrites, minus one.
+    hazards: Vec<Option<u32>>,
+}
+
+impl Hints {
+    pub(super) fn of(placed: &Placed) -> Hints {
+        let layers = &placed.graph.layers;
+        let count = placed.graph.buffers.len();
+        let mut reads: Vec<Vec<usize>> = vec![vec![]; count];
+        let mut writes: Vec<Vec<usize>> = vec![vec![]; count];
+        for (i, layer) in layers.iter().enumerate() {
+            layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize].push(i));
+            writes[layer.result.buffer.0 as usize].push(i);
+        }
+        let scratch = |b: BufferId| placed.graph.buffer(b).role == Role::Scratch;
+        let hint = |i: usize, b: BufferId| {
+            let r = &reads[b.0 as usize];
+            let (earlier, later) = (r.iter().any(|&x| x < i), r.iter().any(|&x| x > i));
+            match (scratch(b), earlier, later) {
+                (_, _, true) => [code::ALLOC; 3],
+                (true, _, false) => [code::DROP, code::ALLOC, code::DROP],
+                (false, true, false) => [code::LOW_PRIORITY, code::ALLOC, code::LOW_PRIORITY],
+                (false, false, false) => [code::NO_ALLOC, code::ALLOC, code::LOW_PRIORITY],
+            }
+        };
+        let sources =
+            layers.iter().enumerate().map(|(i, l)| l.sources.iter().map(|s| hint(i, s.buffer)).collect()).collect();
+        let depends = layers
+            .iter()
+            .enumerate()
+            .map(|(i, l)| {
+                let b = l.sources[0].buffer.0 as usize;
+                let last_write = writes[b].iter().rfind(|&&w| w < i);
+                last_write.is_some_and(|&w| !reads[b].iter().any(|&r| r > w && r < i))
+            })
+            .collect();
+        Hints { sources, depends, hazards: hazards(placed) }
+    }
+
+    pub(super) fn source(&self, task: usize, source: usize) -> [u32; 3] {
+        self.sources[task][source]
+    }
+
+    pub(super) fn depends(&self, task: usize) -> bool {
+        self.depends[task]
+    }
+
+    pub(super) fn hazard(&self, task: usize) -> Option<u32> {
+        self.hazards[task]
+    }
+}
+
+/// Write-after-read hazards through shared scratch memory, within the distance that the field can say.
+fn hazards(placed: &Placed) -> Vec<Option<u32>> {
+    let layers = &placed.graph.layers;
+    let range = |b: BufferId| {
+        let address = placed.addresses[b.0 as usize]?;
+        Some((address.bar, address.offset_bytes, address.offset_bytes + placed.graph.buffer(b).bytes))
+    };
+    layers
+        .iter()
+        .enumerate()
+        .map(|(i, layer)| {
+            let (bar, start, end) = range(layer.result.buffer)?;
+            (1..=i.min(MAX_HAZARD + 1)).find_map(|distance| {
+                let hit = layers[i - distance].sources.iter().filter_map(|s| range(s.buffer)).any(|(b, s, e)| {
+                    b == bar && s < end && start < e
+                });
+                hit.then_some(distance as u32 - 1)
+            })
+        })
+        .collect()
+}

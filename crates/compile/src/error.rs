@@ -1,0 +1,54 @@
+//! Why a network does not become a program.
+
+use anemone_program::FieldError;
+
+/// A refusal or a defect, with its place and the numbers compared.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The chip's registers are not known, so nothing can be emitted for it.
+    #[error("no register layout is known for {chip}: nothing can be compiled for it")]
+    NoLayout {
+        /// Compiler target.
+        chip: &'static str,
+    },
+    /// An operation that this compiler does not lower.
+    #[error("{op} ({kind}): {reason}")]
+    Unsupported {
+        /// Operation name.
+        op: String,
+        /// Its kind.
+        kind: String,
+        /// What exactly is not lowered.
+        reason: String,
+        /// What would be.
+        suggestion: &'static str,
+    },
+    /// A quantity passes a limit of the chip.
+    #[error("{op}: {what} is {found}, {chip} takes at most {limit}")]
+    Limit {
+        /// Operation name.
+        op: String,
+        /// The quantity.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The chip's limit.
+        limit: u64,
+        /// Compiler target.
+        chip: &'static str,
+    },
+    /// The network itself is not well formed.
+    #[error("{0}")]
+    Net(String),
+    /// A value does not fit its register: a layer passed legalization that should not have.
+    #[error("layer {layer}: {source}")]
+    Field {
+        /// Layer name.
+        layer: String,
+        /// The field and its limit.
+        source: FieldError,
+    },
+}
+
+/// Result of the compiler's stages.
+pub type Result<T> = std::result::Result<T, Error>;

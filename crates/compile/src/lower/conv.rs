@@ -1,0 +1,315 @@
+//! Convolutions and products with constant matrices.
+
+use super::{Lowerer, floats};
+use crate::anec::*;
+use crate::error::Result;
+use anemone_net::{Op, ValueId};
+use std::sync::Arc;
+
+/// A stride field holds two bits.
+const MAX_STRIDE: usize = 3;
+/// A padding field holds five bits.
+const MAX_PAD: usize = 31;
+
+impl Lowerer<'_> {
+    /// What the window fields and the chip's kernel limits admit.
+    pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
+        self.limit("kernel height", window.kernel[0], self.chip.hal.max_kernel_height)?;
+        self.limit("kernel width", window.kernel[1], self.chip.hal.max_kernel_width_fp16)?;
+        self.check_window(window)
+    }
+
+    /// What the window fields admit.
+    pub(super) fn check_window(&self, window: &Window) -> Result<()> {
+        for axis in 0..2 {
+            self.limit("window extent", window.kernel[axis], Some(31))?;
+            self.limit("stride", window.stride[axis], Some(MAX_STRIDE as u64))?;
+            self.limit("padding", window.pad[axis], Some(MAX_PAD as u64))?;
+        }
+        Ok(())
+    }
+
+    /// One task per batch element: neural-engine groups would each want their own coefficients.
+    pub(super) fn push_per_batch(&mut self, kind: Kind, source: View4, result: View4) {
+        for n in 0..source.groups() {
+            let at = |v: View4| View4 {
+                offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
+                axes: [Axis { extent: 1, stride_bytes: 0 }, v.axes[1], v.axes[2]],
+                ..v
+            };
+            self.push(kind.clone(), vec![at(source)], vec![[false; 3]], at(result), false);
+        }
+    }
+
+    /// A layer without coefficients takes groups as they are; one with coefficients once per group.
+    pub(super) fn push_groups(&mut self, kind: Kind, source: View4, result: View4) {
+        if matches!(kind, Kind::Conv { .. }) {
+            self.push_per_batch(kind, source, result);
+        } else {
+            self.push(kind, vec![source], vec![[false; 3]], result, false);
+        }
+    }
+
+    pub(super) fn conv(
+        &mut self,
+        op: &Op,
+        strides: &[usize],
+        pads: &[(usize, usize)],
+        dilations: &[usize],
+        groups: usize,
+    ) -> Result<()> {
+        let (x, w) = (op.inputs[0], op.inputs[1]);
+        let Some(tensor) = self.constant(w).cloned() else {
+            return Err(self.unsupported("a kernel computed at run time", "make the kernel a constant"));
+        };
+        let shape = tensor.shape.clone();
+        let spatial = shape.len() - 2;
+        if spatial > 2 {
+            return Err(self.unsupported("three-dimensional kernels", "split the depth axis into channels"));
+        }
+        let bias = self.bias_of(op)?;
+        let (cout, per_group) = (shape[0], shape[1]);
+        let missing = 2 - spatial;
+        let pick = |i: usize, default: usize, from: &dyn Fn(usize) -> usize| if i < missing { default } else { from(i - missing) };
+        let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
+        let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
+        let (weights, kernel) = dilate(&floats(&tensor), extents, dilation);
+        let mut window =
+            Window { kernel, stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])), pad: [0, 1].map(|i| pick(i, 0, &|j| pads[j].0)) };
+        let remaining = self.factor_strides(&mut window)?;
+        self.check_kernel(&window)?;
+
+        let four = |v: &View| {
+            let mut v = v.clone();
+            for _ in 0..missing {
+                v.lead.insert(v.lead.len().min(2), Axis { extent: 1, stride_bytes: 0 });
+            }
+            v.nchw()
+        };
+        let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
+        let (Some(source), Some(result)) = (four(&from), four(&to)) else {
+            return Err(self.unsupported("more than four axes", "reshape first"));
+        };
+        // Strides beyond the field: compute a denser result, then keep every n-th of it.
+        let (dense, finals) = if remaining == [1, 1] {
+            (result, None)
+        } else {
+            let mut extents = to.shape();
+            let rank = extents.len();
+            for (axis, &r) in remaining.iter().enumerate().skip(missing) {
+                let at = rank - 2 + axis;
+                extents[at] = (extents[at] - 1) * r + 1;
+            }
+            let dense = self.scratch("dense", &extents);
+            (four(&dense).unwrap_or(result), Some(result))
+        };
+        self.connect(groups, per_group, cout, window, weights, bias, source, dense);
+        if let Some(result) = finals {
+            self.subsample(remaining, dense, result);
+        }
+        Ok(())
+    }
+
+    fn bias_of(&self, op: &Op) -> Result<Option<Vec<f32>>> {
+        match op.inputs.get(2) {
+            None => Ok(None),
+            Some(&b) => match self.constant(b) {
+                Some(t) => Ok(Some(floats(t))),
+                None => Err(self.unsupported("a bias computed at run time", "add it after the convolution")),
+            },
+        }
+    }
+
+    fn connect(
+        &mut self,
+        groups: usize,
+        per_group: usize,
+        cout: usize,
+        window: Window,
+        weights: Vec<f32>,
+        bias: Option<Vec<f32>>,
+        source: View4,
+        result: View4,
+    ) {
+        let bias = bias.filter(|b| b.iter().any(|&x| x != 0.0)).map(Arc::new);
+        let kind = |connect, weights, bias| Kind::Conv {
+            window,
+            connect,
+            weights,
+            bias,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::None,
+        };
+        if groups == cout && groups > 1 {
+            // Depthwise, also with several input channels per output channel.
+            let connect = Connect::Unicast { per_output: per_group };
+            return self.push_per_batch(kind(connect, Arc::new(weights), bias), source, result);
+        }
+        if groups == 1 {
+            return self.push_per_batch(kind(Connect::Dense, Arc::new(weights), bias), source, result);
+        }
+        // Groups take the group axis; the batch is unrolled.
+        let out_per_group = cout / groups;
+        let weights = Arc::new(weights);
+        for n in 0..source.groups() {
+            let regroup = |v: View4, channels: usize| View4 {
+                offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
+                axes: [
+                    Axis { extent: groups, stride_bytes: v.axes[1].stride_bytes * channels as u64 },
+                    Axis { extent: channels, ..v.axes[1] },
+                    v.axes[2],
+                ],
+                ..v
+            };
+            let kind = kind(Connect::Dense, weights.clone(), bias.clone());
+            self.push(kind, vec![regroup(source, per_group)], vec![[false; 3]], regroup(result, out_per_group), false);
+        }
+    }
+
+    /// Takes from each stride what its field can hold; the rest is left to [`Lowerer::subsample`].
+    fn factor_strides(&self, window: &mut Window) -> Result<[usize; 2]> {
+        let mut remaining = [1, 1];
+        for (stride, rest) in window.stride.iter_mut().zip(&mut remaining) {
+            if *stride > MAX_STRIDE {
+                let Some(factor) = (2..=MAX_STRIDE).rev().find(|f| stride.is_multiple_of(*f)) else {
+                    return Err(self.unsupported(format!("a stride of {stride}"), "use a stride made of factors 2 and 3"));
+                };
+                *rest = *stride / factor;
+                *stride = factor;
+            }
+        }
+        Ok(remaining)
+    }
+
+    /// Keeps every n-th row and column: depthwise 1x1 convolutions with stride.
+    fn subsample(&mut self, by: [usize; 2], from: View4, to: View4) {
+        let mut current = from;
+        let mut left = by;
+        while left != [1, 1] {
+            let step = left.map(|n| (2..=MAX_STRIDE).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(n));
+            left = [left[0] / step[0], left[1] / step[1]];
+            let result = if left == [1, 1] {
+                to
+            } else {
+                let (h, w) = (current.height().div_ceil(step[0]), current.width.div_ceil(step[1]));
+                let view = self.scratch("thinned", &[current.groups(), current.channels(), h, w]);
+                view.nchw().unwrap_or(to)
+            };
+            let kind = Kind::Conv {
+                window: Window { stride: step, ..Window::UNIT },
+                connect: Connect::Unicast { per_output: 1 },
+                weights: Arc::new(vec![1.0; current.channels()]),
+                bias: None,
+                post_scale: 1.0,
+                nonlinear: Nonlinear::None,
+            };
+            self.push_per_batch(kind, current, result);
+            current = result;
+        }
+    }
+
+    pub(super) fn linear(&mut self, op: &Op) -> Result<()> {
+        let bias = self.bias_of(op)?;
+        let Some(w) = self.constant(op.inputs[1]) else {
+            return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
+        };
+        let (n, k, weights) = (w.shape[0], w.shape[1], floats(w));
+        self.product(op.inputs[0], op.outputs[0], n, k, weights, bias)
+    }
+
+    /// `x · y` with a constant `y`.
+    pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
+        let (x, y) = (op.inputs[0], op.inputs[1]);
+        let Some(constant) = self.constant(y) else {
+            return Err(self.unsupported("a product of two runtime tensors", "only products with a constant right side compile yet"));
+        };
+        let lead: usize = constant.shape[..constant.shape.len() - 2].iter().product();
+        if constant.shape.len() < 2 || lead != 1 || transpose_x {
+            return Err(self.unsupported("a batched constant, or a transposed left side", "use a two-dimensional constant"));
+        }
+        let (rows, columns) = (constant.shape[constant.shape.len() - 2], constant.shape[constant.shape.len() - 1]);
+        let data = floats(constant);
+        let (n, k, weights) = if transpose_y {
+            (rows, columns, data)
+        } else {
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+            (columns, rows, turned)
+        };
+        self.product(x, op.outputs[0], n, k, weights, None)
+    }
+
+    /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
+    /// out.
+    fn product(&mut self, x: ValueId, out: ValueId, n: usize, k: usize, weights: Vec<f32>, bias: Option<Vec<f32>>) -> Result<()> {
+        let (from, to) = (self.view(x)?, self.result(out));
+        let rank = from.lead.len();
+        // All rows of x side by side as columns of the convolution.
+        let rows: usize = from.lead.iter().map(|a| a.extent).product();
+        let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
+        let flat_from = self.reshaped(&from, &[rows, k])?;
+        let flat_to = self.reshaped(&to, &[rows, n])?;
+        if let (Some(flat_from), Some(flat_to)) = (flat_from, flat_to) {
+            return self.product_flat(&flat_from, &flat_to, weights, bias);
+        }
+        // Rows that no single stride reaches: the innermost axis at a time.
+        let inner = rank.saturating_sub(1);
+        let outer: Vec<usize> = from.lead[..inner].iter().map(|a| a.extent).collect();
+        for index in indices(&outer) {
+            let at = |v: &View| View {
+                offset_bytes: v.offset_bytes + index.iter().zip(&v.lead).map(|(&i, a)| i as u64 * a.stride_bytes).sum::<u64>(),
+                lead: v.lead[inner..].to_vec(),
+                ..v.clone()
+            };
+            self.product_flat(&at(&from), &at(&to), weights.clone(), bias.clone())?;
+        }
+        Ok(())
+    }
+
+    fn product_flat(&mut self, from: &View, to: &View, weights: Arc<Vec<f32>>, bias: Option<Arc<Vec<f32>>>) -> Result<()> {
+        let turned = self.exchanged(from, 0, "turned")?;
+        let (Some(source), Some(result)) = (channels_first(&turned), channels_first(to)) else {
+            return Err(self.unsupported("more than four axes", "reshape first"));
+        };
+        let kind = Kind::Conv {
+            window: Window::UNIT,
+            connect: Connect::Dense,
+            weights,
+            bias,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::None,
+        };
+        self.push(kind, vec![source], vec![[false; 3]], result, true);
+        Ok(())
+    }
+}
+
+/// A two-axis view with its first axis as channels.
+fn channels_first(view: &View) -> Option<View4> {
+    let one = Axis { extent: 1, stride_bytes: 0 };
+    let &[channels] = view.lead.as_slice() else { return None };
+    Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [one, channels, one], width: view.width })
+}
+
+/// All index tuples below the extents.
+fn indices(extents: &[usize]) -> Vec<Vec<usize>> {
+    extents.iter().fold(vec![vec![]], |all, &n| {
+        all.iter().flat_map(|p| (0..n).map(|i| [p.as_slice(), &[i]].concat())).collect()
+    })
+}
+
+/// Kernels with zeros between their elements; the engine knows no dilation.
+fn dilate(weights: &[f32], extents: [usize; 2], dilation: [usize; 2]) -> (Vec<f32>, [usize; 2]) {
+    if dilation == [1, 1] {
+        return (weights.to_vec(), extents);
+    }
+    let wide = [0, 1].map(|i| (extents[i] - 1) * dilation[i] + 1);
+    let (taps, wide_taps) = (extents[0] * extents[1], wide[0] * wide[1]);
+    let mut out = vec![0.0; weights.len() / taps * wide_taps];
+    for (kernel, wide_kernel) in weights.chunks_exact(taps).zip(out.chunks_exact_mut(wide_taps)) {
+        for (i, &w) in kernel.iter().enumerate() {
+            let (h, c) = (i / extents[1], i % extents[1]);
+            wide_kernel[h * dilation[0] * wide[1] + c * dilation[1]] = w;
+        }
+    }
+    (out, wide)
+}

@@ -1,0 +1,288 @@
+//! Elementwise operations of one and two operands.
+
+use super::{Lowerer, floats};
+use crate::anec::*;
+use crate::error::Result;
+use crate::lut::Table;
+use anemone_net::{Binary, GeluMode, Unary, ValueId};
+use std::f32::consts::{LN_2, LOG2_E};
+use std::sync::Arc;
+
+impl Lowerer<'_> {
+    /// A planar task with one source.
+    pub(super) fn planar_one(&mut self, from: &View, to: &View, affine: Affine, abs: bool) -> Result<()> {
+        let kind = Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs, affine, relu: false };
+        for parts in self.blocks(&[from, to])? {
+            self.push(kind.clone(), vec![parts[0]], vec![[false; 3]], parts[1], false);
+        }
+        Ok(())
+    }
+
+    /// A planar task with two sources; axes of extent 1 are repeated.
+    pub(super) fn planar_two(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
+        let (a, b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
+        // Repeated leading axes have stride 0, so that views of equal extents can be cut together; a whole repeated
+        // axis of the task then shows as stride 0 and becomes a flag.
+        let (wide_a, wide_b) = (repeated(&a, to), repeated(&b, to));
+        for parts in self.blocks(&[&wide_a, &wide_b, to])? {
+            let flag = |v: View4, width: usize| {
+                let on = |i: usize| v.axes[i].extent > 1 && v.axes[i].stride_bytes == 0;
+                let flags = [on(1), on(2), width == 1 && v.width > 1];
+                let mut narrow = v;
+                for (i, flagged) in [(1, flags[0]), (2, flags[1])] {
+                    if flagged {
+                        narrow.axes[i].extent = 1;
+                    }
+                }
+                if flags[2] {
+                    narrow.width = 1;
+                }
+                (narrow, flags)
+            };
+            let ((a4, fa), (b4, fb)) = (flag(parts[0], a.width), flag(parts[1], b.width));
+            let kind = Kind::Planar { op, affine, relu: false };
+            self.push(kind, vec![a4, b4], vec![fa, fb], parts[2], false);
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, table: Table, add: f32, post_scale: f32, from: &View, to: &View) -> Result<()> {
+        let nonlinear = Nonlinear::Table(Arc::new(table));
+        self.neuron(Kind::Neuron { add, post_scale, nonlinear }, from, to)
+    }
+
+    /// A table into scratch.
+    fn tabled(&mut self, suffix: &str, table: Table, add: f32, post_scale: f32, from: &View) -> Result<View> {
+        let to = self.scratch(suffix, &from.shape());
+        self.table(table, add, post_scale, from, &to)?;
+        Ok(to)
+    }
+
+    fn affined(&mut self, suffix: &str, affine: Affine, abs: bool, from: &View) -> Result<View> {
+        let to = self.scratch(suffix, &from.shape());
+        self.planar_one(from, &to, affine, abs)?;
+        Ok(to)
+    }
+
+    pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
+        let (from, to) = (self.view(x)?, self.result(out));
+        self.unary_into(f, &from, &to)
+    }
+
+    /// The function of a view, written to a view of the same extents.
+    pub(super) fn unary_into(&mut self, f: Unary, from: &View, to: &View) -> Result<()> {
+        let scaled = |scale: f32| Affine { scale, ..Affine::UNIT };
+        let biased = |bias: f32| Affine { bias, ..Affine::UNIT };
+        match f {
+            Unary::Identity => self.copy(from, to),
+            Unary::Relu => {
+                let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
+                self.neuron(kind, from, to)
+            }
+            Unary::Relu6 => self.table(Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0), 0.0, 1.0, from, to),
+            Unary::Clip { min, max } if min == 0.0 && max == f32::INFINITY => self.unary_into(Unary::Relu, from, to),
+            Unary::Clip { min, max } => self.table(Table::clip(min, max), 0.0, 1.0, from, to),
+            Unary::Threshold { alpha } => self.table(Table::clip(alpha, f32::INFINITY), 0.0, 1.0, from, to),
+            Unary::LeakyRelu { alpha } => self.table(Table::leaky_relu(alpha), 0.0, 1.0, from, to),
+            Unary::Sign => self.table(Table::sign(), 0.0, 1.0, from, to),
+            Unary::Tanh => self.table(Table::tanh(), 0.0, 1.0, from, to),
+            Unary::Erf => self.table(Table::erf(), 0.0, 1.0, from, to),
+            Unary::Exp2 => self.table(Table::exp2(), 0.0, 1.0, from, to),
+            Unary::Exp => self.table(Table::exp2(), 0.0, LOG2_E, from, to),
+            Unary::Log2 => self.table(Table::log2(), 0.0, 1.0, from, to),
+            Unary::Sqrt => self.table(Table::sqrt(), 0.0, 1.0, from, to),
+            Unary::Rsqrt { epsilon } => self.table(Table::rsqrt(), epsilon, 1.0, from, to),
+            Unary::Inverse { epsilon } => self.table(Table::reciprocal(), epsilon, 1.0, from, to),
+            Unary::Abs => self.planar_one(from, to, Affine::UNIT, true),
+            Unary::Neg => self.planar_one(from, to, Affine { pre_scale: -1.0, ..Affine::UNIT }, false),
+            Unary::Square => self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, to),
+            Unary::Sigmoid if self.options.plain_sigmoid() => self.table(Table::sigmoid_plain(), 0.0, 1.0, from, to),
+            Unary::Sigmoid => {
+                let half = self.tabled("half", Table::sigmoid_half(), 0.0, 1.0, from)?;
+                self.planar_one(&half, to, biased(0.5), false)
+            }
+            Unary::SigmoidHard { alpha, beta } => {
+                let line = self.affined("line", Affine { scale: alpha, bias: beta, ..Affine::UNIT }, false, from)?;
+                self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &line, to)
+            }
+            Unary::ScaledTanh { alpha, beta } => {
+                let tanh = self.tabled("tanh", Table::tanh(), 0.0, beta, from)?;
+                self.planar_one(&tanh, to, scaled(alpha), false)
+            }
+            Unary::Silu => self.gated(Table::sigmoid_half(), 1.0, from, to),
+            Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(), 1.702, from, to),
+            // The tanh form differs from the exact one by less than the table does.
+            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(), 1.0, from, to),
+            Unary::Log { epsilon } => {
+                let log2 = self.tabled("log2", Table::log2(), epsilon, 1.0, from)?;
+                self.planar_one(&log2, to, scaled(LN_2), false)
+            }
+            Unary::Elu { alpha } => {
+                let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
+                let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
+                let left = self.affined("left", Affine { scale: alpha, bias: -alpha, ..Affine::UNIT }, false, &exp)?;
+                let right = self.scratch("right", &from.shape());
+                self.unary_into(Unary::Relu, from, &right)?;
+                self.planar_two(PlanarOp::Add, Affine::UNIT, &left, &right, to)
+            }
+            Unary::Softplus => {
+                // relu(x) + ln(1 + e^-|x|): no overflow.
+                let negative = self.affined("negative", Affine { scale: -1.0, ..Affine::UNIT }, true, from)?;
+                let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &negative)?;
+                let log2 = self.tabled("log2", Table::log2(), 1.0, 1.0, &exp)?;
+                let log = self.affined("log", scaled(LN_2), false, &log2)?;
+                let right = self.scratch("right", &from.shape());
+                self.unary_into(Unary::Relu, from, &right)?;
+                self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &right, to)
+            }
+            Unary::Softsign => {
+                let denominator = self.affined("denominator", biased(1.0), true, from)?;
+                let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &denominator)?;
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &inverse, to)
+            }
+            Unary::Atan => {
+                let low = self.tabled("low", Table::atan(0), 0.0, 1.0, from)?;
+                let high = self.tabled("high", Table::atan(1), 0.0, 1.0, from)?;
+                self.planar_two(PlanarOp::Add, Affine::UNIT, &low, &high, to)
+            }
+            Unary::Ceil => self.ceil(1.0, from, to),
+            Unary::Floor => self.ceil(-1.0, from, to),
+            Unary::Round | Unary::Sin | Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh
+            | Unary::Atanh => Err(self.unsupported(format!("{f:?} has no table"), "compute it on the host")),
+        }
+    }
+
+    /// `x * (table(x * post_scale) + 1/2)`.
+    fn gated(&mut self, table: Table, post_scale: f32, from: &View, to: &View) -> Result<()> {
+        let half = self.tabled("half", table, 0.0, post_scale, from)?;
+        let gate = self.affined("gate", Affine { bias: 0.5, ..Affine::UNIT }, false, &half)?;
+        self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &gate, to)
+    }
+
+    /// Truncation plus one where a positive fraction is left; of `-x` and negated for the floor.
+    fn ceil(&mut self, sign: f32, from: &View, to: &View) -> Result<()> {
+        let fraction = self.tabled("fraction", Table::fraction(), 0.0, sign, from)?;
+        let positive = self.tabled("positive", Table::positive(), 0.0, 1.0, &fraction)?;
+        let whole = self.tabled("whole", Table::truncate(), 0.0, sign, from)?;
+        self.planar_two(PlanarOp::Add, Affine { scale: sign, ..Affine::UNIT }, &whole, &positive, to)
+    }
+
+    pub(super) fn binary(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        if let Some(c) = self.scalar(y)
+            && self.scalar_right(f, x, c, out)?
+        {
+            return Ok(());
+        }
+        if let Some(c) = self.scalar(x)
+            && self.scalar_left(f, c, y, out)?
+        {
+            return Ok(());
+        }
+        let (a, b) = (self.view(x)?, self.view(y)?);
+        let to = self.result(out);
+        let op = match f {
+            Binary::Add => PlanarOp::Add,
+            Binary::Sub => PlanarOp::Sub,
+            Binary::Mul => PlanarOp::Mul,
+            Binary::Max => PlanarOp::Max,
+            Binary::Min => PlanarOp::Min,
+            Binary::Div => {
+                let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
+                return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
+            }
+            Binary::Pow => {
+                let log = self.tabled("log2", Table::log2(), 0.0, 1.0, &a)?;
+                let product = self.scratch("product", &to.shape());
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, &log, &b, &product)?;
+                return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
+            }
+            Binary::FloorDiv | Binary::Mod => {
+                return Err(self.unsupported(format!("{f:?} is integer arithmetic"), "compute it on the host"));
+            }
+        };
+        self.planar_two(op, Affine::UNIT, &a, &b, &to)
+    }
+
+    /// A constant whose elements are all the same finite number.
+    fn scalar(&self, id: ValueId) -> Option<f32> {
+        let data = floats(self.constant(id)?);
+        let (&first, rest) = data.split_first()?;
+        (first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
+    }
+
+    /// Whether the operand alone has the result's extents, so that the other one is only a number.
+    fn covers(&self, operand: ValueId, out: ValueId) -> bool {
+        let strip = |shape: Vec<usize>| shape.into_iter().skip_while(|&n| n == 1).collect::<Vec<_>>();
+        strip(self.shape(operand)) == strip(self.shape(out))
+    }
+
+    /// `f(x, c)` in one task, where there is one.
+    fn scalar_right(&mut self, f: Binary, x: ValueId, c: f32, out: ValueId) -> Result<bool> {
+        let unit = Affine::UNIT;
+        let affine = match f {
+            _ if !self.covers(x, out) => return Ok(false),
+            Binary::Add => Affine { bias: c, ..unit },
+            Binary::Sub => Affine { bias: -c, ..unit },
+            Binary::Mul => Affine { final_scale: c, ..unit },
+            Binary::Div if c != 0.0 => Affine { final_scale: 1.0 / c, ..unit },
+            Binary::Max | Binary::Min | Binary::Pow => return self.scalar_function(f, x, c, out),
+            _ => return Ok(false),
+        };
+        let (from, to) = (self.view(x)?, self.result(out));
+        self.planar_one(&aligned(&from, to.lead.len()), &to, affine, false)?;
+        Ok(true)
+    }
+
+    fn scalar_function(&mut self, f: Binary, x: ValueId, c: f32, out: ValueId) -> Result<bool> {
+        let unary = match f {
+            Binary::Max => Unary::Clip { min: c, max: f32::INFINITY },
+            Binary::Min => Unary::Clip { min: f32::NEG_INFINITY, max: c },
+            _ if c == 1.0 => Unary::Identity,
+            _ if c == 2.0 => Unary::Square,
+            _ if c == 0.5 => Unary::Sqrt,
+            _ if c == -0.5 => Unary::Rsqrt { epsilon: 0.0 },
+            _ if c == -1.0 => Unary::Inverse { epsilon: 0.0 },
+            _ => return Ok(false),
+        };
+        let (from, to) = (self.view(x)?, self.result(out));
+        self.unary_into(unary, &aligned(&from, to.lead.len()), &to)?;
+        Ok(true)
+    }
+
+    /// `f(c, y)` in one task, where there is one.
+    fn scalar_left(&mut self, f: Binary, c: f32, y: ValueId, out: ValueId) -> Result<bool> {
+        match f {
+            Binary::Add | Binary::Mul | Binary::Max | Binary::Min => self.scalar_right(f, y, c, out),
+            Binary::Sub if self.covers(y, out) => {
+                let (from, to) = (self.view(y)?, self.result(out));
+                let affine = Affine { pre_scale: -1.0, bias: c, ..Affine::UNIT };
+                self.planar_one(&aligned(&from, to.lead.len()), &to, affine, false)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Leading axes of extent 1 in front, up to `rank` of them.
+pub(super) fn aligned(view: &View, rank: usize) -> View {
+    let mut view = view.clone();
+    while view.lead.len() < rank {
+        view.lead.insert(0, Axis { extent: 1, stride_bytes: 0 });
+    }
+    while view.lead.len() > rank && view.lead[0].extent == 1 {
+        view.lead.remove(0);
+    }
+    view
+}
+
+/// The view with the extents of `to`: axes of extent 1 repeat with stride 0. The width is taken over as it is.
+fn repeated(view: &View, to: &View) -> View {
+    let lead = view
+        .lead
+        .iter()
+        .zip(&to.lead)
+        .map(|(a, t)| if a.extent == t.extent { *a } else { Axis { extent: t.extent, stride_bytes: 0 } })
+        .collect();
+    View { lead, width: to.width, ..view.clone() }
+}

@@ -1,0 +1,420 @@
+//! Moving data: copies, transposes, reshapes, slices, concatenations, padding.
+
+use super::Lowerer;
+use crate::anec::*;
+use crate::error::Result;
+use anemone_net::ValueId;
+use std::sync::Arc;
+
+/// Scratch of one scattered block of a reshape is kept below this.
+const SCATTER_BYTES: u64 = 64 << 20;
+
+/// Neural-engine copy.
+fn copy_kind() -> Kind {
+    Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
+}
+
+impl Lowerer<'_> {
+    /// Copies between views of equal extents.
+    pub(super) fn copy(&mut self, from: &View, to: &View) -> Result<()> {
+        self.neuron(copy_kind(), from, to)
+    }
+
+    /// Runs a unary neural-engine layer over views of equal extents.
+    pub(super) fn neuron(&mut self, kind: Kind, from: &View, to: &View) -> Result<()> {
+        for parts in self.blocks(&[from, to])? {
+            self.push(kind.clone(), vec![parts[0]], vec![[false; 3]], parts[1], false);
+        }
+        Ok(())
+    }
+
+    /// Cuts views of equal extents into pieces that one task can address: at most three leading axes, merged where
+    /// every view allows it, within the chip's extents.
+    pub(super) fn blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
+        let hal = &self.chip.hal;
+        let rank = views[0].lead.len();
+        // Merged axes, innermost last; each holds one axis per view.
+        let mut merged: Vec<Vec<Axis>> = Vec::new();
+        for i in 0..rank {
+            let axes: Vec<Axis> = views.iter().map(|v| v.lead[i]).collect();
+            if axes[0].extent == 1 {
+                continue;
+            }
+            if let Some(last) = merged.last_mut()
+                && last.iter().zip(&axes).all(|(a, b)| a.stride_bytes == b.stride_bytes * b.extent as u64)
+            {
+                for (a, b) in last.iter_mut().zip(&axes) {
+                    *a = Axis { extent: a.extent * b.extent, stride_bytes: b.stride_bytes };
+                }
+            } else {
+                merged.push(axes);
+            }
+        }
+        let one = || vec![Axis { extent: 1, stride_bytes: 0 }; views.len()];
+        while merged.len() < 2 {
+            merged.insert(0, one());
+        }
+        if merged.len() == 2 {
+            // Channels and rows; groups only when there is a third axis.
+            merged.insert(0, one());
+        }
+        let outer = merged.len() - 3;
+        let limits = [4096, hal.max_tensor_channels.unwrap_or(65536) as usize, hal.max_tensor_height.unwrap_or(16384) as usize];
+        self.limit("width", views[0].width, hal.max_tensor_width)?;
+        // Odometer over the outer axes, then over slabs of the three addressed ones.
+        let mut starts = vec![vec![0u64; views.len()]];
+        for axes in &merged[..outer] {
+            starts = starts
+                .iter()
+                .flat_map(|s| {
+                    (0..axes[0].extent)
+                        .map(|i| s.iter().zip(axes).map(|(o, a)| o + i as u64 * a.stride_bytes).collect())
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        let mut pieces: Vec<Vec<View4>> = starts
+            .into_iter()
+            .map(|s| {
+                views
+                    .iter()
+                    .enumerate()
+                    .map(|(v, view)| View4 {
+                        buffer: view.buffer,
+                        offset_bytes: view.offset_bytes + s[v],
+                        axes: std::array::from_fn(|i| merged[outer + i][v]),
+                        width: view.width,
+                    })
+                    .collect()
+            })
+            .collect();
+        for (axis, limit) in limits.into_iter().enumerate() {
+            pieces = pieces.into_iter().flat_map(|p| slabs(p, axis, limit)).collect();
+        }
+        Ok(pieces)
+    }
+
+    /// Copies `from` to `to` with the last axis of `from` exchanged with axis `axis`: the extents of `to` are those of
+    /// `from` with the two swapped.
+    pub(super) fn copy_transposed(&mut self, from: &View, to: &View, axis: usize) -> Result<()> {
+        self.limit("transposed extent", from.width, self.chip.hal.max_transpose_width)?;
+        self.limit("transposed extent", to.width, self.chip.hal.max_transpose_height)?;
+        // Both views as the task sees them: the exchanged axis is its channels. `blocks` must not merge it away, so
+        // the other axes are cut first and the channels put in afterwards.
+        let rest = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead.remove(axis);
+            View { lead, width: 1, ..v.clone() }
+        };
+        let (channels_from, channels_to) = (from.lead[axis], to.lead[axis]);
+        for parts in self.blocks(&[&rest(from), &rest(to)])? {
+            // Three axes of the rest, one of which must be free for the channels.
+            for pair in split_channels(parts) {
+                let put = |v: View4, c: Axis, width: usize| View4 { axes: [v.axes[0], c, v.axes[2]], width, ..v };
+                let source = put(pair[0], channels_from, from.width);
+                let result = put(pair[1], channels_to, to.width);
+                self.push(copy_kind(), vec![source], vec![[false; 3]], result, true);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn transpose(&mut self, perm: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        let from = self.view(x)?;
+        let view = self.permuted(&from, perm)?;
+        match view {
+            Some(view) => self.alias(out, view),
+            None => {
+                let to = self.result(out);
+                self.permute_into(&from, perm, &to)
+            }
+        }
+    }
+
+    /// A permutation that leaves the last axis in place is a view.
+    fn permuted(&self, from: &View, perm: &[usize]) -> Result<Option<View>> {
+        let last = perm.len() - 1;
+        if perm[last] == last {
+            let lead = perm[..last].iter().map(|&p| from.lead[p]).collect();
+            return Ok(Some(View { lead, ..from.clone() }));
+        }
+        Ok(None)
+    }
+
+    /// Copies a permutation of `from` whose last axis moves.
+    fn permute_into(&mut self, from: &View, perm: &[usize], to: &View) -> Result<()> {
+        let last = perm.len() - 1;
+        // Result axis `at` is the source's last axis; the result's last axis is the source's `moved`.
+        let moved = perm[last];
+        let at = perm.iter().position(|&p| p == last).unwrap_or(last);
+        // The result, its axes put back into the source's order: `moved` and the last axis are exchanged.
+        let mut lead = vec![Axis { extent: 0, stride_bytes: 0 }; last];
+        for (i, &p) in perm[..last].iter().enumerate() {
+            let slot = if i == at { moved } else { p };
+            lead[slot] = to.lead[i];
+        }
+        let target = View { lead, ..to.clone() };
+        self.copy_transposed(from, &target, moved)
+    }
+
+    /// A copy of `from` with its last axis exchanged with `axis`, in scratch.
+    pub(super) fn exchanged(&mut self, from: &View, axis: usize, suffix: &str) -> Result<View> {
+        let mut shape = from.shape();
+        let last = shape.len() - 1;
+        shape.swap(axis, last);
+        let to = self.scratch(suffix, &shape);
+        self.copy_transposed(from, &to, axis)?;
+        Ok(to)
+    }
+
+    pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
+        let (from, shape) = (self.view(x)?, self.shape(out));
+        let view = self.reshaped(&from, &shape)?;
+        match view {
+            Some(view) => self.alias(out, view),
+            None => {
+                let to = self.result(out);
+                self.reshape_into(&from, &to)
+            }
+        }
+    }
+
+    /// The same elements in order with other extents, where strides can say it.
+    pub(super) fn reshaped(&self, from: &View, shape: &[usize]) -> Result<Option<View>> {
+        let mut axes: Vec<(usize, u64)> = from.lead.iter().map(|a| (a.extent, a.stride_bytes)).collect();
+        axes.push((from.width, ELEMENT_BYTES));
+        let Some(strides) = reshape_strides(&axes, shape) else { return Ok(None) };
+        let (last, lead) = match strides.split_last() {
+            Some((&last, lead)) => (last, lead),
+            None => return Ok(None),
+        };
+        let width = shape[shape.len() - 1];
+        let aligned = lead.iter().zip(shape).all(|(&s, &n)| n == 1 || s.is_multiple_of(ROW_ALIGN));
+        if (width > 1 && last != ELEMENT_BYTES) || !aligned {
+            return Ok(None);
+        }
+        let lead = lead.iter().zip(shape).map(|(&s, &extent)| Axis { extent, stride_bytes: if extent == 1 { 0 } else { s } });
+        Ok(Some(View { lead: lead.collect(), width, ..from.clone() }))
+    }
+
+    /// Any reshape: scatter so that every element has a row of its own, then gather into the new columns. Both are
+    /// transposing copies with one channel.
+    pub(super) fn reshape_into(&mut self, from: &View, to: &View) -> Result<()> {
+        let total = from.elements() as u64;
+        let bytes = total * ROW_ALIGN;
+        if bytes > SCATTER_BYTES * 64 {
+            return Err(self.unsupported(
+                format!("a reshape of {total} elements that moves the last axis"),
+                "keep the last axis, or make it a multiple of 32",
+            ));
+        }
+        let rows = |v: &View| -> Vec<usize> { vec![v.elements() / v.width.max(1), v.width] };
+        // One element per row, in order.
+        let scattered = self.scratch("scattered", &[total as usize, 1]);
+        let spread = |v: &View, shape: &[usize]| View {
+            lead: vec![
+                Axis { extent: shape[0], stride_bytes: shape[1] as u64 * ROW_ALIGN },
+                Axis { extent: shape[1], stride_bytes: ROW_ALIGN },
+            ],
+            width: 1,
+            ..v.clone()
+        };
+        self.scatter(from, &spread(&scattered, &rows(from)), false)?;
+        self.scatter(to, &spread(&scattered, &rows(to)), true)
+    }
+
+    /// Between rows of columns and one element per row; `gather` goes back.
+    fn scatter(&mut self, packed: &View, spread: &View, gather: bool) -> Result<()> {
+        // [rows, 1, width] <-> [rows, width, 1], with the packed view's own leading axes.
+        let mut wide = packed.clone();
+        wide.lead.push(Axis { extent: 1, stride_bytes: 0 });
+        let mut stride_bytes = spread.lead[0].stride_bytes;
+        let mut lead: Vec<Axis> = packed
+            .lead
+            .iter()
+            .rev()
+            .map(|a| {
+                let axis = Axis { extent: a.extent, stride_bytes };
+                stride_bytes *= a.extent as u64;
+                axis
+            })
+            .collect();
+        lead.reverse();
+        lead.push(spread.lead[1]);
+        let narrow = View { lead, width: 1, ..spread.clone() };
+        let axis = packed.lead.len();
+        if gather { self.copy_transposed(&narrow, &wide, axis) } else { self.copy_transposed(&wide, &narrow, axis) }
+    }
+
+    pub(super) fn slice(&mut self, begin: &[usize], end: &[usize], stride: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        let from = self.view(x)?;
+        let last = begin.len() - 1;
+        let extent = |i: usize| (end[i] - begin[i]).div_ceil(stride[i]);
+        let mut view = from.clone();
+        for i in 0..last {
+            view.offset_bytes += begin[i] as u64 * view.lead[i].stride_bytes;
+            view.lead[i] = Axis { extent: extent(i), stride_bytes: view.lead[i].stride_bytes * stride[i] as u64 };
+        }
+        let start = begin[last] as u64 * ELEMENT_BYTES;
+        if stride[last] == 1 && start.is_multiple_of(ROW_ALIGN) {
+            view.offset_bytes += start;
+            view.width = extent(last);
+            return self.alias(out, view);
+        }
+        // Columns that do not start on a boundary: exchange them with an axis, cut there, exchange back.
+        view.lead.push(Axis { extent: 1, stride_bytes: 0 });
+        let mut turned = self.exchanged(&view, last, "turned")?;
+        turned.offset_bytes += begin[last] as u64 * turned.lead[last].stride_bytes;
+        turned.lead[last] =
+            Axis { extent: extent(last), stride_bytes: turned.lead[last].stride_bytes * stride[last] as u64 };
+        let mut to = self.result(out);
+        to.lead.push(Axis { extent: 1, stride_bytes: 0 });
+        self.copy_transposed(&turned, &to, last)
+    }
+
+    pub(super) fn concat(&mut self, axis: usize, inputs: &[ValueId], out: ValueId) -> Result<()> {
+        let to = self.result(out);
+        let last = to.lead.len();
+        let sizes: Vec<usize> = inputs.iter().map(|&i| self.shape(i)[axis]).collect();
+        let starts: Vec<usize> = sizes.iter().scan(0, |at, n| Some(std::mem::replace(at, *at + n))).collect();
+        let aligned = starts.iter().all(|&s| (s as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN));
+        if axis < last || aligned {
+            for ((&input, &size), &start) in inputs.iter().zip(&sizes).zip(&starts) {
+                let from = self.view(input)?;
+                let mut part = to.clone();
+                if axis < last {
+                    part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;
+                    part.lead[axis].extent = size;
+                } else {
+                    part.offset_bytes += start as u64 * ELEMENT_BYTES;
+                    part.width = size;
+                }
+                self.copy(&from, &part)?;
+            }
+            return Ok(());
+        }
+        // Columns that do not start on boundaries: put them side by side as an axis, then exchange.
+        let mut shape = to.shape();
+        shape.insert(last, shape[last]);
+        shape[last + 1] = 1;
+        let turned = self.scratch("turned", &shape);
+        for ((&input, &size), &start) in inputs.iter().zip(&sizes).zip(&starts) {
+            let mut from = self.view(input)?;
+            from.lead.push(Axis { extent: 1, stride_bytes: 0 });
+            let mut part = turned.clone();
+            part.offset_bytes += start as u64 * part.lead[last].stride_bytes;
+            part.lead[last].extent = size;
+            self.copy_transposed(&from, &part, last)?;
+        }
+        let mut wide = to;
+        wide.lead.push(Axis { extent: 1, stride_bytes: 0 });
+        self.copy_transposed(&turned, &wide, last)
+    }
+
+    /// Padding with a constant: a depthwise convolution whose window reaches into the padding and has a single 1.
+    pub(super) fn pad(&mut self, pads: &[(usize, usize)], value: f32, x: ValueId, out: ValueId) -> Result<()> {
+        let rank = pads.len();
+        let spatial = rank.min(2);
+        if pads[..rank - spatial].iter().any(|&p| p != (0, 0)) {
+            return Err(self.unsupported("padding of other axes than the last two", "concatenate constants instead"));
+        }
+        let mut from = self.view(x)?;
+        if value != 0.0 {
+            let shifted = self.scratch("shifted", &from.shape());
+            self.planar_one(&from, &shifted, Affine { bias: -value, ..Affine::UNIT }, false)?;
+            from = shifted;
+        }
+        let to = self.result(out);
+        let mut window = Window::UNIT;
+        let mut tap = [0; 2];
+        for (axis, &(before, after)) in pads[rank - spatial..].iter().enumerate() {
+            let axis = axis + 2 - spatial;
+            window.kernel[axis] = before + after + 1;
+            window.pad[axis] = before + after;
+            tap[axis] = after;
+        }
+        let one = |v: &View| v.nchw().ok_or_else(|| self.unsupported("padding of more than four axes", "reshape first"));
+        let (source, result) = (one(&from)?, one(&to)?);
+        let taps = window.kernel[0] * window.kernel[1];
+        self.check_kernel(&window)?;
+        let mut weights = vec![0.0; taps * source.channels()];
+        for kernel in weights.chunks_exact_mut(taps) {
+            kernel[tap[0] * window.kernel[1] + tap[1]] = 1.0;
+        }
+        let bias = (value != 0.0).then(|| Arc::new(vec![value; source.channels()]));
+        let kind = Kind::Conv {
+            window,
+            connect: Connect::Unicast { per_output: 1 },
+            weights: Arc::new(weights),
+            bias,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::None,
+        };
+        self.push_per_batch(kind, source, result);
+        Ok(())
+    }
+}
+
+/// Cuts the views along one of their three axes into pieces of at most `limit`.
+fn slabs(views: Vec<View4>, axis: usize, limit: usize) -> Vec<Vec<View4>> {
+    let extent = views[0].axes[axis].extent;
+    (0..extent)
+        .step_by(limit)
+        .map(|start| {
+            let piece = |v: &View4| {
+                let mut v = *v;
+                v.offset_bytes += start as u64 * v.axes[axis].stride_bytes;
+                v.axes[axis].extent = limit.min(extent - start);
+                v
+            };
+            views.iter().map(piece).collect()
+        })
+        .collect()
+}
+
+/// Frees the channel axis of both views: one piece per channel, unless groups are free to take them.
+fn split_channels(parts: Vec<View4>) -> Vec<Vec<View4>> {
+    let [groups, channels] = [parts[0].axes[0].extent, parts[0].axes[1].extent];
+    let turn = |v: &View4, from: usize| View4 { axes: [v.axes[from], Axis { extent: 1, stride_bytes: 0 }, v.axes[2]], ..*v };
+    if channels == 1 {
+        return vec![parts];
+    }
+    if groups == 1 && channels <= 4096 {
+        return vec![parts.iter().map(|v| turn(v, 1)).collect()];
+    }
+    slabs(parts, 1, 1).into_iter().map(|p| p.iter().map(|v| turn(v, 0)).collect()).collect()
+}
+
+/// Strides of a view of `axes` (extent, stride) with other extents; `None` when no strides give it.
+fn reshape_strides(axes: &[(usize, u64)], shape: &[usize]) -> Option<Vec<u64>> {
+    let old: Vec<(usize, u64)> = axes.iter().copied().filter(|a| a.0 != 1).collect();
+    let mut strides = vec![0; shape.len()];
+    let (mut i, mut j) = (0, 0);
+    while i < old.len() && j < shape.len() {
+        // The shortest runs of old and new axes with the same number of elements.
+        let (mut i_end, mut j_end) = (i + 1, j + 1);
+        let (mut n_old, mut n_new) = (old[i].0, shape[j]);
+        while n_old != n_new {
+            if n_old < n_new {
+                n_old *= old.get(i_end)?.0;
+                i_end += 1;
+            } else {
+                n_new *= shape.get(j_end)?;
+                j_end += 1;
+            }
+        }
+        // The old run must be contiguous within itself.
+        for k in i..i_end - 1 {
+            if old[k].1 != old[k + 1].1 * old[k + 1].0 as u64 {
+                return None;
+            }
+        }
+        let mut stride = old[i_end - 1].1;
+        for k in (j..j_end).rev() {
+            strides[k] = stride;
+            stride *= shape[k] as u64;
+        }
+        (i, j) = (i_end, j_end);
+    }
+    Some(strides)
+}

@@ -1,0 +1,227 @@
+//! Network operations become layers.
+//!
+//! Every value lives as a [`View`] with the network's own axes: the last axis is columns, all others are strided. An
+//! operation that needs its data elsewhere (a reduced axis in columns, an operand in channels) asks for a view of that
+//! form, and pays for a transposing copy only where strides cannot give it.
+
+mod conv;
+mod elementwise;
+mod layout;
+mod reduce;
+mod table;
+
+use crate::Options;
+use crate::anec::*;
+use crate::error::{Error, Result};
+use anemone_facts::chips::Chip;
+use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId};
+use half::f16;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Lowers a prepared network (see [`crate::prepare`]).
+pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
+    let mut lowerer = Lowerer {
+        net,
+        chip,
+        options,
+        graph: Graph { name: net.name.clone(), ..Graph::default() },
+        views: HashMap::new(),
+        outputs: net.outputs.iter().copied().collect(),
+        op: String::new(),
+        kind: String::new(),
+    };
+    lowerer.bind_ports()?;
+    for op in &net.ops {
+        lowerer.op = op.name.clone();
+        lowerer.kind = kind_name(&op.kind);
+        lowerer.lower_op(op)?;
+    }
+    Ok(lowerer.graph)
+}
+
+/// The variant's name, without attributes.
+fn kind_name(kind: &OpKind) -> String {
+    let text = format!("{kind:?}");
+    text.split([' ', '(', '{']).next().unwrap_or_default().to_string()
+}
+
+pub(crate) struct Lowerer<'a> {
+    net: &'a Net,
+    chip: &'static Chip,
+    options: &'a Options,
+    graph: Graph,
+    /// Where each value stands.
+    views: HashMap<ValueId, View>,
+    outputs: HashSet<ValueId>,
+    /// Name and kind of the operation at hand, for layers and errors.
+    op: String,
+    kind: String,
+}
+
+impl Lowerer<'_> {
+    fn bind_ports(&mut self) -> Result<()> {
+        for &id in self.net.inputs.iter().chain(&self.net.outputs) {
+            if self.views.contains_key(&id) {
+                continue;
+            }
+            let value = self.net.value(id);
+            let role = if self.net.inputs.contains(&id) { Role::Input } else { Role::Output };
+            let (mut lead, mut bytes) = dense_axes(&value.ty.shape);
+            if let Some(surface) = value.surface {
+                self.op = value.name.clone();
+                self.kind = "port".into();
+                if surface.interleave > 1 {
+                    return Err(self.unsupported("interleaved channels", "use an interleave of 1"));
+                }
+                (lead, bytes) = surface_axes(&value.ty.shape, surface.plane_bytes, surface.row_bytes)
+                    .ok_or_else(|| self.unsupported("strides that overlap or are not multiples of 64", "leave the strides out"))?;
+            }
+            let width = value.ty.shape.last().copied().unwrap_or(1);
+            let buffer = self.graph.add_buffer(Buffer { name: value.name.clone(), role: role.clone(), bytes, port: None });
+            let view = View { buffer, offset_bytes: 0, lead, width };
+            self.graph.buffers[buffer.0 as usize].port = Some(view.clone());
+            self.views.insert(id, view);
+            if role == Role::Input { &mut self.graph.inputs } else { &mut self.graph.outputs }.push(buffer);
+        }
+        Ok(())
+    }
+
+    fn lower_op(&mut self, op: &Op) -> Result<()> {
+        let Some(&out) = op.outputs.first() else { return Ok(()) };
+        match &op.kind {
+            OpKind::Unary(f) => self.unary(*f, op.inputs[0], out),
+            OpKind::Binary(f) => self.binary(*f, op.inputs[0], op.inputs[1], out),
+            OpKind::Conv { strides, pads, dilations, groups } => self.conv(op, strides, pads, dilations, *groups),
+            OpKind::Linear => self.linear(op),
+            OpKind::MatMul { transpose_x, transpose_y } => self.matmul(op, *transpose_x, *transpose_y),
+            OpKind::Pool { kind, kernel, strides, pads, .. } => self.pool(op, *kind, kernel, strides, pads),
+            OpKind::Reduce { kind, axes, .. } => self.reduce(*kind, axes, op.inputs[0], out),
+            OpKind::Softmax { axis } => self.softmax(*axis, op.inputs[0], out),
+            OpKind::Concat { axis } => self.concat(*axis, &op.inputs, out),
+            OpKind::Reshape | OpKind::Cast => self.reshape(op.inputs[0], out),
+            OpKind::Transpose { perm } => self.transpose(perm, op.inputs[0], out),
+            OpKind::Slice { begin, end, stride } => self.slice(begin, end, stride, op.inputs[0], out),
+            OpKind::Pad { pads, value } => self.pad(pads, *value, op.inputs[0], out),
+            OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {
+                Err(self.unsupported("normalization is decomposed before lowering", "report this as a defect"))
+            }
+            #[allow(unreachable_patterns)]
+            _ => Err(self.unsupported("no lowering", "see `ane ops` for what compiles")),
+        }
+    }
+
+    pub(crate) fn unsupported(&self, reason: impl Into<String>, suggestion: &'static str) -> Error {
+        Error::Unsupported { op: self.op.clone(), kind: self.kind.clone(), reason: reason.into(), suggestion }
+    }
+
+    fn limit(&self, what: &'static str, found: usize, limit: Option<u64>) -> Result<()> {
+        match limit {
+            Some(limit) if found as u64 > limit => {
+                Err(Error::Limit { op: self.op.clone(), what, found: found as u64, limit, chip: self.chip.target })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Data of a constant operand.
+    fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
+        self.net.value(id).data.as_ref()
+    }
+
+    /// Extents of a value; a scalar counts as one column.
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        let shape = self.net.value(id).ty.shape.clone();
+        if shape.is_empty() { vec![1] } else { shape }
+    }
+
+    /// Where a value stands; constants are laid out in the kernel section on first use.
+    fn view(&mut self, id: ValueId) -> Result<View> {
+        if let Some(view) = self.views.get(&id) {
+            return Ok(view.clone());
+        }
+        let value = self.net.value(id);
+        let Some(tensor) = &value.data else {
+            return Err(Error::Net(format!("value {} is used before it is defined", value.name)));
+        };
+        let (shape, elements, name) = (self.shape(id), floats(tensor), value.name.clone());
+        let view = self.constant_view(&name, &shape, &elements);
+        self.views.insert(id, view.clone());
+        Ok(view)
+    }
+
+    /// A constant in memory, rows padded.
+    fn constant_view(&mut self, name: &str, shape: &[usize], elements: &[f32]) -> View {
+        let (lead, bytes) = dense_axes(shape);
+        let width = shape.last().copied().unwrap_or(1);
+        let row_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN) as usize;
+        let mut data = Vec::with_capacity(bytes as usize);
+        for row in elements.chunks(width.max(1)) {
+            data.extend(row.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()));
+            data.resize(data.len().next_multiple_of(row_bytes.max(1)), 0);
+        }
+        let role = Role::Constant(Arc::new(data));
+        let buffer = self.graph.add_buffer(Buffer { name: name.into(), role, bytes, port: None });
+        View { buffer, offset_bytes: 0, lead, width }
+    }
+
+    /// Dense scratch memory.
+    fn scratch(&mut self, suffix: &str, shape: &[usize]) -> View {
+        let (lead, bytes) = dense_axes(shape);
+        let name = if suffix.is_empty() { self.op.clone() } else { format!("{}.{suffix}", self.op) };
+        let buffer = self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None });
+        View { buffer, offset_bytes: 0, lead, width: shape.last().copied().unwrap_or(1) }
+    }
+
+    /// Memory for an operation's result: the port of a network output, else scratch.
+    fn result(&mut self, id: ValueId) -> View {
+        if let Some(view) = self.views.get(&id) {
+            return view.clone();
+        }
+        let shape = self.shape(id);
+        let view = self.scratch("", &shape);
+        self.views.insert(id, view.clone());
+        view
+    }
+
+    /// Makes `view` the result of an operation: for free, unless the result is a network output and must be copied.
+    fn alias(&mut self, id: ValueId, view: View) -> Result<()> {
+        if self.outputs.contains(&id) {
+            let out = self.result(id);
+            return self.copy(&view, &out);
+        }
+        self.views.insert(id, view);
+        Ok(())
+    }
+
+    fn push(&mut self, kind: Kind, sources: Vec<View4>, broadcast: Vec<[bool; 3]>, result: View4, transpose: bool) {
+        self.graph.layers.push(Layer { name: self.op.clone(), kind, sources, broadcast, result, transpose });
+    }
+}
+
+/// Elements as fp32, whatever they are stored as.
+pub(crate) fn floats(tensor: &Tensor) -> Vec<f32> {
+    match &tensor.data {
+        Data::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
+        Data::F32(v) => v.clone(),
+        Data::I8(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::U8(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::I16(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::Bool(v) => v.iter().map(|&x| if x { 1.0 } else { 0.0 }).collect(),
+    }
+}
+
+/// Leading axes and size for a rank 4 port with strides of the caller's choice.
+fn surface_axes(shape: &[usize], plane_bytes: u64, row_bytes: u64) -> Option<(Vec<Axis>, u64)> {
+    let &[n, c, h, w] = shape else { return None };
+    let fits = row_bytes >= w as u64 * ELEMENT_BYTES
+        && plane_bytes >= row_bytes.checked_mul(h as u64)?
+        && row_bytes.is_multiple_of(ROW_ALIGN)
+        && plane_bytes.is_multiple_of(ROW_ALIGN);
+    let batch = plane_bytes.checked_mul(c as u64)?;
+    let bytes = batch.checked_mul(n as u64)?;
+    let axis = |extent, stride_bytes| Axis { extent, stride_bytes };
+    fits.then(|| (vec![axis(n, batch), axis(c, plane_bytes), axis(h, row_bytes)], bytes))
+}

@@ -1,0 +1,339 @@
+//! Reductions and pooling.
+//!
+//! The planar engine reduces rows and columns together; the neural engine reduces channels, as a convolution with equal
+//! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
+
+use super::Lowerer;
+use crate::anec::*;
+use crate::error::Result;
+use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
+use std::sync::Arc;
+
+impl Lowerer<'_> {
+    pub(super) fn reduce(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        let from = self.view(x)?;
+        let mut kept = from.shape();
+        for &axis in axes {
+            kept[axis] = 1;
+        }
+        // The result with reduced axes kept; the network's own result may have dropped them.
+        let to = self.result(out);
+        let direct = self.reshaped(&to, &kept)?;
+        let target = match &direct {
+            Some(view) => view.clone(),
+            None => self.scratch("kept", &kept),
+        };
+        self.reduce_into(kind, axes, &from, &target)?;
+        if direct.is_none() {
+            let shape = to.shape();
+            match self.reshaped(&target, &shape)? {
+                Some(view) => self.copy(&view, &to)?,
+                None => self.reshape_into(&target, &to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reduces `axes` of `from`; `to` has extent 1 there.
+    pub(super) fn reduce_into(&mut self, kind: ReduceKind, axes: &[usize], from: &View, to: &View) -> Result<()> {
+        let count: usize = axes.iter().map(|&a| from.shape()[a]).product();
+        let negated = Affine { pre_scale: -1.0, scale: -1.0, ..Affine::UNIT };
+        let mean = Affine { final_scale: 1.0 / count as f32, ..Affine::UNIT };
+        match kind {
+            ReduceKind::Sum => self.reduce_axes(PoolOp::Sum, Affine::UNIT, false, axes, from, to),
+            ReduceKind::Mean => self.reduce_axes(PoolOp::Sum, mean, false, axes, from, to),
+            ReduceKind::L1 => self.reduce_axes(PoolOp::Sum, Affine::UNIT, true, axes, from, to),
+            ReduceKind::Max => self.reduce_axes(PoolOp::Max, Affine::UNIT, false, axes, from, to),
+            ReduceKind::Min => self.reduce_axes(PoolOp::Max, negated, false, axes, from, to),
+            ReduceKind::SumSquare => {
+                let square = self.scratch("square", &from.shape());
+                self.unary_into(Unary::Square, from, &square)?;
+                self.reduce_axes(PoolOp::Sum, Affine::UNIT, false, axes, &square, to)
+            }
+            ReduceKind::L2 => {
+                let sum = self.scratch("sum", &to.shape());
+                self.reduce_into(ReduceKind::SumSquare, axes, from, &sum)?;
+                self.unary_into(Unary::Sqrt, &sum, to)
+            }
+            ReduceKind::LogSum => {
+                let sum = self.scratch("sum", &to.shape());
+                self.reduce_into(ReduceKind::Sum, axes, from, &sum)?;
+                self.unary_into(Unary::Log { epsilon: 0.0 }, &sum, to)
+            }
+            ReduceKind::LogSumExp => {
+                let max = self.scratch("max", &to.shape());
+                self.reduce_into(ReduceKind::Max, axes, from, &max)?;
+                let difference = self.scratch("difference", &from.shape());
+                self.planar_two(PlanarOp::Sub, Affine::UNIT, from, &max, &difference)?;
+                let exp = self.scratch("exp", &from.shape());
+                self.unary_into(Unary::Exp, &difference, &exp)?;
+                let log = self.scratch("log", &to.shape());
+                self.reduce_into(ReduceKind::LogSum, axes, &exp, &log)?;
+                self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &max, to)
+            }
+            ReduceKind::Prod => Err(self.unsupported("products along an axis", "use the exponential of a sum of logarithms")),
+        }
+    }
+
+    /// Columns (with neighbouring axes) by the planar engine, other axes by the neural engine.
+    fn reduce_axes(&mut self, op: PoolOp, affine: Affine, abs: bool, axes: &[usize], from: &View, to: &View) -> Result<()> {
+        let last = from.lead.len();
+        let (columns, leading): (Vec<usize>, Vec<usize>) = {
+            // The last axis and those just before it that are reduced too.
+            let mut run = last + 1;
+            while run > 0 && axes.contains(&(run - 1)) {
+                run -= 1;
+            }
+            axes.iter().partition(|&&a| a >= run)
+        };
+        if leading.is_empty() {
+            return self.reduce_columns(op, affine, abs, false, &columns, from, to);
+        }
+        // Leading axes first, one after another; the scales of the whole belong to the last step.
+        let mut current = from.clone();
+        let steps = leading.len() + usize::from(!columns.is_empty());
+        let plain = Affine { final_scale: 1.0, scale: 1.0, bias: 0.0, ..affine };
+        for (i, &axis) in leading.iter().enumerate() {
+            let (first, is_last) = (i == 0, i + 1 == steps);
+            let mut shape = current.shape();
+            shape[axis] = 1;
+            let result = if is_last { to.clone() } else { self.scratch("partial", &shape) };
+            let mut step = if is_last { affine } else { plain };
+            if !first {
+                step.pre_scale = 1.0;
+            }
+            self.reduce_leading(op, step, abs && first, axis, &current, &result)?;
+            current = result;
+        }
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let affine = Affine { pre_scale: 1.0, ..affine };
+        self.reduce_columns(op, affine, false, false, &columns, &current, to)
+    }
+
+    /// Reduces the last axis, and `axes` just before it, on the planar engine.
+    pub(super) fn reduce_columns(
+        &mut self,
+        op: PoolOp,
+        affine: Affine,
+        abs: bool,
+        reciprocal: bool,
+        axes: &[usize],
+        from: &View,
+        to: &View,
+    ) -> Result<()> {
+        let last = from.lead.len();
+        let first = axes.first().copied().unwrap_or(last);
+        // Rows of the task: all reduced axes but the last, which must be one stride apart.
+        let rows = merge(&from.lead[first..last]);
+        let Some(rows) = rows else {
+            let packed = self.scratch("packed", &from.shape());
+            self.copy(from, &packed)?;
+            return self.reduce_columns(op, affine, abs, reciprocal, axes, &packed, to);
+        };
+        self.limit("reduced height", rows.extent, self.chip.hal.max_tensor_height)?;
+        let rest = |v: &View| View { lead: v.lead[..first].to_vec(), width: 1, ..v.clone() };
+        let kind = Kind::Reduce { op, abs, affine, reciprocal };
+        for parts in self.blocks(&[&rest(from), &rest(to)])? {
+            for pair in one_row(parts) {
+                let one = Axis { extent: 1, stride_bytes: 0 };
+                let source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
+                let result = View4 { axes: [pair[1].axes[0], pair[1].axes[1], one], width: 1, ..pair[1] };
+                self.push(kind.clone(), vec![source], vec![[false; 3]], result, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reduces one leading axis on the neural engine: it stands as channels.
+    fn reduce_leading(&mut self, op: PoolOp, affine: Affine, abs: bool, axis: usize, from: &View, to: &View) -> Result<()> {
+        let mut from = from.clone();
+        if abs || affine.pre_scale != 1.0 {
+            let before = self.scratch("before", &from.shape());
+            self.planar_one(&from, &before, Affine { pre_scale: affine.pre_scale, ..Affine::UNIT }, abs)?;
+            from = before;
+        }
+        let channels = from.lead[axis];
+        // A mean's factor: the nearest power of two in the coefficients keeps the sum in range, the rest is exact in
+        // the planar engine's fp32 scale.
+        let power = affine.final_scale.log2().round().exp2();
+        let after = Affine { pre_scale: 1.0, final_scale: affine.final_scale / power, ..affine };
+        let scaled = op == PoolOp::Sum && affine.final_scale != 1.0;
+        let coefficient = if scaled { power } else { 1.0 };
+        let after = if op == PoolOp::Sum { after } else { Affine { pre_scale: 1.0, ..affine } };
+        let target = if after == Affine::UNIT { to.clone() } else { self.scratch("sum", &to.shape()) };
+        let rest = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead.remove(axis);
+            View { lead, ..v.clone() }
+        };
+        let kind = match op {
+            PoolOp::Max => Kind::MaxChannels,
+            PoolOp::Sum => Kind::Conv {
+                window: Window::UNIT,
+                connect: Connect::Unicast { per_output: channels.extent },
+                weights: Arc::new(vec![coefficient; channels.extent]),
+                bias: None,
+                post_scale: 1.0,
+                nonlinear: Nonlinear::None,
+            },
+        };
+        for parts in self.blocks(&[&rest(&from), &rest(&target)])? {
+            for pair in one_plane(parts) {
+                let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
+                let source = put(pair[0], channels);
+                let result = put(pair[1], Axis { extent: 1, stride_bytes: 0 });
+                self.push_groups(kind.clone(), source, result);
+            }
+        }
+        if after != Affine::UNIT {
+            self.planar_one(&target, to, after, false)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn pool(
+        &mut self,
+        op: &Op,
+        kind: PoolKind,
+        kernel: &[usize],
+        strides: &[usize],
+        pads: &[(usize, usize)],
+    ) -> Result<()> {
+        let (from, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
+        if kernel.len() > 2 {
+            return Err(self.unsupported("windows over three axes", "pool twice"));
+        }
+        let missing = 2 - kernel.len();
+        let axis = |i: usize, default: usize, of: &dyn Fn(usize) -> usize| if i < missing { default } else { of(i - missing) };
+        let window = Window {
+            kernel: [0, 1].map(|i| axis(i, 1, &|j| kernel[j])),
+            stride: [0, 1].map(|i| axis(i, 1, &|j| strides[j])),
+            pad: [0, 1].map(|i| axis(i, 0, &|j| pads[j].0)),
+        };
+        self.check_window(&window)?;
+        let (source, result) = match (spatial(&from, missing), spatial(&to, missing)) {
+            (Some(s), Some(r)) => (s, r),
+            _ => return Err(self.unsupported("more than four axes", "reshape first")),
+        };
+        let area = window.kernel[0] * window.kernel[1];
+        let mean = Affine { final_scale: 1.0 / area as f32, ..Affine::UNIT };
+        let push = |lowerer: &mut Self, op: PoolOp, affine: Affine, source: View4, result: View4| {
+            let kind = Kind::Pool { op, window, abs: false, affine, relu: false };
+            lowerer.push(kind, vec![source], vec![[false; 3]], result, false);
+        };
+        match kind {
+            PoolKind::Max => push(self, PoolOp::Max, Affine::UNIT, source, result),
+            PoolKind::L2 => {
+                let square = self.scratch("square", &from.shape());
+                self.unary_into(Unary::Square, &from, &square)?;
+                let sum = self.scratch("sum", &to.shape());
+                let (Some(s), Some(r)) = (spatial(&square, missing), spatial(&sum, missing)) else { return Ok(()) };
+                push(self, PoolOp::Sum, Affine::UNIT, s, r);
+                self.unary_into(Unary::Sqrt, &sum, &to)?;
+            }
+            PoolKind::Average { exclude_padding } => {
+                let factors = divisor_factors(&window, pads, missing, &source, &result, exclude_padding);
+                if factors.iter().all(|&f| f == 1.0) {
+                    push(self, PoolOp::Sum, mean, source, result);
+                } else {
+                    // Windows that reach into padding divide by fewer elements: correct them by a plane of factors.
+                    let sums = self.scratch("mean", &to.shape());
+                    let Some(s) = spatial(&sums, missing) else { return Ok(()) };
+                    push(self, PoolOp::Sum, mean, source, s);
+                    let name = format!("{}.factors", op.name);
+                    let shape = if missing == 1 { vec![result.width] } else { vec![result.height(), result.width] };
+                    let factors = self.constant_view(&name, &shape, &factors);
+                    self.planar_two(PlanarOp::Mul, Affine::UNIT, &sums, &factors, &to)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A pooled view as groups, channels, rows and columns; one-axis windows pool columns.
+fn spatial(view: &View, missing: usize) -> Option<View4> {
+    let mut view = view.clone();
+    if missing == 1 {
+        view.lead.push(Axis { extent: 1, stride_bytes: 0 });
+    }
+    view.nchw()
+}
+
+/// Window area over the number of elements that a mean divides by, per output position.
+fn divisor_factors(
+    window: &Window,
+    pads: &[(usize, usize)],
+    missing: usize,
+    from: &View4,
+    to: &View4,
+    exclude_padding: bool,
+) -> Vec<f32> {
+    let count = |axis: usize, o: usize| {
+        let size = [from.height(), from.width][axis];
+        let (before, after) = if axis < missing { (0, 0) } else { pads[axis - missing] };
+        let (low, high) = if exclude_padding { (before, before + size) } else { (0, before + size + after) };
+        let start = o * window.stride[axis];
+        (start + window.kernel[axis]).min(high).saturating_sub(start.max(low))
+    };
+    let area = (window.kernel[0] * window.kernel[1]) as f32;
+    (0..to.height())
+        .flat_map(|h| (0..to.width).map(move |w| (h, w)))
+        .map(|(h, w)| area / (count(0, h) * count(1, w)).max(1) as f32)
+        .collect()
+}
+
+/// Axes one stride apart as a single axis.
+fn merge(axes: &[Axis]) -> Option<Axis> {
+    let mut axes = axes.iter().rev().filter(|a| a.extent > 1);
+    let Some(&last) = axes.next() else { return Some(Axis { extent: 1, stride_bytes: 0 }) };
+    axes.try_fold(last, |merged, a| {
+        (a.stride_bytes == merged.stride_bytes * merged.extent as u64)
+            .then_some(Axis { extent: a.extent * merged.extent, ..merged })
+    })
+}
+
+/// Pieces whose row axis is free: channels take the rows where they can, else one piece per row.
+fn one_row(parts: Vec<View4>) -> Vec<Vec<View4>> {
+    shift_axis(parts, 2, 1, 0)
+}
+
+/// Pieces whose channel axis is free.
+fn one_plane(parts: Vec<View4>) -> Vec<Vec<View4>> {
+    shift_axis(parts, 1, 0, 0)
+}
+
+/// Frees axis `busy` by moving it to `first` or else `second` when one of them is unused, else by one piece each.
+fn shift_axis(parts: Vec<View4>, busy: usize, first: usize, second: usize) -> Vec<Vec<View4>> {
+    let one = Axis { extent: 1, stride_bytes: 0 };
+    let extent = |i: usize| parts[0].axes[i].extent;
+    if extent(busy) == 1 {
+        return vec![parts];
+    }
+    for free in [first, second] {
+        if extent(free) == 1 && (free != 0 || extent(busy) <= 4096) {
+            let moved = |v: &View4| {
+                let mut v = *v;
+                v.axes[free] = v.axes[busy];
+                v.axes[busy] = one;
+                v
+            };
+            return vec![parts.iter().map(moved).collect()];
+        }
+    }
+    (0..extent(busy))
+        .map(|i| {
+            parts
+                .iter()
+                .map(|v| {
+                    let mut v = *v;
+                    v.offset_bytes += i as u64 * v.axes[busy].stride_bytes;
+                    v.axes[busy] = one;
+                    v
+                })
+                .collect()
+        })
+        .collect()
+}

@@ -1,0 +1,254 @@
+//! Activation tables: which functions have one, and how its 43 halfwords come out of the function.
+//!
+//! Knots are the correctly rounded fp16 values of the function at the knots, limits and tails as Apple's tables have
+//! them (`docs/evidence.md`, key `h13-lut`).
+
+use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
+use half::f16;
+
+/// A named table record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Function name, for listings.
+    pub name: String,
+    halfwords: [u16; RECORD_BYTES / 2],
+    /// Mode, which decides the debug events of the task.
+    pub mode: Mode,
+}
+
+/// Everything a table states besides its knots.
+struct Form {
+    mode: Mode,
+    symmetry: Symmetry,
+    shift: i16,
+    /// Argument limits and the results beyond them: x low, x high, y low, y high.
+    limits: [f32; 4],
+    /// Slope and intercept left and right of the knots.
+    tails: [f32; 4],
+}
+
+/// Shift at which every nonzero argument leaves the knots, so that only limits and tails act.
+const TAILS_ONLY: i16 = 64;
+const INF: f32 = f32::INFINITY;
+
+impl Table {
+    fn build(name: &str, form: Form, knot: impl Fn(usize) -> f64) -> Table {
+        let bits = |x: f64| f16::from_f64(x).to_bits();
+        let mut halfwords = [0u16; RECORD_BYTES / 2];
+        for (at, x) in [place::X_LOW, place::X_HIGH, place::Y_LOW, place::Y_HIGH].into_iter().zip(form.limits) {
+            halfwords[at] = bits(x as f64);
+        }
+        for i in 0..KNOTS {
+            halfwords[place::KNOT + i] = bits(knot(i));
+        }
+        for (i, x) in form.tails.into_iter().enumerate() {
+            halfwords[place::LEFT + i] = bits(x as f64);
+        }
+        halfwords[place::SHIFT] = form.shift as u16;
+        halfwords[place::MODE] = form.mode as u16 | (form.symmetry as u16) << 5;
+        Table { name: name.into(), halfwords, mode: form.mode }
+    }
+
+    /// The record padded to its place in a coefficient stream.
+    pub fn stream(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.halfwords.iter().flat_map(|h| h.to_le_bytes()).collect();
+        bytes.resize(STREAM_BYTES, 0);
+        bytes
+    }
+
+    /// `x < 0 ? left * x : right * x`, clamped: ReLU6, hard tanh, leaky ReLU, clip.
+    pub fn clamp(name: &str, limits: [f32; 4], left_slope: f32) -> Table {
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits,
+            tails: [left_slope, 0.0, 1.0, 0.0],
+        };
+        Table::build(name, form, |_| 0.0)
+    }
+
+    /// `min(max(x, low), high)`.
+    pub fn clip(low: f32, high: f32) -> Table {
+        Table::clamp("clip", [low, high, low, high], 1.0)
+    }
+
+    /// `x < 0 ? alpha * x : x`.
+    pub fn leaky_relu(alpha: f32) -> Table {
+        Table::clamp("leaky_relu", [-INF, INF, -INF, INF], alpha)
+    }
+
+    /// -1, 0 or 1.
+    pub fn sign() -> Table {
+        let form = Form {
+            mode: Mode::FromZero,
+            symmetry: Symmetry::Odd,
+            shift: TAILS_ONLY,
+            limits: [0.0, 1.0, 0.0, 1.0],
+            tails: [0.0, 0.0, 0.0, 1.0],
+        };
+        Table::build("sign", form, |_| 0.0)
+    }
+
+    /// 1 for positive arguments, else 0.
+    pub fn positive() -> Table {
+        let tiny = f16::from_bits(1).to_f32();
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-tiny, tiny, 0.0, 1.0],
+            tails: [0.0, 0.0, 0.0, 1.0],
+        };
+        Table::build("positive", form, |_| 0.0)
+    }
+
+    /// Fractional part with the argument's sign.
+    pub fn fraction() -> Table {
+        let form = Form {
+            mode: Mode::Fraction,
+            symmetry: Symmetry::Odd,
+            shift: 0,
+            limits: [-INF, INF, 0.0, 0.0],
+            tails: [0.0; 4],
+        };
+        Table::build("fraction", form, |_| 0.0)
+    }
+
+    /// Integer part, toward zero.
+    pub fn truncate() -> Table {
+        let form = Form {
+            mode: Mode::Integer,
+            symmetry: Symmetry::Odd,
+            shift: 5,
+            limits: [-INF, INF, -INF, INF],
+            tails: [0.0; 4],
+        };
+        Table::build("truncate", form, |_| 0.0)
+    }
+
+    /// A function with f(-x) = -f(x), knots `2^-shift` apart from 0, saturating at `high` to `limit`.
+    fn odd(name: &str, shift: i16, high: f32, limit: f32, f: impl Fn(f64) -> f64) -> Table {
+        let step = (-f64::from(shift)).exp2();
+        let last_x = 32.0 * step;
+        let last_y = f16::from_f64(f(last_x)).to_f64();
+        // The tail joins the last knot to the limit; without room for a tail the function saturates.
+        let room = high as f64 - last_x;
+        let slope = if room > 0.0 { (limit as f64 - last_y) / room } else { 0.0 };
+        let intercept = if room > 0.0 { limit as f64 - slope * high as f64 } else { limit as f64 };
+        let form = Form {
+            mode: Mode::FromZero,
+            symmetry: Symmetry::Odd,
+            shift,
+            limits: [-1.0, high, 0.0, limit],
+            tails: [0.0, 0.0, slope as f32, intercept as f32],
+        };
+        Table::build(name, form, |i| f(i as f64 * step))
+    }
+
+    /// `sigmoid(x) - 1/2`.
+    pub fn sigmoid_half() -> Table {
+        Table::odd("sigmoid-1/2", 2, 10.0, 0.5, |x| 1.0 / (1.0 + (-x).exp()) - 0.5)
+    }
+
+    /// Hyperbolic tangent.
+    pub fn tanh() -> Table {
+        Table::odd("tanh", 3, 5.0, 1.0, f64::tanh)
+    }
+
+    /// `erf(x)`.
+    pub fn erf() -> Table {
+        Table::odd("erf", 3, 4.0, 1.0, libm::erf)
+    }
+
+    /// `erf(x / sqrt 2) / 2`: one half of the Gaussian distribution function.
+    pub fn gauss_half() -> Table {
+        Table::odd("gauss-1/2", 3, 4.5, 0.5, |x| libm::erf(x * std::f64::consts::FRAC_1_SQRT_2) / 2.0)
+    }
+
+    /// Sigmoid in one table, as compiler 4.2.1 has it for netplists. Its lower limit is a constant of the sample.
+    pub fn sigmoid_plain() -> Table {
+        const X_LOW: f32 = -9.9375;
+        const X_HIGH: f32 = 8.3203125;
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let knot = |i: usize| sigmoid((i as f64 - 16.0) / 2.0);
+        let rounded = |i: usize| f16::from_f64(knot(i)).to_f64();
+        let left = rounded(0) / (-8.0 - X_LOW as f64);
+        let right = (1.0 - rounded(KNOTS - 1)) / (X_HIGH as f64 - 8.0);
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: 1,
+            limits: [X_LOW, X_HIGH, 0.0, 1.0],
+            tails: [left as f32, (-left * X_LOW as f64) as f32, right as f32, (1.0 - right * X_HIGH as f64) as f32],
+        };
+        Table::build("sigmoid", form, knot)
+    }
+
+    /// `2^x`.
+    pub fn exp2() -> Table {
+        let form = Form {
+            mode: Mode::Exp2,
+            symmetry: Symmetry::None,
+            shift: 5,
+            limits: [-25.0, 16.0, 0.0, INF],
+            tails: [0.0; 4],
+        };
+        Table::build("exp2", form, |i| (i as f64 / 32.0).exp2())
+    }
+
+    /// Base-2 logarithm.
+    pub fn log2() -> Table {
+        let form = Form {
+            mode: Mode::Log2,
+            symmetry: Symmetry::NonNegative,
+            shift: 6,
+            limits: [0.0, INF, -INF, 0.0],
+            tails: [0.0; 4],
+        };
+        Table::build("log2", form, |i| (0.5 + i as f64 / 64.0).log2())
+    }
+
+    /// `1 / x`.
+    pub fn reciprocal() -> Table {
+        let form = Form {
+            mode: Mode::Reciprocal,
+            symmetry: Symmetry::Odd,
+            shift: 6,
+            limits: [0.0, INF, INF, 0.0],
+            tails: [0.0; 4],
+        };
+        Table::build("reciprocal", form, |i| 1.0 / (0.5 + i as f64 / 64.0))
+    }
+
+    /// Square root.
+    pub fn sqrt() -> Table {
+        Table::root("sqrt", Mode::Sqrt, [0.0, INF, 0.0, INF], f64::sqrt)
+    }
+
+    /// `1 / sqrt x`.
+    pub fn rsqrt() -> Table {
+        Table::root("rsqrt", Mode::Rsqrt, [0.0, INF, INF, 0.0], |x| 1.0 / x.sqrt())
+    }
+
+    /// Mantissas from 1/2 on, so the first eight knots are never read and hold zero.
+    fn root(name: &str, mode: Mode, limits: [f32; 4], f: impl Fn(f64) -> f64) -> Table {
+        let form = Form { mode, symmetry: Symmetry::NonNegative, shift: 4, limits, tails: [0.0; 4] };
+        Table::build(name, form, |i| if i < 8 { 0.0 } else { f(i as f64 / 16.0) })
+    }
+
+    /// Arc tangent of arguments up to 2 (part one) and the rest minus `atan 2` (part two); their sum is `atan x`.
+    pub fn atan(part: usize) -> Table {
+        let atan2 = f16::from_f64(2f64.atan()).to_f32();
+        let form = |shift, limits, tails| Form { mode: Mode::FromZero, symmetry: Symmetry::Odd, shift, limits, tails };
+        if part == 0 {
+            let form = form(4, [0.0, 2.0, 0.0, atan2], [1.0, 0.0, 0.0, atan2]);
+            return Table::build("atan.low", form, |i| (i as f64 / 16.0).atan());
+        }
+        let knot = |i: usize| (2.0 * i as f64).atan() - 2f64.atan();
+        let (last, end) = (f16::from_f64(knot(KNOTS - 1)).to_f64(), f16::from_f64(2000f64.atan() - 2f64.atan()).to_f64());
+        let slope = (end - last) / (2000.0 - 64.0);
+        let form = form(-1, [2.0, 2000.0, 0.0, end as f32], [0.0, 0.0, slope as f32, (last - slope * 64.0) as f32]);
+        Table::build("atan.high", form, knot)
+    }
+}

@@ -1,0 +1,338 @@
+//! Network to network, before anything is a layer: constants are computed, conversions dropped, normalizations put into
+//! elementary operations, and per-channel affines into the convolution before them.
+//!
+//! Each step is a function over the whole network, applied once, in the order of [`prepare`].
+
+use crate::error::{Error, Result};
+use crate::lower::floats;
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, TensorType, Unary, Value, ValueId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Results larger than this stay operations: folding them would only grow the program.
+const FOLD_ELEMENTS: usize = 16 << 20;
+
+/// Applies every step.
+pub fn prepare(net: &Net) -> Result<Net> {
+    let mut net = net.clone();
+    fold_constants(&mut net)?;
+    drop_conversions(&mut net);
+    decompose_norms(&mut net)?;
+    absorb_affines(&mut net);
+    remove_dead(&mut net);
+    Ok(net)
+}
+
+/// An operation whose operands are all constants becomes a constant.
+fn fold_constants(net: &mut Net) -> Result<()> {
+    let ops = std::mem::take(&mut net.ops);
+    for op in ops {
+        let constant = !op.inputs.is_empty() && op.inputs.iter().all(|&i| net.value(i).data.is_some());
+        let small = op.outputs.iter().all(|&o| net.value(o).ty.elements() <= FOLD_ELEMENTS);
+        let is_output = op.outputs.iter().any(|o| net.outputs.contains(o));
+        if !constant || !small || is_output {
+            net.ops.push(op);
+            continue;
+        }
+        let single = single_op_net(net, &op);
+        let results = anemone_net::eval::eval(&single, &[]).map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
+        for (&id, tensor) in op.outputs.iter().zip(results) {
+            net.values[id.0 as usize].data = Some(Arc::new(tensor));
+        }
+    }
+    Ok(())
+}
+
+/// A network of one operation on constants.
+fn single_op_net(net: &Net, op: &Op) -> Net {
+    let mut single = Net { name: op.name.clone(), ..Net::default() };
+    let mut take = |ids: &[ValueId]| -> Vec<ValueId> {
+        ids.iter()
+            .map(|&id| {
+                let value = net.value(id).clone();
+                match single.values.iter().position(|v| v.name == value.name) {
+                    Some(i) => ValueId(i as u32),
+                    None => single.add_value(value),
+                }
+            })
+            .collect()
+    };
+    let (inputs, outputs) = (take(&op.inputs), take(&op.outputs));
+    single.outputs = outputs.clone();
+    single.ops.push(Op { inputs, outputs, ..op.clone() });
+    single
+}
+
+/// How often each value is read, network outputs included.
+fn uses(net: &Net) -> Vec<usize> {
+    let mut uses = vec![0; net.values.len()];
+    let reads = net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs);
+    reads.for_each(|id| uses[id.0 as usize] += 1);
+    uses
+}
+
+/// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
+fn drop_conversions(net: &mut Net) {
+    let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
+    let uses = uses(net);
+    let ops = std::mem::take(&mut net.ops);
+    for mut op in ops {
+        for input in &mut op.inputs {
+            if let Some(&by) = replace.get(input) {
+                *input = by;
+            }
+        }
+        let trivial = match op.kind {
+            OpKind::Cast | OpKind::Unary(Unary::Identity) => true,
+            OpKind::Reshape => net.value(op.inputs[0]).ty.shape == net.value(op.outputs[0]).ty.shape,
+            _ => false,
+        };
+        let (input, output) = match (op.inputs.first(), op.outputs.first()) {
+            (Some(&i), Some(&o)) if trivial => (i, o),
+            _ => {
+                net.ops.push(op);
+                continue;
+            }
+        };
+        if !net.outputs.contains(&output) {
+            replace.insert(output, input);
+            continue;
+        }
+        // The producer writes the network's output itself, unless somebody else reads its result too.
+        let producer = net.ops.iter_mut().find(|p| p.outputs.contains(&input));
+        match producer {
+            Some(producer) if uses[input.0 as usize] == 1 && !net.outputs.contains(&input) => {
+                for result in &mut producer.outputs {
+                    if *result == input {
+                        *result = output;
+                    }
+                }
+            }
+            _ => net.ops.push(op),
+        }
+    }
+}
+
+/// Appends operations and constants to a network under construction.
+struct Builder<'a> {
+    net: &'a mut Net,
+    ops: Vec<Op>,
+    name: String,
+}
+
+impl Builder<'_> {
+    fn constant(&mut self, suffix: &str, shape: Vec<usize>, data: Vec<f32>) -> ValueId {
+        let name = self.fresh(suffix);
+        let ty = TensorType { dtype: DType::F32, shape: shape.clone() };
+        let data = Some(Arc::new(Tensor { shape, data: Data::F32(data) }));
+        self.net.add_value(Value { name, ty, data, surface: None })
+    }
+
+    fn fresh(&self, suffix: &str) -> String {
+        let name = format!("{}.{suffix}", self.name);
+        if self.net.values.iter().any(|v| v.name == name) { format!("{name}.{}", self.net.values.len()) } else { name }
+    }
+
+    fn op(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>) -> ValueId {
+        let ty = TensorType { dtype: DType::F16, shape };
+        let name = self.fresh(suffix);
+        let output = self.net.add_value(Value { name, ty, data: None, surface: None });
+        self.push(kind, inputs, output);
+        output
+    }
+
+    fn push(&mut self, kind: OpKind, inputs: &[ValueId], output: ValueId) {
+        self.ops.push(Op { name: self.name.clone(), kind, inputs: inputs.to_vec(), outputs: vec![output] });
+    }
+}
+
+/// Batch, layer and instance norms as means, differences, products.
+fn decompose_norms(net: &mut Net) -> Result<()> {
+    let ops = std::mem::take(&mut net.ops);
+    for op in ops {
+        let mut builder = Builder { net, ops: Vec::new(), name: op.name.clone() };
+        match &op.kind {
+            OpKind::BatchNorm { epsilon } => builder.batch_norm(&op, *epsilon)?,
+            OpKind::LayerNorm { axes, epsilon } => builder.norm(&op, axes, *epsilon, false),
+            OpKind::InstanceNorm { epsilon } => {
+                let rank = builder.net.value(op.inputs[0]).ty.shape.len();
+                let axes: Vec<usize> = (2..rank).collect();
+                builder.norm(&op, &axes, *epsilon, true);
+            }
+            _ => builder.ops.push(op),
+        }
+        let ops = builder.ops;
+        net.ops.extend(ops);
+    }
+    Ok(())
+}
+
+impl Builder<'_> {
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.net.value(id).ty.shape.clone()
+    }
+
+    /// `x * s + t` with constants per channel.
+    fn batch_norm(&mut self, op: &Op, epsilon: f32) -> Result<()> {
+        let mut params = Vec::new();
+        for &id in &op.inputs[1..] {
+            match &self.net.value(id).data {
+                Some(t) => params.push(floats(t)),
+                None => {
+                    return Err(Error::Unsupported {
+                        op: op.name.clone(),
+                        kind: "BatchNorm".into(),
+                        reason: "statistics computed at run time".into(),
+                        suggestion: "make them constants",
+                    });
+                }
+            }
+        }
+        let channels = params[0].len();
+        let one = vec![1.0; channels];
+        let zero = vec![0.0; channels];
+        let (gamma, beta) = (params.get(2).unwrap_or(&one), params.get(3).unwrap_or(&zero));
+        let scale: Vec<f32> = (0..channels).map(|c| gamma[c] / (params[1][c] + epsilon).sqrt()).collect();
+        let shift: Vec<f32> = (0..channels).map(|c| beta[c] - params[0][c] * scale[c]).collect();
+        let shape = self.shape(op.inputs[0]);
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[1] = channels;
+        let scale = self.constant("scale", per_channel.clone(), scale);
+        let shift = self.constant("shift", per_channel, shift);
+        let scaled = self.op("scaled", OpKind::Binary(Binary::Mul), &[op.inputs[0], scale], shape);
+        self.push(OpKind::Binary(Binary::Add), &[scaled, shift], op.outputs[0]);
+        Ok(())
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
+    fn norm(&mut self, op: &Op, axes: &[usize], epsilon: f32, per_channel: bool) {
+        let x = op.inputs[0];
+        let shape = self.shape(x);
+        let mut kept = shape.clone();
+        axes.iter().for_each(|&a| kept[a] = 1);
+        let mean_of = || OpKind::Reduce { kind: ReduceKind::Mean, axes: axes.to_vec(), keep_dims: true };
+        let mean = self.op("mean", mean_of(), &[x], kept.clone());
+        let centred = self.op("centred", OpKind::Binary(Binary::Sub), &[x, mean], shape.clone());
+        let square = self.op("square", OpKind::Unary(Unary::Square), &[centred], shape.clone());
+        let variance = self.op("variance", mean_of(), &[square], kept.clone());
+        let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[variance], kept);
+        // Gamma and beta as constants that broadcast against x.
+        let affine: Vec<ValueId> = op.inputs[1..]
+            .iter()
+            .enumerate()
+            .map(|(i, &id)| {
+                let Some(tensor) = self.net.value(id).data.clone() else { return id };
+                let mut wide = vec![1; shape.len()];
+                if per_channel {
+                    wide[1] = shape[1];
+                } else {
+                    axes.iter().for_each(|&a| wide[a] = shape[a]);
+                }
+                self.constant(if i == 0 { "gamma" } else { "beta" }, wide, floats(&tensor))
+            })
+            .collect();
+        let mut steps: Vec<(Binary, ValueId)> = vec![(Binary::Mul, inverse)];
+        steps.extend([Binary::Mul, Binary::Add].into_iter().zip(affine));
+        let mut current = centred;
+        for (i, (f, operand)) in steps.iter().enumerate() {
+            if i + 1 == steps.len() {
+                self.push(OpKind::Binary(*f), &[current, *operand], op.outputs[0]);
+            } else {
+                current = self.op("normed", OpKind::Binary(*f), &[current, *operand], shape.clone());
+            }
+        }
+    }
+}
+
+/// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
+/// the gain of seed chapter 22's gain-offset control.
+fn absorb_affines(net: &mut Net) {
+    let uses = uses(net);
+    let ops = std::mem::take(&mut net.ops);
+    for op in ops {
+        if !absorb(net, &op, &uses) {
+            net.ops.push(op);
+        }
+    }
+}
+
+fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
+    let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return false };
+    let (Some(&a), Some(&b), Some(&out)) = (op.inputs.first(), op.inputs.get(1), op.outputs.first()) else { return false };
+    let (x, constant) = match (&net.value(a).data, &net.value(b).data) {
+        (None, Some(t)) => (a, t.clone()),
+        (Some(t), None) if f != Binary::Sub => (b, t.clone()),
+        _ => return false,
+    };
+    let Some(at) = net.ops.iter().position(|p| p.outputs.contains(&x)) else { return false };
+    let rank = net.value(x).ty.shape.len();
+    let channel_axis = match net.ops[at].kind {
+        OpKind::Conv { .. } => 1,
+        OpKind::Linear => rank.wrapping_sub(1),
+        _ => return false,
+    };
+    if uses[x.0 as usize] != 1 || net.outputs.contains(&x) || net.value(x).ty.shape != net.value(out).ty.shape {
+        return false;
+    }
+    let channels = net.value(x).ty.shape[channel_axis];
+    let Some(values) = per_channel(&constant, rank, channel_axis, channels) else { return false };
+    let Some(weights) = net.value(net.ops[at].inputs[1]).data.clone() else { return false };
+    let bias = match net.ops[at].inputs.get(2) {
+        None => vec![0.0; channels],
+        Some(&id) => match &net.value(id).data {
+            Some(t) => floats(t),
+            None => return false,
+        },
+    };
+    if weights.shape[0] != channels || bias.len() != channels {
+        return false;
+    }
+    let name = net.ops[at].name.clone();
+    let mut builder = Builder { net, ops: Vec::new(), name };
+    let bias = match f {
+        Binary::Add => bias.iter().zip(&values).map(|(b, v)| b + v).collect(),
+        Binary::Sub => bias.iter().zip(&values).map(|(b, v)| b - v).collect(),
+        _ => {
+            let data = floats(&weights);
+            let per_output = data.len() / channels;
+            let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
+            let id = builder.constant("weight", weights.shape.clone(), scaled);
+            builder.net.ops[at].inputs[1] = id;
+            bias.iter().zip(&values).map(|(b, v)| b * v).collect()
+        }
+    };
+    let id = builder.constant("bias", vec![channels], bias);
+    let conv = &mut net.ops[at];
+    conv.inputs.truncate(2);
+    conv.inputs.push(id);
+    conv.outputs = vec![out];
+    true
+}
+
+/// The constant as one number per channel, where it is that (or one number for all).
+fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
+    let data = floats(constant);
+    if data.len() == 1 {
+        return Some(vec![data[0]; channels]);
+    }
+    let missing = rank.checked_sub(constant.shape.len())?;
+    let right = constant.shape.iter().enumerate().all(|(i, &n)| n == 1 || i + missing == axis);
+    (right && data.len() == channels).then_some(data)
+}
+
+/// Operations whose results nobody reads disappear.
+fn remove_dead(net: &mut Net) {
+    let mut live: Vec<bool> = vec![false; net.values.len()];
+    net.outputs.iter().for_each(|o| live[o.0 as usize] = true);
+    let mut ops = std::mem::take(&mut net.ops);
+    ops.reverse();
+    ops.retain(|op| {
+        let needed = op.outputs.iter().any(|o| live[o.0 as usize]);
+        if needed {
+            op.inputs.iter().for_each(|i| live[i.0 as usize] = true);
+        }
+        needed
+    });
+    ops.reverse();
+    net.ops = ops;
+}

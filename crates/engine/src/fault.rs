@@ -1,0 +1,121 @@
+//! Everything that can go wrong while a program executes, with its place.
+
+use anemone_facts::Field;
+use anemone_program::StreamError;
+
+/// A program that cannot be executed further, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}{kind}", place(*.task, *.offset))]
+pub struct Fault {
+    /// Position of the task in the chain; `None` before the first task.
+    pub task: Option<usize>,
+    /// Byte offset of its descriptor in the stream.
+    pub offset: u32,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+fn place(task: Option<usize>, offset: u32) -> String {
+    task.map_or(String::new(), |t| format!("task {t} at {offset:#x}: "))
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FaultKind {
+    /// The stream is not a chain of descriptors.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// Bits are set that no row explains.
+    #[error("unexplained bits {bits:#010x} are set in {space} {addr:#x}")]
+    Unexplained {
+        /// `header word` or `register`.
+        space: &'static str,
+        /// Its address.
+        addr: u32,
+        /// The bits.
+        bits: u32,
+    },
+    /// A field has a value that the engine does not obey.
+    #[error("{field:?} = {value:#x} is not executed: {reason}")]
+    NotHonoured {
+        /// The field.
+        field: Field,
+        /// Raw value found.
+        value: u32,
+        /// What the engine can do instead.
+        reason: &'static str,
+    },
+    /// Fields contradict each other.
+    #[error("{field:?} = {value:#x} does not fit the task: {reason}")]
+    Inconsistent {
+        /// The field.
+        field: Field,
+        /// Raw value found.
+        value: u32,
+        /// What was expected.
+        reason: String,
+    },
+    /// A base register in use has no memory behind it.
+    #[error("{field:?} names BAR {bar}, which has no memory bound")]
+    Unbound {
+        /// The base field.
+        field: Field,
+        /// The base register.
+        bar: u8,
+    },
+    /// An access leaves its region.
+    #[error("{field:?}: access of {bytes} bytes at {address:#x} leaves {region} of {limit:#x} bytes")]
+    Stray {
+        /// The stride or base field of the engine that strayed.
+        field: Field,
+        /// `BAR n` or `L2`.
+        region: String,
+        /// Byte address within the region.
+        address: u64,
+        /// Bytes of the access.
+        bytes: u64,
+        /// Bytes of the region.
+        limit: u64,
+    },
+    /// A read of memory that neither the caller nor an earlier task wrote.
+    #[error("{field:?}: reads {bytes} bytes at {address:#x} of {region} that nothing has written")]
+    Unwritten {
+        /// The base field of the source.
+        field: Field,
+        /// `BAR n` or `L2`.
+        region: String,
+        /// Byte address within the region.
+        address: u64,
+        /// Bytes of the access.
+        bytes: u64,
+    },
+    /// A task takes a chained source but the task before it did not chain.
+    #[error("source 1 is chained, but the task before left no chained result")]
+    NothingChained,
+    /// Chained data has another shape than the task declares.
+    #[error("chained source has {found:?} (groups, channels, rows, columns), the task declares {declared:?}")]
+    ChainShape {
+        /// Shape of the chained result.
+        found: [usize; 4],
+        /// Shape that the task declares.
+        declared: [usize; 4],
+    },
+    /// The activation table is not well formed.
+    #[error("activation table: halfword {halfword} = {value:#06x} {reason}")]
+    Table {
+        /// Position in the record.
+        halfword: usize,
+        /// Value found.
+        value: u16,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A tensor is too large to hold.
+    #[error("a tensor of {elements} elements is more than the engine holds ({limit})")]
+    TooLarge {
+        /// Elements asked for.
+        elements: u64,
+        /// Limit.
+        limit: u64,
+    },
+}

@@ -1,0 +1,98 @@
+//! What the engine does with each field: obey it, know it to be without effect on results, or accept one value only.
+//!
+//! A field that is set outside this table is a fault, so a program is never executed on a half-understood word.
+
+use anemone_facts::Field;
+
+/// How the engine treats a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// The engine obeys it.
+    Obeyed,
+    /// It steers scheduling, caching, power or staging; results do not depend on it.
+    NoEffect,
+    /// Only these raw values are executed; anything else is refused with the reason.
+    Only(&'static [u32], &'static str),
+}
+
+/// How the engine treats `field`.
+pub fn treatment(field: Field) -> Treatment {
+    use Field::*;
+    use Treatment::*;
+    match field {
+        // Chain.
+        NextSize | NextPointer => Obeyed,
+        TdSkip => Only(&[0], "skipped tasks are not modelled"),
+        // Task management, events, priorities, estimates.
+        Tid | Nid | Lnid | Eon | ExeCycles | LogEvents | Exceptions | DebugLogEvents | DebugExceptions
+        | DisallowAbort | Kpc | Spl | Tsr | Spc | Dpc | Tse | NextPriority | Tde | SrcLoc | DstLoc | TqDis | TBase
+        | Tbe | Ene | Dtid | TaskId | TaskQ | TaskNid | DpeCategory | ContextSwitchIn | ContextSwitchOut => NoEffect,
+        // Base registers.
+        RBase0 | Rbe0 | RBase1 | Rbe1 | WBase | Wbe | KBase0 | Kbe0 => Obeyed,
+        KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => Only(&[0], "only one kernel base is executed"),
+
+        Win | Hin | Cin | Cout | Wout | Hout | NumGroups | UnicastEn | UnicastCin | TaskClass | ActiveNe | OcgSize
+        | Kw | Kh | Sx | Sy | Px | Py | NeTranspose | ResultTranspose | Src1BroadcastW | Src1BroadcastH
+        | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
+        Din | Dout => Only(&[0, 1], "volumes deeper than 1 are not executed"),
+        Kd | Sz | Oz => Only(&[0, 1], "three-dimensional kernels are not executed"),
+        Ox | Oy => Only(&[0, 1], "output steps other than 1 are not executed"),
+        InFmt | OutFmt => Only(&[2], "only fp16 is executed"),
+        Src2Fmt => Only(&[0, 2], "only fp16 is executed"),
+        ElemMultMode => Only(&[0], "the elementwise multiply mode is not executed"),
+        Src1BroadcastD | Src2BroadcastD => Only(&[0], "volumes deeper than 1 are not executed"),
+        Src1Transpose | Src2Transpose => Only(&[0], "transposed planar sources are not executed"),
+        // Tiling: only the order of work depends on it.
+        TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
+        // Follows from the residency fields, which are obeyed.
+        SourceMask => NoEffect,
+
+        Src1En | Src1Base | Src1RowStride | Src1PlaneStride | Src1GroupStride | Src2Base | Src2RowStride
+        | Src2PlaneStride | Src2GroupStride => Obeyed,
+        // Depth is 1, so its strides move nothing.
+        Src1DepthStride | Src2DepthStride | DstDepthStride | SrcL2DepthStride | Src2L2DepthStride
+        | ResL2DepthStride => NoEffect,
+        Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
+        | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
+        Src1MemFmt | Src2MemFmt | DstMemFmt => Only(&[0, 2], "only fp16 is executed"),
+        Src1Interleave | Src2Interleave | DstInterleave => Only(&[0, 1], "interleaved channels are not executed"),
+        Src1FmtMode | Src2FmtMode | DstFmtMode => Only(&[0, 1], "only format mode 1 is executed"),
+        Src1Truncate | Src2Truncate | DstTruncate => Only(&[0, 3], "only truncation 3 is executed"),
+        Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
+        | DstCmpVec | CmpVecFill | PixelOffset => Only(&[0], "pixel formats are not executed"),
+
+        InputRelu => Only(&[0], "ReLU on the input is not executed"),
+        PaddingMode => Obeyed,
+        SrcType | Src2Type | ResType | SrcL2Base | SrcL2ChannelStride | SrcL2RowStride | SrcL2GroupStride
+        | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
+        | ResL2RowStride | ResL2GroupStride => Obeyed,
+        // Buffer dependencies and staging: tasks execute in order.
+        Dependent | SrcAliasConvSrc | SrcAliasConvRslt | SrcAliasPlanarSrc | SrcAliasPlanarRslt | SrcDmaFmt
+        | SrcDmaInterleave | ResBfrMode | ResAliasConvSrc | ResAliasConvRslt | ResAliasPlanarSrc
+        | ResAliasPlanarRslt | ResDmaFmt | ResDmaInterleave => NoEffect,
+        SrcDmaCmpVec | SrcDmaOffsetCh | ResDmaCmpVec | ResDmaOffsetCh => Only(&[0], "pixel formats are not executed"),
+
+        PePool | PeOp | PeReluEn | PeCond | PeNonlinear | PeSecond | PeBias | PeScale | PePreScale
+        | PeFinalScale => Obeyed,
+        PeFirst | PePreScaleLow => Only(&[0], "the square-sum form is not executed"),
+
+        KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
+        // 8 and 28 without a palette and with fp16 coefficients: constants of every sample.
+        PalettizedBits | BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
+        PalettizedEn => Only(&[0], "palettized coefficients are not executed"),
+        SparseFmt => Only(&[0], "zero-skipping coefficients are not executed"),
+        GroupKernelReuse => Obeyed,
+        RuntimeWeights => Only(&[0], "runtime weights are not executed"),
+        MatrixBiasEn | MatrixVectorBias => Only(&[0], "matrix bias is not executed"),
+        PostScaleMode => Only(&[0], "per-channel post-scale is not executed"),
+        AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
+
+        DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
+        DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => NoEffect,
+
+        KernelDmaMaster | CoeffEn | CoeffBase | CoeffSize => Obeyed,
+        KernelDmaSparse => Only(&[0], "zero-skipping coefficients are not executed"),
+        CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch | ExtraSize => NoEffect,
+        ExtraEn | ExtraBase => Only(&[0], "extra coefficient streams are not executed"),
+    }
+}

@@ -1,0 +1,137 @@
+//! Activation tables: 33 knots, limits and tails, in eleven modes.
+
+use crate::fault::FaultKind;
+use crate::number::through_f16;
+use anemone_facts::lut::{place, Mode, Symmetry, KNOTS, RECORD_BYTES};
+use half::f16;
+
+/// One activation table, ready to evaluate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    x_low: f32,
+    x_high: f32,
+    y_low: f32,
+    y_high: f32,
+    knots: [f32; KNOTS],
+    /// Slope, intercept.
+    left: (f32, f32),
+    right: (f32, f32),
+    shift: i32,
+    mode: Mode,
+    symmetry: Symmetry,
+}
+
+impl Table {
+    /// Reads a record of [`RECORD_BYTES`] bytes.
+    pub fn read(record: &[u8]) -> Result<Table, FaultKind> {
+        debug_assert!(record.len() >= RECORD_BYTES);
+        let half = |i: usize| u16::from_le_bytes([record[2 * i], record[2 * i + 1]]);
+        let value = |i: usize| f16::from_bits(half(i)).to_f32();
+        let bad = |halfword, reason| FaultKind::Table { halfword, value: half(halfword), reason };
+        let mode = half(place::MODE);
+        if mode >> 8 != 0 {
+            return Err(bad(place::MODE, "has bits above the symmetry"));
+        }
+        Ok(Table {
+            x_low: value(place::X_LOW),
+            x_high: value(place::X_HIGH),
+            y_low: value(place::Y_LOW),
+            y_high: value(place::Y_HIGH),
+            knots: std::array::from_fn(|i| value(place::KNOT + i)),
+            left: (value(place::LEFT), value(place::LEFT + 1)),
+            right: (value(place::RIGHT), value(place::RIGHT + 1)),
+            shift: half(place::SHIFT) as i16 as i32,
+            mode: Mode::from_code(mode & 31).ok_or_else(|| bad(place::MODE, "names no mode"))?,
+            symmetry: Symmetry::from_code(mode >> 5).ok_or_else(|| bad(place::MODE, "names no symmetry"))?,
+        })
+    }
+
+    /// The table's value; the argument counts as fp16, the result is not yet rounded.
+    pub fn eval(&self, x: f32) -> f32 {
+        let x = through_f16(x);
+        match self.symmetry {
+            Symmetry::None => self.positive(x),
+            Symmetry::Odd => self.positive(x.abs()).copysign(x),
+            Symmetry::NonNegative if x < 0.0 => 0.0,
+            Symmetry::NonNegative => self.positive(x),
+        }
+    }
+
+    fn positive(&self, x: f32) -> f32 {
+        if x.is_nan() {
+            return x;
+        }
+        if x <= self.x_low {
+            return self.y_low;
+        }
+        if x >= self.x_high {
+            return self.y_high;
+        }
+        let scale = exp2i(self.shift);
+        match self.mode {
+            Mode::FromZero => self.linear(x, x * scale),
+            Mode::Centred => self.linear(x, x * scale + 16.0),
+            Mode::ToZero => self.linear(x, x * scale + 32.0),
+            Mode::Fraction => x.fract(),
+            Mode::Integer => x.trunc(),
+            Mode::Square => x * x,
+            Mode::Sqrt | Mode::Rsqrt => {
+                // Mantissa in [1/2, 2), exponent even.
+                let (m, e) = mantissa(x);
+                let (m, e) = if e % 2 == 0 { (m, e) } else { (m * 2.0, e - 1) };
+                let half_e = if self.mode == Mode::Sqrt { e / 2 } else { -e / 2 };
+                self.knot(m * scale) * exp2i(half_e)
+            }
+            Mode::Reciprocal => {
+                let (m, e) = mantissa(x);
+                self.knot((m - 0.5) * scale) * exp2i(-e)
+            }
+            Mode::Log2 => {
+                let (m, e) = mantissa(x);
+                self.knot((m - 0.5) * scale) + e as f32
+            }
+            Mode::Exp2 => {
+                let whole = x.floor();
+                self.knot((x - whole) * scale) * exp2i(whole as i32)
+            }
+        }
+    }
+
+    /// Linear interpolation at a coordinate, tails outside.
+    fn linear(&self, x: f32, t: f32) -> f32 {
+        let tail = |(slope, intercept): (f32, f32)| slope * x + intercept;
+        if t < 0.0 {
+            tail(self.left)
+        } else if t > (KNOTS - 1) as f32 {
+            tail(self.right)
+        } else {
+            self.knot(t)
+        }
+    }
+
+    fn knot(&self, t: f32) -> f32 {
+        let t = t.clamp(0.0, (KNOTS - 1) as f32);
+        let i = (t as usize).min(KNOTS - 2);
+        let (a, b) = (self.knots[i], self.knots[i + 1]);
+        a + (b - a) * (t - i as f32)
+    }
+
+    /// The value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors.
+    pub(crate) fn expand(&self) -> Vec<f32> {
+        (0..=u16::MAX).map(|bits| self.eval(f16::from_bits(bits).to_f32())).collect()
+    }
+}
+
+/// `x = m * 2^e` with `m` in [1/2, 1); 0 for 0.
+fn mantissa(x: f32) -> (f32, i32) {
+    if x == 0.0 || !x.is_finite() {
+        return (x, 0);
+    }
+    // fp16 arguments are normal numbers in fp32, so the exponent field is exact.
+    let e = ((x.to_bits() >> 23) & 0xff) as i32 - 126;
+    (x * exp2i(-e), e)
+}
+
+fn exp2i(e: i32) -> f32 {
+    (e as f32).exp2()
+}

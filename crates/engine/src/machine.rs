@@ -1,0 +1,149 @@
+//! The walk over the chain: each task is checked field by field, its operands fetched, computed and stored.
+
+use crate::fault::{Fault, FaultKind};
+use crate::honours::{treatment, Treatment};
+use crate::memory::{Memory, Region};
+use crate::tensor::Tensor;
+use anemone_facts::{Field, Layout, Space};
+use anemone_program::{Direction, Program, Task};
+
+/// Tile memory of the M1: 17-bit addresses in 16-byte units.
+const L2_BYTES: usize = 2 << 20;
+
+/// How strictly to execute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
+    /// to be trusted.
+    pub lenient: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Tasks executed.
+    pub tasks: usize,
+    /// What `lenient` passed over.
+    pub passed_over: Vec<Fault>,
+    /// Output ports with elements that no task wrote.
+    pub incomplete: Vec<String>,
+}
+
+/// State between tasks, and the task at hand.
+pub(crate) struct Machine<'a> {
+    pub(crate) layout: &'static Layout,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) l2: Region,
+    /// Result of the task before, where it was chained.
+    pub(crate) chain: Option<Tensor>,
+    pub(crate) task: &'a Task,
+}
+
+/// Executes a program against bound memory. Outputs are in their regions afterwards.
+pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
+    let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
+    let mut passed_over = Vec::new();
+    let mut l2 = Region::unwritten("L2", L2_BYTES);
+    let mut chain = None;
+    for (index, task) in tasks.iter().enumerate() {
+        let fault = |kind| Fault { task: Some(index), offset: task.offset, kind };
+        let strays = check_fields(program.layout, task);
+        if options.lenient {
+            passed_over.extend(strays.into_iter().map(fault));
+        } else if let Some(kind) = strays.into_iter().next() {
+            return Err(fault(kind));
+        }
+        let mut machine = Machine { layout: program.layout, memory, l2, chain, task };
+        machine.execute().map_err(fault)?;
+        (l2, chain) = (machine.l2, machine.chain);
+    }
+    let incomplete = program
+        .ports_of(Direction::Output)
+        .filter(|p| !port_written(memory, p))
+        .map(|p| p.name.clone())
+        .collect();
+    Ok(Outcome { tasks: tasks.len(), passed_over, incomplete })
+}
+
+fn port_written(memory: &Memory, port: &anemone_program::Port) -> bool {
+    let Some(region) = memory.region(port.bar) else { return false };
+    let (s, row) = (port.strides, port.shape.w as u64 * port.element.bytes());
+    (0..port.shape.n as u64).all(|n| {
+        (0..port.shape.c as u64).all(|c| {
+            (0..port.shape.h as u64)
+                .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
+        })
+    })
+}
+
+/// Fields with a value the engine does not obey, and bits that no row explains.
+fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
+    let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
+        space: match space {
+            Space::Header => "header word",
+            Space::Register => "register",
+        },
+        addr,
+        bits,
+    });
+    let refused = layout.rows.iter().flat_map(|row| {
+        (0..row.count as u32).filter_map(move |i| match treatment(row.field) {
+            Treatment::Only(values, reason) => {
+                let value = task.get_at(layout, row.field, i)?;
+                (!values.contains(&value)).then_some(FaultKind::NotHonoured { field: row.field, value, reason })
+            }
+            Treatment::Obeyed | Treatment::NoEffect => None,
+        })
+    });
+    unexplained.chain(refused).collect()
+}
+
+impl Machine<'_> {
+    fn execute(&mut self) -> Result<(), FaultKind> {
+        match self.get(Field::TaskClass) {
+            0 => self.neural(),
+            2 => self.planar_pool(),
+            3 => self.planar_two_sources(),
+            5 => self.planar_reduce(),
+            value => Err(FaultKind::NotHonoured {
+                field: Field::TaskClass,
+                value,
+                reason: "only neural tasks and planar tasks with one source, two sources or a reduction are executed",
+            }),
+        }
+    }
+
+    /// Raw bits of a field; 0 where the descriptor does not write its register.
+    pub(crate) fn get(&self, field: Field) -> u32 {
+        self.task.get(self.layout, field).unwrap_or(0)
+    }
+
+    /// As [`Machine::get`], for sizes.
+    pub(crate) fn size(&self, field: Field) -> usize {
+        self.get(field) as usize
+    }
+
+    /// Byte quantity of a shifted field.
+    pub(crate) fn bytes(&self, field: Field) -> u64 {
+        self.task.bytes(self.layout, field)
+    }
+
+    /// fp16 field as a number.
+    pub(crate) fn half(&self, field: Field) -> f32 {
+        half::f16::from_bits(self.get(field) as u16).to_f32()
+    }
+
+    /// The base register that a field names.
+    pub(crate) fn bar(&self, base: Field, enable: Field) -> Result<u8, FaultKind> {
+        self.require(enable, 1, "the base register is used")?;
+        Ok(self.get(base) as u8)
+    }
+
+    pub(crate) fn require(&self, field: Field, wanted: u32, reason: &str) -> Result<(), FaultKind> {
+        let value = self.get(field);
+        if value == wanted {
+            return Ok(());
+        }
+        Err(FaultKind::Inconsistent { field, value, reason: format!("{wanted} expected: {reason}") })
+    }
+}

@@ -1,0 +1,522 @@
+//! [`Program`] to [`Container`], laid out as a named compiler version lays it out.
+
+use anemone_facts::Field;
+use anemone_facts::formats::hwx as rows;
+use sha2::{Digest, Sha256};
+
+use super::defs::{
+    Command, Container, Header, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread, name16,
+};
+use super::lift::type_of;
+use super::symbols::TensorSymbol;
+use crate::{Direction, Port, Program, StreamError, Task};
+
+/// Compiler whose container layout is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// `zin_ane_compiler v4.2.1`: port commands with 32-bit addresses, ten element types, kernel data in `__TEXT`.
+    #[default]
+    Zin421,
+}
+
+/// What a container holds beside its program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Container layout.
+    pub compat: Compat,
+    /// Path of the source network in the banner.
+    pub netplist_path: String,
+    /// Path of the container in the banner.
+    pub output_path: String,
+    /// Names of the kernel symbols in order, one per stream. Where it ends, names are made from the kernel bytes: `K`,
+    /// then 64 upper-case hexadecimal digits of the SHA-256 of the task's streams, then `_ne_<engine>` for kernels
+    /// with coefficients. The vendor's own digits come from an unknown input; nothing depends on them.
+    pub kernel_names: Vec<String>,
+}
+
+impl Options {
+    /// The options with which [`from_program`] gives a container back, taken from it.
+    pub fn of(container: &Container) -> Options {
+        let banner = container.banner().unwrap_or_default();
+        let path = |option: &str| {
+            let line = banner.lines().filter_map(|l| l.strip_prefix('\t')?.strip_prefix(option)).next_back();
+            line.unwrap_or_default().to_string()
+        };
+        let windows: Vec<u64> = container.windows().map(|(_, w)| w.address).collect();
+        let kernel_names = container.symtab().map_or(Vec::new(), |t| {
+            let kernels = t.symbols.iter().filter(|s| s.kind == rows::SYMBOL_DEFINED && !windows.contains(&s.value));
+            kernels.map(|s| t.name(s)).collect()
+        });
+        Options {
+            compat: Compat::Zin421,
+            netplist_path: path(rows::BANNER_INPUT),
+            output_path: path(rows::BANNER_OUTPUT),
+            kernel_names,
+        }
+    }
+}
+
+/// A program that a container cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The stream is not a chain of task descriptors.
+    #[error("task stream: {0}")]
+    Stream(#[from] StreamError),
+    /// The generation has no CPU subtype.
+    #[error("no CPU subtype is known for {generation}")]
+    Generation {
+        /// Generation name.
+        generation: &'static str,
+    },
+    /// A quantity does not fit its field.
+    #[error("{what} is {found:#x}, at most {limit:#x}")]
+    Limit {
+        /// The quantity.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// Largest value.
+        limit: u64,
+    },
+    /// A port's base register is taken by another part or port, or does not exist.
+    #[error("port {name:?}: base register {bar} is not free (first port register {first}, registers {count})")]
+    Bar {
+        /// Port name.
+        name: String,
+        /// Base register.
+        bar: u8,
+        /// First base register of ports.
+        first: u8,
+        /// Number of base registers.
+        count: usize,
+    },
+    /// A kernel stream reaches past the kernel data.
+    #[error("task {task}: kernel stream {engine} is {bytes:#x} bytes at {offset:#x}, kernel data has {have:#x}")]
+    Kernel {
+        /// Position in the chain.
+        task: usize,
+        /// Stream.
+        engine: u32,
+        /// Byte offset in the kernel data.
+        offset: u64,
+        /// Bytes of the stream.
+        bytes: u64,
+        /// Bytes of kernel data.
+        have: u64,
+    },
+    /// A name or path holds a zero byte, or a path a line break.
+    #[error("{what} {text:?}: byte {at} is a control character")]
+    Text {
+        /// The name's role.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// Byte offset of the character.
+        at: usize,
+    },
+}
+
+/// Builds the container of a program.
+///
+/// The layout follows [`Options::compat`] byte for byte. An intermediate region is written as later compilers write it
+/// (`__DATA,__bss` after `__TEXT`): no container of compiler 4.2.1 with one is known.
+pub fn from_program(program: &Program, options: &Options) -> Result<Container, BuildError> {
+    let Compat::Zin421 = options.compat;
+    let tasks = program.tasks()?;
+    check_texts(program, options)?;
+    let plan = Plan::of(program, &tasks)?;
+    let streams = kernel_streams(program, &tasks)?;
+    let symtab = symtab(program, options, &plan, &streams);
+    let relocations: Vec<Relocation> =
+        streams.iter().map(|s| Relocation { offset: s.word_offset as i32, info: rows::RELOCATION_INFO }).collect();
+
+    let mut commands = segments(program, &plan, relocations);
+    for (port, address) in program.ports.iter().zip(&plan.windows) {
+        commands.push(window(port, *address));
+    }
+    commands.push(run_state(program, &tasks, &plan));
+    // The vendor keeps a procedure's inputs by name; outputs follow in order.
+    let mut inputs: Vec<&Port> = program.ports_of(Direction::Input).collect();
+    inputs.sort_by(|a, b| a.name.cmp(&b.name));
+    for port in inputs.into_iter().chain(program.ports_of(Direction::Output)) {
+        commands.push(tensor_record(program, port));
+    }
+    commands.push(ident(program, options));
+    commands.push(Command::Symtab(symtab));
+    place(commands, plan.subtype)
+}
+
+fn check_texts(program: &Program, options: &Options) -> Result<(), BuildError> {
+    let names = program.ports.iter().map(|p| ("port name", &p.name, false));
+    let kernels = options.kernel_names.iter().map(|k| ("kernel name", k, false));
+    let paths = [("netplist path", &options.netplist_path, true), ("output path", &options.output_path, true)];
+    for (what, text, line) in names.chain(kernels).chain(paths).chain([("procedure name", &program.name, false)]) {
+        if let Some(at) = text.bytes().position(|b| b == 0 || line && b == b'\n') {
+            return Err(BuildError::Text { what, text: text.clone(), at });
+        }
+    }
+    Ok(())
+}
+
+/// Where everything lies in the address space.
+struct Plan {
+    subtype: u32,
+    /// Whether any kernel stream is enabled.
+    kernel: bool,
+    const_address: u64,
+    const_bytes: u64,
+    text_segment_bytes: u64,
+    scratch_address: u64,
+    /// Address of each port's window, in port order.
+    windows: Vec<u64>,
+}
+
+impl Plan {
+    fn of(program: &Program, tasks: &[Task]) -> Result<Plan, BuildError> {
+        let generation = program.layout.generation;
+        let chip = anemone_facts::chips::by_name(generation);
+        let subtype = chip.and_then(|c| c.cpu_subtype).ok_or(BuildError::Generation { generation })?;
+        let kernel = tasks.iter().any(|t| enabled(program, t).next().is_some());
+        let stream_bytes = program.stream.len() as u64;
+        let const_offset = stream_bytes.next_multiple_of(rows::CONST_ALIGN);
+        let const_bytes = match program.kernel.len() as u64 {
+            0 => rows::EMPTY_CONST_BYTES,
+            n => n,
+        };
+        let text_segment_bytes = (const_offset + const_bytes).next_multiple_of(rows::PAGE);
+        let scratch_address = rows::VM_BASE + text_segment_bytes;
+        let mut next = scratch_address as u128 + pages(program.scratch_bytes);
+        let mut taken = [false; crate::BAR_COUNT];
+        let mut windows = Vec::new();
+        for port in &program.ports {
+            let free = taken.get_mut(port.bar as usize).filter(|t| !**t && port.bar >= Program::FIRST_PORT_BAR);
+            let Some(free) = free else {
+                let (name, bar, first) = (port.name.clone(), port.bar, Program::FIRST_PORT_BAR);
+                return Err(BuildError::Bar { name, bar, first, count: crate::BAR_COUNT });
+            };
+            *free = true;
+            windows.push(next as u64);
+            next += pages(port.bytes);
+        }
+        // Windows have 32-bit addresses in this layout.
+        if next > 1 << 32 {
+            let found = u64::try_from(next).unwrap_or(u64::MAX);
+            return Err(BuildError::Limit { what: "end of the address space", found, limit: 1 << 32 });
+        }
+        let const_address = rows::VM_BASE + const_offset;
+        Ok(Plan { subtype, kernel, const_address, const_bytes, text_segment_bytes, scratch_address, windows })
+    }
+}
+
+/// Whole pages that hold some bytes.
+fn pages(bytes: u64) -> u128 {
+    (bytes as u128).next_multiple_of(rows::PAGE as u128)
+}
+
+/// Enabled kernel streams of a task.
+fn enabled<'a>(program: &'a Program, task: &'a Task) -> impl Iterator<Item = u32> + 'a {
+    let count = program.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
+    (0..count).filter(|&i| task.get_at(program.layout, Field::CoeffEn, i) == Some(1))
+}
+
+/// One enabled kernel stream.
+struct KernelStream {
+    /// Byte offset of its base register's word in the task stream.
+    word_offset: u32,
+    /// Byte offset in the kernel data.
+    base: u64,
+    /// Symbol name when none is given.
+    name: String,
+}
+
+fn kernel_streams(program: &Program, tasks: &[Task]) -> Result<Vec<KernelStream>, BuildError> {
+    let layout = program.layout;
+    let mut out = Vec::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let mut hash = Sha256::new();
+        let mut streams = Vec::new();
+        for engine in enabled(program, task) {
+            let base = task.bytes_at(layout, Field::CoeffBase, engine);
+            let bytes = task.bytes_at(layout, Field::CoeffSize, engine);
+            let data = program.kernel.get(base as usize..).and_then(|k| k.get(..bytes as usize));
+            let have = program.kernel.len() as u64;
+            hash.update(data.ok_or(BuildError::Kernel { task: index, engine, offset: base, bytes, have })?);
+            streams.push((engine, base));
+        }
+        let digits: String = hash.finalize().iter().map(|b| format!("{b:02X}")).collect();
+        let coefficients = task.get(layout, Field::KernelMode) == Some(0);
+        for (engine, base) in streams {
+            let suffix = if coefficients { format!("_ne_{engine}") } else { String::new() };
+            // A descriptor that leaves the base register out has nothing to relocate.
+            let Some(word_offset) = word_offset(task, layout.row(Field::CoeffBase).map_or(0, |r| r.addr) + 4 * engine)
+            else {
+                continue;
+            };
+            out.push(KernelStream { word_offset, base, name: format!("K{digits}{suffix}") });
+        }
+    }
+    Ok(out)
+}
+
+/// Byte offset in the stream of the word that sets a register.
+fn word_offset(task: &Task, addr: u32) -> Option<u32> {
+    let mut at = task.offset + 4 * task.header.len() as u32;
+    for run in &task.runs {
+        at += 4;
+        if addr >= run.addr && addr < run.addr + 4 * run.words.len() as u32 {
+            return Some(at + addr - run.addr);
+        }
+        at += 4 * run.words.len() as u32;
+    }
+    None
+}
+
+fn section(row: &rows::SectionRow, address: u64, bytes: u64) -> Section {
+    Section {
+        name: name16(row.section),
+        segment: name16(row.segment),
+        address,
+        bytes,
+        file_offset: 0,
+        align_log2: row.align_log2,
+        relocations_offset: 0,
+        flags: row.section_flags,
+        reserved: [0; 3],
+        data: Vec::new(),
+        relocations: Vec::new(),
+    }
+}
+
+fn segment(row: &rows::SectionRow, address: u64, bytes: u64, sections: Vec<Section>) -> Segment {
+    Segment {
+        name: name16(row.segment),
+        address,
+        bytes,
+        file_offset: 0,
+        file_bytes: 0,
+        max_protection: row.protection,
+        protection: row.protection,
+        flags: row.segment_flags,
+        sections,
+        tail: Vec::new(),
+    }
+}
+
+/// Segments in order; file offsets are set when everything else is known.
+fn segments(program: &Program, plan: &Plan, relocations: Vec<Relocation>) -> Vec<Command> {
+    let mut text = section(&rows::TEXT, rows::VM_BASE, program.stream.len() as u64);
+    text.data = program.stream.clone();
+    if plan.kernel {
+        text.flags |= rows::HAS_RELOCATIONS;
+    }
+    text.relocations = relocations;
+    let mut constants = section(&rows::CONST, plan.const_address, plan.const_bytes);
+    constants.data = program.kernel.clone();
+    constants.data.resize(plan.const_bytes as usize, 0);
+    let mut stream = segment(&rows::TEXT, rows::VM_BASE, plan.text_segment_bytes, vec![text, constants]);
+    stream.file_bytes = plan.text_segment_bytes;
+    if plan.kernel {
+        stream.flags = 0;
+    }
+    let mut all = vec![segment(&rows::PAGE_ZERO, 0, rows::PAGE, Vec::new()), stream];
+    if program.scratch_bytes > 0 {
+        let scratch = section(&rows::BSS, plan.scratch_address, program.scratch_bytes);
+        all.push(segment(&rows::BSS, plan.scratch_address, pages(program.scratch_bytes) as u64, vec![scratch]));
+    }
+    for (port, &address) in program.ports.iter().zip(&plan.windows) {
+        let row = match port.direction {
+            Direction::Input => &rows::INPUT,
+            Direction::Output => &rows::OUTPUT,
+        };
+        all.push(segment(row, address, pages(port.bytes) as u64, vec![section(row, address, port.bytes)]));
+    }
+    all.into_iter().map(Command::Segment).collect()
+}
+
+/// Zero-terminated texts, padded so that a command of `fixed` bytes and them ends on the command granule.
+fn texts(fixed: usize, texts: &[&str]) -> Vec<u8> {
+    let mut tail = Vec::new();
+    for text in texts {
+        tail.extend_from_slice(text.as_bytes());
+        tail.push(0);
+    }
+    tail.resize((fixed + tail.len()).next_multiple_of(rows::COMMAND_ALIGN) - fixed, 0);
+    tail
+}
+
+fn window(port: &Port, address: u64) -> Command {
+    let mut window = PortWindow { wide: false, name_offset: 0, version: 0, address, tail: Vec::new() };
+    window.name_offset = window.fixed_bytes() as u32;
+    window.tail = texts(window.fixed_bytes(), &[&port.name]);
+    Command::Port(window)
+}
+
+fn run_state(program: &Program, tasks: &[Task], plan: &Plan) -> Command {
+    use rows::run_state as r;
+    let mut words = vec![0; r::WORDS];
+    let mut base = |bar: u8, address: u64| {
+        words[2 * bar as usize] = address as u32;
+        words[2 * bar as usize + 1] = (address >> 32) as u32;
+    };
+    base(Program::STREAM_BAR, rows::VM_BASE);
+    base(Program::KERNEL_BAR, plan.const_address);
+    if program.scratch_bytes > 0 {
+        base(Program::SCRATCH_BAR, plan.scratch_address);
+    }
+    for (port, &address) in program.ports.iter().zip(&plan.windows) {
+        base(port.bar, address);
+    }
+    let bits = |field| tasks.iter().map(|t| t.get(program.layout, field).unwrap_or(0).count_ones()).sum();
+    let fixed = 16 + 4 * r::WORDS;
+    words[r::ENTRY] = rows::VM_BASE as u32;
+    words[r::FIRST_TASK] = program.first_task_words.saturating_sub(1);
+    words[r::TASKS] = tasks.len() as u32;
+    words[r::MASK] = r::MASK_VALUE;
+    words[r::NAME] = fixed as u32;
+    words[r::DEBUG_EVENTS] = bits(Field::DebugLogEvents);
+    words[r::EVENTS] = bits(Field::LogEvents);
+    Command::Thread(Thread { flavor: rows::FLAVOR_RUN, words, tail: texts(fixed, &[&program.name]) })
+}
+
+fn tensor_record(program: &Program, port: &Port) -> Command {
+    use rows::tensor as t;
+    let mut words = vec![0; t::WORDS];
+    let fixed = 16 + 4 * t::WORDS;
+    let names = [fixed, fixed + program.name.len() + 1, fixed + program.name.len() + port.name.len() + 2];
+    let element = port.element.bytes();
+    let (direction, used) = match port.direction {
+        Direction::Input => (t::INPUT, port.bytes),
+        Direction::Output => (t::OUTPUT, port.strides.tight_bytes(port.shape, element)),
+    };
+    let singles = [
+        (t::KIND, t::KIND_VALUE),
+        (t::DIRECTION, direction),
+        (t::PROCEDURE, names[0] as u32),
+        (t::NAME, names[1] as u32),
+        (t::TYPE, type_of(port.element)),
+        (t::N, port.shape.n),
+        (t::C, port.shape.c),
+        (t::H, port.shape.h),
+        (t::W, port.shape.w),
+        (t::D, 1),
+        (t::INTERLEAVE, 1),
+        (t::SECOND_NAME, names[2] as u32),
+    ];
+    let doubles = [
+        (t::BATCH_STRIDE, port.strides.batch_bytes),
+        (t::PLANE_STRIDE, port.strides.plane_bytes),
+        (t::ROW_STRIDE, port.strides.row_bytes),
+        (t::ELEMENT_STRIDE, element),
+        (t::BYTES, port.bytes),
+        (t::USED_BYTES, used),
+    ];
+    for (at, value) in singles {
+        words[at] = value;
+    }
+    for (at, value) in doubles {
+        words[at] = value as u32;
+        words[at + 1] = (value >> 32) as u32;
+    }
+    let tail = texts(fixed, &[&program.name, &port.name, &port.name]);
+    Command::Thread(Thread { flavor: rows::FLAVOR_TENSOR, words, tail })
+}
+
+fn ident(program: &Program, options: &Options) -> Command {
+    let mut text = String::new();
+    for line in rows::BANNER_421 {
+        text += &format!("{line}\n");
+    }
+    let flags = rows::BANNER_FLAGS_421.iter().map(|f| f.to_string());
+    let target = format!("{}{}", rows::BANNER_TARGET, program.layout.generation);
+    let input = format!("{}{}", rows::BANNER_INPUT, options.netplist_path);
+    let output = format!("{}{}", rows::BANNER_OUTPUT, options.output_path);
+    for line in [target].into_iter().chain(flags).chain([input, output]) {
+        text += &format!("\t{line}\n");
+    }
+    Command::Ident(texts(8, &[&text]))
+}
+
+/// Symbols: kernel streams, inputs, outputs, element types, tensors.
+fn symtab(program: &Program, options: &Options, plan: &Plan, streams: &[KernelStream]) -> Symtab {
+    let mut table =
+        Symtab { symbols_offset: 0, strings_offset: 0, symbols: Vec::new(), strings: vec![0], tail: Vec::new() };
+    let mut add = |name: &str, kind, section, desc, value| {
+        table.symbols.push(Symbol { name_offset: table.strings.len() as u32, kind, section, desc, value });
+        table.strings.extend_from_slice(name.as_bytes());
+        table.strings.push(0);
+    };
+    // Tasks that share kernel data share its symbols.
+    let mut seen = std::collections::HashSet::new();
+    let kernels: Vec<&KernelStream> = streams.iter().filter(|s| seen.insert(s.base)).collect();
+    for (i, stream) in kernels.iter().enumerate() {
+        let name = options.kernel_names.get(i).unwrap_or(&stream.name);
+        add(name, rows::SYMBOL_DEFINED, 2, rows::DESC_READ_ONLY, plan.const_address + stream.base);
+    }
+    // Sections count from 1: stream, kernel data, intermediate region when there is one, then windows in port order.
+    let first = 3 + u8::from(program.scratch_bytes > 0);
+    for direction in [Direction::Input, Direction::Output] {
+        let desc = if direction == Direction::Input { rows::DESC_READ_ONLY } else { 0 };
+        for (i, port) in program.ports.iter().enumerate().filter(|(_, p)| p.direction == direction) {
+            add(&port.name, rows::SYMBOL_DEFINED, first + i as u8, desc, plan.windows[i]);
+        }
+    }
+    for text in &rows::TYPES[..rows::TYPES_421] {
+        add(text, rows::SYMBOL_TYPE, 0, 0, 0);
+    }
+    let mut number = rows::TYPES_421 as u32 + 1;
+    for port in &program.ports {
+        let symbol = TensorSymbol {
+            name: port.name.clone(),
+            number,
+            shape: port.shape,
+            strides: port.strides,
+            element_bytes: port.element.bytes(),
+            element_type: type_of(port.element),
+        };
+        add(&symbol.to_string(), rows::SYMBOL_TENSOR, 0, (number % rows::TENSOR_DESC_MODULUS) as u16, 0);
+        number += rows::TENSOR_TYPE_STEP;
+    }
+    table
+}
+
+/// Sets every file offset: header, commands, symbols, names, relocations, then segments from the next page on.
+fn place(mut commands: Vec<Command>, cpu_subtype: u32) -> Result<Container, BuildError> {
+    let mut at = rows::HEADER_BYTES as u64 + commands.iter().map(Command::bytes).sum::<u64>();
+    for command in &mut commands {
+        if let Command::Symtab(t) = command {
+            t.symbols_offset = at as u32;
+            at += (rows::SYMBOL_BYTES * t.symbols.len()) as u64;
+            t.strings_offset = at as u32;
+            at += t.strings.len() as u64;
+        }
+    }
+    at = at.next_multiple_of(rows::COMMAND_ALIGN as u64);
+    let sections = commands.iter_mut().filter_map(|c| match c {
+        Command::Segment(s) => Some(s),
+        _ => None,
+    });
+    let mut segments: Vec<&mut Segment> = sections.collect();
+    for section in segments.iter_mut().flat_map(|s| &mut s.sections).filter(|s| !s.relocations.is_empty()) {
+        section.relocations_offset = at as u32;
+        at += (rows::RELOCATION_BYTES * section.relocations.len()) as u64;
+    }
+    for segment in segments.iter_mut().filter(|s| s.file_bytes > 0) {
+        at = at.next_multiple_of(rows::PAGE);
+        segment.file_offset = at;
+        for section in &mut segment.sections {
+            section.file_offset = (at + (section.address - segment.address)) as u32;
+        }
+        at += segment.file_bytes;
+    }
+    if at > u32::MAX as u64 {
+        return Err(BuildError::Limit { what: "file size", found: at, limit: u32::MAX as u64 });
+    }
+    let header = Header {
+        cpu_type: rows::CPU_TYPE,
+        cpu_subtype,
+        file_type: rows::FILE_TYPE,
+        flags: rows::HEADER_FLAGS,
+        reserved: 0,
+    };
+    Ok(Container { header, commands, file_bytes: at, residue: Vec::new() })
+}

@@ -1,0 +1,292 @@
+//! [`Container`] to [`Program`]: which base register means what, and what must be bound.
+
+use anemone_facts::chips::CHIPS;
+use anemone_facts::formats::hwx as rows;
+use anemone_facts::{Field, Layout};
+
+use super::defs::{Container, RunState, TensorRecord, name16_text};
+use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
+
+/// A container that cannot be lifted into a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LiftError {
+    /// The register map of the CPU subtype is not known.
+    #[error("CPU subtype {subtype} at {offset:#x}: its register map is not known yet (known: {known:?})")]
+    Subtype {
+        /// Byte offset of the subtype.
+        offset: u64,
+        /// CPU subtype found.
+        subtype: u32,
+        /// CPU subtypes with a register map.
+        known: Vec<u32>,
+    },
+    /// The container lacks a part.
+    #[error("no {what} in {commands} load commands that end at {offset:#x}")]
+    Missing {
+        /// The part.
+        what: &'static str,
+        /// Byte offset of the end of the commands.
+        offset: u64,
+        /// Number of commands.
+        commands: usize,
+    },
+    /// A base register does not hold the address that its role needs.
+    #[error("run state at {offset:#x}: base register {bar} is {found:#x}, {what} is at {expected:#x}")]
+    Base {
+        /// Byte offset of the run state.
+        offset: u64,
+        /// Base register.
+        bar: u8,
+        /// Its value.
+        found: u64,
+        /// Part that it should address.
+        what: &'static str,
+        /// Address of that part.
+        expected: u64,
+    },
+    /// No base register among the machine's holds a port's address.
+    #[error("port {name:?} at {offset:#x}: no base register below {bars} holds its address {address:#x}")]
+    Unbound {
+        /// Byte offset of the port command.
+        offset: u64,
+        /// Port name.
+        name: String,
+        /// Address of its window.
+        address: u64,
+        /// Base registers of the machine.
+        bars: usize,
+    },
+    /// A task uses a base register that no port or segment accounts for.
+    #[error("task {task} at stream offset {offset:#x}: {field:?} is base register {bar}, which nothing is bound to")]
+    Unknown {
+        /// Position in the chain.
+        task: usize,
+        /// Byte offset of the descriptor in the stream.
+        offset: u32,
+        /// The header field.
+        field: Field,
+        /// Base register.
+        bar: u32,
+    },
+    /// No tensor record has a port's name.
+    #[error("port {name:?} at {offset:#x}: none of {records} tensor records has its name")]
+    NoRecord {
+        /// Byte offset of the port command.
+        offset: u64,
+        /// Port name.
+        name: String,
+        /// Number of tensor records.
+        records: usize,
+    },
+    /// A word of a tensor record has a value that a port cannot express.
+    #[error("tensor record of {name:?} at {offset:#x}: {what} is {found:#x}, expected {expected}")]
+    Record {
+        /// Byte offset of the record.
+        offset: u64,
+        /// Port name.
+        name: String,
+        /// The quantity.
+        what: &'static str,
+        /// Value found.
+        found: u64,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The stream has another number of tasks than the run state says.
+    #[error("run state at {offset:#x}: {stated} tasks, the stream has {found}")]
+    TaskCount {
+        /// Byte offset of the run state.
+        offset: u64,
+        /// Number stated.
+        stated: u32,
+        /// Number found.
+        found: usize,
+    },
+    /// The stream is not a chain of task descriptors.
+    #[error("task stream at file offset {offset:#x}: {source}")]
+    Stream {
+        /// Byte offset of the stream in the file.
+        offset: u64,
+        /// What is wrong with it.
+        source: StreamError,
+    },
+}
+
+/// Header fields that name base registers, with the flag that enables each.
+pub(crate) const BASES: [(Field, Field); 8] = [
+    (Field::RBase0, Field::Rbe0),
+    (Field::RBase1, Field::Rbe1),
+    (Field::WBase, Field::Wbe),
+    (Field::TBase, Field::Tbe),
+    (Field::KBase0, Field::Kbe0),
+    (Field::KBase1, Field::Kbe1),
+    (Field::KBase2, Field::Kbe2),
+    (Field::KBase3, Field::Kbe3),
+];
+
+/// The layout of a container's CPU subtype.
+pub(crate) fn layout_of(subtype: u32) -> Option<&'static Layout> {
+    CHIPS.iter().find(|c| c.cpu_subtype == Some(subtype)).and_then(|c| c.layout)
+}
+
+/// Element type of a type number.
+pub(crate) fn element_of(number: u32) -> Option<Element> {
+    match rows::type_name(number)? {
+        "uint8" => Some(Element::Uint8),
+        "int8" => Some(Element::Int8),
+        "float16" => Some(Element::Float16),
+        _ => None,
+    }
+}
+
+/// Type number of an element type.
+pub(crate) fn type_of(element: Element) -> u32 {
+    let name = match element {
+        Element::Uint8 => "uint8",
+        Element::Int8 => "int8",
+        Element::Float16 => "float16",
+    };
+    rows::type_number(name).unwrap_or(rows::TYPE_FLOAT16)
+}
+
+impl Container {
+    /// Register layout of the container's generation, when it is known.
+    pub fn layout(&self) -> Option<&'static Layout> {
+        layout_of(self.header.cpu_subtype)
+    }
+
+    /// The run state and its byte offset.
+    pub fn run_state(&self) -> Option<(u64, RunState<'_>)> {
+        self.threads().find_map(|(at, t)| t.run_state().map(|r| (at, r)))
+    }
+
+    /// Tensor records with their byte offsets.
+    pub fn tensor_records(&self) -> impl Iterator<Item = (u64, TensorRecord<'_>)> {
+        self.threads().filter_map(|(at, t)| t.tensor().map(|r| (at, r)))
+    }
+
+    /// Lifts the container into a program: its first procedure, with the stream and kernel data as they stand.
+    ///
+    /// Refuses generations whose register map is not known, and containers whose run state, sections, port commands
+    /// and tensor records do not fit together.
+    pub fn program(&self) -> Result<Program, LiftError> {
+        let layout = self.layout().ok_or_else(|| LiftError::Subtype {
+            offset: rows::SUBTYPE_OFFSET,
+            subtype: self.header.cpu_subtype,
+            known: CHIPS.iter().filter(|c| c.layout.is_some()).filter_map(|c| c.cpu_subtype).collect(),
+        })?;
+        let missing = |what| LiftError::Missing {
+            what,
+            offset: rows::HEADER_BYTES as u64 + self.commands.iter().map(|c| c.bytes()).sum::<u64>(),
+            commands: self.commands.len(),
+        };
+        let (offset, run) = self.run_state().ok_or_else(|| missing("run state"))?;
+        let text = self
+            .section(rows::TEXT.segment, rows::TEXT.section)
+            .ok_or_else(|| missing("task stream section (__TEXT,__text)"))?;
+        let kernel = self.section(rows::CONST.segment, rows::CONST.section);
+        let scratch = self.section(rows::BSS.segment, rows::BSS.section);
+        let base = |bar: u8, what, expected| match run.base(bar as usize) {
+            found if found == expected => Ok(()),
+            found => Err(LiftError::Base { offset, bar, found, what, expected }),
+        };
+        base(Program::STREAM_BAR, "the task stream", text.address)?;
+        let program = Program {
+            name: run.name(),
+            layout,
+            stream: text.data.clone(),
+            first_task_words: run.first_task_words(),
+            kernel: kernel.map_or(Vec::new(), |k| k.data.clone()),
+            scratch_bytes: scratch.map_or(0, |s| s.bytes),
+            ports: self.ports(&run)?,
+        };
+        let tasks = program.tasks().map_err(|source| LiftError::Stream { offset: text.file_offset as u64, source })?;
+        if tasks.len() != run.tasks() as usize {
+            return Err(LiftError::TaskCount { offset, stated: run.tasks(), found: tasks.len() });
+        }
+        for (i, task) in tasks.iter().enumerate() {
+            for (field, _) in BASES.into_iter().filter(|&(_, enable)| task.get(layout, enable) == Some(1)) {
+                let bar = task.get(layout, field).unwrap_or(0);
+                let known = match (bar as u8, kernel, scratch) {
+                    (Program::STREAM_BAR, _, _) => true,
+                    (Program::KERNEL_BAR, Some(k), _) => {
+                        base(Program::KERNEL_BAR, "kernel data", k.address)?;
+                        true
+                    }
+                    (Program::SCRATCH_BAR, _, Some(s)) => {
+                        base(Program::SCRATCH_BAR, "the intermediate region", s.address)?;
+                        true
+                    }
+                    (b, _, _) => program.ports.iter().any(|p| p.bar == b),
+                };
+                if !known {
+                    return Err(LiftError::Unknown { task: i, offset: task.offset, field, bar });
+                }
+            }
+        }
+        Ok(program)
+    }
+
+    /// Ports in the order of their commands, inputs before outputs.
+    fn ports(&self, run: &RunState) -> Result<Vec<Port>, LiftError> {
+        let procedure = run.name();
+        let mut records: Vec<(u64, TensorRecord)> = self.tensor_records().collect();
+        if records.iter().any(|(_, r)| r.procedure() == procedure) {
+            records.retain(|(_, r)| r.procedure() == procedure);
+        }
+        let mut ports = Vec::new();
+        for (offset, window) in self.windows() {
+            let name = window.name();
+            // Later compilers call an output `x@output` in its record's first name and `x` in the second.
+            let (at, record) = *records
+                .iter()
+                .find(|(_, r)| r.names().contains(&name))
+                .ok_or_else(|| LiftError::NoRecord { offset, name: name.clone(), records: records.len() })?;
+            let bar =
+                (Program::FIRST_PORT_BAR as usize..BAR_COUNT).find(|&b| run.base(b) == window.address).ok_or_else(
+                    || LiftError::Unbound { offset, name: name.clone(), address: window.address, bars: BAR_COUNT },
+                )?;
+            let section = self.sections().find(|s| s.address == window.address && is_window(&name16_text(&s.segment)));
+            ports.push(port(name, bar as u8, at, record, section.map(|s| s.bytes))?);
+        }
+        ports.sort_by_key(|p| p.direction == Direction::Output);
+        Ok(ports)
+    }
+}
+
+fn is_window(segment: &str) -> bool {
+    segment == rows::INPUT.segment || segment == rows::OUTPUT.segment
+}
+
+fn port(name: String, bar: u8, offset: u64, r: TensorRecord, bytes: Option<u64>) -> Result<Port, LiftError> {
+    use rows::tensor as t;
+    let wrong = |what, found: u64, expected| LiftError::Record { offset, name: name.clone(), what, found, expected };
+    let direction = match r.direction() {
+        t::INPUT => Direction::Input,
+        t::OUTPUT => Direction::Output,
+        d => return Err(wrong("direction", d as u64, "1 (input) or 2 (output)")),
+    };
+    let number = r.0.word(t::TYPE);
+    let element = element_of(number).ok_or_else(|| wrong("element type", number as u64, "uint8, int8 or float16"))?;
+    let stride = r.0.quantity(t::ELEMENT_STRIDE);
+    if stride != element.bytes() {
+        return Err(wrong("element stride", stride, "the element's size"));
+    }
+    let depth = r.0.word(t::D);
+    if depth > 1 {
+        return Err(wrong("depth", depth as u64, "1"));
+    }
+    let shape = Nchw { n: r.0.word(t::N), c: r.0.word(t::C), h: r.0.word(t::H), w: r.0.word(t::W) };
+    for (what, extent) in [("batch", shape.n), ("channels", shape.c), ("rows", shape.h), ("columns", shape.w)] {
+        if extent == 0 {
+            return Err(wrong(what, 0, "at least 1"));
+        }
+    }
+    let strides = Strides {
+        batch_bytes: r.0.quantity(t::BATCH_STRIDE),
+        plane_bytes: r.0.quantity(t::PLANE_STRIDE),
+        row_bytes: r.0.quantity(t::ROW_STRIDE),
+    };
+    let bytes = bytes.unwrap_or(r.0.quantity(t::BYTES));
+    Ok(Port { name, direction, bar, shape, strides, element, bytes })
+}

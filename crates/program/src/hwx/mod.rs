@@ -1,0 +1,19 @@
+//! The compiler's container: read, written, lifted into a [`crate::Program`] and built from one.
+//!
+//! Reading keeps every byte: what no structure explains is kept as [`Residue`] and written back in place, so that
+//! `Container::read(b)?.write() == b` for every input that is read at all.
+
+mod build;
+mod defs;
+mod lift;
+mod read;
+mod symbols;
+mod write;
+
+pub use build::{BuildError, Compat, Options, from_program};
+pub use defs::{
+    Command, Container, Error, Header, PortWindow, Relocation, Residue, RunState, Section, Segment, Symbol, Symtab,
+    TensorRecord, Thread, name16, name16_text,
+};
+pub use lift::LiftError;
+pub use symbols::{SymbolError, TensorSymbol};

@@ -1,0 +1,198 @@
+//! Blocks of bytes in listings: task descriptors by field where they decode, hexadecimal data for the rest.
+//!
+//! Data lines overwrite what tasks put in place; zero bytes are not written at all.
+
+use anemone_facts::{Layout, Space};
+
+use super::lex::{Line, Lines, MAX_BLOCK_BYTES, TextError};
+use super::value;
+use crate::task::{MAX_RUN_WORDS, Run, Task, decode_stream};
+
+/// Bytes on a data line.
+const DATA_LINE_BYTES: usize = 32;
+/// Register addresses occupy 26 bits of a run header.
+const MAX_ADDR: u64 = (1 << 26) - 1;
+
+/// Lists a block's bytes; `stream` gives layout and first task size where the block is a task stream.
+pub(super) fn print(out: &mut String, bytes: &[u8], stream: Option<(&Layout, u32)>) {
+    let tasks = stream.map_or(Vec::new(), |(layout, words)| decode_stream(layout, bytes, words).unwrap_or_default());
+    let mut image = vec![0; bytes.len()];
+    for (i, task) in tasks.iter().enumerate() {
+        let words = task.words();
+        if let (Some((layout, _)), Some(place)) = (stream, image.get_mut(task.offset as usize..)) {
+            print_task(out, layout, i, task);
+            for (at, word) in place.chunks_exact_mut(4).zip(&words) {
+                at.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+    print_differences(out, bytes, &image);
+}
+
+/// Data lines where the bytes differ from an image of the same size.
+pub(super) fn print_differences(out: &mut String, bytes: &[u8], image: &[u8]) {
+    let lines = bytes.chunks(DATA_LINE_BYTES).zip(image.chunks(DATA_LINE_BYTES));
+    for (i, (line, _)) in lines.enumerate().filter(|(_, (a, b))| a != b) {
+        *out += &format!("data @{:#x} {}\n", i * DATA_LINE_BYTES, hex(line));
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn print_task(out: &mut String, layout: &Layout, index: usize, task: &Task) {
+    *out += &format!("task {index} @{:#x} words={}\n", task.offset, task.word_count());
+    *out += &format!("  header words={}\n", task.header.len());
+    for (i, &word) in task.header.iter().enumerate() {
+        print_word(out, layout, Space::Header, 4 * i as u32, word);
+    }
+    for run in &task.runs {
+        let block = layout.block_of(run.addr).map_or("in no register block", |b| b.name);
+        *out += &format!("  run {:#x} words={} ; {block}\n", run.addr, run.words.len());
+        for (i, &word) in run.words.iter().enumerate() {
+            print_word(out, layout, Space::Register, run.addr + 4 * i as u32, word);
+        }
+    }
+}
+
+fn print_word(out: &mut String, layout: &Layout, space: Space, addr: u32, word: u32) {
+    let place = match space {
+        Space::Header => format!("+{addr:#04x}"),
+        Space::Register => format!("{addr:#x}"),
+    };
+    let mut line = |name: &str, value: String, note: String| {
+        let note = if note.is_empty() { note } else { format!(" ; {note}") };
+        *out += &format!("    {place} {name} = {value}{note}\n");
+    };
+    for (row, i) in layout.rows_at(space, addr) {
+        let raw = (word & row.mask()) >> row.lo;
+        if raw != 0 {
+            let (value, note) = value::print(row.field, raw);
+            line(&value::name(row, i), value, note);
+        }
+    }
+    let unclaimed = word & layout.unclaimed(space, addr);
+    if unclaimed != 0 {
+        line("?", format!("{unclaimed:#x}"), "bits without a field".to_string());
+    }
+}
+
+/// Reads a block of a stated size.
+pub(super) fn parse(
+    lines: &mut Lines,
+    bytes: &super::lex::Token,
+    layout: Option<&'static Layout>,
+) -> Result<Vec<u8>, TextError> {
+    let mut block: Vec<u8> = lines.zeros(bytes)?;
+    let size = block.len();
+    loop {
+        if let Some(line) = lines.next_if("data") {
+            let (at, data) = (offset(&line, 1)?, line.at(2).hex()?);
+            line.ends_at(3)?;
+            put(&mut block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))?;
+        } else if let Some(line) = lines.next_if("task") {
+            let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is not known"))?;
+            let (at, task) = (offset(&line, 2)?, parse_task(lines, &line, layout)?);
+            let words: Vec<u8> = task.words().into_iter().flat_map(u32::to_le_bytes).collect();
+            put(&mut block, at, &words).ok_or_else(|| line.at(2).error(format!("a task inside {size:#x} bytes")))?;
+        } else {
+            return Ok(block);
+        }
+    }
+}
+
+fn put(block: &mut [u8], at: u64, data: &[u8]) -> Option<()> {
+    let end = (at as usize).checked_add(data.len())?;
+    block.get_mut(at as usize..end)?.copy_from_slice(data);
+    Some(())
+}
+
+/// `@offset` at a position.
+fn offset(line: &Line, i: usize) -> Result<u64, TextError> {
+    let token = line.at(i);
+    token.strip("@").ok_or_else(|| token.error("`@` and an offset"))?.number(MAX_BLOCK_BYTES)
+}
+
+fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result<Task, TextError> {
+    line.at(1).u32()?;
+    let stated = line.u32(3, "words")?;
+    line.ends_at(4)?;
+    let header = lines.expect("header")?;
+    let words = header.keyed(1, "words")?;
+    header.ends_at(2)?;
+    let (fixed, count) = (layout.header_words as u64, words.u32()? as u64);
+    if count != fixed && count != fixed + 1 {
+        return Err(words.error(format!("{fixed} or {} words", fixed + 1)));
+    }
+    let mut task = Task { offset: 0, header: vec![0; count as usize], runs: Vec::new() };
+    parse_words(lines, layout, Space::Header, 0, &mut task.header)?;
+    // The optional word is recognised by the word before it; a header of another length would not read back.
+    let optional = task.header.get(fixed as usize - 1).is_some_and(|w| w & 3 == 3);
+    if optional != (count > fixed) && stated as u64 > count {
+        return Err(words.error(format!("{} words, as KBase0 tells", if optional { fixed + 1 } else { fixed })));
+    }
+    while let Some(line) = lines.next_if("run") {
+        let addr = line.at(1).number(MAX_ADDR)? as u32;
+        let words = line.keyed(2, "words")?;
+        let count = words.number(MAX_RUN_WORDS as u64)? as usize;
+        if count == 0 {
+            return Err(words.error("at least 1 word"));
+        }
+        line.ends_at(3)?;
+        let mut run = Run { addr, words: vec![0; count] };
+        parse_words(lines, layout, Space::Register, addr, &mut run.words)?;
+        task.runs.push(run);
+        if task.word_count() > stated {
+            break;
+        }
+    }
+    if task.word_count() != stated {
+        let found = task.word_count();
+        return Err(line.at(3).error(format!("words={found}, as header and runs take")));
+    }
+    Ok(task)
+}
+
+/// Field lines of one run or of the header.
+fn parse_words(
+    lines: &mut Lines,
+    layout: &'static Layout,
+    space: Space,
+    base: u32,
+    words: &mut [u32],
+) -> Result<(), TextError> {
+    let starts_field = |line: &Line| line.word().starts_with(|c: char| c == '+' || c.is_ascii_digit());
+    while lines.peek().is_some_and(starts_field) {
+        let Some(line) = lines.next() else { break };
+        let place = line.at(0);
+        let number = match space {
+            Space::Header => place.strip("+").ok_or_else(|| place.error("`+` and an offset in the header"))?,
+            Space::Register => place,
+        };
+        let addr = number.number(MAX_ADDR)? as u32;
+        let last = base as u64 + 4 * words.len() as u64 - 4;
+        let word = addr
+            .checked_sub(base)
+            .filter(|d| d % 4 == 0)
+            .and_then(|d| words.get_mut(d as usize / 4))
+            .ok_or_else(|| place.error(format!("a multiple of 4 from {base:#x} to {last:#x}")))?;
+        line.at(2).expect("=")?;
+        line.ends_at(4)?;
+        if line.at(1).text == "?" {
+            let bits = line.at(3).u32()?;
+            let claimed = !layout.unclaimed(space, addr);
+            if bits & claimed != 0 {
+                return Err(line.at(3).error(format!("bits without a field (fields have {claimed:#x})")));
+            }
+            *word |= bits;
+        } else {
+            let (row, at) = value::resolve(layout, &line.at(1))?;
+            if (row.space, at) != (space, addr) {
+                return Err(place.error(format!("{at:#x}, where {} stands", line.at(1).text)));
+            }
+            *word = (*word & !row.mask()) | (value::parse(row, &line.at(3))? << row.lo);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Explanation of task descriptors: headers, registers, activation tables, kernel streams.
+
+use anemone_facts::lut::{self, place};
+use anemone_facts::{Field, Layout, Space};
+use half::f16;
+
+use super::dump::{Builder, Entry, Node, Part, text};
+use super::value;
+use crate::Task;
+use crate::task::decode_stream;
+
+/// Coefficients shown of a kernel stream.
+const PREVIEW: usize = 8;
+
+/// A stream with kernel data, and where they stand in the file.
+pub(super) struct Source<'a> {
+    pub layout: &'static Layout,
+    pub stream: &'a [u8],
+    pub stream_offset: u64,
+    pub first_task_words: u32,
+    pub kernel: &'a [u8],
+    pub kernel_offset: u64,
+}
+
+pub(super) fn explain(b: &mut Builder, s: &Source) {
+    let tasks = match decode_stream(s.layout, s.stream, s.first_task_words) {
+        Ok(tasks) => tasks,
+        Err(error) => {
+            b.anomaly(Part::Td, Some(s.stream_offset), "task stream", error.to_string());
+            return;
+        }
+    };
+    let shown = b.selection.task;
+    for (i, task) in tasks.iter().enumerate() {
+        anomalies(b, s, i, task);
+        if shown.is_none_or(|n| n == i) {
+            header(b, s, i, task);
+            registers(b, s, i, task);
+            table(b, s, i, task);
+            weights(b, s, i, task);
+        }
+    }
+    if let Some(n) = shown.filter(|&n| n >= tasks.len()) {
+        b.anomaly(Part::Td, None, format!("task {n}"), format!("the stream has {} tasks", tasks.len()));
+    }
+    gaps(b, s, &tasks);
+}
+
+/// Bytes between tasks and after the last one are zero in every known stream.
+fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
+    let starts = tasks.iter().skip(1).map(|t| t.offset as usize).chain([s.stream.len()]);
+    for (task, next) in tasks.iter().zip(starts) {
+        let end = task.offset as usize + 4 * task.word_count() as usize;
+        let gap = s.stream.get(end..next).unwrap_or(&[]);
+        if let Some(at) = gap.iter().position(|&x| x != 0) {
+            let what = format!("nonzero bytes between the task that ends at {end:#x} and {next:#x}");
+            b.anomaly(Part::Td, Some(s.stream_offset + (end + at) as u64), "task stream", what);
+        }
+    }
+}
+
+/// Byte offset in the file of every word of a task, with its space and address.
+fn places(s: &Source, task: &Task) -> Vec<(u64, Space, u32, u32)> {
+    let start = s.stream_offset + task.offset as u64;
+    let mut out = Vec::new();
+    let mut at = 0u64;
+    for (i, &word) in task.header.iter().enumerate() {
+        out.push((start + at, Space::Header, 4 * i as u32, word));
+        at += 4;
+    }
+    for run in &task.runs {
+        at += 4;
+        for (i, &word) in run.words.iter().enumerate() {
+            out.push((start + at, Space::Register, run.addr + 4 * i as u32, word));
+            at += 4;
+        }
+    }
+    out
+}
+
+fn fields(s: &Source, offset: u64, space: Space, addr: u32, word: u32) -> Vec<Entry> {
+    let address = (space == Space::Register).then_some(addr);
+    let mut out: Vec<Entry> = s
+        .layout
+        .rows_at(space, addr)
+        .map(|(row, i)| {
+            let raw = (word & row.mask()) >> row.lo;
+            let (value, note) = value::print(row.field, raw);
+            let info = row.field.info();
+            Entry {
+                offset: Some(offset),
+                address,
+                name: value::name(row, i),
+                value,
+                raw: Some(raw as u64),
+                note,
+                meaning: info.meaning,
+                evidence: Some(row.evidence.letter()),
+            }
+        })
+        .collect();
+    let unclaimed = word & s.layout.unclaimed(space, addr);
+    if unclaimed != 0 {
+        let mut entry = text(Some(offset), "?", format!("{unclaimed:#x}")).note("bits without a field");
+        (entry.address, entry.raw) = (address, Some(unclaimed as u64));
+        out.push(entry);
+    }
+    out
+}
+
+fn anomalies(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    for (offset, space, addr, word) in places(s, task) {
+        let unclaimed = word & s.layout.unclaimed(space, addr);
+        let (part, place) = match space {
+            Space::Header => (Part::Td, format!("task {index}, header +{addr:#04x}")),
+            Space::Register => (Part::Regs, format!("task {index}, register {addr:#x}")),
+        };
+        if unclaimed != 0 {
+            b.bits(part, offset, place.clone(), unclaimed);
+        }
+        for (row, _) in s.layout.rows_at(space, addr) {
+            let raw = (word & row.mask()) >> row.lo;
+            if let anemone_facts::Coding::Names(names) = row.field.info().coding
+                && names.get(raw as usize).is_none_or(|n| n.is_empty())
+            {
+                let what = format!("{} = {raw} has no name", row.field.info().name);
+                b.anomaly(part, Some(offset), place.clone(), what);
+            }
+        }
+    }
+}
+
+fn title(index: usize, task: &Task) -> String {
+    format!("task {index} (stream offset {:#x}, {} words)", task.offset, task.word_count())
+}
+
+fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    if !b.wants(Part::Td) {
+        return;
+    }
+    let words = places(s, task).into_iter().filter(|p| p.1 == Space::Header);
+    let entries = words.flat_map(|(offset, space, addr, word)| fields(s, offset, space, addr, word)).collect();
+    let offset = Some(s.stream_offset + task.offset as u64);
+    b.add(Part::Td, Node { title: title(index, task), offset, entries, nodes: Vec::new() });
+}
+
+fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    if !b.wants(Part::Regs) {
+        return;
+    }
+    let words = places(s, task);
+    let mut nodes = Vec::new();
+    let mut at = task.header.len();
+    for run in &task.runs {
+        let here = &words[at..at + run.words.len()];
+        at += run.words.len();
+        let block = s.layout.block_of(run.addr).map_or("in no register block", |b| b.name);
+        nodes.push(Node {
+            title: format!("run {:#x} of {} words: {block}", run.addr, run.words.len()),
+            offset: here.first().map(|w| w.0 - 4),
+            entries: here.iter().flat_map(|&(o, space, addr, word)| fields(s, o, space, addr, word)).collect(),
+            nodes: Vec::new(),
+        });
+    }
+    let offset = Some(s.stream_offset + task.offset as u64);
+    b.add(Part::Regs, Node { title: title(index, task), offset, entries: Vec::new(), nodes });
+}
+
+/// Offset and bytes of an enabled kernel stream, as far as it lies in the kernel data.
+fn kernel_stream<'a>(s: &Source<'a>, task: &Task, i: u32) -> Option<(u64, u64, &'a [u8])> {
+    (task.get_at(s.layout, Field::CoeffEn, i) == Some(1)).then(|| {
+        let base = task.bytes_at(s.layout, Field::CoeffBase, i);
+        let bytes = task.bytes_at(s.layout, Field::CoeffSize, i);
+        let data = s.kernel.get(base as usize..).unwrap_or(&[]);
+        (base, bytes, &data[..data.len().min(bytes as usize)])
+    })
+}
+
+fn half_at(data: &[u8], i: usize) -> Option<u16> {
+    data.get(2 * i..2 * i + 2).map(|h| u16::from_le_bytes([h[0], h[1]]))
+}
+
+fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    if task.name(s.layout, Field::NonlinearMode) != Some("lut") {
+        return;
+    }
+    // The table ends the first engine's stream; coefficients, when there are any, come before it.
+    let stream = kernel_stream(s, task, 0);
+    let record = stream.and_then(|(base, _, data)| {
+        let at = data.len().checked_sub(lut::STREAM_BYTES)?;
+        Some((base + at as u64, &data[at..]))
+    });
+    let Some((base, record)) = record else {
+        let what = "the first kernel stream is off, or shorter than a table";
+        b.anomaly(Part::Lut, None, format!("task {index}"), what);
+        return;
+    };
+    let offset = s.kernel_offset + base;
+    let entry = |i: usize, name: String, meaning: &'static str| {
+        let raw = half_at(record, i).unwrap_or(0);
+        let mut entry = text(Some(offset + 2 * i as u64), &name, f16::from_bits(raw).to_string());
+        (entry.raw, entry.note, entry.meaning) = (Some(raw as u64), format!("{raw:#06x}"), meaning);
+        entry
+    };
+    let mut entries = vec![
+        entry(place::X_LOW, "x-low".into(), "smallest argument the table serves"),
+        entry(place::X_HIGH, "x-high".into(), "largest argument the table serves"),
+        entry(place::Y_LOW, "y-low".into(), "result at and below x-low"),
+        entry(place::Y_HIGH, "y-high".into(), "result at and above x-high"),
+    ];
+    entries.extend((0..lut::KNOTS).map(|k| entry(place::KNOT + k, format!("knot[{k}]"), "")));
+    entries.push(entry(place::LEFT, "left-slope".into(), "slope left of the table"));
+    entries.push(entry(place::LEFT + 1, "left-intercept".into(), "intercept left of the table"));
+    entries.push(entry(place::RIGHT, "right-slope".into(), "slope right of the table"));
+    entries.push(entry(place::RIGHT + 1, "right-intercept".into(), "intercept right of the table"));
+    let shift = half_at(record, place::SHIFT).unwrap_or(0);
+    let mode = half_at(record, place::MODE).unwrap_or(0);
+    let number = |i: usize, name: &str, raw: u16, value: String, meaning: &'static str| {
+        let mut entry = text(Some(offset + 2 * i as u64), name, value);
+        (entry.raw, entry.meaning) = (Some(raw as u64), meaning);
+        entry
+    };
+    let shift_meaning = "argument is scaled by two to this power";
+    entries.push(number(place::SHIFT, "shift", shift, (shift as i16).to_string(), shift_meaning));
+    let named = lut::Mode::from_code(mode & 0x1f).map_or("unknown".to_string(), |m| format!("{m:?}"));
+    entries.push(number(place::MODE, "mode", mode & 0x1f, named.clone(), "how an argument becomes a coordinate"));
+    let symmetry = lut::Symmetry::from_code(mode >> 5 & 7).map_or("unknown".to_string(), |m| format!("{m:?}"));
+    let meaning = "how negative arguments are treated";
+    entries.push(number(place::MODE, "symmetry", mode >> 5 & 7, symmetry.clone(), meaning));
+    if named == "unknown" || symmetry == "unknown" || mode >> 8 != 0 {
+        let what = format!("mode word {mode:#06x} is not known");
+        b.anomaly(Part::Lut, Some(offset + 2 * place::MODE as u64), format!("task {index}"), what);
+    }
+    if record.get(lut::RECORD_BYTES..).is_some_and(|rest| rest.iter().any(|&x| x != 0)) {
+        let at = Some(offset + lut::RECORD_BYTES as u64);
+        b.anomaly(Part::Lut, at, format!("task {index}"), "nonzero bytes after the table");
+    }
+    b.add(Part::Lut, Node { title: format!("task {index}: table"), offset: Some(offset), entries, nodes: Vec::new() });
+}
+
+fn weights(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    let count = s.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
+    let halves = task.name(s.layout, Field::KernelFmt) == Some("fp16");
+    let mut entries = Vec::new();
+    for (i, (base, bytes, data)) in (0..count).filter_map(|i| kernel_stream(s, task, i).map(|k| (i, k))) {
+        if data.len() as u64 != bytes {
+            let what = format!("{bytes:#x} bytes at {base:#x} pass the end of {:#x} bytes", s.kernel.len());
+            b.anomaly(Part::Weights, None, format!("task {index}, kernel stream {i}"), what);
+        }
+        let offset = s.kernel_offset + base;
+        let value = format!("{bytes:#x} bytes at kernel offset {base:#x}");
+        entries.push(text(Some(offset), &format!("stream[{i}]"), value));
+        if halves {
+            let bias = usize::from(task.get(s.layout, Field::BiasMode) == Some(1));
+            let shown = |from: usize, n: usize| {
+                let values = (from..from + n).map_while(|k| half_at(data, k)).map(|h| f16::from_bits(h).to_string());
+                values.collect::<Vec<_>>().join(" ")
+            };
+            if bias == 1 {
+                entries.push(text(Some(offset), &format!("bias[{i}]"), shown(0, 1)));
+            }
+            let first = text(Some(offset + 2 * bias as u64), &format!("coefficients[{i}]"), shown(bias, PREVIEW));
+            entries.push(first.note("the first of the stream, padding included"));
+        }
+    }
+    if !entries.is_empty() {
+        let title = format!("task {index}: kernel streams");
+        b.add(Part::Weights, Node { title, offset: None, entries, nodes: Vec::new() });
+    }
+}

@@ -1,0 +1,168 @@
+//! Programs made by the vendor's compiler: every byte read is a byte written.
+//!
+//! Cases are discovered under `ANE_GOLDEN_DIR` (default: `../shared/golden` beside the workspace). Without it the tests
+//! say `skipped: no golden data` and pass.
+
+use std::path::{Path, PathBuf};
+
+use anemone_program::hwx::{Container, Options, from_program};
+use anemone_program::text::{Dump, Part, Selection};
+use anemone_program::{Program, raw, text};
+
+/// Files below a folder of the golden data that have an extension, sorted.
+fn golden(folder: &str, extension: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let root = std::env::var_os("ANE_GOLDEN_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden"));
+    let mut found = Vec::new();
+    let mut folders = vec![root.join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push((path.clone(), std::fs::read(&path).expect("a listed file can be read")));
+            }
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        println!("skipped: no golden data");
+    }
+    found
+}
+
+/// All programs of the first generation: lifted containers and raw streams.
+fn programs() -> Vec<(PathBuf, Program)> {
+    let containers = golden("h13", "hwx").into_iter().map(|(path, bytes)| {
+        let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let program = container.program().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        (path, program)
+    });
+    let raw = golden("h13", "bin").into_iter().map(|(path, bytes)| {
+        let program = raw::read_bin(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        (path, program)
+    });
+    containers.chain(raw).collect()
+}
+
+#[test]
+fn containers_are_written_as_read() {
+    for folder in ["h13", "h16"] {
+        for (path, bytes) in golden(folder, "hwx") {
+            let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            assert!(container.write() == bytes, "{} changed", path.display());
+            assert_eq!(container.residue, [], "{}: bytes without a structure", path.display());
+        }
+    }
+}
+
+#[test]
+fn raw_streams_are_written_as_read() {
+    for (path, bytes) in golden("h13", "bin") {
+        let program = raw::read_bin(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(raw::write_bin(&program) == bytes, "{} changed", path.display());
+        println!("{}: {} {:#x} {:?}", path.display(), program.first_task_words, program.scratch_bytes, program.ports);
+        let model = raw::write_anec(&program).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let again = raw::read_anec(&model).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!(raw::write_anec(&again).as_ref(), Ok(&model), "{}", path.display());
+        assert_eq!((again.stream, again.kernel), (program.stream, program.kernel), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_bit_of_a_first_generation_task_has_a_row() {
+    for (path, program) in programs() {
+        for (i, task) in program.tasks().expect("lifted programs decode").iter().enumerate() {
+            assert_eq!(task.unexplained(program.layout), [], "{} task {i}", path.display());
+        }
+    }
+}
+
+#[test]
+fn containers_are_rebuilt_from_their_programs() {
+    for (path, bytes) in golden("h13/pairs", "hwx") {
+        let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let program = container.program().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let built =
+            from_program(&program, &Options::of(&container)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(built == container, "{}: {built:#x?} differs from {container:#x?}", path.display());
+        assert!(built.write() == bytes, "{} differs", path.display());
+    }
+}
+
+#[test]
+fn every_program_survives_a_container() {
+    for (path, program) in programs() {
+        let built = from_program(&program, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let bytes = built.write();
+        let read = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(read == built, "{}", path.display());
+        let again = read.program().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!((again.stream, again.kernel, again.ports), (program.stream, program.kernel, program.ports));
+        assert_eq!(again.scratch_bytes, program.scratch_bytes);
+    }
+}
+
+#[test]
+fn programs_are_assembled_from_their_listings() {
+    for (path, program) in programs() {
+        let listing = text::list(&program);
+        let again = text::assemble(&listing).unwrap_or_else(|e| panic!("{}: {e}\n{listing}", path.display()));
+        assert!(again.stream == program.stream && again.kernel == program.kernel, "{}", path.display());
+        assert_eq!((again.name, again.ports), (program.name, program.ports), "{}", path.display());
+        assert_eq!(
+            (again.first_task_words, again.scratch_bytes),
+            (program.first_task_words, program.scratch_bytes),
+            "{}",
+            path.display()
+        );
+        assert!(!listing.contains("data @") || !program.kernel.is_empty(), "{}: stream listed as data", path.display());
+    }
+}
+
+#[test]
+fn containers_are_assembled_from_their_listings() {
+    for folder in ["h13", "h16"] {
+        for (path, bytes) in golden(folder, "hwx") {
+            let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let listing = text::list_container(&container);
+            let again = text::assemble_container(&listing).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            assert!(again == container, "{}", path.display());
+            assert!(again.write() == bytes, "{}", path.display());
+            assert!(!listing.contains("\ntail "), "{}: a command is listed as bytes", path.display());
+        }
+    }
+}
+
+#[test]
+fn explanations_of_the_first_generation_leave_nothing_open() {
+    for (path, bytes) in golden("h13", "hwx") {
+        let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let dump = Dump::of_container(&container, &Selection::default());
+        assert_eq!(dump.anomalies, [], "{}", path.display());
+        let text = dump.render();
+        for part in Part::ALL {
+            assert!(text.contains(&format!("== {}\n", part.name())), "{}: no {}", path.display(), part.name());
+        }
+        let json = serde_json::to_value(&dump).expect("a dump is plain data");
+        assert_eq!(json["schema"], "anemone.dump/1");
+    }
+    for (path, program) in programs() {
+        let dump = Dump::of_program(&program, &Selection::default());
+        assert_eq!(dump.anomalies, [], "{}", path.display());
+    }
+}
+
+#[test]
+fn explanations_of_other_generations_say_what_is_open() {
+    for (path, bytes) in golden("h16", "hwx") {
+        let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let dump = Dump::of_container(&container, &Selection::default());
+        let open = |what: &str| dump.anomalies.iter().any(|a| a.what.contains(what));
+        assert!(open("register map is not known"), "{}", path.display());
+        let error = container.program().expect_err("no register map");
+        assert!(error.to_string().contains("CPU subtype 7"), "{error}");
+    }
+}
