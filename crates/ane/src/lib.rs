@@ -1,1 +1,19 @@
-//! The front door.
+//! The front door: one library over all rooms, and the command line `ane`.
+//!
+//! [`Model::load`] reads any supported file, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
+//! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
+//!
+//! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `npyz`
+//! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
+//! `thiserror` words errors.
+
+pub mod diagnostic;
+pub mod execute;
+pub mod files;
+pub mod model;
+pub mod tensor;
+
+pub use diagnostic::{Code, Diagnostic, Result};
+pub use execute::{Run, execute};
+pub use model::{Compiled, Model};
+pub use tensor::Array;

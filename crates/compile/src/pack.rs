@@ -78,7 +78,7 @@ impl Packing {
     /// The streams one after another, each of [`Packing::stream_bytes`].
     pub fn streams(&self, weights: &[f32], bias: Option<&[f32]>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
-        let mut put = |bytes: &mut Vec<u8>, x: f32| bytes.extend(f16::from_f32(x).to_le_bytes());
+        let put = |bytes: &mut Vec<u8>, x: f32| bytes.extend(f16::from_f32(x).to_le_bytes());
         for engine in 0..self.active() {
             let start = bytes.len();
             for g in 0..self.groups {

@@ -3,7 +3,8 @@
 //! This room may touch `facts`. It does not know what an operation computes, does no file I/O, and never stops
 //! printing at what it cannot explain: unknown bits are listed, never dropped.
 //!
-//! Dependencies: `thiserror` derives error messages (no hand-written `Display` to drift from the variants).
+//! Dependencies: `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
+//! gives explanations a machine-readable form, `half` prints half precision numbers, `sha2` names kernels.
 
 pub mod hwx;
 pub mod raw;

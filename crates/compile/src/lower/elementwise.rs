@@ -148,7 +148,7 @@ impl Lowerer<'_> {
             Unary::Ceil => self.ceil(1.0, from, to),
             Unary::Floor => self.ceil(-1.0, from, to),
             Unary::Round | Unary::Sin | Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh
-            | Unary::Atanh => Err(self.unsupported(format!("{f:?} has no table"), "compute it on the host")),
+            | Unary::Atanh => Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host")),
         }
     }
 
@@ -197,10 +197,19 @@ impl Lowerer<'_> {
                 return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
             }
             Binary::FloorDiv | Binary::Mod => {
-                return Err(self.unsupported(format!("{f:?} is integer arithmetic"), "compute it on the host"));
+                return Err(self.unsupported(format!("{} is integer arithmetic", f.name()), "compute it on the host"));
+            }
+            Binary::Equal | Binary::NotEqual | Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => {
+                return Err(self.unsupported(format!("{} gives truth values", f.name()), "use max, min and sign"));
             }
         };
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
+    }
+
+    /// Repeats axes: both sources of a maximum are the operand.
+    pub(super) fn broadcast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
+        let (from, to) = (self.view(x)?, self.result(out));
+        self.planar_two(PlanarOp::Max, Affine::UNIT, &from, &from, &to)
     }
 
     /// A constant whose elements are all the same finite number.

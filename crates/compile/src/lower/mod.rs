@@ -34,16 +34,10 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     lowerer.bind_ports()?;
     for op in &net.ops {
         lowerer.op = op.name.clone();
-        lowerer.kind = kind_name(&op.kind);
+        lowerer.kind = op.kind.name().into();
         lowerer.lower_op(op)?;
     }
     Ok(lowerer.graph)
-}
-
-/// The variant's name, without attributes.
-fn kind_name(kind: &OpKind) -> String {
-    let text = format!("{kind:?}");
-    text.split([' ', '(', '{']).next().unwrap_or_default().to_string()
 }
 
 pub(crate) struct Lowerer<'a> {
@@ -106,8 +100,14 @@ impl Lowerer<'_> {
             OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {
                 Err(self.unsupported("normalization is decomposed before lowering", "report this as a defect"))
             }
-            #[allow(unreachable_patterns)]
-            _ => Err(self.unsupported("no lowering", "see `ane ops` for what compiles")),
+            OpKind::Broadcast => self.broadcast(op.inputs[0], out),
+            OpKind::ConvTranspose { .. }
+            | OpKind::Select
+            | OpKind::Gather { .. }
+            | OpKind::PadEdge { .. }
+            | OpKind::Resize { .. } => {
+                Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now"))
+            }
         }
     }
 

@@ -6,14 +6,16 @@
 mod build;
 mod defs;
 mod lift;
+mod options;
 mod read;
 mod symbols;
 mod write;
 
-pub use build::{BuildError, Compat, Options, from_program};
+pub use build::from_program;
 pub use defs::{
     Command, Container, Error, Header, PortWindow, Relocation, Residue, RunState, Section, Segment, Symbol, Symtab,
     TensorRecord, Thread, name16, name16_text,
 };
 pub use lift::LiftError;
+pub use options::{BuildError, Compat, Options};
 pub use symbols::{SymbolError, TensorSymbol};

@@ -48,7 +48,8 @@ fn name16(name: &[u8; 16]) -> String {
 
 fn segment(out: &mut String, s: &Segment, stream: Option<(&Layout, u32)>) {
     *out += &format!(
-        "segment {} address={:#x} bytes={:#x} file={:#x} file-bytes={:#x} max-protection={} protection={} flags={:#x}\n",
+        "segment {} address={:#x} bytes={:#x} file={:#x} file-bytes={:#x} max-protection={} \
+         protection={} flags={:#x}\n",
         name16(&s.name),
         s.address,
         s.bytes,

@@ -1,0 +1,280 @@
+//! `ane run`: compile if needed, execute on the software engine, compare.
+
+use super::compile::CompatName;
+use super::{Voice, chip, print};
+use anemone::tensor::{self, Array, Difference};
+use anemone::{Code, Compiled, Diagnostic, Model, Result, execute, files};
+use anemone_compile::{Compat, Options};
+use anemone_net::Net;
+use anemone_program::{Direction, Program};
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane run model.mlpackage --input image.npy
+  ane run model.hwx --input a=a.npy --input b=b.npy --output out.npy
+  ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
+
+Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
+what rounding every result to fp16 costs in this network, whichever is larger.")]
+pub struct Flags {
+    /// Package, netplist, or compiled program
+    model: PathBuf,
+    /// Input data: NAME=FILE.npy, FILE.npy for a single input, or FILE.npz
+    #[arg(short, long, value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// Where outputs go: NAME=FILE.npy, or FILE.npy for a single output
+    #[arg(short, long, value_name = "[NAME=]FILE")]
+    output: Vec<String>,
+    /// Expected output: NAME=FILE.npy, or FILE.npy for a single output
+    #[arg(long, value_name = "[NAME=]FILE")]
+    expect: Vec<String>,
+    /// Admitted absolute difference
+    #[arg(long)]
+    atol: Option<f32>,
+    /// Admitted difference relative to the expected value
+    #[arg(long)]
+    rtol: Option<f32>,
+    /// Seed of random inputs, where none are given
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Chip to compile for
+    #[arg(short, long, default_value = "h13")]
+    target: String,
+    /// Whose conventions to compile by
+    #[arg(long)]
+    compat: Option<CompatName>,
+    /// Names of classes, one per line: prints the most probable one
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Pass over fields that the engine does not obey
+    #[arg(long)]
+    lenient: bool,
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let chip = chip(&flags.target)?;
+    let model = Model::load(&flags.model)?;
+    if let Model::Net { notes, .. } = &model {
+        notes.iter().for_each(|n| voice.note(n));
+    }
+    let compat = flags.compat.map_or(Compat::default(), |CompatName::Zin421| Compat::Zin421);
+    let bar = voice.progress(format!("compiling for {}", chip.target));
+    let compiled = model.compile(chip, &Options { compat }, &mut ());
+    bar.finish_and_clear();
+    let Compiled { program, net } = compiled?;
+    let inputs = inputs(&flags, &program, voice)?;
+    let expected = named(&flags.expect, &program, Direction::Output, "--expect")?;
+    let targets = destinations(&flags.output, &program)?;
+
+    let bar = voice.progress("executing".into());
+    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient });
+    bar.finish_and_clear();
+    let mut run = result?;
+    run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
+    if let Some(net) = &net {
+        // The network's own extents: a port has always four.
+        for (name, array) in &mut run.outputs {
+            if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
+                array.shape = net.value(id).ty.shape.clone();
+            }
+        }
+    }
+
+    let mut reports = Vec::new();
+    let mut failed = false;
+    for (name, array) in &run.outputs {
+        let mut report = json!({ "name": name, "shape": array.shape });
+        let mut line = format!("{name} {:?}", array.shape);
+        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
+            if wanted.data.len() != array.data.len() {
+                let message = format!("output {name} has {} elements, expected {}", array.data.len(), wanted.data.len());
+                return Err(Diagnostic::new(Code::BadTensor, message));
+            }
+            let tolerance = tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data)?;
+            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
+            failed |= difference.bad > 0;
+            line += &verdict(&difference, &tolerance, array, wanted);
+            report["max_abs_error"] = json!(difference.max_abs);
+            report["max_abs_error_index"] = json!(unflatten(difference.at, &array.shape));
+            report["atol"] = json!(tolerance.atol);
+            report["rtol"] = json!(tolerance.rtol);
+            report["within"] = json!(difference.bad == 0);
+            report["bad_elements"] = json!(difference.bad);
+            report["first_bad_index"] = json!(difference.first_bad.map(|i| unflatten(i, &array.shape)));
+        } else {
+            line += &summary(array);
+        }
+        if let Some(labels) = &flags.labels {
+            let (class, probability) = best(labels, array)?;
+            line += &format!("\nclass {class}, probability {probability:.4}");
+            report["class"] = json!(class);
+            report["probability"] = json!(probability);
+        }
+        if array.data.len() <= 64 {
+            report["values"] = json!(array.data);
+        }
+        if !voice.json {
+            print(&format!("{line}\n"))?;
+        }
+        reports.push(report);
+    }
+    for (name, path) in &targets {
+        if let Some((_, array)) = run.outputs.iter().find(|(n, _)| n == name) {
+            files::write(path, &tensor::npy_bytes(array)?)?;
+        }
+    }
+    if voice.json {
+        let document = json!({ "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "outputs": reports });
+        print(&format!("{document}\n"))?;
+    }
+    voice.detail(format!("{} tasks executed", run.tasks));
+    Ok(u8::from(failed))
+}
+
+/// Input arrays by port name: given, or random.
+fn inputs(flags: &Flags, program: &Program, voice: Voice) -> Result<Vec<(String, Array)>> {
+    let mut all = named(&flags.input, program, Direction::Input, "--input")?;
+    for (i, port) in program.ports_of(Direction::Input).enumerate() {
+        if all.iter().any(|(n, _)| *n == port.name) {
+            continue;
+        }
+        if !flags.input.is_empty() {
+            return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
+                .help(format!("--input {}=FILE.npy", port.name)));
+        }
+        voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
+        let s = port.shape;
+        let data = random(flags.seed.wrapping_add(i as u64), s.elements() as usize);
+        all.push((port.name.clone(), Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }));
+    }
+    Ok(all)
+}
+
+/// Uniform in -1..1; SplitMix64, so the same seed gives the same input everywhere.
+fn random(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^= z >> 31;
+            (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+/// `NAME=FILE`, or a file alone for the only port.
+fn split(text: &str, program: &Program, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
+    let names: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+    if let Some((name, path)) = text.split_once('=')
+        && !Path::new(text).exists()
+    {
+        return match names.iter().find(|n| **n == name) {
+            Some(n) => Ok((n.to_string(), path.into())),
+            None => Err(Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
+                .help(format!("it has: {}", names.join(", ")))),
+        };
+    }
+    match names.as_slice() {
+        [name] => Ok((name.to_string(), text.into())),
+        _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))
+            .help(format!("{flag} NAME={text}"))),
+    }
+}
+
+fn named(flags: &[String], program: &Program, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
+    let mut all = Vec::new();
+    for text in flags {
+        if text.ends_with(".npz") {
+            all.extend(tensor::read_npz(Path::new(text))?);
+            continue;
+        }
+        let (name, path) = split(text, program, direction, flag)?;
+        all.push((name, tensor::read_npy(&path)?));
+    }
+    Ok(all)
+}
+
+fn destinations(flags: &[String], program: &Program) -> Result<Vec<(String, PathBuf)>> {
+    flags.iter().map(|text| split(text, program, Direction::Output, "--output")).collect()
+}
+
+struct Tolerance {
+    atol: f32,
+    rtol: f32,
+    /// What rounding every result to fp16 costs in this network, where that was measured.
+    rounding: Option<f32>,
+}
+
+/// Share of the largest expected value that fp16 arithmetic may always lose.
+const RELATIVE_FLOOR: f32 = 2e-3;
+/// How many times the network's own rounding cost is admitted.
+const ROUNDING_FACTOR: f32 = 4.0;
+
+fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Result<Tolerance> {
+    if flags.atol.is_some() || flags.rtol.is_some() {
+        return Ok(Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None });
+    }
+    let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
+    let rounding = net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output));
+    let atol = (RELATIVE_FLOOR * largest).max(ROUNDING_FACTOR * rounding.unwrap_or(0.0));
+    Ok(Tolerance { atol, rtol: 0.0, rounding })
+}
+
+fn verdict(d: &Difference, t: &Tolerance, array: &Array, wanted: &Array) -> String {
+    let mut text = format!(": largest error {:.3e} at {:?}", d.max_abs, unflatten(d.at, &array.shape));
+    text += &format!(", admitted {:.3e}", t.atol);
+    if t.rtol > 0.0 {
+        text += &format!(" + {:.3e} of the value", t.rtol);
+    }
+    if let Some(rounding) = t.rounding {
+        text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
+    }
+    match d.first_bad {
+        None => text + ": ok",
+        Some(i) => {
+            let at = unflatten(i, &array.shape);
+            text + &format!(": {} elements differ, first at {at:?}: {} for {}", d.bad, array.data[i], wanted.data[i])
+        }
+    }
+}
+
+fn summary(array: &Array) -> String {
+    if array.data.len() <= 16 {
+        return format!(": {:?}", array.data);
+    }
+    let (min, max) = array.data.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
+    format!(": {} elements from {min} to {max}", array.data.len())
+}
+
+fn unflatten(mut i: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&n| {
+            let k = i % n.max(1);
+            i /= n.max(1);
+            k
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+fn best(labels: &Path, array: &Array) -> Result<(String, f32)> {
+    let bytes = files::read(labels)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let names: Vec<&str> = text.lines().collect();
+    let best = array.data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    match best {
+        Some((i, &p)) if i < names.len() => Ok((names[i].to_string(), p)),
+        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))
+            .at(labels.display())),
+    }
+}

@@ -1,0 +1,142 @@
+//! Diagnostics as values: a stable code, what was found, what is admitted, what to do. Rendering is apart.
+
+use annotate_snippets::{Level, Renderer};
+use serde_json::json;
+
+/// Result of everything a user can ask for.
+pub type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// What went wrong, stable across versions. `1xxx`: the answer is no. `2xxx`: usage or input. `3xxx`: a defect of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Code {
+    UnsupportedOp,
+    ChipLimit,
+    Mismatch,
+    Fault,
+    BadPlacement,
+    Unreadable,
+    Malformed,
+    BadTensor,
+    Usage,
+    Unwritable,
+    Defect,
+}
+
+impl Code {
+    /// The code as users see it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Code::UnsupportedOp => "ANE1001",
+            Code::ChipLimit => "ANE1002",
+            Code::Mismatch => "ANE1003",
+            Code::Fault => "ANE1004",
+            Code::BadPlacement => "ANE1005",
+            Code::Unreadable => "ANE2001",
+            Code::Malformed => "ANE2002",
+            Code::BadTensor => "ANE2003",
+            Code::Usage => "ANE2004",
+            Code::Unwritable => "ANE2005",
+            Code::Defect => "ANE3001",
+        }
+    }
+
+    /// Exit code of the command line: 1 no, 2 wrong usage or unreadable input, 3 a defect of ours.
+    pub fn exit(self) -> u8 {
+        match &self.text()[3..4] {
+            "1" => 1,
+            "2" => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// Stable code.
+    pub code: Code,
+    /// One line: what, where, found, limit.
+    pub message: String,
+    /// The file or value it is about.
+    pub place: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without place or help.
+    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { code, message: message.into(), place: None, help: None }
+    }
+
+    /// With the file or value it is about.
+    pub fn at(mut self, place: impl std::fmt::Display) -> Diagnostic {
+        self.place = Some(place.to_string());
+        self
+    }
+
+    /// With advice.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// For people.
+    pub fn render(&self, color: bool) -> String {
+        let mut group = Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()).elements([]);
+        if let Some(place) = &self.place {
+            group = group.element(Level::NOTE.message(format!("in {place}")));
+        }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        renderer.render(&[group])
+    }
+
+    /// For programs.
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "schema": "anemone.error/1",
+            "code": self.code.text(),
+            "message": self.message,
+            "place": self.place,
+            "help": self.help,
+        })
+    }
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code.text(), self.message)
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+impl From<anemone_compile::Error> for Diagnostic {
+    fn from(error: anemone_compile::Error) -> Diagnostic {
+        use anemone_compile::Error::*;
+        let code = match &error {
+            NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
+            Limit { .. } => Code::ChipLimit,
+            Net(_) => Code::Malformed,
+            Field { .. } => Code::Defect,
+        };
+        let diagnostic = Diagnostic::new(code, error.to_string());
+        match error {
+            Unsupported { suggestion, .. } => diagnostic.help(suggestion),
+            Limit { .. } => diagnostic.help("make it smaller, or split the operation"),
+            Field { .. } => diagnostic.help("a layer passed legalization that its registers cannot hold: please report it"),
+            _ => diagnostic,
+        }
+    }
+}
+
+impl From<anemone_engine::Fault> for Diagnostic {
+    fn from(fault: anemone_engine::Fault) -> Diagnostic {
+        Diagnostic::new(Code::Fault, fault.to_string())
+            .help("--lenient passes over fields the engine does not obey; results are then not to be trusted")
+    }
+}
