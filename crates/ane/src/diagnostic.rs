@@ -1,6 +1,6 @@
 //! Diagnostics as values: a stable code, what was found, what is admitted, what to do. Rendering is apart.
 
-use annotate_snippets::{Level, Renderer};
+use annotate_snippets::{Group, Level, Renderer};
 use serde_json::json;
 
 /// Result of everything a user can ask for.
@@ -84,7 +84,7 @@ impl Diagnostic {
 
     /// For people.
     pub fn render(&self, color: bool) -> String {
-        let mut group = Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()).elements([]);
+        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()));
         if let Some(place) = &self.place {
             group = group.element(Level::NOTE.message(format!("in {place}")));
         }

@@ -4,7 +4,8 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, read};
+use anemone_net::Net;
+use anemone_net::read;
 use anemone_program::hwx::Container;
 use anemone_program::{Program, raw};
 use std::path::Path;
@@ -41,8 +42,7 @@ impl Model {
     /// Reads a file or package.
     pub fn load(path: &Path) -> Result<Model> {
         if path.is_dir() {
-            let (net, notes) = read::read_package(&Folder::new(path)).map_err(|e| malformed(path, e))?;
-            return checked(path, net, notes);
+            return checked(path, read::read_package(&Folder::new(path)));
         }
         let bytes = files::read(path)?;
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
@@ -51,17 +51,10 @@ impl Model {
             let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
             return Ok(Model::Container(Box::new(container)));
         }
-        if bytes.starts_with(b"bplist") || looks_like_xml(&bytes) {
-            let (net, notes) = read::netplist::read_netplist(&bytes, &folder).map_err(|e| malformed(path, e))?;
-            return checked(path, net, notes);
-        }
         match extension {
             "bin" => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
             "anec" | "ane" => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
-            "mlmodel" => {
-                let (net, notes) = read::read_mlmodel(&bytes, &folder).map_err(|e| malformed(path, e))?;
-                checked(path, net, notes)
-            }
+            _ if read::sniff(&bytes).is_some() => checked(path, read::read(&bytes, &folder)),
             _ => Err(Diagnostic::new(Code::Malformed, "not a file this program reads")
                 .at(path.display())
                 .help("known: .mlpackage, .mlmodel, netplists (.plist), compiled .hwx, .anec and .bin")),
@@ -88,7 +81,8 @@ fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(Code::Malformed, error.to_string()).at(path.display())
 }
 
-fn checked(path: &Path, net: Net, notes: Vec<String>) -> Result<Model> {
+fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone_net::Error>) -> Result<Model> {
+    let (net, notes) = reading.map_err(|e| malformed(path, e))?;
     match anemone_net::check::check(&net) {
         Ok(()) => Ok(Model::Net { net: Box::new(net), notes }),
         Err(errors) => {
@@ -96,9 +90,4 @@ fn checked(path: &Path, net: Net, notes: Vec<String>) -> Result<Model> {
             Err(malformed(path, text.join("; ")))
         }
     }
-}
-
-fn looks_like_xml(bytes: &[u8]) -> bool {
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    text.trim_ascii_start().starts_with(b"<")
 }
