@@ -82,7 +82,12 @@ fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 }
 
 fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone_net::Error>) -> Result<Model> {
-    let (net, notes) = reading.map_err(|e| malformed(path, e))?;
+    let (net, notes) = reading.map_err(|e| match e {
+        anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
+            .at(path.display())
+            .help("keep this operation on the host, or rewrite it with operations that are read"),
+        e => malformed(path, e),
+    })?;
     match anemone_net::check::check(&net) {
         Ok(()) => Ok(Model::Net { net: Box::new(net), notes }),
         Err(errors) => {

@@ -91,11 +91,6 @@ fn softmax(x: &[f64]) -> Vec<f64> {
     scale(&exp, 1.0 / sum)
 }
 
-/// The table states three significant digits; compare at that precision.
-fn three_digits(x: f64) -> f64 {
-    format!("{x:.2e}").parse().unwrap_or(x)
-}
-
 /// Elements of a port as rows, in order.
 fn rows(port: &anemone_program::Port) -> Vec<(usize, usize)> {
     let (s, shape) = (port.strides, port.shape);

@@ -178,7 +178,7 @@ fn reduce(kind: ReduceKind, axes: &[usize], keep_dims: bool) -> OpKind {
 }
 
 fn cases() -> Vec<Case> {
-    use OpKind::{Concat, Linear, MatMul, Reshape, Slice, Softmax, Transpose};
+    use OpKind::{Concat, Linear, MatMul, Reshape, Softmax, Transpose};
     let (same, none) = ([(1, 1); 2], [(0, 0); 2]);
     let mut all = vec![
         case("conv 1x1", conv([1, 1], none, [1, 1], 1), &[&[1, 3, 5, 7]]).with(&[&[8, 3, 1, 1]]),

@@ -2,7 +2,14 @@
 
 use crate::ops::OpKind;
 use half::f16;
+use std::fmt;
 use std::sync::Arc;
+
+/// Most elements a tensor may have; a bound on what one declared shape can make a reader or the evaluator allocate.
+pub const MAX_ELEMENTS: usize = 1 << 30;
+
+/// Highest rank of a tensor.
+pub const MAX_RANK: usize = 8;
 
 /// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +25,51 @@ pub enum DType {
     Bool,
 }
 
+impl DType {
+    /// Every element type.
+    pub const ALL: [DType; 8] =
+        [DType::F16, DType::F32, DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::Bool];
+
+    /// Name as the text form spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F16 => "f16",
+            DType::F32 => "f32",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
+            DType::I32 => "i32",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// Size of one element in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            DType::F32 | DType::I32 => 4,
+            DType::F16 | DType::I16 | DType::U16 => 2,
+            DType::I8 | DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    /// Whether elements are floating point.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::F32)
+    }
+
+    /// Whether elements are integers (truth values are not).
+    pub fn is_integer(self) -> bool {
+        !self.is_float() && self != DType::Bool
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Element type and extents, outermost axis first. Rank 0 is a scalar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
@@ -28,10 +80,28 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// Number of elements.
-    pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+    /// A type from its parts.
+    pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> Self {
+        TensorType { dtype, shape: shape.into() }
     }
+
+    /// Number of elements, saturating.
+    pub fn elements(&self) -> usize {
+        elements(&self.shape)
+    }
+}
+
+/// As the text form spells it: `f16[1, 3, 224, 224]`.
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)
+    }
+}
+
+/// Product of extents, saturating; 1 for rank 0.
+pub fn elements(shape: &[usize]) -> usize {
+    // A zero extent makes the product zero whatever the others overflow to.
+    if shape.contains(&0) { 0 } else { shape.iter().fold(1, |n, &d| n.saturating_mul(d)) }
 }
 
 /// Elements of a tensor, row-major (last axis fastest).
@@ -48,6 +118,112 @@ pub enum Data {
     Bool(Vec<bool>),
 }
 
+impl Data {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Data::F16(v) => v.len(),
+            Data::F32(v) => v.len(),
+            Data::I8(v) => v.len(),
+            Data::U8(v) => v.len(),
+            Data::I16(v) => v.len(),
+            Data::U16(v) => v.len(),
+            Data::I32(v) => v.len(),
+            Data::Bool(v) => v.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Data::F16(_) => DType::F16,
+            Data::F32(_) => DType::F32,
+            Data::I8(_) => DType::I8,
+            Data::U8(_) => DType::U8,
+            Data::I16(_) => DType::I16,
+            Data::U16(_) => DType::U16,
+            Data::I32(_) => DType::I32,
+            Data::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// Elements as `f32`; `I32` beyond 2^24 rounds, truth values become 0 and 1.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Data::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
+            Data::F32(v) => v.clone(),
+            Data::I8(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::U8(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::I16(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::Bool(v) => v.iter().map(|&x| x as u8 as f32).collect(),
+        }
+    }
+
+    /// Elements as `i32`; floats truncate and saturate, truth values become 0 and 1.
+    pub fn to_i32(&self) -> Vec<i32> {
+        match self {
+            Data::F16(v) => v.iter().map(|x| x.to_f32() as i32).collect(),
+            Data::F32(v) => v.iter().map(|&x| x as i32).collect(),
+            Data::I8(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::U8(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::I16(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::U16(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::I32(v) => v.clone(),
+            Data::Bool(v) => v.iter().map(|&x| x.into()).collect(),
+        }
+    }
+
+    /// Elements of that type from `f32`: floats round to nearest, integers truncate and saturate, anything but zero is
+    /// true.
+    pub fn from_f32(dtype: DType, values: &[f32]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(values.iter().map(|&x| f16::from_f32(x)).collect()),
+            DType::F32 => Data::F32(values.to_vec()),
+            DType::I8 => Data::I8(values.iter().map(|&x| x as i8).collect()),
+            DType::U8 => Data::U8(values.iter().map(|&x| x as u8).collect()),
+            DType::I16 => Data::I16(values.iter().map(|&x| x as i16).collect()),
+            DType::U16 => Data::U16(values.iter().map(|&x| x as u16).collect()),
+            DType::I32 => Data::I32(values.iter().map(|&x| x as i32).collect()),
+            DType::Bool => Data::Bool(values.iter().map(|&x| x != 0.0).collect()),
+        }
+    }
+
+    /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, anything but zero is true.
+    pub fn from_i32(dtype: DType, values: &[i32]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(values.iter().map(|&x| f16::from_f32(x as f32)).collect()),
+            DType::F32 => Data::F32(values.iter().map(|&x| x as f32).collect()),
+            DType::I8 => Data::I8(values.iter().map(|&x| x.clamp(-128, 127) as i8).collect()),
+            DType::U8 => Data::U8(values.iter().map(|&x| x.clamp(0, 255) as u8).collect()),
+            DType::I16 => Data::I16(values.iter().map(|&x| x.clamp(-32768, 32767) as i16).collect()),
+            DType::U16 => Data::U16(values.iter().map(|&x| x.clamp(0, 65535) as u16).collect()),
+            DType::I32 => Data::I32(values.to_vec()),
+            DType::Bool => Data::Bool(values.iter().map(|&x| x != 0).collect()),
+        }
+    }
+
+    /// Elements of that type from little-endian bytes; a partial last element is dropped.
+    pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(bytes.as_chunks().0.iter().map(|&b| f16::from_le_bytes(b)).collect()),
+            DType::F32 => Data::F32(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
+            DType::I8 => Data::I8(bytes.iter().map(|&b| b as i8).collect()),
+            DType::U8 => Data::U8(bytes.to_vec()),
+            DType::I16 => Data::I16(bytes.as_chunks().0.iter().map(|&b| i16::from_le_bytes(b)).collect()),
+            DType::U16 => Data::U16(bytes.as_chunks().0.iter().map(|&b| u16::from_le_bytes(b)).collect()),
+            DType::I32 => Data::I32(bytes.as_chunks().0.iter().map(|&b| i32::from_le_bytes(b)).collect()),
+            DType::Bool => Data::Bool(bytes.iter().map(|&b| b != 0).collect()),
+        }
+    }
+}
+
 /// A tensor with its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -55,6 +231,40 @@ pub struct Tensor {
     pub shape: Vec<usize>,
     /// Elements.
     pub data: Data,
+}
+
+impl Tensor {
+    /// A tensor of `f32`.
+    pub fn f32(shape: impl Into<Vec<usize>>, values: Vec<f32>) -> Self {
+        Tensor { shape: shape.into(), data: Data::F32(values) }
+    }
+
+    /// A tensor of `f16`, each element rounded to nearest.
+    pub fn f16(shape: impl Into<Vec<usize>>, values: &[f32]) -> Self {
+        Tensor { shape: shape.into(), data: Data::from_f32(DType::F16, values) }
+    }
+
+    /// A tensor of `i32`.
+    pub fn i32(shape: impl Into<Vec<usize>>, values: Vec<i32>) -> Self {
+        Tensor { shape: shape.into(), data: Data::I32(values) }
+    }
+
+    /// Its type.
+    pub fn ty(&self) -> TensorType {
+        TensorType { dtype: self.data.dtype(), shape: self.shape.clone() }
+    }
+
+    /// The same values in another element type; conversions as [`Data::from_f32`] and [`Data::from_i32`].
+    pub fn cast(&self, dtype: DType) -> Tensor {
+        let data = if self.data.dtype() == dtype {
+            self.data.clone()
+        } else if self.data.dtype().is_float() {
+            Data::from_f32(dtype, &self.data.to_f32())
+        } else {
+            Data::from_i32(dtype, &self.data.to_i32())
+        };
+        Tensor { shape: self.shape.clone(), data }
+    }
 }
 
 /// Position of a value in [`Net::values`].
@@ -73,7 +283,7 @@ pub struct Surface {
 }
 
 /// One tensor of the graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// Name, unique in the net.
     pub name: String,
@@ -86,7 +296,7 @@ pub struct Value {
 }
 
 /// One operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     /// Name as the model gives it, else that of its first output.
     pub name: String,
@@ -99,7 +309,7 @@ pub struct Op {
 }
 
 /// A network: operations stand in an order in which every operand is defined before it is used.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Net {
     /// Name of the function or network.
     pub name: String,
@@ -114,9 +324,19 @@ pub struct Net {
 }
 
 impl Net {
-    /// The value with that id.
+    /// The value with that id. Panics if the id is not of this net; [`Net::get`] does not.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]
+    }
+
+    /// The value with that id, if the net has it.
+    pub fn get(&self, id: ValueId) -> Option<&Value> {
+        self.values.get(id.0 as usize)
+    }
+
+    /// The value with that name.
+    pub fn find(&self, name: &str) -> Option<ValueId> {
+        self.values.iter().position(|v| v.name == name).map(|i| ValueId(i as u32))
     }
 
     /// Adds a value and returns its id.

@@ -2,8 +2,19 @@
 //!
 //! This room knows no hardware: it names no chip, no register and no byte limit, and it does no file I/O (readers get
 //! bytes and a [`read::Files`] to ask for more).
+//!
+//! # Dependencies, each with its reason
+//! - `half`: IEEE 754 binary16, which Rust does not have.
+//! - `thiserror`: the room's error enum without hand-written formatting.
+//! - `ndarray`: safe matrix products over borrowed slices (its kernels are those of `matrixmultiply`); the kernel crates
+//!   themselves take raw pointers, and this room has no `unsafe`.
+//! - `libm`: the error function, which `std` does not have.
+//! - `prost`: the protobuf wire format of Core ML models; messages are declared by hand, nothing is generated at build.
+//! - `plist`: XML and binary property lists of netplists.
+//! - `serde_json`: the manifest of a model package.
 
 pub mod check;
+mod error;
 pub mod eval;
 pub mod graph;
 pub mod infer;
@@ -11,5 +22,6 @@ pub mod ops;
 pub mod read;
 pub mod text;
 
+pub use error::{Error, TextFault};
 pub use graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId};
-pub use ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
+pub use ops::{Binary, Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ReduceKind, ResizeMode, Unary};

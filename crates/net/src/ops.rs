@@ -1,23 +1,39 @@
 //! The operations of the graph. Frontends translate every model format into this set; `infer` gives result types,
 //! `eval` the meaning.
 
-/// What an operation computes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones.
+/// What an operation computes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
+/// operation has one result, of the element type of `x` unless said otherwise.
 ///
 /// Spatial lists (`strides`, `kernel`, ...) have one entry per spatial axis: rank 3 tensors `[N, C, W]` have one,
 /// rank 4 `[N, C, H, W]` two, rank 5 `[N, C, D, H, W]` three. `pads` are `(before, after)` per spatial axis.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
 pub enum OpKind {
-    /// `(x, w, [b])`: cross-correlation, `w` is `[Cout, Cin / groups, k...]`, `b` is `[Cout]`.
+    /// `(x, w, [b])`: cross-correlation, `w` is `[Cout, Cin / groups, k...]`, `b` is `[Cout]`. Weights may be stored in
+    /// another element type than `x`.
     Conv { strides: Vec<usize>, pads: Vec<(usize, usize)>, dilations: Vec<usize>, groups: usize },
+    /// `(x, w, [b])`: transposed cross-correlation (scatter), `w` is `[Cin, Cout / groups, k...]`, `b` is `[Cout]`.
+    /// `pads` cut from the result, `output_pads` lengthen it after the last element.
+    ConvTranspose {
+        strides: Vec<usize>,
+        pads: Vec<(usize, usize)>,
+        output_pads: Vec<usize>,
+        dilations: Vec<usize>,
+        groups: usize,
+    },
     /// `(x, y)`: batched matrix product over the last two axes, leading axes broadcast.
     MatMul { transpose_x: bool, transpose_y: bool },
-    /// `(x, w, [b])`: `x · wᵀ + b` over the last axis, `w` is `[N, K]`, `b` is `[N]`.
+    /// `(x, w, [b])`: `x · wᵀ + b` over the last axis, `w` is `[N, K]`, `b` is `[N]`. Weights may be stored in another
+    /// element type than `x`.
     Linear,
     /// `(x)`: elementwise function.
     Unary(Unary),
-    /// `(x, y)`: elementwise with broadcasting.
+    /// `(x, y)`: elementwise with broadcasting; comparisons give `Bool`.
     Binary(Binary),
-    /// `(x)`: sliding window. `ceil_mode` keeps a last window that reaches past the padded end.
+    /// `(condition, x, y)`: `x` where the `Bool` condition holds, else `y`, with broadcasting; the element type of `x`.
+    Select,
+    /// `(x)`: sliding window. `ceil_mode` keeps a last window that reaches past the padded end, provided it starts inside
+    /// the input or the padding before it.
     Pool { kind: PoolKind, kernel: Vec<usize>, strides: Vec<usize>, pads: Vec<(usize, usize)>, ceil_mode: bool },
     /// `(x)`: reduction over `axes` (sorted, non-negative).
     Reduce { kind: ReduceKind, axes: Vec<usize>, keep_dims: bool },
@@ -27,10 +43,14 @@ pub enum OpKind {
     Concat { axis: usize },
     /// `(x)`: same elements in order, other extents (those of the result).
     Reshape,
+    /// `(x)`: repeats axes of extent one (and adds leading axes) up to the extents of the result.
+    Broadcast,
     /// `(x)`: result axis `i` is operand axis `perm[i]`.
     Transpose { perm: Vec<usize> },
     /// `(x)`: elements `begin[i], begin[i] + stride[i], ...` before `end[i]` along each axis; all in range, strides positive.
     Slice { begin: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
+    /// `(x, indices)`: axis `axis` of `x` is replaced by the axes of `indices`. A negative index counts from the end.
+    Gather { axis: usize },
     /// `(x, mean, variance, [gamma], [beta])`: per-channel affine, channel axis 1. An absent gamma with a present beta
     /// is not representable: frontends supply ones.
     BatchNorm { epsilon: f32 },
@@ -40,8 +60,47 @@ pub enum OpKind {
     InstanceNorm { epsilon: f32 },
     /// `(x)`: constant padding, `(before, after)` per axis.
     Pad { pads: Vec<(usize, usize)>, value: f32 },
-    /// `(x)`: conversion to the result's element type.
+    /// `(x)`: padding by elements of `x`, `(before, after)` per axis.
+    PadEdge { pads: Vec<(usize, usize)>, mode: EdgeMode },
+    /// `(x)`: resampling of every axis whose extent differs from that of the result.
+    Resize { mode: ResizeMode, coordinates: Coordinates },
+    /// `(x)`: conversion to the result's element type; float to integer truncates, anything but zero is true.
     Cast,
+}
+
+impl OpKind {
+    /// Name as the text form spells it, without attributes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            OpKind::Conv { .. } => "conv",
+            OpKind::ConvTranspose { .. } => "conv_transpose",
+            OpKind::MatMul { .. } => "matmul",
+            OpKind::Linear => "linear",
+            OpKind::Unary(unary) => unary.name(),
+            OpKind::Binary(binary) => binary.name(),
+            OpKind::Select => "select",
+            OpKind::Pool { kind, .. } => match kind {
+                PoolKind::Max => "max_pool",
+                PoolKind::Average { .. } => "avg_pool",
+                PoolKind::L2 => "l2_pool",
+            },
+            OpKind::Reduce { kind, .. } => kind.name(),
+            OpKind::Softmax { .. } => "softmax",
+            OpKind::Concat { .. } => "concat",
+            OpKind::Reshape => "reshape",
+            OpKind::Broadcast => "broadcast",
+            OpKind::Transpose { .. } => "transpose",
+            OpKind::Slice { .. } => "slice",
+            OpKind::Gather { .. } => "gather",
+            OpKind::BatchNorm { .. } => "batch_norm",
+            OpKind::LayerNorm { .. } => "layer_norm",
+            OpKind::InstanceNorm { .. } => "instance_norm",
+            OpKind::Pad { .. } => "pad",
+            OpKind::PadEdge { .. } => "pad_edge",
+            OpKind::Resize { .. } => "resize",
+            OpKind::Cast => "cast",
+        }
+    }
 }
 
 /// Elementwise functions of one operand.
@@ -51,14 +110,24 @@ pub enum Unary {
     Identity,
     Relu,
     Relu6,
-    LeakyRelu { alpha: f32 },
-    Elu { alpha: f32 },
+    LeakyRelu {
+        alpha: f32,
+    },
+    Elu {
+        alpha: f32,
+    },
     Sigmoid,
     /// `clip(alpha * x + beta, 0, 1)`.
-    SigmoidHard { alpha: f32, beta: f32 },
+    SigmoidHard {
+        alpha: f32,
+        beta: f32,
+    },
     Tanh,
     /// `alpha * tanh(beta * x)`.
-    ScaledTanh { alpha: f32, beta: f32 },
+    ScaledTanh {
+        alpha: f32,
+        beta: f32,
+    },
     Gelu(GeluMode),
     Silu,
     Softplus,
@@ -67,23 +136,36 @@ pub enum Unary {
     Exp,
     Exp2,
     /// Natural logarithm of `x + epsilon`.
-    Log { epsilon: f32 },
+    Log {
+        epsilon: f32,
+    },
     Log2,
     Sqrt,
     /// `1 / sqrt(x + epsilon)`.
-    Rsqrt { epsilon: f32 },
+    Rsqrt {
+        epsilon: f32,
+    },
     /// `1 / (x + epsilon)`.
-    Inverse { epsilon: f32 },
+    Inverse {
+        epsilon: f32,
+    },
     Abs,
     Neg,
     Square,
+    /// -1, 0 or 1.
     Sign,
     Ceil,
     Floor,
+    /// To the nearest integer, ties to even.
     Round,
-    Clip { min: f32, max: f32 },
+    Clip {
+        min: f32,
+        max: f32,
+    },
     /// `max(x, alpha)`.
-    Threshold { alpha: f32 },
+    Threshold {
+        alpha: f32,
+    },
     Sin,
     Cos,
     Tan,
@@ -93,6 +175,72 @@ pub enum Unary {
     Sinh,
     Cosh,
     Atanh,
+}
+
+impl Unary {
+    /// Name as the text form spells it, without attributes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Unary::Identity => "identity",
+            Unary::Relu => "relu",
+            Unary::Relu6 => "relu6",
+            Unary::LeakyRelu { .. } => "leaky_relu",
+            Unary::Elu { .. } => "elu",
+            Unary::Sigmoid => "sigmoid",
+            Unary::SigmoidHard { .. } => "sigmoid_hard",
+            Unary::Tanh => "tanh",
+            Unary::ScaledTanh { .. } => "scaled_tanh",
+            Unary::Gelu(_) => "gelu",
+            Unary::Silu => "silu",
+            Unary::Softplus => "softplus",
+            Unary::Softsign => "softsign",
+            Unary::Erf => "erf",
+            Unary::Exp => "exp",
+            Unary::Exp2 => "exp2",
+            Unary::Log { .. } => "log",
+            Unary::Log2 => "log2",
+            Unary::Sqrt => "sqrt",
+            Unary::Rsqrt { .. } => "rsqrt",
+            Unary::Inverse { .. } => "inverse",
+            Unary::Abs => "abs",
+            Unary::Neg => "neg",
+            Unary::Square => "square",
+            Unary::Sign => "sign",
+            Unary::Ceil => "ceil",
+            Unary::Floor => "floor",
+            Unary::Round => "round",
+            Unary::Clip { .. } => "clip",
+            Unary::Threshold { .. } => "threshold",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+            Unary::Tan => "tan",
+            Unary::Asin => "asin",
+            Unary::Acos => "acos",
+            Unary::Atan => "atan",
+            Unary::Sinh => "sinh",
+            Unary::Cosh => "cosh",
+            Unary::Atanh => "atanh",
+        }
+    }
+
+    /// Whether the function is defined on integers too.
+    pub fn takes_integers(&self) -> bool {
+        matches!(
+            self,
+            Unary::Identity
+                | Unary::Relu
+                | Unary::Relu6
+                | Unary::Abs
+                | Unary::Neg
+                | Unary::Square
+                | Unary::Sign
+                | Unary::Ceil
+                | Unary::Floor
+                | Unary::Round
+                | Unary::Clip { .. }
+                | Unary::Threshold { .. }
+        )
+    }
 }
 
 /// Which formula of the Gaussian error linear unit.
@@ -117,8 +265,71 @@ pub enum Binary {
     Max,
     Min,
     Pow,
+    /// Quotient rounded towards minus infinity.
     FloorDiv,
+    /// Remainder with the sign of the divisor.
     Mod,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Binary {
+    /// Every function.
+    pub const ALL: [Binary; 15] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::Max,
+        Binary::Min,
+        Binary::Pow,
+        Binary::FloorDiv,
+        Binary::Mod,
+        Binary::Equal,
+        Binary::NotEqual,
+        Binary::Less,
+        Binary::LessEqual,
+        Binary::Greater,
+        Binary::GreaterEqual,
+    ];
+
+    /// Name as the text form spells it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Binary::Add => "add",
+            Binary::Sub => "sub",
+            Binary::Mul => "mul",
+            Binary::Div => "div",
+            Binary::Max => "max",
+            Binary::Min => "min",
+            Binary::Pow => "pow",
+            Binary::FloorDiv => "floor_div",
+            Binary::Mod => "mod",
+            Binary::Equal => "equal",
+            Binary::NotEqual => "not_equal",
+            Binary::Less => "less",
+            Binary::LessEqual => "less_equal",
+            Binary::Greater => "greater",
+            Binary::GreaterEqual => "greater_equal",
+        }
+    }
+
+    /// Whether the result is a truth value.
+    pub fn is_comparison(&self) -> bool {
+        matches!(
+            self,
+            Binary::Equal
+                | Binary::NotEqual
+                | Binary::Less
+                | Binary::LessEqual
+                | Binary::Greater
+                | Binary::GreaterEqual
+        )
+    }
 }
 
 /// Window functions.
@@ -126,7 +337,8 @@ pub enum Binary {
 pub enum PoolKind {
     /// Largest element; padding never wins.
     Max,
-    /// Mean; with `exclude_padding` over the elements inside the input, else over the whole window.
+    /// Mean; with `exclude_padding` over the elements inside the input, else over the whole window as far as it lies
+    /// inside the padded input.
     Average {
         /// Divide by the number of elements inside the input.
         exclude_padding: bool,
@@ -149,4 +361,65 @@ pub enum ReduceKind {
     L2,
     LogSum,
     LogSumExp,
+}
+
+impl ReduceKind {
+    /// Every reduction.
+    pub const ALL: [ReduceKind; 10] = [
+        ReduceKind::Sum,
+        ReduceKind::Mean,
+        ReduceKind::Max,
+        ReduceKind::Min,
+        ReduceKind::Prod,
+        ReduceKind::SumSquare,
+        ReduceKind::L1,
+        ReduceKind::L2,
+        ReduceKind::LogSum,
+        ReduceKind::LogSumExp,
+    ];
+
+    /// Name as the text form spells it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            ReduceKind::Sum => "reduce_sum",
+            ReduceKind::Mean => "reduce_mean",
+            ReduceKind::Max => "reduce_max",
+            ReduceKind::Min => "reduce_min",
+            ReduceKind::Prod => "reduce_prod",
+            ReduceKind::SumSquare => "reduce_sum_square",
+            ReduceKind::L1 => "reduce_l1",
+            ReduceKind::L2 => "reduce_l2",
+            ReduceKind::LogSum => "reduce_log_sum",
+            ReduceKind::LogSumExp => "reduce_log_sum_exp",
+        }
+    }
+}
+
+/// Where padding takes its elements from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeMode {
+    /// Mirrored about the edge element, which is not repeated; pads are less than the extent.
+    Reflect,
+    /// The edge element repeated.
+    Replicate,
+}
+
+/// How resampling weighs elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeMode {
+    /// The element at the position rounded down (`HalfPixel`: the nearest element).
+    Nearest,
+    /// Linear interpolation along every resampled axis.
+    Linear,
+}
+
+/// Which position of the operand an element of the result is sampled at. Positions are clamped to the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coordinates {
+    /// `o * in / out`.
+    Asymmetric,
+    /// `(o + 1/2) * in / out - 1/2`.
+    HalfPixel,
+    /// `o * (in - 1) / (out - 1)`: first and last elements coincide.
+    AlignCorners,
 }

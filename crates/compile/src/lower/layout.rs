@@ -6,6 +6,8 @@ use crate::error::Result;
 use anemone_net::ValueId;
 use std::sync::Arc;
 
+/// Groups that one task repeats over; the field holds 13 bits.
+pub(super) const MAX_GROUPS: usize = 4096;
 /// Scratch of one scattered block of a reshape is kept below this.
 const SCATTER_BYTES: u64 = 64 << 20;
 
@@ -28,10 +30,28 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Cuts views of equal extents into pieces that one task can address: at most three leading axes, merged where
-    /// every view allows it, within the chip's extents.
+    /// Views of equal extents in pieces that one task can address: as they are where they have at most three leading
+    /// axes within the chip's extents, else merged and cut.
     pub(super) fn blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
+        let whole: Option<Vec<View4>> = views.iter().map(|v| v.nchw()).collect();
+        match whole {
+            Some(whole) if whole[0].axes.iter().zip(self.axis_limits()).all(|(a, limit)| a.extent <= limit) => {
+                self.limit("width", views[0].width, self.chip.hal.max_tensor_width)?;
+                Ok(vec![whole])
+            }
+            _ => self.merged_blocks(views),
+        }
+    }
+
+    /// Most groups, channels and rows of a task.
+    fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
+        [MAX_GROUPS, hal.max_tensor_channels.unwrap_or(65536) as usize, hal.max_tensor_height.unwrap_or(16384) as usize]
+    }
+
+    /// As [`Lowerer::blocks`], with as few axes as strides allow: neighbouring axes are merged where every view has
+    /// them one stride apart.
+    pub(super) fn merged_blocks(&self, views: &[&View]) -> Result<Vec<Vec<View4>>> {
         let rank = views[0].lead.len();
         // Merged axes, innermost last; each holds one axis per view.
         let mut merged: Vec<Vec<Axis>> = Vec::new();
@@ -59,8 +79,7 @@ impl Lowerer<'_> {
             merged.insert(0, one());
         }
         let outer = merged.len() - 3;
-        let limits = [4096, hal.max_tensor_channels.unwrap_or(65536) as usize, hal.max_tensor_height.unwrap_or(16384) as usize];
-        self.limit("width", views[0].width, hal.max_tensor_width)?;
+        self.limit("width", views[0].width, self.chip.hal.max_tensor_width)?;
         // Odometer over the outer axes, then over slabs of the three addressed ones.
         let mut starts = vec![vec![0u64; views.len()]];
         for axes in &merged[..outer] {
@@ -88,7 +107,7 @@ impl Lowerer<'_> {
                     .collect()
             })
             .collect();
-        for (axis, limit) in limits.into_iter().enumerate() {
+        for (axis, limit) in self.axis_limits().into_iter().enumerate() {
             pieces = pieces.into_iter().flat_map(|p| slabs(p, axis, limit)).collect();
         }
         Ok(pieces)
@@ -107,7 +126,7 @@ impl Lowerer<'_> {
             View { lead, width: 1, ..v.clone() }
         };
         let (channels_from, channels_to) = (from.lead[axis], to.lead[axis]);
-        for parts in self.blocks(&[&rest(from), &rest(to)])? {
+        for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             // Three axes of the rest, one of which must be free for the channels.
             for pair in split_channels(parts) {
                 let put = |v: View4, c: Axis, width: usize| View4 { axes: [v.axes[0], c, v.axes[2]], width, ..v };
@@ -379,7 +398,7 @@ fn split_channels(parts: Vec<View4>) -> Vec<Vec<View4>> {
     if channels == 1 {
         return vec![parts];
     }
-    if groups == 1 && channels <= 4096 {
+    if groups == 1 && channels <= MAX_GROUPS {
         return vec![parts.iter().map(|v| turn(v, 1)).collect()];
     }
     slabs(parts, 1, 1).into_iter().map(|p| p.iter().map(|v| turn(v, 0)).collect()).collect()

@@ -4,6 +4,7 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
 
 use super::Lowerer;
+use super::layout::MAX_GROUPS;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
@@ -135,7 +136,7 @@ impl Lowerer<'_> {
         self.limit("reduced height", rows.extent, self.chip.hal.max_tensor_height)?;
         let rest = |v: &View| View { lead: v.lead[..first].to_vec(), width: 1, ..v.clone() };
         let kind = Kind::Reduce { op, abs, affine, reciprocal };
-        for parts in self.blocks(&[&rest(from), &rest(to)])? {
+        for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             for pair in one_row(parts) {
                 let one = Axis { extent: 1, stride_bytes: 0 };
                 let source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
@@ -179,7 +180,7 @@ impl Lowerer<'_> {
                 nonlinear: Nonlinear::None,
             },
         };
-        for parts in self.blocks(&[&rest(&from), &rest(&target)])? {
+        for parts in self.merged_blocks(&[&rest(&from), &rest(&target)])? {
             for pair in one_plane(parts) {
                 let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
                 let source = put(pair[0], channels);
@@ -313,7 +314,7 @@ fn shift_axis(parts: Vec<View4>, busy: usize, first: usize, second: usize) -> Ve
         return vec![parts];
     }
     for free in [first, second] {
-        if extent(free) == 1 && (free != 0 || extent(busy) <= 4096) {
+        if extent(free) == 1 && (free != 0 || extent(busy) <= MAX_GROUPS) {
             let moved = |v: &View4| {
                 let mut v = *v;
                 v.axes[free] = v.axes[busy];

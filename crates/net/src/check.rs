@@ -1,0 +1,95 @@
+//! The checker: what every [`Net`] holds to before anything else looks at it.
+
+use crate::error::Error;
+use crate::graph::{Net, TensorType, Value, ValueId};
+use crate::infer::{infer, sized};
+use std::collections::HashMap;
+
+/// Collects every violation: names unique, every value defined once and before use, operands and results as
+/// [`infer`] has them, constants' data of the stated type, outputs defined, every id inside the net.
+pub fn check(net: &Net) -> Result<(), Vec<Error>> {
+    let mut errors = Vec::new();
+    check_values(net, &mut errors);
+    let mut defined: Vec<bool> = net.values.iter().map(|v| v.data.is_some()).collect();
+    for &input in &net.inputs {
+        define(net, "the input list", input, &mut defined, &mut errors);
+    }
+    for op in &net.ops {
+        let operands: Vec<Option<&TensorType>> = op
+            .inputs
+            .iter()
+            .map(|&id| {
+                let value = lookup(net, &op.name, id, &mut errors)?;
+                if !defined[id.0 as usize] {
+                    errors.push(Error::NotDefined { op: op.name.clone(), value: value.name.clone() });
+                }
+                Some(&value.ty)
+            })
+            .collect();
+        for &output in &op.outputs {
+            define(net, &op.name, output, &mut defined, &mut errors);
+        }
+        let Some(operands) = operands.into_iter().collect::<Option<Vec<_>>>() else { continue };
+        let results: Option<Vec<&Value>> = op.outputs.iter().map(|&id| net.get(id)).collect();
+        let Some(results) = results else { continue };
+        match infer(&op.kind, &operands, results.first().map(|v| &v.ty)) {
+            Err(error) => errors.push(error.in_op(&op.name)),
+            Ok(types) if types.len() != results.len() => {
+                let error = Error::Results { kind: op.kind.name(), found: results.len(), expected: types.len() };
+                errors.push(error.in_op(&op.name));
+            }
+            Ok(types) => {
+                for (value, expected) in results.iter().zip(types).filter(|(v, ty)| v.ty != *ty) {
+                    let (op, value, found) = (op.name.clone(), value.name.clone(), value.ty.clone());
+                    errors.push(Error::TypeMismatch { op, value, found, expected });
+                }
+            }
+        }
+    }
+    for &output in &net.outputs {
+        if let Some(value) = lookup(net, "the output list", output, &mut errors)
+            && !defined[output.0 as usize]
+        {
+            errors.push(Error::OutputNotDefined { value: value.name.clone() });
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn check_values(net: &Net, errors: &mut Vec<Error>) {
+    let mut names: HashMap<&str, u32> = HashMap::with_capacity(net.values.len());
+    for (id, value) in net.values.iter().enumerate() {
+        let second = id as u32;
+        if let Some(first) = names.insert(&value.name, second) {
+            errors.push(Error::NameTwice { name: value.name.clone(), first, second });
+        }
+        if let Err(error) = sized(&value.ty, || format!("`{}`", value.name)) {
+            errors.push(error);
+        }
+        if let Some(data) = &value.data
+            && (data.ty() != value.ty || data.data.len() != value.ty.elements())
+        {
+            let (found, elements) = (data.ty(), data.data.len());
+            errors.push(Error::ConstantData { value: value.name.clone(), ty: value.ty.clone(), found, elements });
+        }
+    }
+}
+
+fn lookup<'a>(net: &'a Net, op: &str, id: ValueId, errors: &mut Vec<Error>) -> Option<&'a Value> {
+    let value = net.get(id);
+    if value.is_none() {
+        errors.push(Error::NoSuchValue { op: op.to_string(), id: id.0, count: net.values.len() });
+    }
+    value
+}
+
+fn define(net: &Net, op: &str, id: ValueId, defined: &mut [bool], errors: &mut Vec<Error>) {
+    if let Some(value) = lookup(net, op, id, errors)
+        && std::mem::replace(&mut defined[id.0 as usize], true)
+    {
+        errors.push(Error::DefinedTwice { op: op.to_string(), value: value.name.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

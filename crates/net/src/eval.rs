@@ -1,0 +1,273 @@
+//! The plain evaluator: what a net means, written straight from the definitions of its operations.
+//!
+//! Every float is computed in `f32` whatever its declared type, so a result differs from exact arithmetic by `f32`
+//! rounding only; sums of reductions and normalizations are carried in `f64`. Integers and truth values are carried as
+//! `i32`: arithmetic on them is exact and saturates at the declared type, division truncates, and division by zero
+//! gives zero. Matrix products and convolutions of integers go through `f32` and round to nearest.
+
+mod elementwise;
+mod linear;
+mod movement;
+mod statistics;
+mod window;
+
+use crate::check::check;
+use crate::error::Error;
+use crate::graph::{DType, Data, Net, Tensor, TensorType, ValueId};
+use crate::infer::infer;
+use crate::ops::OpKind;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Outputs of the net for these inputs, both in the net's order.
+///
+/// Inputs have the declared shapes; a float input may be `F16` or `F32` whatever is declared, other types must match.
+/// Float outputs are `F32`, others have their declared type. The net is checked first; the first violation is the
+/// error. Values are freed after their last use.
+pub fn eval(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    eval_traced(net, inputs, &mut |_, _| {})
+}
+
+/// As [`eval`], calling `trace` with the name and data of every input and every result, in definition order.
+pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
+    if let Err(mut errors) = check(net) {
+        return Err(errors.swap_remove(0));
+    }
+    if inputs.len() != net.inputs.len() {
+        return Err(Error::InputCount { found: inputs.len(), expected: net.inputs.len() });
+    }
+    let mut values: Vec<Option<Arc<Buffer>>> = vec![None; net.values.len()];
+    for (&id, tensor) in net.inputs.iter().zip(inputs) {
+        let value = net.value(id);
+        accepts(&value.name, &value.ty, tensor)?;
+        trace(&value.name, tensor);
+        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data)));
+    }
+    let mut uses = count_uses(net);
+    for op in &net.ops {
+        let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, &mut values, id)).collect();
+        let views: Vec<View> =
+            operands.iter().zip(&op.inputs).map(|(buffer, &id)| View { ty: &net.value(id).ty, buffer }).collect();
+        let output = op.outputs[0];
+        let result = &net.value(output).ty;
+        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?;
+        trace(&net.value(output).name, &buffer.to_tensor(result));
+        values[output.0 as usize] = Some(Arc::new(buffer));
+        for &id in &op.inputs {
+            uses[id.0 as usize] -= 1;
+            if uses[id.0 as usize] == 0 {
+                values[id.0 as usize] = None;
+            }
+        }
+    }
+    Ok(net.outputs.iter().map(|&id| load(net, &mut values, id).to_tensor(&net.value(id).ty)).collect())
+}
+
+/// Result of one operation on constants, rounded once to the result's element type. `declared` is as in
+/// [`infer`], and the errors are its errors, a constant whose data does not fill its shape, and those of evaluating.
+pub fn fold(kind: &OpKind, inputs: &[&Tensor], declared: Option<&TensorType>) -> Result<Tensor, Error> {
+    let types: Vec<TensorType> = inputs.iter().map(|t| t.ty()).collect();
+    for (tensor, ty) in inputs.iter().zip(&types) {
+        let (found, expected) = (tensor.data.len(), ty.elements());
+        if found != expected {
+            return Err(Error::ElementCount { kind: kind.name(), found, expected });
+        }
+    }
+    let result = infer(kind, &types.iter().collect::<Vec<_>>(), declared)?.swap_remove(0);
+    let operands: Vec<Buffer> = inputs.iter().map(|t| Buffer::from(&t.data)).collect();
+    let views: Vec<View> = operands.iter().zip(&types).map(|(buffer, ty)| View { ty, buffer }).collect();
+    let data = match apply(kind, &views, &result)? {
+        Buffer::Float(values) => Data::from_f32(result.dtype, &values),
+        Buffer::Integer(values) => Data::from_i32(result.dtype, &values),
+    };
+    Ok(Tensor { shape: result.shape, data })
+}
+
+fn accepts(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<(), Error> {
+    let found = tensor.ty();
+    let same = found.dtype == ty.dtype || (found.dtype.is_float() && ty.dtype.is_float());
+    if !same || found.shape != ty.shape || tensor.data.len() != ty.elements() {
+        return Err(Error::InputType { input: name.to_string(), found, expected: ty.clone() });
+    }
+    Ok(())
+}
+
+/// How often each value is still needed; outputs are needed once more than they are used.
+fn count_uses(net: &Net) -> Vec<usize> {
+    let mut uses = vec![0; net.values.len()];
+    for &id in net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs) {
+        uses[id.0 as usize] += 1;
+    }
+    uses
+}
+
+fn load(net: &Net, values: &mut [Option<Arc<Buffer>>], id: ValueId) -> Arc<Buffer> {
+    let slot = &mut values[id.0 as usize];
+    if slot.is_none() {
+        // The net is checked, so a value without buffer at this point is a constant.
+        let data = net.value(id).data.as_ref().expect("checked nets define values before use");
+        *slot = Some(Arc::new(Buffer::from(&data.data)));
+    }
+    slot.clone().expect("filled above")
+}
+
+/// Elements while evaluating: floats of any type, or integers and truth values.
+#[derive(Clone, Debug, PartialEq)]
+enum Buffer {
+    Float(Vec<f32>),
+    Integer(Vec<i32>),
+}
+
+impl From<&Data> for Buffer {
+    fn from(data: &Data) -> Self {
+        if data.dtype().is_float() { Buffer::Float(data.to_f32()) } else { Buffer::Integer(data.to_i32()) }
+    }
+}
+
+impl Buffer {
+    /// Floats as `F32`, others as their type.
+    fn to_tensor(&self, ty: &TensorType) -> Tensor {
+        let data = match self {
+            Buffer::Float(values) => Data::F32(values.clone()),
+            Buffer::Integer(values) => Data::from_i32(ty.dtype, values),
+        };
+        Tensor { shape: ty.shape.clone(), data }
+    }
+
+    /// Computed floats as elements of that type: integers round to nearest and saturate.
+    fn store(dtype: DType, values: Vec<f32>) -> Buffer {
+        if dtype.is_float() {
+            return Buffer::Float(values);
+        }
+        let (least, most) = range(dtype);
+        let round = |x: &f32| (x.round_ties_even() as i64).clamp(least, most) as i32;
+        Buffer::Integer(values.iter().map(round).collect())
+    }
+}
+
+/// Least and greatest value of an integer type.
+fn range(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::I8 => (-128, 127),
+        DType::U8 => (0, 255),
+        DType::I16 => (-32768, 32767),
+        DType::U16 => (0, 65535),
+        DType::Bool => (0, 1),
+        DType::F16 | DType::F32 | DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+    }
+}
+
+/// One operand.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    ty: &'a TensorType,
+    buffer: &'a Buffer,
+}
+
+impl<'a> View<'a> {
+    fn shape(&self) -> &'a [usize] {
+        &self.ty.shape
+    }
+
+    fn floats(&self) -> Cow<'a, [f32]> {
+        match self.buffer {
+            Buffer::Float(values) => Cow::Borrowed(values),
+            Buffer::Integer(values) => Cow::Owned(values.iter().map(|&x| x as f32).collect()),
+        }
+    }
+
+    fn integers(&self) -> Cow<'a, [i32]> {
+        match self.buffer {
+            Buffer::Float(values) => Cow::Owned(values.iter().map(|&x| x as i32).collect()),
+            Buffer::Integer(values) => Cow::Borrowed(values),
+        }
+    }
+}
+
+/// Computes one operation whose operand and result types are those of [`crate::infer`].
+fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, Error> {
+    let x = inputs[0];
+    let store = |values| Buffer::store(result.dtype, values);
+    Ok(match kind {
+        OpKind::Conv { strides, pads, dilations, groups } => {
+            store(linear::conv(inputs, &result.shape, strides, pads, dilations, *groups))
+        }
+        OpKind::ConvTranspose { strides, pads, dilations, groups, .. } => {
+            store(linear::conv_transpose(inputs, &result.shape, strides, pads, dilations, *groups))
+        }
+        OpKind::MatMul { transpose_x, transpose_y } => {
+            store(linear::matmul(inputs, &result.shape, *transpose_x, *transpose_y))
+        }
+        OpKind::Linear => store(linear::linear(inputs)),
+        OpKind::Unary(unary) => elementwise::unary(unary, x),
+        OpKind::Binary(binary) => elementwise::binary(*binary, inputs, result),
+        OpKind::Select => elementwise::select(inputs, result),
+        OpKind::Pool { kind, kernel, strides, pads, .. } => {
+            store(window::pool(*kind, x, &result.shape, kernel, strides, pads))
+        }
+        OpKind::Reduce { kind, axes, .. } => store(statistics::reduce(*kind, x, axes)),
+        OpKind::Softmax { axis } => store(statistics::softmax(x, *axis)),
+        OpKind::Concat { axis } => movement::concat(inputs, *axis, result),
+        OpKind::Reshape => x.buffer.clone(),
+        OpKind::Broadcast => movement::broadcast(x, &result.shape),
+        OpKind::Transpose { perm } => movement::transpose(x, perm),
+        OpKind::Slice { begin, stride, .. } => movement::slice(x, begin, stride, &result.shape),
+        OpKind::Gather { axis } => movement::gather(x, inputs[1], *axis)?,
+        OpKind::BatchNorm { epsilon } => store(statistics::batch_norm(inputs, *epsilon)),
+        OpKind::LayerNorm { axes, epsilon } => store(statistics::layer_norm(inputs, axes, *epsilon)),
+        OpKind::InstanceNorm { epsilon } => store(statistics::instance_norm(inputs, *epsilon)),
+        OpKind::Pad { pads, value } => movement::pad(x, pads, *value),
+        OpKind::PadEdge { pads, mode } => movement::pad_edge(x, pads, *mode),
+        OpKind::Resize { mode, coordinates } => store(movement::resize(x, *mode, *coordinates, &result.shape)),
+        OpKind::Cast => elementwise::cast(x, result.dtype),
+    })
+}
+
+/// Row-major strides of a shape, in elements.
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    strides
+}
+
+/// Strides that walk an operand along the axes of `shape`, with numpy's broadcasting: zero where it repeats.
+fn broadcast_strides(operand: &[usize], shape: &[usize]) -> Vec<usize> {
+    let missing = shape.len() - operand.len();
+    let own = strides(operand);
+    (0..shape.len())
+        .map(|axis| if axis < missing || operand[axis - missing] == 1 { 0 } else { own[axis - missing] })
+        .collect()
+}
+
+/// Visits the rows (last axis) of a shape in order with the offset of each row's first element in `N` operands.
+fn rows<const N: usize>(shape: &[usize], strides: [&[usize]; N], mut visit: impl FnMut([usize; N])) {
+    let outer = shape.len().saturating_sub(1);
+    let mut index = vec![0; outer];
+    let mut offsets = [0; N];
+    loop {
+        visit(offsets);
+        let mut axis = outer;
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            for (offset, strides) in offsets.iter_mut().zip(strides) {
+                *offset += strides[axis];
+            }
+            if index[axis] < shape[axis] {
+                break;
+            }
+            for (offset, strides) in offsets.iter_mut().zip(strides) {
+                *offset -= strides[axis] * shape[axis];
+            }
+            index[axis] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

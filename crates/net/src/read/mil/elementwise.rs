@@ -1,0 +1,236 @@
+//! MIL elementwise operations, linear algebra and attention.
+
+use super::call::Call;
+use crate::error::Error;
+use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
+use crate::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
+
+/// Translates the operation if it is one of these; otherwise false.
+pub fn translate(call: &mut Call) -> Result<bool, Error> {
+    if let Some(binary) = binary(&call.op.ty) {
+        let (x, y) = (call.operand("x")?, call.operand("y")?);
+        return call.give(OpKind::Binary(binary), &[x, y]);
+    }
+    if let Some(unary) = unary(call)? {
+        let x = call.operand("x")?;
+        return call.give(OpKind::Unary(unary), &[x]);
+    }
+    match call.op.ty.as_str() {
+        "linear" => {
+            let mut inputs = vec![call.operand("x")?, call.operand("weight")?];
+            inputs.extend(call.optional("bias")?);
+            call.give(OpKind::Linear, &inputs)
+        }
+        "matmul" => {
+            let (x, y) = (call.operand("x")?, call.operand("y")?);
+            let transpose_x = call.flag("transpose_x", false)?;
+            let transpose_y = call.flag("transpose_y", false)?;
+            call.give(OpKind::MatMul { transpose_x, transpose_y }, &[x, y])
+        }
+        "cast" => cast(call),
+        "select" => {
+            let inputs = [call.operand("cond")?, call.operand("a")?, call.operand("b")?];
+            call.give(OpKind::Select, &inputs)
+        }
+        "logical_not" => {
+            let x = call.operand("x")?;
+            let no = call.add_constant("false", Tensor { shape: vec![], data: Data::Bool(vec![false]) });
+            call.give(OpKind::Binary(Binary::Equal), &[x, no])
+        }
+        "prelu" => prelu(call),
+        "clamped_relu" => {
+            let x = call.operand("x")?;
+            let (alpha, max) = (call.float("alpha", 0.0)?, call.float("beta", f32::INFINITY)?);
+            let leaky = call.emit("leaky", OpKind::Unary(Unary::LeakyRelu { alpha }), &[x])?;
+            call.give(OpKind::Unary(Unary::Clip { min: f32::NEG_INFINITY, max }), &[leaky])
+        }
+        "linear_activation" => {
+            let x = call.operand("x")?;
+            let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 0.0)?);
+            let alpha = call.scalar("alpha", alpha, x);
+            let beta = call.scalar("beta", beta, x);
+            let scaled = call.emit("scaled", OpKind::Binary(Binary::Mul), &[x, alpha])?;
+            call.give(OpKind::Binary(Binary::Add), &[scaled, beta])
+        }
+        "softplus_parametric" => {
+            let x = call.operand("x")?;
+            let (alpha, beta) = (channels(call, "alpha", x)?, channels(call, "beta", x)?);
+            let scaled = call.emit("scaled", OpKind::Binary(Binary::Mul), &[x, beta])?;
+            let soft = call.emit("softplus", OpKind::Unary(Unary::Softplus), &[scaled])?;
+            call.give(OpKind::Binary(Binary::Mul), &[soft, alpha])
+        }
+        "thresholded_relu" => {
+            let x = call.operand("x")?;
+            let alpha = call.float("alpha", 1.0)?;
+            let (alpha, zero) = (call.scalar("alpha", alpha, x), call.scalar("zero", 0.0, x));
+            let passes = call.emit("passes", OpKind::Binary(Binary::GreaterEqual), &[x, alpha])?;
+            call.give(OpKind::Select, &[passes, x, zero])
+        }
+        "l2_norm" => l2_norm(call),
+        "scaled_dot_product_attention" => attention(call),
+        _ => Ok(false),
+    }
+}
+
+fn binary(name: &str) -> Option<Binary> {
+    Some(match name {
+        "real_div" => Binary::Div,
+        "maximum" => Binary::Max,
+        "minimum" => Binary::Min,
+        // Truth values: minimum is "and", maximum "or".
+        "logical_and" => Binary::Min,
+        "logical_or" => Binary::Max,
+        "logical_xor" => Binary::NotEqual,
+        "add" => Binary::Add,
+        "sub" => Binary::Sub,
+        "mul" => Binary::Mul,
+        "pow" => Binary::Pow,
+        "floor_div" => Binary::FloorDiv,
+        "mod" => Binary::Mod,
+        "equal" => Binary::Equal,
+        "not_equal" => Binary::NotEqual,
+        "less" => Binary::Less,
+        "less_equal" => Binary::LessEqual,
+        "greater" => Binary::Greater,
+        "greater_equal" => Binary::GreaterEqual,
+        _ => return None,
+    })
+}
+
+fn unary(call: &Call) -> Result<Option<Unary>, Error> {
+    Ok(Some(match call.op.ty.as_str() {
+        "identity" => Unary::Identity,
+        "relu" => Unary::Relu,
+        "relu6" => Unary::Relu6,
+        "leaky_relu" => Unary::LeakyRelu { alpha: call.float("alpha", 0.01)? },
+        "elu" => Unary::Elu { alpha: call.float("alpha", 1.0)? },
+        "sigmoid" => Unary::Sigmoid,
+        "sigmoid_hard" => Unary::SigmoidHard { alpha: call.float("alpha", 0.2)?, beta: call.float("beta", 0.5)? },
+        "tanh" => Unary::Tanh,
+        "scaled_tanh" => Unary::ScaledTanh { alpha: call.float("alpha", 1.0)?, beta: call.float("beta", 1.0)? },
+        "gelu" => Unary::Gelu(match call.text("mode")?.as_deref() {
+            None | Some("EXACT") => GeluMode::Exact,
+            Some("TANH_APPROXIMATION") => GeluMode::Tanh,
+            Some("SIGMOID_APPROXIMATION") => GeluMode::Sigmoid,
+            Some(mode) => return Err(call.unsupported(&format!("mode `{mode}`"))),
+        }),
+        "silu" => Unary::Silu,
+        "softplus" => Unary::Softplus,
+        "softsign" => Unary::Softsign,
+        "erf" => Unary::Erf,
+        "exp" => Unary::Exp,
+        "exp2" => Unary::Exp2,
+        "log" => Unary::Log { epsilon: call.float("epsilon", 1e-45)? },
+        "sqrt" => Unary::Sqrt,
+        "rsqrt" => Unary::Rsqrt { epsilon: call.float("epsilon", 1e-12)? },
+        "inverse" => Unary::Inverse { epsilon: call.float("epsilon", 1e-4)? },
+        "abs" => Unary::Abs,
+        "square" => Unary::Square,
+        "sign" => Unary::Sign,
+        "ceil" => Unary::Ceil,
+        "floor" => Unary::Floor,
+        "round" => Unary::Round,
+        "clip" => Unary::Clip { min: call.float("alpha", f32::NEG_INFINITY)?, max: call.float("beta", f32::INFINITY)? },
+        "threshold" => Unary::Threshold { alpha: call.float("alpha", f32::NEG_INFINITY)? },
+        "sin" => Unary::Sin,
+        "cos" => Unary::Cos,
+        "tan" => Unary::Tan,
+        "asin" => Unary::Asin,
+        "acos" => Unary::Acos,
+        "atan" => Unary::Atan,
+        "sinh" => Unary::Sinh,
+        "cosh" => Unary::Cosh,
+        "atanh" => Unary::Atanh,
+        _ => return Ok(None),
+    }))
+}
+
+fn cast(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let name = call.text("dtype")?.ok_or_else(|| call.missing("dtype"))?;
+    let dtype = dtype(&name).ok_or_else(|| call.unsupported(&format!("element type `{name}`")))?;
+    let declared = TensorType { dtype, shape: call.shape(x) };
+    call.give_as(OpKind::Cast, &[x], Some(declared))
+}
+
+/// Element type as MIL spells it.
+pub fn dtype(name: &str) -> Option<DType> {
+    Some(match name {
+        "fp16" | "float16" => DType::F16,
+        "fp32" | "float32" | "fp64" | "float64" => DType::F32,
+        "int8" => DType::I8,
+        "uint8" => DType::U8,
+        "int16" => DType::I16,
+        "uint16" => DType::U16,
+        "int32" | "int64" => DType::I32,
+        "bool" => DType::Bool,
+        _ => return None,
+    })
+}
+
+/// A constant with one element per channel, as an operand that broadcasts along the channels of `x`.
+fn channels(call: &mut Call, name: &str, x: ValueId) -> Result<ValueId, Error> {
+    let tensor = call.tensor(name)?.ok_or_else(|| call.missing(name))?;
+    let rank = call.shape(x).len();
+    if rank < 2 {
+        return Err(call.unsupported("its operand has no channel axis"));
+    }
+    let mut shape = vec![1; rank - 1];
+    shape[0] = tensor.data.len();
+    let data = tensor.cast(call.ty(x).dtype).data;
+    Ok(call.add_constant(name, Tensor { shape, data }))
+}
+
+/// `max(x, 0) + alpha * min(x, 0)`, or the leaky function where all channels share one alpha.
+fn prelu(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let alphas = call.tensor("alpha")?.ok_or_else(|| call.missing("alpha"))?.data.to_f32();
+    if let Some((&alpha, rest)) = alphas.split_first()
+        && rest.iter().all(|&a| a == alpha)
+    {
+        return call.give(OpKind::Unary(Unary::LeakyRelu { alpha }), &[x]);
+    }
+    let alpha = channels(call, "alpha", x)?;
+    let zero = call.scalar("zero", 0.0, x);
+    let above = call.emit("above", OpKind::Binary(Binary::Max), &[x, zero])?;
+    let below = call.emit("below", OpKind::Binary(Binary::Min), &[x, zero])?;
+    let scaled = call.emit("scaled", OpKind::Binary(Binary::Mul), &[below, alpha])?;
+    call.give(OpKind::Binary(Binary::Add), &[above, scaled])
+}
+
+/// `x / sqrt(sum(x²) + epsilon)` over the last three axes.
+fn l2_norm(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let epsilon = call.float("epsilon", 1e-6)?;
+    let rank = call.shape(x).len();
+    if rank < 3 {
+        return Err(call.unsupported("its operand has less than three axes"));
+    }
+    let axes = (rank - 3..rank).collect();
+    let sum = OpKind::Reduce { kind: ReduceKind::SumSquare, axes, keep_dims: true };
+    let sum = call.emit("sum", sum, &[x])?;
+    let scale = call.emit("scale", OpKind::Unary(Unary::Rsqrt { epsilon }), &[sum])?;
+    call.give(OpKind::Binary(Binary::Mul), &[x, scale])
+}
+
+/// `softmax(q kᵀ / sqrt(E) + mask) v`; a mask of truth values replaces what it hides by the least finite number.
+fn attention(call: &mut Call) -> Result<bool, Error> {
+    let [q, k, v] = [call.operand("query")?, call.operand("key")?, call.operand("value")?];
+    let width = call.shape(q).last().copied().unwrap_or(1);
+    let product = OpKind::MatMul { transpose_x: false, transpose_y: true };
+    let scores = call.emit("scores", product, &[q, k])?;
+    let scale = call.scalar("scale", 1.0 / (width as f32).sqrt(), q);
+    let mut scores = call.emit("scaled", OpKind::Binary(Binary::Mul), &[scores, scale])?;
+    if let Some(mask) = call.optional("attn_mask")? {
+        scores = if call.ty(mask).dtype == DType::Bool {
+            let least = if call.ty(q).dtype == DType::F16 { -65504.0 } else { f32::MIN };
+            let hidden = call.scalar("hidden", least, q);
+            call.emit("masked", OpKind::Select, &[mask, scores, hidden])?
+        } else {
+            call.emit("masked", OpKind::Binary(Binary::Add), &[scores, mask])?
+        };
+    }
+    let axis = call.shape(scores).len() - 1;
+    let weights = call.emit("weights", OpKind::Softmax { axis }, &[scores])?;
+    call.give(OpKind::MatMul { transpose_x: false, transpose_y: false }, &[weights, v])
+}

@@ -1,0 +1,394 @@
+//! Netplists: property lists that name inputs, units, outputs and weight files of a network.
+//!
+//! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one.
+
+mod units;
+
+use super::blob::part;
+use super::property::{Dict, parse};
+use super::{Files, Reading, sniff};
+use crate::error::Error;
+use crate::graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId, elements};
+use crate::infer::{infer, sized};
+use crate::ops::{OpKind, Unary};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Most elements taken from a weight file of zeros: no file's length bounds them.
+const ZERO_ELEMENTS: usize = 1 << 26;
+
+/// Reads a netplist, XML or binary; `files` gives the weight files it names, as written and then by base name.
+///
+/// Results are named as their units, except that a unit which only feeds a network output has its result named as that
+/// output. Constants of scale and bias units are rounded to the element type of what they act on; convolution kernels
+/// keep the type of their file. A weight file whose path ends in `zero` is zeros of any length. Memory layouts of inputs
+/// and outputs are kept as [`Surface`]s.
+///
+/// Errors: keys missing or of the wrong type, weights outside their file ([`Error::OutOfBounds`]) and units or parameters
+/// that the graph cannot express ([`Error::Unsupported`]).
+pub fn read_netplist(bytes: &[u8], files: &dyn Files) -> Result<Reading, Error> {
+    if sniff(bytes) != Some(super::Format::Netplist) {
+        return Err(Error::Syntax { place: "netplist".to_string(), reason: "not a property list".to_string() });
+    }
+    let root = parse(bytes, "netplist")?;
+    let root = Dict::new(&root, "netplist", "root")?;
+    let names = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
+    let name = *names.first().ok_or_else(|| root.missing("Networks"))?;
+    let network = root.dict(name)?.ok_or_else(|| root.missing(name))?;
+    let network = network.at(format!("network `{name}`"));
+    let mut notes = Vec::new();
+    if names.len() > 1 {
+        notes.push(format!("the netplist has {} networks; `{name}` is read", names.len()));
+    }
+    let weights = network.strings("Weights")?.unwrap_or_default();
+    let weights = Weights { files, paths: weights, read: HashMap::new() };
+    let deep = is_deep(&network)?;
+    let net = Net { name: name.to_string(), ..Net::default() };
+    let mut builder = Builder { net, names: HashSet::new(), values: HashMap::new(), weights, deep, notes };
+    builder.network(&network)?;
+    Ok((builder.net, builder.notes))
+}
+
+/// Whether any tensor of the network has a depth of more than one.
+fn is_deep(network: &Dict) -> Result<bool, Error> {
+    for key in network.keys() {
+        // Keys that hold lists of names are not entries.
+        let Ok(Some(entry)) = network.dict(key) else { continue };
+        let params = entry.dict("Params")?;
+        for dict in [Some(&entry), params.as_ref()].into_iter().flatten() {
+            for key in ["InputDepth", "ConstantDepth", "ReshapedDepth", "KernelDepth"] {
+                if dict.size(key, 1)? > 1 {
+                    return Ok(true);
+                }
+            }
+            for info in dict.array("BroadcastInfo")?.unwrap_or_default() {
+                let info = Dict::new(info, &dict.place, "BroadcastInfo")?;
+                if info.string("Dimension")? == Some("Depth") && info.size("Size", 1)? > 1 {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The weight files of the network, each read once.
+struct Weights<'a> {
+    files: &'a dyn Files,
+    paths: Vec<&'a str>,
+    read: HashMap<usize, Arc<Vec<u8>>>,
+}
+
+impl Weights<'_> {
+    /// `count` elements at a byte offset of the weight file with that index.
+    fn elements(&mut self, unit: &str, index: usize, offset: usize, dtype: DType, count: usize) -> Result<Data, Error> {
+        let place = || format!("unit `{unit}`");
+        let path = *self.paths.get(index).ok_or_else(|| Error::OutOfRange {
+            place: place(),
+            key: "weight file index".to_string(),
+            found: index as i64,
+            least: 0,
+            most: self.paths.len() as i64 - 1,
+        })?;
+        if path.ends_with("zero") {
+            if count > ZERO_ELEMENTS {
+                let what = format!("{}, weight file {path}", place());
+                return Err(Error::TooLarge { what, shape: vec![count], elements: count, limit: ZERO_ELEMENTS });
+            }
+            return Ok(Data::from_le_bytes(dtype, &vec![0; count * dtype.bytes()]));
+        }
+        let bytes = match self.read.get(&index) {
+            Some(bytes) => bytes.clone(),
+            None => {
+                let base = path.rsplit('/').next().unwrap_or(path);
+                let bytes = self.files.read(path).or_else(|_| self.files.read(base));
+                let bytes = bytes.map_err(|reason| Error::File { path: path.to_string(), reason })?;
+                self.read.entry(index).or_insert(Arc::new(bytes)).clone()
+            }
+        };
+        let size = (count as u64).saturating_mul(dtype.bytes() as u64);
+        let place = || format!("{}, weight file {path}", place());
+        Ok(Data::from_le_bytes(dtype, part(&bytes, offset as u64, size, &place, "data")?))
+    }
+}
+
+struct Builder<'a> {
+    net: Net,
+    names: HashSet<String>,
+    /// Values by the name the netplist knows them by: inputs, constants and units.
+    values: HashMap<String, ValueId>,
+    weights: Weights<'a>,
+    deep: bool,
+    notes: Vec<String>,
+}
+
+impl<'a> Builder<'a> {
+    fn network(&mut self, network: &Dict<'a>) -> Result<(), Error> {
+        let inputs = network.strings("Inputs")?.ok_or_else(|| network.missing("Inputs"))?;
+        let units = network.strings("Units")?.ok_or_else(|| network.missing("Units"))?;
+        let outputs = network.strings("Outputs")?.ok_or_else(|| network.missing("Outputs"))?;
+        for name in &inputs {
+            let entry = entry(network, name, "input")?;
+            let ty = self.tensor_type(&entry, "Input")?;
+            let surface = surface(&entry, "Input")?;
+            let id = self.define(&entry.place, name, ty, None, surface)?;
+            self.net.inputs.push(id);
+        }
+        for name in network.strings("Constants")?.unwrap_or_default() {
+            self.constant(network, name)?;
+        }
+        let units = units.iter().map(|name| Unit::new(network, name)).collect::<Result<Vec<Unit>, Error>>()?;
+        let outputs = outputs.iter().map(|name| Output::new(network, name)).collect::<Result<Vec<_>, Error>>()?;
+        let names = result_names(&units, &outputs);
+        for index in self.order(&units)? {
+            let unit = &units[index];
+            let result = names.get(unit.name).copied().unwrap_or(unit.name);
+            self.unit(unit, result)?;
+        }
+        for output in &outputs {
+            let id = self.output(output)?;
+            self.net.outputs.push(id);
+        }
+        Ok(())
+    }
+
+    /// Units in an order in which their operands come first, as far as possible that of the list.
+    fn order(&self, units: &[Unit]) -> Result<Vec<usize>, Error> {
+        let positions: HashMap<&str, usize> = units.iter().enumerate().map(|(i, u)| (u.name, i)).collect();
+        let mut waiting: Vec<usize> = vec![0; units.len()];
+        let mut users: Vec<Vec<usize>> = vec![vec![]; units.len()];
+        for (index, unit) in units.iter().enumerate() {
+            for bottom in &unit.bottoms {
+                if let Some(&at) = positions.get(bottom) {
+                    waiting[index] += 1;
+                    users[at].push(index);
+                } else if !self.values.contains_key(*bottom) {
+                    return Err(Error::UnknownName { place: unit.dict.place.clone(), name: bottom.to_string() });
+                }
+            }
+        }
+        let mut ready: BinaryHeap<Reverse<usize>> =
+            (0..units.len()).filter(|&i| waiting[i] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(units.len());
+        while let Some(Reverse(index)) = ready.pop() {
+            order.push(index);
+            for &user in &users[index] {
+                waiting[user] -= 1;
+                if waiting[user] == 0 {
+                    ready.push(Reverse(user));
+                }
+            }
+        }
+        match (0..units.len()).find(|&i| waiting[i] > 0) {
+            None => Ok(order),
+            Some(index) => {
+                let (op, value) = (units[index].dict.place.clone(), units[index].name.to_string());
+                Err(Error::NotDefined { op, value })
+            }
+        }
+    }
+
+    /// The extents and type that an entry states under keys with this prefix.
+    fn tensor_type(&self, entry: &Dict, prefix: &str) -> Result<TensorType, Error> {
+        let extent = |key: &str| entry.extent(&format!("{prefix}{key}"), 1);
+        let batch = match prefix {
+            "Input" => entry.extent("BatchSize", 1)?,
+            _ => extent("BatchSize")?,
+        };
+        let mut shape = vec![batch, extent("Channels")?];
+        if self.deep {
+            shape.push(extent("Depth")?);
+        }
+        shape.extend([extent("Height")?, extent("Width")?]);
+        let key = format!("{prefix}Type");
+        let dtype = dtype(entry, &key)?.ok_or_else(|| entry.missing(&key))?;
+        Ok(TensorType { dtype, shape })
+    }
+
+    fn constant(&mut self, network: &Dict<'a>, name: &str) -> Result<(), Error> {
+        let entry = entry(network, name, "constant")?;
+        let ty = self.tensor_type(&entry, "Constant")?;
+        sized(&ty, || entry.place.clone())?;
+        let index = entry.size("ConstantIndex", 0)?;
+        let offset = entry.size("ConstantByteOffset", 0)?;
+        let data = self.weights.elements(name, index, offset, ty.dtype, ty.elements())?;
+        let tensor = Tensor { shape: ty.shape.clone(), data };
+        self.define(&entry.place, name, ty, Some(tensor), None)?;
+        Ok(())
+    }
+
+    /// Adds a value that the netplist names.
+    fn define(
+        &mut self,
+        place: &str,
+        name: &str,
+        ty: TensorType,
+        data: Option<Tensor>,
+        surface: Option<Surface>,
+    ) -> Result<ValueId, Error> {
+        sized(&ty, || place.to_string())?;
+        let id = self.add_value(name, ty, data, surface);
+        if self.values.insert(name.to_string(), id).is_some() {
+            return Err(Error::DefinedTwice { op: place.to_string(), value: name.to_string() });
+        }
+        Ok(id)
+    }
+
+    fn add_value(&mut self, name: &str, ty: TensorType, data: Option<Tensor>, surface: Option<Surface>) -> ValueId {
+        self.names.insert(name.to_string());
+        self.net.add_value(Value { name: name.to_string(), ty, data: data.map(Arc::new), surface })
+    }
+
+    /// Adds a constant of full rank with its elements along the channels.
+    fn add_channels(&mut self, name: &str, dtype: DType, data: Data) -> ValueId {
+        let mut shape = vec![1; if self.deep { 5 } else { 4 }];
+        shape[1] = data.len();
+        let tensor = Tensor { shape, data }.cast(dtype);
+        self.add_value(name, tensor.ty(), Some(tensor), None)
+    }
+
+    /// Adds an operation with its result.
+    fn add_op(
+        &mut self,
+        name: &str,
+        result: &str,
+        kind: OpKind,
+        inputs: &[ValueId],
+        declared: Option<TensorType>,
+    ) -> Result<ValueId, Error> {
+        let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.net.value(id).ty).collect();
+        let types = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&format!("unit `{name}`")))?;
+        let ty = types.into_iter().next().expect("every operation has one result");
+        let output = self.add_value(result, ty, None, None);
+        self.net.ops.push(Op { name: name.to_string(), kind, inputs: inputs.to_vec(), outputs: vec![output] });
+        Ok(output)
+    }
+
+    /// Gives the network output: the value that already has its name, else a copy or conversion of what it names.
+    fn output(&mut self, output: &Output) -> Result<ValueId, Error> {
+        let place = &output.dict.place;
+        let unknown = || Error::UnknownName { place: place.clone(), name: output.bottom.to_string() };
+        let from = *self.values.get(output.bottom).ok_or_else(unknown)?;
+        let ty = self.net.value(from).ty.clone();
+        let dtype = dtype(&output.dict, "OutputType")?.unwrap_or(ty.dtype);
+        let id = if self.net.value(from).name == output.name {
+            if dtype != ty.dtype {
+                return Err(Error::TypeMismatch {
+                    op: place.clone(),
+                    value: output.name.to_string(),
+                    found: ty.clone(),
+                    expected: TensorType { dtype, ..ty },
+                });
+            }
+            from
+        } else if dtype == ty.dtype {
+            self.add_op(output.name, output.name, OpKind::Unary(Unary::Identity), &[from], None)?
+        } else {
+            let declared = TensorType { dtype, ..ty };
+            self.add_op(output.name, output.name, OpKind::Cast, &[from], Some(declared))?
+        };
+        let surface = surface(&output.dict, "Output")?;
+        self.net.values[id.0 as usize].surface = surface;
+        Ok(id)
+    }
+}
+
+/// Result names of the units that only feed a network output of the same element type.
+fn result_names<'a>(units: &[Unit<'a>], outputs: &[Output<'a>]) -> HashMap<&'a str, &'a str> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for &name in units.iter().flat_map(|u| &u.bottoms).chain(outputs.iter().map(|o| &o.bottom)) {
+        *uses.entry(name).or_default() += 1;
+    }
+    let types: HashMap<&str, Option<&str>> = units.iter().map(|u| (u.name, u.output_type)).collect();
+    let renames = outputs.iter().filter(|o| {
+        let same = |ty: &Option<&str>| o.output_type.is_none() || ty.is_none() || o.output_type == *ty;
+        uses.get(o.bottom) == Some(&1) && types.get(o.bottom).is_some_and(same)
+    });
+    renames.map(|o| (o.bottom, o.name)).collect()
+}
+
+/// One unit of the network.
+struct Unit<'a> {
+    name: &'a str,
+    kind: &'a str,
+    bottoms: Vec<&'a str>,
+    output_type: Option<&'a str>,
+    dict: Dict<'a>,
+}
+
+impl<'a> Unit<'a> {
+    fn new(network: &Dict<'a>, name: &'a str) -> Result<Self, Error> {
+        let dict = entry(network, name, "unit")?;
+        let kind = dict.string("Type")?.ok_or_else(|| dict.missing("Type"))?;
+        let bottoms = dict.strings("Bottom")?.ok_or_else(|| dict.missing("Bottom"))?;
+        let output_type = dict.string("OutputType")?;
+        Ok(Unit { name, kind, bottoms, output_type, dict })
+    }
+}
+
+/// One output of the network.
+struct Output<'a> {
+    name: &'a str,
+    bottom: &'a str,
+    output_type: Option<&'a str>,
+    dict: Dict<'a>,
+}
+
+impl<'a> Output<'a> {
+    fn new(network: &Dict<'a>, name: &'a str) -> Result<Self, Error> {
+        let dict = entry(network, name, "output")?;
+        let bottoms = dict.strings("Bottom")?.unwrap_or_default();
+        let &[bottom] = bottoms.as_slice() else { return Err(dict.missing("Bottom")) };
+        let output_type = dict.string("OutputType")?;
+        Ok(Output { name, bottom, output_type, dict })
+    }
+}
+
+fn entry<'a>(network: &Dict<'a>, name: &str, what: &str) -> Result<Dict<'a>, Error> {
+    let dict = network.dict(name)?.ok_or_else(|| network.missing(name))?;
+    Ok(dict.at(format!("{what} `{name}`")))
+}
+
+/// Memory layout of an input or output, if the entry states one.
+fn surface(entry: &Dict, prefix: &str) -> Result<Option<Surface>, Error> {
+    let key = |name: &str| format!("{prefix}{name}");
+    let (row, plane) = (key("RowStride"), key("PlaneStride"));
+    if !entry.has(&row) && !entry.has(&plane) {
+        return Ok(None);
+    }
+    if let Some(missing) = [&row, &plane].into_iter().find(|key| !entry.has(key)) {
+        return Err(entry.missing(missing));
+    }
+    Ok(Some(Surface {
+        row_bytes: entry.size(&row, 0)? as u64,
+        plane_bytes: entry.size(&plane, 0)? as u64,
+        interleave: entry.extent(&key("Interleave"), 1)? as u32,
+    }))
+}
+
+/// The element type that a key names.
+fn dtype(entry: &Dict, key: &str) -> Result<Option<DType>, Error> {
+    let Some(name) = entry.string(key)? else { return Ok(None) };
+    Ok(Some(match name {
+        "Float16" => DType::F16,
+        "Float32" => DType::F32,
+        "Int8" => DType::I8,
+        "UInt8" => DType::U8,
+        "Int16" => DType::I16,
+        "UInt16" => DType::U16,
+        "Int32" => DType::I32,
+        _ => {
+            let (place, key, found) = (entry.place.clone(), key.to_string(), format!("`{name}`"));
+            return Err(Error::WrongType { place, key, found, expected: "an element type" });
+        }
+    }))
+}
+
+/// Elements of a kernel, bounded like any tensor.
+fn kernel_type(place: &str, dtype: DType, shape: Vec<usize>) -> Result<(TensorType, usize), Error> {
+    let ty = TensorType { dtype, shape };
+    sized(&ty, || place.to_string())?;
+    let count = elements(&ty.shape);
+    Ok((ty, count))
+}

@@ -1,0 +1,414 @@
+//! Messages of the Core ML model format, as far as ML Programs need them. Field numbers are those of the public format.
+
+use prost::{Message, Oneof};
+use std::collections::HashMap;
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Model {
+    #[prost(int32, tag = "1")]
+    pub specification_version: i32,
+    #[prost(message, optional, tag = "2")]
+    pub description: Option<ModelDescription>,
+    #[prost(oneof = "Kind", tags = "200, 201, 202, 303, 403, 500, 502, 555, 3000")]
+    pub kind: Option<Kind>,
+}
+
+/// The kinds of model that are told apart; only the ML Program is decoded.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Kind {
+    #[prost(message, tag = "200")]
+    PipelineClassifier(Other),
+    #[prost(message, tag = "201")]
+    PipelineRegressor(Other),
+    #[prost(message, tag = "202")]
+    Pipeline(Other),
+    #[prost(message, tag = "303")]
+    NeuralNetworkRegressor(Other),
+    #[prost(message, tag = "403")]
+    NeuralNetworkClassifier(Other),
+    #[prost(message, tag = "500")]
+    NeuralNetwork(Other),
+    #[prost(message, tag = "502")]
+    MlProgram(Program),
+    #[prost(message, tag = "555")]
+    CustomModel(Other),
+    #[prost(message, tag = "3000")]
+    SerializedModel(Other),
+}
+
+/// A message whose content does not matter.
+#[derive(Clone, PartialEq, Message)]
+pub struct Other {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ModelDescription {
+    #[prost(message, repeated, tag = "1")]
+    pub input: Vec<FeatureDescription>,
+    #[prost(message, repeated, tag = "20")]
+    pub functions: Vec<FunctionDescription>,
+    #[prost(string, tag = "21")]
+    pub default_function_name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FunctionDescription {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, repeated, tag = "2")]
+    pub input: Vec<FeatureDescription>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FeatureDescription {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, optional, tag = "3")]
+    pub ty: Option<FeatureType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FeatureType {
+    #[prost(message, optional, tag = "4")]
+    pub image: Option<ImageFeatureType>,
+    #[prost(message, optional, tag = "5")]
+    pub multi_array: Option<ArrayFeatureType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ImageFeatureType {
+    #[prost(int64, tag = "1")]
+    pub width: i64,
+    #[prost(int64, tag = "2")]
+    pub height: i64,
+    #[prost(int32, tag = "3")]
+    pub color_space: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ArrayFeatureType {
+    #[prost(int64, repeated, tag = "1")]
+    pub shape: Vec<i64>,
+    #[prost(message, optional, tag = "21")]
+    pub enumerated_shapes: Option<EnumeratedShapes>,
+    #[prost(message, optional, tag = "31")]
+    pub shape_range: Option<ShapeRange>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct EnumeratedShapes {
+    #[prost(message, repeated, tag = "1")]
+    pub shapes: Vec<Shape>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Shape {
+    #[prost(int64, repeated, tag = "1")]
+    pub shape: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ShapeRange {
+    #[prost(message, repeated, tag = "1")]
+    pub size_ranges: Vec<SizeRange>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct SizeRange {
+    #[prost(uint64, tag = "1")]
+    pub lower_bound: u64,
+    #[prost(int64, tag = "2")]
+    pub upper_bound: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Program {
+    #[prost(int64, tag = "1")]
+    pub version: i64,
+    #[prost(map = "string, message", tag = "2")]
+    pub functions: HashMap<String, Function>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Function {
+    #[prost(message, repeated, tag = "1")]
+    pub inputs: Vec<NamedValueType>,
+    #[prost(string, tag = "2")]
+    pub opset: String,
+    #[prost(map = "string, message", tag = "3")]
+    pub block_specializations: HashMap<String, Block>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Block {
+    #[prost(message, repeated, tag = "1")]
+    pub inputs: Vec<NamedValueType>,
+    #[prost(string, repeated, tag = "2")]
+    pub outputs: Vec<String>,
+    #[prost(message, repeated, tag = "3")]
+    pub operations: Vec<Operation>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Operation {
+    #[prost(string, tag = "1")]
+    pub ty: String,
+    #[prost(map = "string, message", tag = "2")]
+    pub inputs: HashMap<String, Argument>,
+    #[prost(message, repeated, tag = "3")]
+    pub outputs: Vec<NamedValueType>,
+    #[prost(message, repeated, tag = "4")]
+    pub blocks: Vec<Block>,
+    #[prost(map = "string, message", tag = "5")]
+    pub attributes: HashMap<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Argument {
+    #[prost(message, repeated, tag = "1")]
+    pub arguments: Vec<Binding>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Binding {
+    #[prost(oneof = "Bound", tags = "1, 2")]
+    pub bound: Option<Bound>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Bound {
+    #[prost(string, tag = "1")]
+    Name(String),
+    #[prost(message, tag = "2")]
+    Value(Value),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct NamedValueType {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, optional, tag = "2")]
+    pub ty: Option<ValueType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueType {
+    #[prost(oneof = "TypeKind", tags = "1, 2, 3, 4, 5")]
+    pub kind: Option<TypeKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum TypeKind {
+    #[prost(message, tag = "1")]
+    Tensor(TensorType),
+    #[prost(message, tag = "2")]
+    List(Other),
+    #[prost(message, tag = "3")]
+    Tuple(Other),
+    #[prost(message, tag = "4")]
+    Dictionary(Other),
+    #[prost(message, tag = "5")]
+    State(Other),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorType {
+    #[prost(int32, tag = "1")]
+    pub data_type: i32,
+    #[prost(int64, tag = "2")]
+    pub rank: i64,
+    #[prost(message, repeated, tag = "3")]
+    pub dimensions: Vec<Dimension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Dimension {
+    #[prost(oneof = "Extent", tags = "1, 2")]
+    pub extent: Option<Extent>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Extent {
+    #[prost(message, tag = "1")]
+    Constant(ConstantDimension),
+    #[prost(message, tag = "2")]
+    Unknown(Other),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ConstantDimension {
+    #[prost(uint64, tag = "1")]
+    pub size: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Value {
+    #[prost(message, optional, tag = "2")]
+    pub ty: Option<ValueType>,
+    #[prost(oneof = "Source", tags = "3, 5")]
+    pub source: Option<Source>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Source {
+    #[prost(message, tag = "3")]
+    Immediate(ImmediateValue),
+    #[prost(message, tag = "5")]
+    BlobFile(BlobFileValue),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ImmediateValue {
+    #[prost(oneof = "Immediate", tags = "1, 2, 3, 4")]
+    pub value: Option<Immediate>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Immediate {
+    #[prost(message, tag = "1")]
+    Tensor(TensorValue),
+    #[prost(message, tag = "2")]
+    Tuple(ValueList),
+    #[prost(message, tag = "3")]
+    List(ValueList),
+    #[prost(message, tag = "4")]
+    Dictionary(Other),
+}
+
+/// A tuple or a list: the two have the same fields.
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueList {
+    #[prost(message, repeated, tag = "1")]
+    pub values: Vec<Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct BlobFileValue {
+    #[prost(string, tag = "1")]
+    pub file_name: String,
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorValue {
+    #[prost(oneof = "Elements", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub elements: Option<Elements>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Elements {
+    #[prost(message, tag = "1")]
+    Floats(Floats),
+    #[prost(message, tag = "2")]
+    Ints(Ints),
+    #[prost(message, tag = "3")]
+    Bools(Bools),
+    #[prost(message, tag = "4")]
+    Strings(Strings),
+    #[prost(message, tag = "5")]
+    LongInts(LongInts),
+    #[prost(message, tag = "6")]
+    Doubles(Doubles),
+    #[prost(message, tag = "7")]
+    Bytes(Bytes),
+}
+
+macro_rules! repeated {
+    ($($name:ident: $kind:ident, $ty:ty;)*) => {$(
+        #[derive(Clone, PartialEq, Message)]
+        pub struct $name {
+            #[prost($kind, repeated, tag = "1")]
+            pub values: Vec<$ty>,
+        }
+    )*};
+}
+
+repeated! {
+    Floats: float, f32;
+    Ints: int32, i32;
+    Bools: bool, bool;
+    Strings: string, String;
+    LongInts: int64, i64;
+    Doubles: double, f64;
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Bytes {
+    #[prost(bytes = "vec", tag = "1")]
+    pub values: Vec<u8>,
+}
+
+/// Element types of MIL, with the width of one element in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    Bool,
+    String,
+    Float16,
+    Float32,
+    Float64,
+    BFloat16,
+    Int(u32),
+    UInt(u32),
+}
+
+impl Element {
+    pub fn from_number(number: i32) -> Option<Element> {
+        Some(match number {
+            1 => Element::Bool,
+            2 => Element::String,
+            10 => Element::Float16,
+            11 => Element::Float32,
+            12 => Element::Float64,
+            13 => Element::BFloat16,
+            21 => Element::Int(8),
+            22 => Element::Int(16),
+            23 => Element::Int(32),
+            24 => Element::Int(64),
+            25 => Element::Int(4),
+            31 => Element::UInt(8),
+            32 => Element::UInt(16),
+            33 => Element::UInt(32),
+            34 => Element::UInt(64),
+            35 => Element::UInt(4),
+            36 => Element::UInt(2),
+            37 => Element::UInt(1),
+            38 => Element::UInt(6),
+            39 => Element::UInt(3),
+            _ => return None,
+        })
+    }
+
+    /// Number of the element type in a weight file's record; several share one where the format has none of their own.
+    pub fn blob_number(self) -> Option<u32> {
+        Some(match self {
+            Element::Float16 => 1,
+            Element::Float32 => 2,
+            Element::UInt(8) | Element::Bool => 3,
+            Element::Int(8) => 4,
+            Element::BFloat16 => 5,
+            Element::Int(16) => 6,
+            Element::UInt(16) => 7,
+            Element::Int(4) => 8,
+            Element::UInt(1) => 9,
+            Element::UInt(2) => 10,
+            Element::UInt(4) => 11,
+            Element::UInt(3) => 12,
+            Element::UInt(6) => 13,
+            Element::Int(32) => 14,
+            Element::UInt(32) => 15,
+            _ => return None,
+        })
+    }
+
+    /// Width of one element in bits; strings have none.
+    pub fn bits(self) -> usize {
+        match self {
+            Element::Bool => 8,
+            Element::String => 0,
+            Element::Float16 | Element::BFloat16 => 16,
+            Element::Float32 => 32,
+            Element::Float64 => 64,
+            Element::Int(bits) | Element::UInt(bits) => bits as usize,
+        }
+    }
+}

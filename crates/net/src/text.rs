@@ -1,0 +1,35 @@
+//! The `.net` text form of a graph, printed and parsed back.
+//!
+//! ```text
+//! net "main" {
+//!   input %x: f16[1, 3, 8, 8] surface=[64, 512, 1]
+//!   const %w: f16[4, 3, 1, 1] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.5, 0.5]
+//!   const %b: f16[400] = blob 0
+//!   %y: f16[1, 4, 8, 8] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+//!   %z: f16[1, 4, 8, 8] = relu(%y) name="activation"
+//!   output %z
+//! }
+//! ```
+//!
+//! Statements stand in definition order, a constant before its first use. Constants of more than
+//! [`INLINE_ELEMENTS`] elements are references into a table of tensors that travels beside the text. `surface` is row
+//! bytes, plane bytes and interleave. An operation is called as its first result unless it has a `name`. Names of other
+//! characters than letters, digits and `_.@/$+-` are quoted. `#` begins a comment that ends with its line.
+
+mod attributes;
+mod parse;
+mod print;
+
+pub use parse::parse;
+pub use print::print;
+
+/// Most elements of a constant that stand in the text itself.
+pub const INLINE_ELEMENTS: usize = 16;
+
+/// Whether a character may stand in a name without quotes.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.@/$+-".contains(c)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! Attributes of operations as named values: one table for printing, one for parsing.
+
+use crate::error::TextFault;
+use crate::ops::{Binary, Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ReduceKind, ResizeMode, Unary};
+
+/// One attribute's value. Numbers are kept as their text until it is known what they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// A number or a word.
+    Word(String),
+    /// A quoted text.
+    Text(String),
+    List(Vec<Attribute>),
+}
+
+impl Attribute {
+    fn size(value: usize) -> Attribute {
+        Attribute::Word(value.to_string())
+    }
+
+    fn float(value: f32) -> Attribute {
+        Attribute::Word(format!("{value:?}").to_lowercase())
+    }
+
+    fn flag(value: bool) -> Attribute {
+        Attribute::Word(value.to_string())
+    }
+
+    fn word(value: &str) -> Attribute {
+        Attribute::Word(value.to_string())
+    }
+
+    fn sizes(values: &[usize]) -> Attribute {
+        Attribute::List(values.iter().map(|&v| Attribute::size(v)).collect())
+    }
+
+    fn pairs(values: &[(usize, usize)]) -> Attribute {
+        Attribute::List(values.iter().map(|&(a, b)| Attribute::sizes(&[a, b])).collect())
+    }
+}
+
+/// Attributes of an operation in the order they are printed in.
+pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
+    match kind {
+        OpKind::Conv { strides, pads, dilations, groups } => vec![
+            ("strides", Attribute::sizes(strides)),
+            ("pads", Attribute::pairs(pads)),
+            ("dilations", Attribute::sizes(dilations)),
+            ("groups", Attribute::size(*groups)),
+        ],
+        OpKind::ConvTranspose { strides, pads, output_pads, dilations, groups } => vec![
+            ("strides", Attribute::sizes(strides)),
+            ("pads", Attribute::pairs(pads)),
+            ("output_pads", Attribute::sizes(output_pads)),
+            ("dilations", Attribute::sizes(dilations)),
+            ("groups", Attribute::size(*groups)),
+        ],
+        OpKind::MatMul { transpose_x, transpose_y } => {
+            vec![("transpose_x", Attribute::flag(*transpose_x)), ("transpose_y", Attribute::flag(*transpose_y))]
+        }
+        OpKind::Unary(unary) => unary_attributes(unary),
+        OpKind::Pool { kind, kernel, strides, pads, ceil_mode } => {
+            let mut list = vec![
+                ("kernel", Attribute::sizes(kernel)),
+                ("strides", Attribute::sizes(strides)),
+                ("pads", Attribute::pairs(pads)),
+                ("ceil_mode", Attribute::flag(*ceil_mode)),
+            ];
+            if let PoolKind::Average { exclude_padding } = kind {
+                list.push(("exclude_padding", Attribute::flag(*exclude_padding)));
+            }
+            list
+        }
+        OpKind::Reduce { axes, keep_dims, .. } => {
+            vec![("axes", Attribute::sizes(axes)), ("keep_dims", Attribute::flag(*keep_dims))]
+        }
+        OpKind::Softmax { axis } | OpKind::Concat { axis } | OpKind::Gather { axis } => {
+            vec![("axis", Attribute::size(*axis))]
+        }
+        OpKind::Transpose { perm } => vec![("perm", Attribute::sizes(perm))],
+        OpKind::Slice { begin, end, stride } => vec![
+            ("begin", Attribute::sizes(begin)),
+            ("end", Attribute::sizes(end)),
+            ("stride", Attribute::sizes(stride)),
+        ],
+        OpKind::BatchNorm { epsilon } | OpKind::InstanceNorm { epsilon } => {
+            vec![("epsilon", Attribute::float(*epsilon))]
+        }
+        OpKind::LayerNorm { axes, epsilon } => {
+            vec![("axes", Attribute::sizes(axes)), ("epsilon", Attribute::float(*epsilon))]
+        }
+        OpKind::Pad { pads, value } => vec![("pads", Attribute::pairs(pads)), ("value", Attribute::float(*value))],
+        OpKind::PadEdge { pads, mode } => {
+            let mode = match mode {
+                EdgeMode::Reflect => "reflect",
+                EdgeMode::Replicate => "replicate",
+            };
+            vec![("pads", Attribute::pairs(pads)), ("mode", Attribute::word(mode))]
+        }
+        OpKind::Resize { mode, coordinates } => {
+            let mode = match mode {
+                ResizeMode::Nearest => "nearest",
+                ResizeMode::Linear => "linear",
+            };
+            let coordinates = match coordinates {
+                Coordinates::Asymmetric => "asymmetric",
+                Coordinates::HalfPixel => "half_pixel",
+                Coordinates::AlignCorners => "align_corners",
+            };
+            vec![("mode", Attribute::word(mode)), ("coordinates", Attribute::word(coordinates))]
+        }
+        OpKind::Linear | OpKind::Binary(_) | OpKind::Select | OpKind::Reshape | OpKind::Broadcast | OpKind::Cast => {
+            vec![]
+        }
+    }
+}
+
+fn unary_attributes(unary: &Unary) -> Vec<(&'static str, Attribute)> {
+    match *unary {
+        Unary::LeakyRelu { alpha } | Unary::Elu { alpha } | Unary::Threshold { alpha } => {
+            vec![("alpha", Attribute::float(alpha))]
+        }
+        Unary::SigmoidHard { alpha, beta } | Unary::ScaledTanh { alpha, beta } => {
+            vec![("alpha", Attribute::float(alpha)), ("beta", Attribute::float(beta))]
+        }
+        Unary::Log { epsilon } | Unary::Rsqrt { epsilon } | Unary::Inverse { epsilon } => {
+            vec![("epsilon", Attribute::float(epsilon))]
+        }
+        Unary::Clip { min, max } => vec![("min", Attribute::float(min)), ("max", Attribute::float(max))],
+        Unary::Gelu(mode) => vec![(
+            "mode",
+            Attribute::word(match mode {
+                GeluMode::Exact => "exact",
+                GeluMode::Tanh => "tanh",
+                GeluMode::Sigmoid => "sigmoid",
+            }),
+        )],
+        _ => vec![],
+    }
+}
+
+/// Attributes of one operation while it is parsed; each is taken once.
+pub struct Attributes<'a> {
+    pub op: &'a str,
+    pub list: Vec<(String, Attribute)>,
+}
+
+impl Attributes<'_> {
+    pub fn take(&mut self, name: &str) -> Option<Attribute> {
+        let at = self.list.iter().position(|(n, _)| n == name)?;
+        Some(self.list.swap_remove(at).1)
+    }
+
+    fn need(&mut self, name: &str) -> Result<Attribute, TextFault> {
+        let missing = || TextFault::MissingAttribute { op: self.op.to_string(), name: name.to_string() };
+        self.list.iter().position(|(n, _)| n == name).map(|at| self.list.swap_remove(at).1).ok_or_else(missing)
+    }
+
+    fn size(&mut self, name: &str) -> Result<usize, TextFault> {
+        as_size(&self.need(name)?, name)
+    }
+
+    fn sizes(&mut self, name: &str) -> Result<Vec<usize>, TextFault> {
+        as_sizes(&self.need(name)?, name)
+    }
+
+    fn pairs(&mut self, name: &str) -> Result<Vec<(usize, usize)>, TextFault> {
+        let wrong = || TextFault::AttributeType { name: name.to_string(), expected: "a list of pairs of sizes" };
+        let Attribute::List(items) = self.need(name)? else { return Err(wrong()) };
+        let pair = |item: &Attribute| match as_sizes(item, name)?[..] {
+            [a, b] => Ok((a, b)),
+            _ => Err(wrong()),
+        };
+        items.iter().map(pair).collect()
+    }
+
+    fn float(&mut self, name: &str) -> Result<f32, TextFault> {
+        let wrong = || TextFault::AttributeType { name: name.to_string(), expected: "a number" };
+        match self.need(name)? {
+            Attribute::Word(word) => word.parse().map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn choice<T: Copy>(&mut self, name: &str, expected: &'static str, choices: &[(&str, T)]) -> Result<T, TextFault> {
+        let found = self.need(name)?;
+        let choice = choices.iter().find(|(word, _)| found == Attribute::word(word));
+        choice.map(|c| c.1).ok_or(TextFault::AttributeType { name: name.to_string(), expected })
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool, TextFault> {
+        self.choice(name, "true or false", &[("true", true), ("false", false)])
+    }
+
+    /// The operation with that name and these attributes, all of which it takes.
+    pub fn kind(&mut self) -> Result<OpKind, TextFault> {
+        let kind = self.find()?;
+        match self.list.first() {
+            None => Ok(kind),
+            Some((name, _)) => Err(TextFault::UnknownAttribute { op: self.op.to_string(), name: name.clone() }),
+        }
+    }
+
+    fn find(&mut self) -> Result<OpKind, TextFault> {
+        if let Some(&binary) = Binary::ALL.iter().find(|b| b.name() == self.op) {
+            return Ok(OpKind::Binary(binary));
+        }
+        if let Some(&kind) = ReduceKind::ALL.iter().find(|r| r.name() == self.op) {
+            return Ok(OpKind::Reduce { kind, axes: self.sizes("axes")?, keep_dims: self.flag("keep_dims")? });
+        }
+        if let Some(unary) = self.unary()? {
+            return Ok(OpKind::Unary(unary));
+        }
+        Ok(match self.op {
+            "conv" => OpKind::Conv {
+                strides: self.sizes("strides")?,
+                pads: self.pairs("pads")?,
+                dilations: self.sizes("dilations")?,
+                groups: self.size("groups")?,
+            },
+            "conv_transpose" => OpKind::ConvTranspose {
+                strides: self.sizes("strides")?,
+                pads: self.pairs("pads")?,
+                output_pads: self.sizes("output_pads")?,
+                dilations: self.sizes("dilations")?,
+                groups: self.size("groups")?,
+            },
+            "matmul" => {
+                OpKind::MatMul { transpose_x: self.flag("transpose_x")?, transpose_y: self.flag("transpose_y")? }
+            }
+            "linear" => OpKind::Linear,
+            "select" => OpKind::Select,
+            "max_pool" => self.pool(PoolKind::Max)?,
+            "l2_pool" => self.pool(PoolKind::L2)?,
+            "avg_pool" => {
+                let exclude_padding = self.flag("exclude_padding")?;
+                self.pool(PoolKind::Average { exclude_padding })?
+            }
+            "softmax" => OpKind::Softmax { axis: self.size("axis")? },
+            "concat" => OpKind::Concat { axis: self.size("axis")? },
+            "gather" => OpKind::Gather { axis: self.size("axis")? },
+            "reshape" => OpKind::Reshape,
+            "broadcast" => OpKind::Broadcast,
+            "transpose" => OpKind::Transpose { perm: self.sizes("perm")? },
+            "slice" => {
+                let (begin, end) = (self.sizes("begin")?, self.sizes("end")?);
+                OpKind::Slice { begin, end, stride: self.sizes("stride")? }
+            }
+            "batch_norm" => OpKind::BatchNorm { epsilon: self.float("epsilon")? },
+            "instance_norm" => OpKind::InstanceNorm { epsilon: self.float("epsilon")? },
+            "layer_norm" => OpKind::LayerNorm { axes: self.sizes("axes")?, epsilon: self.float("epsilon")? },
+            "pad" => OpKind::Pad { pads: self.pairs("pads")?, value: self.float("value")? },
+            "pad_edge" => {
+                let modes = [("reflect", EdgeMode::Reflect), ("replicate", EdgeMode::Replicate)];
+                let mode = self.choice("mode", "reflect or replicate", &modes)?;
+                OpKind::PadEdge { pads: self.pairs("pads")?, mode }
+            }
+            "resize" => {
+                let modes = [("nearest", ResizeMode::Nearest), ("linear", ResizeMode::Linear)];
+                let coordinates = [
+                    ("asymmetric", Coordinates::Asymmetric),
+                    ("half_pixel", Coordinates::HalfPixel),
+                    ("align_corners", Coordinates::AlignCorners),
+                ];
+                OpKind::Resize {
+                    mode: self.choice("mode", "nearest or linear", &modes)?,
+                    coordinates: self.choice("coordinates", "asymmetric, half_pixel or align_corners", &coordinates)?,
+                }
+            }
+            "cast" => OpKind::Cast,
+            name => return Err(TextFault::UnknownOp { name: name.to_string() }),
+        })
+    }
+
+    fn pool(&mut self, kind: PoolKind) -> Result<OpKind, TextFault> {
+        Ok(OpKind::Pool {
+            kind,
+            kernel: self.sizes("kernel")?,
+            strides: self.sizes("strides")?,
+            pads: self.pairs("pads")?,
+            ceil_mode: self.flag("ceil_mode")?,
+        })
+    }
+
+    fn unary(&mut self) -> Result<Option<Unary>, TextFault> {
+        const PLAIN: [Unary; 29] = [
+            Unary::Identity,
+            Unary::Relu,
+            Unary::Relu6,
+            Unary::Sigmoid,
+            Unary::Tanh,
+            Unary::Silu,
+            Unary::Softplus,
+            Unary::Softsign,
+            Unary::Erf,
+            Unary::Exp,
+            Unary::Exp2,
+            Unary::Log2,
+            Unary::Sqrt,
+            Unary::Abs,
+            Unary::Neg,
+            Unary::Square,
+            Unary::Sign,
+            Unary::Ceil,
+            Unary::Floor,
+            Unary::Round,
+            Unary::Sin,
+            Unary::Cos,
+            Unary::Tan,
+            Unary::Asin,
+            Unary::Acos,
+            Unary::Atan,
+            Unary::Sinh,
+            Unary::Cosh,
+            Unary::Atanh,
+        ];
+        Ok(Some(match self.op {
+            "leaky_relu" => Unary::LeakyRelu { alpha: self.float("alpha")? },
+            "elu" => Unary::Elu { alpha: self.float("alpha")? },
+            "threshold" => Unary::Threshold { alpha: self.float("alpha")? },
+            "sigmoid_hard" => Unary::SigmoidHard { alpha: self.float("alpha")?, beta: self.float("beta")? },
+            "scaled_tanh" => Unary::ScaledTanh { alpha: self.float("alpha")?, beta: self.float("beta")? },
+            "log" => Unary::Log { epsilon: self.float("epsilon")? },
+            "rsqrt" => Unary::Rsqrt { epsilon: self.float("epsilon")? },
+            "inverse" => Unary::Inverse { epsilon: self.float("epsilon")? },
+            "clip" => Unary::Clip { min: self.float("min")?, max: self.float("max")? },
+            "gelu" => {
+                let modes = [("exact", GeluMode::Exact), ("tanh", GeluMode::Tanh), ("sigmoid", GeluMode::Sigmoid)];
+                Unary::Gelu(self.choice("mode", "exact, tanh or sigmoid", &modes)?)
+            }
+            name => return Ok(PLAIN.into_iter().find(|u| u.name() == name)),
+        }))
+    }
+}
+
+/// A size from its text.
+pub fn as_size(attribute: &Attribute, name: &str) -> Result<usize, TextFault> {
+    let wrong = || TextFault::AttributeType { name: name.to_string(), expected: "a size" };
+    match attribute {
+        Attribute::Word(word) => word.parse().map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+/// A list of sizes from its text.
+pub fn as_sizes(attribute: &Attribute, name: &str) -> Result<Vec<usize>, TextFault> {
+    match attribute {
+        Attribute::List(items) => items.iter().map(|item| as_size(item, name)).collect(),
+        _ => Err(TextFault::AttributeType { name: name.to_string(), expected: "a list of sizes" }),
+    }
+}

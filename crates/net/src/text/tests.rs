@@ -1,0 +1,82 @@
+//! Round trips, and texts that do not parse.
+
+use super::*;
+use crate::check::check;
+use crate::error::{Error, TextFault};
+use crate::read::{
+    read_netplist, read_package,
+    tests::{Disk, models, netplists},
+};
+
+const SAMPLE: &str = r#"net "main" {
+  input %x: f16[1, 2, 4, 4] surface=[64, 256, 1]
+  const %w: f16[1, 2, 1, 1] = [1.0, -0.5]
+  %conv: f16[1, 1, 4, 4] = conv(%x, %w) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1
+  %"odd name\"": f16[1, 1, 4, 4] = clip(%conv) min=-inf max=6.0 name="unit"
+  %pool: f16[1, 1, 2, 2] = avg_pool(%"odd name\"") kernel=[2, 2] strides=[2, 2] pads=[[0, 0], [0, 0]] ceil_mode=false exclude_padding=true
+  const %t: i32[2] = [-1, 7]
+  const %f: bool[1] = [true]
+  output %pool
+  output %conv
+}
+"#;
+
+#[test]
+fn sample_round_trips() {
+    let net = parse(SAMPLE, &[]).unwrap();
+    check(&net).unwrap();
+    let (text, blobs) = print(&net);
+    assert!(blobs.is_empty());
+    // Constants that nothing uses are not printed.
+    let used: Vec<&str> = SAMPLE.lines().filter(|l| !l.contains("%t:") && !l.contains("%f:")).collect();
+    assert_eq!(text.lines().collect::<Vec<_>>(), used);
+    assert_eq!(print(&parse(&text, &blobs).unwrap()).0, text);
+}
+
+#[test]
+fn real_nets_round_trip() {
+    let packages = models().into_iter().filter_map(|dir| read_package(&Disk(dir.join("model.mlpackage"))).ok());
+    let lists = netplists().into_iter().filter_map(|path| {
+        read_netplist(&std::fs::read(&path).unwrap(), &Disk(path.parent().unwrap().to_path_buf())).ok()
+    });
+    for (net, _) in packages.chain(lists) {
+        let (text, blobs) = print(&net);
+        let again = parse(&text, &blobs).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&again).unwrap();
+        assert_eq!(print(&again), (text, blobs));
+        assert_eq!(again.ops.len(), net.ops.len());
+        for (a, b) in again.ops.iter().zip(&net.ops) {
+            assert_eq!((&a.name, &a.kind), (&b.name, &b.kind));
+        }
+    }
+}
+
+#[test]
+fn faults_have_their_place() {
+    let fault = |text: &str| match parse(text, &[]) {
+        Err(Error::Text { line, column, what }) => (line, column, what),
+        other => panic!("{other:?}"),
+    };
+    let (line, column, what) = fault("net \"a\" {\n  %y: f32[1] = relu(%x)\n}");
+    assert_eq!((line, column, what), (2, 21, TextFault::UnknownValue { value: "x".to_string() }));
+    let (line, _, what) = fault("net \"a\" {\n\n  input %x: f32[1]\n  %y: f32[1] = rely(%x)\n}");
+    assert_eq!((line, what), (4, TextFault::UnknownOp { name: "rely".to_string() }));
+    let (_, _, what) = fault("net \"a\" { const %x: f32[2] = [1.0] }");
+    assert_eq!(what, TextFault::ElementCount { found: 1, expected: 2 });
+    let (_, _, what) = fault("net \"a\" { const %x: f32[2] = blob 3 }");
+    assert_eq!(what, TextFault::UnknownBlob { index: 3, count: 0 });
+    let (_, _, what) = fault("net \"a\" { const %x: u8[1] = [256] }");
+    assert!(matches!(what, TextFault::Unexpected { .. }), "{what}");
+    let (_, _, what) = fault("net \"a\" { input %x: f32[1] %y: f32[1] = relu(%x) axis=1 }");
+    assert_eq!(what, TextFault::UnknownAttribute { op: "relu".to_string(), name: "axis".to_string() });
+}
+
+#[test]
+fn damaged_text_does_not_panic() {
+    for end in 0..SAMPLE.len() {
+        let _ = parse(&SAMPLE[..end], &[]);
+        let mut bytes = SAMPLE.as_bytes().to_vec();
+        bytes[end] = b"[]{}(),:=%\"\\#0a "[end % 16];
+        let _ = parse(&String::from_utf8(bytes).unwrap(), &[]);
+    }
+}
