@@ -1,6 +1,7 @@
 //! Convolutions and products with constant matrices.
 
 use super::{Lowerer, floats};
+use crate::Compat;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_net::{Op, ValueId};
@@ -131,7 +132,8 @@ impl Lowerer<'_> {
         source: View4,
         result: View4,
     ) {
-        let bias = bias.filter(|b| b.iter().any(|&x| x != 0.0)).map(Arc::new);
+        // 4.2.1 streams biases even where all are zero.
+        let bias = bias.filter(|b| self.options.compat == Compat::Zin421 || b.iter().any(|&x| x != 0.0)).map(Arc::new);
         let kind = |connect, weights, bias| Kind::Conv {
             window,
             connect,
