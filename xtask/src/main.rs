@@ -1,1 +1,63 @@
-fn main(){}
+//! Chores of the repository, one name each: `cargo xtask NAME`.
+//!
+//! Each chore ends in one closing line, or in a list of findings and exit code 1. Continuous integration calls the same
+//! names.
+
+mod ci;
+mod docs;
+mod evidence;
+mod links;
+mod repo;
+mod size;
+mod tokens;
+mod walls;
+
+use std::process::ExitCode;
+
+/// A closing line, or everything that is wrong.
+type Outcome = Result<String, Vec<String>>;
+
+/// A chore by name.
+struct Chore {
+    name: &'static str,
+    run: fn(&[String]) -> Outcome,
+    help: &'static str,
+}
+
+const CHORES: &[Chore] = &[
+    Chore { name: "walls", run: walls::run, help: "what each room may touch: dependencies and source" },
+    Chore { name: "docs", run: docs::run, help: "write the generated documents; --check only compares" },
+    Chore { name: "links", run: links::run, help: "paths, anchors, rooms and evidence keys in the documents exist" },
+    Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by room" },
+    Chore { name: "ci", run: ci::run, help: "format, clippy, walls, docs --check, links" },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let chore = arguments.first().and_then(|name| CHORES.iter().find(|c| c.name == name));
+    let Some(chore) = chore else {
+        eprintln!("usage: cargo xtask NAME\n");
+        for chore in CHORES {
+            eprintln!("  {:6} {}", chore.name, chore.help);
+        }
+        return ExitCode::from(2);
+    };
+    match (chore.run)(&arguments[1..]) {
+        Ok(closing) => {
+            println!("{}: {closing}", chore.name);
+            ExitCode::SUCCESS
+        }
+        Err(findings) => {
+            for finding in &findings {
+                eprintln!("{}: {finding}", chore.name);
+            }
+            eprintln!("{}: {} findings", chore.name, findings.len());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `closing` when nothing was found.
+fn conclude(findings: Vec<String>, closing: String) -> Outcome {
+    if findings.is_empty() { Ok(closing) } else { Err(findings) }
+}

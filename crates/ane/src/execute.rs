@@ -1,8 +1,9 @@
 //! A program on the software engine: inputs bound, run, outputs taken.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::tensor::Array;
+use crate::tensor::{Array, compare};
 use anemone_engine::{Memory, Options, run};
+use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Port, Program};
 use half::f16;
 
@@ -82,6 +83,23 @@ fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
 
 /// What rounding every result to fp16 costs in a network, on these inputs: the largest difference of one output between
 /// plain fp32 evaluation and evaluation with rounding. `None` where the network cannot be evaluated.
-pub fn rounding_cost(_net: &anemone_net::Net, _inputs: &[(String, Array)], _output: &str) -> Option<f32> {
-    None
+pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<f32> {
+    let tensors: Vec<Tensor> = net
+        .inputs
+        .iter()
+        .map(|&id| {
+            let value = net.value(id);
+            let (_, array) = inputs.iter().find(|(name, _)| *name == value.name)?;
+            let data = match value.ty.dtype {
+                DType::F16 | DType::F32 => Data::F32(array.data.clone()),
+                DType::I32 => Data::I32(array.data.iter().map(|&x| x as i32).collect()),
+                _ => return None,
+            };
+            Some(Tensor { shape: value.ty.shape.clone(), data })
+        })
+        .collect::<Option<_>>()?;
+    let at = net.outputs.iter().position(|&id| net.value(id).name == output)?;
+    let (exact, rounded) = (eval::eval(net, &tensors).ok()?, eval::eval_rounded(net, &tensors).ok()?);
+    let (Data::F32(exact), Data::F32(rounded)) = (&exact[at].data, &rounded[at].data) else { return None };
+    Some(compare(rounded, exact, 0.0, 0.0).max_abs)
 }

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::graph::{DType, Data, Net, Tensor, TensorType, ValueId};
 use crate::infer::infer;
 use crate::ops::OpKind;
+use half::f16;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -28,8 +29,18 @@ pub fn eval(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     eval_traced(net, inputs, &mut |_, _| {})
 }
 
+/// As [`eval`], rounding every float input and result to fp16: what a network loses in half precision even where each
+/// operation is computed exactly.
+pub fn eval_rounded(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, true, &mut |_, _| {})
+}
+
 /// As [`eval`], calling `trace` with the name and data of every input and every result, in definition order.
 pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, false, trace)
+}
+
+fn walk(net: &Net, inputs: &[Tensor], half: bool, trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
     if let Err(mut errors) = check(net) {
         return Err(errors.swap_remove(0));
     }
@@ -41,7 +52,7 @@ pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Te
         let value = net.value(id);
         accepts(&value.name, &value.ty, tensor)?;
         trace(&value.name, tensor);
-        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data)));
+        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data).rounded(half)));
     }
     let mut uses = count_uses(net);
     for op in &net.ops {
@@ -50,7 +61,7 @@ pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Te
             operands.iter().zip(&op.inputs).map(|(buffer, &id)| View { ty: &net.value(id).ty, buffer }).collect();
         let output = op.outputs[0];
         let result = &net.value(output).ty;
-        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?;
+        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?.rounded(half);
         trace(&net.value(output).name, &buffer.to_tensor(result));
         values[output.0 as usize] = Some(Arc::new(buffer));
         for &id in &op.inputs {
@@ -116,6 +127,16 @@ fn load(net: &Net, values: &mut [Option<Arc<Buffer>>], id: ValueId) -> Arc<Buffe
 enum Buffer {
     Float(Vec<f32>),
     Integer(Vec<i32>),
+}
+
+impl Buffer {
+    /// Floats rounded to fp16 where `half` asks for it.
+    fn rounded(mut self, half: bool) -> Buffer {
+        if let (Buffer::Float(data), true) = (&mut self, half) {
+            data.iter_mut().for_each(|x| *x = f16::from_f32(*x).to_f32());
+        }
+        self
+    }
 }
 
 impl From<&Data> for Buffer {

@@ -103,7 +103,7 @@ fn split(call: &mut Call) -> Result<bool, Error> {
         None => {
             let count = call.integer("num_splits", 0)?;
             let count = call.size("num_splits", count)?;
-            if count == 0 || count > shape[axis] || shape[axis] % count != 0 {
+            if count == 0 || !shape[axis].is_multiple_of(count) {
                 return Err(call.unsupported(&format!("{} elements in {count} parts", shape[axis])));
             }
             vec![shape[axis] / count; count]
@@ -180,19 +180,24 @@ fn slice_by_index(call: &mut Call) -> Result<bool, Error> {
         }
     }
     let (mut from, mut to, mut step) = (Vec::new(), Vec::new(), Vec::new());
+    let mut push = |first: i64, last: i64, stride: i64| {
+        from.push(first as usize);
+        to.push(last as usize);
+        step.push(stride as usize);
+    };
     for axis in 0..rank {
         let extent = shape[axis] as i64;
         let wrap = |v: i64| if v < 0 { v + extent } else { v };
         let first = if begin_mask[axis] != 0 { 0 } else { wrap(begin[axis]).clamp(0, extent) };
         if squeeze_mask[axis] != 0 {
-            (from.push(first as usize), to.push(first as usize + 1), step.push(1));
+            push(first, first + 1, 1);
             continue;
         }
         if strides[axis] <= 0 {
             return Err(call.unsupported(&format!("stride {} along axis {axis}", strides[axis])));
         }
         let last = if end_mask[axis] != 0 { extent } else { wrap(end[axis]).clamp(0, extent) };
-        (from.push(first as usize), to.push(last as usize), step.push(strides[axis] as usize));
+        push(first, last, strides[axis]);
     }
     let kind = OpKind::Slice { begin: from, end: to, stride: step };
     if squeeze_mask.iter().all(|&m| m == 0) {

@@ -266,7 +266,7 @@ impl<'a> Call<'_, 'a> {
         self.understands(&[&keys, shares].concat())?;
         let ty = self.ty(x);
         let channels = ty.shape[1];
-        if channels % groups != 0 {
+        if !channels.is_multiple_of(groups) {
             return Err(self.unsupported(&format!("{groups} groups of {channels} channels")));
         }
         if !self.unit.dict.has("OutputChannels") {

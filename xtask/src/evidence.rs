@@ -1,0 +1,80 @@
+//! Evidence keys: every key that a row or a comment names has its section in `docs/evidence.md`.
+
+use crate::repo;
+use anemone_facts::{Layout, chips};
+use std::collections::BTreeSet;
+
+/// The document that explains every key.
+pub const DOCUMENT: &str = "docs/evidence.md";
+
+/// Every generation's layout, once.
+pub fn layouts() -> Vec<&'static Layout> {
+    let mut all: Vec<&'static Layout> = Vec::new();
+    for layout in chips::CHIPS.iter().filter_map(|c| c.layout) {
+        if !all.iter().any(|l| l.generation == layout.generation) {
+            all.push(layout);
+        }
+    }
+    all
+}
+
+/// Keys of the register rows.
+pub fn keys_of_rows() -> BTreeSet<String> {
+    layouts().iter().flat_map(|l| l.rows).map(|r| r.source.to_string()).collect()
+}
+
+/// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.
+fn keys_of_comments(source: &str) -> BTreeSet<String> {
+    // A reference may be broken over two comment lines.
+    let text: Vec<&str> = source.lines().map(|l| l.trim().trim_start_matches(['/', '!']).trim()).collect();
+    let text = text.join(" ");
+    let after = |part: &str| Some(part.strip_prefix("`, key `")?.split('`').next()?.to_string());
+    text.split(DOCUMENT).skip(1).filter_map(after).collect()
+}
+
+/// Keys without a section in the document.
+fn missing(document: &str, keys: &BTreeSet<String>) -> Vec<String> {
+    let sections: BTreeSet<&str> = document.lines().filter_map(|l| l.strip_prefix("## ")).map(str::trim).collect();
+    keys.iter().filter(|k| !sections.contains(k.as_str())).cloned().collect()
+}
+
+/// Findings over rows and all sources of the rooms.
+pub fn check() -> Vec<String> {
+    let mut keys = keys_of_rows();
+    for path in repo::files("crates", ".rs") {
+        match repo::read(&path) {
+            Ok(text) => keys.extend(keys_of_comments(&text)),
+            Err(e) => return vec![e],
+        }
+    }
+    match repo::read(DOCUMENT) {
+        Ok(document) => missing(&document, &keys)
+            .into_iter()
+            .map(|k| format!("evidence key `{k}` is used and has no section `## {k}` in {DOCUMENT}"))
+            .collect(),
+        Err(e) => vec![e],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_a_row_is_explained() {
+        let document = repo::read(DOCUMENT).unwrap_or_default();
+        assert_eq!(missing(&document, &keys_of_rows()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_missing_key_is_found() {
+        let keys = ["a", "b"].map(String::from).into();
+        assert_eq!(missing("# Evidence\n\n## a\n\nText about b.\n", &keys), ["b"]);
+    }
+
+    #[test]
+    fn keys_in_comments_are_found_across_lines() {
+        let source = "//! see `docs/evidence.md`, key `x-1`.\n/// and `docs/evidence.md`,\n/// key `y`.\n// `docs/evidence.md`.\n";
+        assert_eq!(keys_of_comments(source), ["x-1", "y"].map(String::from).into());
+    }
+}

@@ -1,0 +1,179 @@
+//! Paths and anchors named in the documents exist, and every room has its paragraph in `ARCHITECTURE.md`.
+//!
+//! A path is a link's target, a word in backticks with a slash in it or ending in `.md`, or a word of a fenced block
+//! that starts with a top-level folder. Below a heading that names a room, `x.rs` and `x/` count from the room's source.
+//! `NAME` stands for any name; the default of a test folder lies outside.
+
+use crate::{Outcome, conclude, evidence, repo, walls};
+
+const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+const TOP: &[&str] = &["crates", "docs", "examples", "xtask", "tests", "fuzz", "python", ".ci", ".cargo"];
+
+/// Checks every document.
+pub fn run(_: &[String]) -> Outcome {
+    let mut findings = evidence::check();
+    let mut references = 0;
+    let documents = DOCUMENTS.iter().map(|d| d.to_string()).chain(repo::files("docs", ".md"));
+    for document in documents {
+        let text = match repo::read(&document) {
+            Ok(text) => text,
+            Err(e) => {
+                findings.push(e);
+                continue;
+            }
+        };
+        for reference in references_of(&text) {
+            references += 1;
+            findings.extend(check(&document, &reference));
+        }
+        if document == "ARCHITECTURE.md" {
+            findings.extend(rooms_without_paragraph(&text).iter().map(|r| format!("{document}: no paragraph on {r}")));
+        }
+    }
+    conclude(findings, format!("{references} references lead somewhere"))
+}
+
+/// A path in a document, perhaps with a heading in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Reference {
+    line: usize,
+    /// Empty for the document itself.
+    path: String,
+    anchor: Option<String>,
+    /// Source folder of the room whose section it stands in.
+    room: Option<String>,
+}
+
+fn references_of(text: &str) -> Vec<Reference> {
+    let mut all = Vec::new();
+    let mut fenced = false;
+    let mut room: Option<String> = None;
+    for (i, content) in text.lines().enumerate() {
+        let new = |path: &str, anchor: Option<&str>| Reference {
+            line: i + 1,
+            path: path.to_string(),
+            anchor: anchor.map(String::from),
+            room: room.clone(),
+        };
+        if content.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if fenced || content.starts_with("    ") {
+            let paths = content.split_whitespace().filter(|w| TOP.iter().any(|t| w.starts_with(&format!("{t}/"))));
+            all.extend(paths.map(|w| new(w, None)));
+            continue;
+        }
+        let spans = content.split('`').skip(1).step_by(2).filter(|s| is_path(s, room.is_some()));
+        all.extend(spans.map(|s| new(s, None)));
+        let targets = content.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        all.extend(targets.filter(|t| !t.contains("://")).map(|target| match target.split_once('#') {
+            Some((path, anchor)) => new(path, Some(anchor)),
+            None => new(target, None),
+        }));
+        if content.starts_with('#') {
+            let named = content.split('`').nth(1).filter(|name| name.starts_with("crates/"));
+            room = named.map(|name| format!("{name}/src"));
+        }
+    }
+    all
+}
+
+fn is_path(span: &str, in_room: bool) -> bool {
+    let plain = span.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
+    let stands_for_any = |part: &str| part.len() > 2 && part.chars().all(|c| c.is_ascii_uppercase());
+    let placeholder = span.split(['/', '.']).any(stands_for_any) && !span.ends_with(".md");
+    let outside = ["../shared", "/", "./"].iter().any(|p| span.starts_with(p));
+    let looks = span.contains('/') || span.ends_with(".md") || (in_room && span.ends_with(".rs"));
+    plain && looks && !placeholder && !outside
+}
+
+fn check(document: &str, reference: &Reference) -> Option<String> {
+    let Reference { line, path, anchor, room } = reference;
+    let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let beside = if folder.is_empty() { path.clone() } else { format!("{folder}/{path}") };
+    let target = if path.is_empty() { document.to_string() } else { beside };
+    let in_room = room.as_ref().map(|room| format!("{room}/{path}")).unwrap_or_default();
+    let found = [&target, path, &in_room].into_iter().find(|p| !p.is_empty() && repo::at(p).exists());
+    let Some(found) = found else { return Some(format!("{document}:{line}: {path} does not exist")) };
+    let anchor = anchor.as_ref()?;
+    let text = repo::read(found).unwrap_or_default();
+    (!anchors_of(&text).contains(anchor)).then(|| format!("{document}:{line}: {found} has no heading #{anchor}"))
+}
+
+/// Headings as a link spells them.
+fn anchors_of(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim());
+    headings
+        .map(|h| {
+            let kept = h.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+        })
+        .collect()
+}
+
+/// Rooms without a heading `` ### `crates/NAME` `` that text follows.
+fn rooms_without_paragraph(architecture: &str) -> Vec<String> {
+    let has_paragraph = |name: &str| {
+        let heading = format!("### `crates/{name}`");
+        let mut rest =
+            architecture.lines().skip_while(|l| !l.starts_with(&heading)).skip(1).filter(|l| !l.trim().is_empty());
+        rest.next().is_some_and(|l| !l.starts_with('#'))
+    };
+    walls::ROOMS.iter().map(|r| r.name).filter(|n| !has_paragraph(n)).map(|n| format!("crates/{n}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(text: &str) -> Vec<String> {
+        references_of(text).into_iter().map(|r| r.path).collect()
+    }
+
+    #[test]
+    fn paths_are_told_from_other_words() {
+        let text = "See `crates/net/src`, `a/b.rs`, [text](docs/x.md#y), `README.md`, `x16`, `../shared/golden`,\n\
+                    `crates/NAME/src`, `a = b/c`, [web](https://x.y/z), `Src1Base`.\n\
+                    ```\ncargo run examples/digits/x.npy out/y\n```\n";
+        assert_eq!(paths(text), ["crates/net/src", "a/b.rs", "README.md", "docs/x.md", "examples/digits/x.npy"]);
+    }
+
+    #[test]
+    fn a_room_has_its_own_files() {
+        let text = "`pe.rs` `x/`\n### `crates/engine`\n`pe.rs` `gone.rs` `a.b`\n## Rest\n`pe.rs`\n";
+        let all = references_of(text);
+        assert_eq!(paths(text), ["x/", "crates/engine", "pe.rs", "gone.rs"]);
+        assert_eq!(check("ARCHITECTURE.md", &all[2]), None);
+        assert_eq!(check("ARCHITECTURE.md", &all[3]), Some("ARCHITECTURE.md:3: gone.rs does not exist".into()));
+    }
+
+    #[test]
+    fn a_missing_path_or_heading_is_found() {
+        let at = |path: &str, anchor: Option<&str>| Reference {
+            line: 3,
+            path: path.into(),
+            anchor: anchor.map(String::from),
+            room: None,
+        };
+        assert_eq!(check("README.md", &at("Cargo.toml", None)), None);
+        assert_eq!(check("docs/x.md", &at("../Cargo.toml", None)), None);
+        assert_eq!(check("README.md", &at("no/such", None)), Some("README.md:3: no/such does not exist".into()));
+        let gone = Some("README.md:3: docs/evidence.md has no heading #no-such-key".into());
+        assert_eq!(check("README.md", &at("docs/evidence.md", Some("no-such-key"))), gone);
+    }
+
+    #[test]
+    fn headings_become_anchors() {
+        assert_eq!(anchors_of("# A b, c\n## h13-samples\ntext\n"), ["a-b-c", "h13-samples"]);
+    }
+
+    #[test]
+    fn a_room_without_a_paragraph_is_found() {
+        let all: String = walls::ROOMS.iter().map(|r| format!("### `crates/{}`\n\nText.\n\n", r.name)).collect();
+        assert!(rooms_without_paragraph(&all).is_empty());
+        let bare = all.replace("### `crates/net`\n\nText.", "### `crates/net`\n");
+        assert_eq!(rooms_without_paragraph(&bare), ["crates/net"]);
+        assert_eq!(rooms_without_paragraph("").len(), walls::ROOMS.len());
+    }
+}
