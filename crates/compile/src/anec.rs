@@ -420,7 +420,8 @@ impl fmt::Display for Graph {
             write!(f, "  {} = {}", layer.result, layer.kind)?;
             for (source, [c, h, w]) in layer.sources.iter().zip(&layer.broadcast) {
                 write!(f, " {source}")?;
-                let axes: String = [(c, 'C'), (h, 'H'), (w, 'W')].iter().filter(|(on, _)| **on).map(|(_, a)| *a).collect();
+                let axes: String =
+                    [(c, 'C'), (h, 'H'), (w, 'W')].iter().filter(|(on, _)| **on).map(|(_, a)| *a).collect();
                 if !axes.is_empty() {
                     write!(f, "*{axes}")?;
                 }

@@ -12,56 +12,11 @@ use crate::pack::{Packing, engines_for};
 use crate::place::{Address, Placed};
 use crate::{Compat, Options};
 use anemone_facts::chips::Chip;
+use anemone_facts::code::*;
 use anemone_facts::{Field, Field::*, Layout, lut};
 use anemone_program::{Direction, Element, FieldError, Nchw, Port, Program, Strides, Task, task::encode_stream};
 use half::f16;
 use std::collections::HashMap;
-
-/// Values of fields whose coding is a list of names.
-mod code {
-    pub const FP16: u32 = 2;
-    pub const TRUNCATE: u32 = 3;
-    pub const CLASS_POOL: u32 = 2;
-    pub const CLASS_TWO: u32 = 3;
-    pub const CLASS_REDUCE: u32 = 5;
-    pub const BOTH_STREAMED: u32 = 3;
-    pub const RESIDENT_DMA: u32 = 2;
-    pub const SIMPLE_BUFFER: u32 = 2;
-    pub const NE_MAX: u32 = 3;
-    pub const NE_BYPASS: u32 = 4;
-    pub const UNITY: u32 = 1;
-    pub const NL_RELU: u32 = 1;
-    pub const NL_LUT: u32 = 2;
-    pub const POOL_MAX: u32 = 2;
-    pub const PAD_NEGATIVE: u32 = 1;
-    pub const SECOND: u32 = 2;
-    pub const SECOND_NEGATED: u32 = 3;
-    /// Binary point of fp16 coefficients.
-    pub const BINARY_POINT: u32 = 0x1c;
-    pub const NO_PALETTE: u32 = 8;
-    /// Cache hints.
-    pub const NO_ALLOC: u32 = 2;
-    pub const DROP: u32 = 4;
-    pub const LOW_PRIORITY: u32 = 0xc;
-    pub const ALLOC: u32 = 0xe;
-    pub const DST_EXTERNAL: u32 = 3;
-    pub const DST_INTERMEDIATE: u32 = 0xf;
-    /// Events.
-    pub const LOG_ALWAYS: u32 = 0x400;
-    pub const LOG_LAST: u32 = 0x22;
-    pub const DEBUG_FIRST: u32 = 0x68;
-    pub const DEBUG_LAST: u32 = 0x6a;
-    pub const DEBUG_COMPUTE: u32 = 0xfff800;
-    pub const DEBUG_COMPUTE_MANTISSA: u32 = 0xffd800;
-    /// Kernel data of a program that has none.
-    pub const EMPTY_KERNEL_BYTES: usize = 0x4000;
-    /// Smallest stated size of a stream that is off.
-    pub const IDLE_STREAM_BYTES: u64 = 0x40;
-}
-
-/// Bytes per half microsecond of the M1's memory: 102400 / 3. Apple's estimate is the bytes moved over this, rounded
-/// down (`docs/evidence.md`, key `h13-cycles`).
-const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 
 /// Emits the program.
 pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
@@ -86,7 +41,7 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let stream = encode_stream(layout, &mut tasks)
         .map_err(|source| Error::Field { layer: placed.graph.name.clone(), source })?;
     if kernel.bytes.is_empty() {
-        kernel.bytes.resize(code::EMPTY_KERNEL_BYTES, 0);
+        kernel.bytes.resize(constant::EMPTY_KERNEL_BYTES, 0);
     }
     Ok(Program {
         name: placed.graph.name.clone(),
@@ -109,12 +64,7 @@ fn ports(placed: &Placed) -> Result<Vec<Port>> {
             let Some(v) = merged(view).nchw() else {
                 return Err(Error::Net(format!("{}: a port has at most four axes", buffer.name)));
             };
-            let shape = Nchw {
-                n: v.groups() as u32,
-                c: v.channels() as u32,
-                h: v.height() as u32,
-                w: v.width as u32,
-            };
+            let shape = Nchw { n: v.groups() as u32, c: v.channels() as u32, h: v.height() as u32, w: v.width as u32 };
             let row_bytes = (v.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
             let or = |stride: u64, default: u64| if stride == 0 { default } else { stride };
             let row_bytes = or(v.axes[2].stride_bytes, row_bytes);
@@ -184,7 +134,8 @@ impl Emitter<'_> {
     }
 
     fn set_size(&mut self, field: Field, value: usize) -> Set {
-        let value = u32::try_from(value).map_err(|_| FieldError::Range { field, value: value as u64, max: u32::MAX })?;
+        let value =
+            u32::try_from(value).map_err(|_| FieldError::Range { field, value: value as u64, max: u32::MAX })?;
         self.set(field, value)
     }
 
@@ -219,21 +170,26 @@ impl Emitter<'_> {
         self.sources(hints, index)?;
         self.destination(hints, index)?;
         self.staging(index, count)?;
-        if self.is_neural() { self.neural()? } else { self.planar()? }
+        if self.is_neural() {
+            self.neural()?
+        } else {
+            self.planar()?
+        }
         Ok(self.task)
     }
 
     fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
-        let moved: u64 = self.layer.sources.iter().chain([&self.layer.result]).map(dma_bytes).sum::<u64>() + kernel_bytes;
+        let moved: u64 =
+            self.layer.sources.iter().chain([&self.layer.result]).map(dma_bytes).sum::<u64>() + kernel_bytes;
         self.set(ExeCycles, (moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0).min(0xffff) as u32)?;
-        self.set(LogEvents, code::LOG_ALWAYS | if last { code::LOG_LAST } else { 0 })?;
-        let mut debug = if first { code::DEBUG_FIRST } else { 0 } | if last { code::DEBUG_LAST } else { 0 };
+        self.set(LogEvents, constant::LOG_ALWAYS | if last { constant::LOG_LAST } else { 0 })?;
+        let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
         debug |= match &self.layer.kind {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
-            Kind::Neuron { nonlinear: Nonlinear::Table(t), .. } if uses_mantissa(t) => code::DEBUG_COMPUTE_MANTISSA,
-            _ => code::DEBUG_COMPUTE,
+            Kind::Neuron { nonlinear: Nonlinear::Table(t), .. } if uses_mantissa(t) => constant::DEBUG_COMPUTE_MANTISSA,
+            _ => constant::DEBUG_COMPUTE,
         };
         self.set(DebugLogEvents, debug)?;
         // Groups of tasks between switch points: the first alone, then two by two.
@@ -261,11 +217,11 @@ impl Emitter<'_> {
             return Ok(0);
         }
         for i in 0..16 {
-            self.task.set_at(self.layout, CoeffCacheHint, i, code::NO_ALLOC)?;
-            self.task.set_bytes_at(self.layout, CoeffSize, i, code::IDLE_STREAM_BYTES)?;
+            self.task.set_at(self.layout, CoeffCacheHint, i, hint::NO_ALLOC)?;
+            self.task.set_bytes_at(self.layout, CoeffSize, i, constant::IDLE_STREAM_BYTES)?;
         }
         for i in 0..4 {
-            self.task.set_at(self.layout, ExtraCacheHint, i, code::NO_ALLOC)?;
+            self.task.set_at(self.layout, ExtraCacheHint, i, hint::NO_ALLOC)?;
         }
         let (block, streams, stream_bytes, stride) = match &self.layer.kind {
             Kind::Conv { weights, bias, .. } => {
@@ -310,12 +266,12 @@ impl Emitter<'_> {
     fn common(&mut self, packing: &Packing) -> Set {
         let (cin, hin, win) = self.input();
         let (cout, mut hout, mut wout) = self.computed();
-        let (mut class, mut mask) = (0, 1);
+        let (mut task_class, mut mask) = (class::NEURAL, source_mask::USUAL);
         match self.layer.kind {
-            Kind::Planar { .. } => (class, mask) = (code::CLASS_TWO, code::BOTH_STREAMED),
-            Kind::Pool { .. } => class = code::CLASS_POOL,
+            Kind::Planar { .. } => (task_class, mask) = (class::PLANAR_TWO, source_mask::BOTH),
+            Kind::Pool { .. } => task_class = class::PLANAR_ONE,
             Kind::Reduce { .. } => {
-                class = code::CLASS_REDUCE;
+                task_class = class::PLANAR_REDUCE;
                 (hout, wout) = (hin, win);
             }
             _ => {}
@@ -324,9 +280,9 @@ impl Emitter<'_> {
         for (field, value) in sizes {
             self.set_size(field, value)?;
         }
-        self.set_all(&[(InFmt, code::FP16), (OutFmt, code::FP16), (TaskClass, class), (SourceMask, mask)])?;
+        self.set_all(&[(InFmt, format::FP16), (OutFmt, format::FP16), (TaskClass, task_class), (SourceMask, mask)])?;
         if self.layer.sources.len() > 1 {
-            self.set(Src2Fmt, code::FP16)?;
+            self.set(Src2Fmt, format::FP16)?;
         }
         let window = match &self.layer.kind {
             Kind::Conv { window, .. } | Kind::Pool { window, .. } => *window,
@@ -351,13 +307,11 @@ impl Emitter<'_> {
         };
         self.set(UnicastEn, unicast)?;
         self.set_size(UnicastCin, per_output)?;
-        for (i, fields) in [
-            [Src1BroadcastC, Src1BroadcastH, Src1BroadcastW],
-            [Src2BroadcastC, Src2BroadcastH, Src2BroadcastW],
-        ]
-        .into_iter()
-        .enumerate()
-        .take(self.layer.broadcast.len())
+        for (i, fields) in
+            [[Src1BroadcastC, Src1BroadcastH, Src1BroadcastW], [Src2BroadcastC, Src2BroadcastH, Src2BroadcastW]]
+                .into_iter()
+                .enumerate()
+                .take(self.layer.broadcast.len())
         {
             for (field, on) in fields.into_iter().zip(self.layer.broadcast[i]) {
                 self.set(field, u32::from(on))?;
@@ -385,26 +339,35 @@ impl Emitter<'_> {
         self.set_all(&[(Src1CacheHint, hint), (Src1CacheHintReuse, reuse), (Src1CacheHintNoReuse, no_reuse)])?;
         self.set(DependencyMode, u32::from(hints.depends(index)))?;
         self.strides(&first, address, [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride])?;
-        self.set_all(&[(Src1FmtMode, 1), (Src1Truncate, code::TRUNCATE), (Src1MemFmt, code::FP16), (Src1Interleave, 1)])?;
+        self.set_all(&[
+            (Src1FmtMode, 1),
+            (Src1Truncate, constant::TRUNCATE),
+            (Src1MemFmt, format::FP16),
+            (Src1Interleave, 1),
+        ])?;
         let second = self.layer.sources.get(1).copied();
         let [hint, reuse, no_reuse] = match second {
             Some(_) => hints.source(index, 1),
-            None => [code::NO_ALLOC; 3],
+            None => [hint::NO_ALLOC; 3],
         };
         self.set_all(&[(Src2CacheHint, hint), (Src2CacheHintReuse, reuse), (Src2CacheHintNoReuse, no_reuse)])?;
         if let Some(second) = second {
             let address = self.address(&second);
-            self.strides(&second, address, [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride])?;
-            self.set_all(&[(Src2Truncate, code::TRUNCATE), (Src2MemFmt, code::FP16), (Src2Type, 1)])?;
+            self.strides(
+                &second,
+                address,
+                [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride],
+            )?;
+            self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
         }
-        self.set_all(&[(SrcType, code::RESIDENT_DMA), (Unk13840Bit8, u32::from(self.is_neural()))])
+        self.set_all(&[(SrcType, residency::DMA), (Unk13840Bit8, u32::from(self.is_neural()))])
     }
 
     fn destination(&mut self, hints: &stage::Hints, index: usize) -> Set {
         let result = self.layer.result;
         let address = self.address(&result);
         let external = address.bar != Program::SCRATCH_BAR;
-        let hint = if external { code::DST_EXTERNAL } else { code::DST_INTERMEDIATE };
+        let hint = if external { hint::DST_EXTERNAL } else { hint::DST_INTERMEDIATE };
         // Memory-to-memory tasks that do not convolve pass results through one simple buffer.
         let simple = !matches!(self.layer.kind, Kind::Conv { .. });
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
@@ -412,17 +375,23 @@ impl Emitter<'_> {
             self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
         }
         self.strides(&result, address, [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride])?;
-        self.set_all(&[(DstFmtMode, 1), (DstTruncate, code::TRUNCATE), (DstMemFmt, code::FP16), (DstInterleave, 1)])?;
+        self.set_all(&[
+            (DstFmtMode, 1),
+            (DstTruncate, constant::TRUNCATE),
+            (DstMemFmt, format::FP16),
+            (DstInterleave, 1),
+        ])?;
         // 4.2.1 leaves the padding of planar results alone.
         let zero_pad = u32::from(self.is_neural() || self.options.compat != Compat::Zin421);
         self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
-        self.set_all(&[(ResType, code::RESIDENT_DMA), (ResBfrMode, if simple { code::SIMPLE_BUFFER } else { 0 })])
+        self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
     }
 
     /// Base and strides of one DMA engine; axes of a single element get the stride a dense tensor would have.
     fn strides(&mut self, view: &View4, address: Address, [base, row, plane, depth, group]: [Field; 5]) -> Set {
         let [g, c, h] = view.axes;
-        let or = |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
+        let or =
+            |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
         let row_bytes = or(h, (view.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let whole = stage::whole_planes(self.placed, view).max(c.extent) as u64;
@@ -436,20 +405,20 @@ impl Emitter<'_> {
     }
 
     fn neural(&mut self) -> Set {
-        self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, code::NO_PALETTE)])?;
+        self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
         self.set_half(PostScale, 1.0)?;
-        let nonlinear = match &self.layer.kind {
+        let function = match &self.layer.kind {
             Kind::Conv { bias, post_scale, nonlinear, .. } => {
-                self.set_all(&[(KernelFmt, code::FP16), (BinaryPoint, code::BINARY_POINT)])?;
+                self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
                 self.set(BiasMode, u32::from(bias.is_some()))?;
                 self.set_half(PostScale, *post_scale)?;
                 nonlinear
             }
             Kind::Neuron { add, post_scale, nonlinear } => {
-                self.set(KernelMode, code::UNITY)?;
+                self.set(KernelMode, kernel::UNITY)?;
                 self.set_half(PostScale, *post_scale)?;
                 if *add == 0.0 {
-                    self.set(NeOpMode, code::NE_BYPASS)?;
+                    self.set(NeOpMode, neural::BYPASS)?;
                 } else {
                     self.set_half(AccBias, *add)?;
                     self.set(DpeCategory, 1)?;
@@ -457,14 +426,18 @@ impl Emitter<'_> {
                 nonlinear
             }
             _ => {
-                self.set_all(&[(NeOpMode, code::NE_MAX), (KernelMode, code::UNITY), (PaddingMode, code::PAD_NEGATIVE)])?;
+                self.set_all(&[
+                    (NeOpMode, neural::MAX),
+                    (KernelMode, kernel::UNITY),
+                    (PaddingMode, padding::NEGATIVE),
+                ])?;
                 &Nonlinear::None
             }
         };
-        let mode = match nonlinear {
-            Nonlinear::None => 0,
-            Nonlinear::Relu => code::NL_RELU,
-            Nonlinear::Table(_) => code::NL_LUT,
+        let mode = match function {
+            Nonlinear::None => nonlinear::NONE,
+            Nonlinear::Relu => nonlinear::RELU,
+            Nonlinear::Table(_) => nonlinear::LUT,
         };
         self.set(NonlinearMode, mode)
     }
@@ -472,14 +445,14 @@ impl Emitter<'_> {
     fn planar(&mut self) -> Set {
         let (affine, relu) = match &self.layer.kind {
             Kind::Planar { op, affine, relu } => {
-                let (op, second) = match op {
-                    PlanarOp::Add => (0, code::SECOND),
-                    PlanarOp::Sub => (0, code::SECOND_NEGATED),
-                    PlanarOp::Mul => (1, code::SECOND),
-                    PlanarOp::Max => (2, code::SECOND),
-                    PlanarOp::Min => (3, code::SECOND),
+                let (op, operand) = match op {
+                    PlanarOp::Add => (planar::ADD, second::SOURCE),
+                    PlanarOp::Sub => (planar::ADD, second::NEGATED),
+                    PlanarOp::Mul => (planar::MUL, second::SOURCE),
+                    PlanarOp::Max => (planar::MAX, second::SOURCE),
+                    PlanarOp::Min => (planar::MIN, second::SOURCE),
                 };
-                self.set_all(&[(PeOp, op), (PeSecond, second)])?;
+                self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
                 (affine, *relu)
             }
             Kind::Pool { op, abs, affine, relu, .. } => {
@@ -502,7 +475,7 @@ impl Emitter<'_> {
 
     fn pool_op(&mut self, op: PoolOp, abs: bool) -> Set {
         if op == PoolOp::Max {
-            self.set_all(&[(PePool, code::POOL_MAX), (PaddingMode, code::PAD_NEGATIVE)])?;
+            self.set_all(&[(PePool, pool::MAX), (PaddingMode, padding::NEGATIVE)])?;
         }
         self.set(PeCond, u32::from(abs))
     }

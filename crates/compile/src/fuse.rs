@@ -1,4 +1,4 @@
-//! Phase 1: neighbours become one layer (seed chapter 22, table 22.3).
+//! Phase 1: neighbours become one layer (the book, chapter 22, table 22.3).
 
 use crate::anec::*;
 use std::collections::HashMap;
@@ -37,7 +37,8 @@ fn relu_into_producer(graph: &mut Graph) {
             .iter()
             .map(|&r| {
                 let reader = &graph.layers[r];
-                let mut same = uses.writers.iter().filter(|&&w| same_elements(&graph.layers[w].result, &reader.sources[0]));
+                let mut same =
+                    uses.writers.iter().filter(|&&w| same_elements(&graph.layers[w].result, &reader.sources[0]));
                 let writer = *same.next()?;
                 let plain = is_plain_relu(reader) && same.next().is_none() && takes_relu(&graph.layers[writer]);
                 plain.then_some((writer, r))

@@ -6,6 +6,7 @@
 use crate::anec::*;
 use crate::error::{Error, Result};
 use crate::pack::Packing;
+use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use std::sync::Arc;
 
@@ -91,11 +92,12 @@ fn check(layer: &Layer, chip: &'static Chip) -> Result<()> {
         }
         _ => Ok(()),
     };
+    let groups = chip.layout.and_then(|l| l.row(Field::NumGroups)).map(|row| row.max() as u64);
     for view in layer.sources.iter().chain([&layer.result]) {
         limit("width", view.width, hal.max_tensor_width)?;
         limit("height", view.height(), hal.max_tensor_height)?;
         limit("channels", view.channels(), hal.max_tensor_channels)?;
-        limit("groups", view.groups(), Some((1 << 13) - 1))?;
+        limit("groups", view.groups(), groups)?;
         for axis in view.axes {
             if !axis.stride_bytes.is_multiple_of(ROW_ALIGN) {
                 return Err(Error::Net(format!("layer {}: a stride of {} bytes", layer.name, axis.stride_bytes)));

@@ -246,7 +246,8 @@ impl Table {
             return Table::build("atan.low", form, |i| (i as f64 / 16.0).atan());
         }
         let knot = |i: usize| (2.0 * i as f64).atan() - 2f64.atan();
-        let (last, end) = (f16::from_f64(knot(KNOTS - 1)).to_f64(), f16::from_f64(2000f64.atan() - 2f64.atan()).to_f64());
+        let (last, end) =
+            (f16::from_f64(knot(KNOTS - 1)).to_f64(), f16::from_f64(2000f64.atan() - 2f64.atan()).to_f64());
         let slope = (end - last) / (2000.0 - 64.0);
         let form = form(-1, [2.0, 2000.0, 0.0, end as f32], [0.0, 0.0, slope as f32, (last - slope * 64.0) as f32]);
         Table::build("atan.high", form, knot)

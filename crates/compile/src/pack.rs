@@ -3,16 +3,15 @@
 //! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, key `h13-kernel`.
 
 use crate::anec::*;
+use anemone_facts::kernel::{ALIGN_BYTES, ENGINES};
 use half::f16;
 
-/// Engines that a program addresses.
-const MAX_ENGINES: usize = 16;
-/// Most output channels per engine at a time with small sources, and otherwise.
+/// Most output channels per engine at a time with small sources, and otherwise: the HAL's eight accumulators with four
+/// or two channels each.
 const MAX_LANES_SMALL: usize = 32;
 const MAX_LANES: usize = 16;
 /// A source with sides up to this is small.
 const SMALL_SIDE: usize = 8;
-const STREAM_ALIGN: usize = 64;
 
 /// How a layer's output channels are spread over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub struct Packing {
 
 /// Engines for `outputs` channels.
 pub fn engines_for(outputs: usize) -> usize {
-    outputs.next_power_of_two().min(MAX_ENGINES)
+    outputs.next_power_of_two().min(ENGINES)
 }
 
 impl Packing {
@@ -67,7 +66,7 @@ impl Packing {
     /// Bytes of each engine's stream.
     pub fn stream_bytes(&self) -> u64 {
         let plane = 2 * self.lanes * (self.taps + usize::from(self.bias));
-        ((plane * self.passes(0)).next_multiple_of(STREAM_ALIGN) * self.groups) as u64
+        ((plane * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) * self.groups) as u64
     }
 
     /// Bytes of all streams.

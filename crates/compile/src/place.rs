@@ -92,7 +92,12 @@ impl fmt::Display for Placed {
         for (i, address) in self.addresses.iter().enumerate() {
             if let Some(Address { bar, offset_bytes }) = address {
                 let buffer = &self.graph.buffers[i];
-                writeln!(f, "  %{i} BAR {bar} + {offset_bytes:#x} .. {:#x} ; {}", offset_bytes + buffer.bytes, buffer.name)?;
+                writeln!(
+                    f,
+                    "  %{i} BAR {bar} + {offset_bytes:#x} .. {:#x} ; {}",
+                    offset_bytes + buffer.bytes,
+                    buffer.name
+                )?;
             }
         }
         Ok(())

@@ -245,7 +245,7 @@ impl Builder<'_> {
 }
 
 /// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
-/// the gain of seed chapter 22's gain-offset control.
+/// the gain of the gain-offset control (the book, chapter 22).
 fn absorb_affines(net: &mut Net) {
     let uses = uses(net);
     let ops = std::mem::take(&mut net.ops);
@@ -258,7 +258,9 @@ fn absorb_affines(net: &mut Net) {
 
 fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
     let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return false };
-    let (Some(&a), Some(&b), Some(&out)) = (op.inputs.first(), op.inputs.get(1), op.outputs.first()) else { return false };
+    let (Some(&a), Some(&b), Some(&out)) = (op.inputs.first(), op.inputs.get(1), op.outputs.first()) else {
+        return false;
+    };
     let (x, constant) = match (&net.value(a).data, &net.value(b).data) {
         (None, Some(t)) => (a, t.clone()),
         (Some(t), None) if f != Binary::Sub => (b, t.clone()),

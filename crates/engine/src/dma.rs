@@ -5,11 +5,7 @@ use crate::machine::Machine;
 use crate::number;
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
-
-/// Residency codes of `SrcType` and `ResType`.
-pub(crate) const RESIDENT_L2: u32 = 0;
-pub(crate) const RESIDENT_DMA: u32 = 2;
-pub(crate) const RESIDENT_CHAIN: u32 = 3;
+use anemone_facts::code::residency;
 
 /// The fields that place one operand: in memory, or in tile memory.
 struct Place {
@@ -22,17 +18,20 @@ struct Place {
 const SRC1_DMA: Place = Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride };
 const SRC2_DMA: Place = Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride };
 const DST_DMA: Place = Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride };
-const SRC1_L2: Place = Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride };
-const SRC2_L2: Place = Place { base: Src2L2Base, row: Src2L2RowStride, channel: Src2L2ChannelStride, group: Src2L2GroupStride };
-const RES_L2: Place = Place { base: ResL2Base, row: ResL2RowStride, channel: ResL2ChannelStride, group: ResL2GroupStride };
+const SRC1_L2: Place =
+    Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride };
+const SRC2_L2: Place =
+    Place { base: Src2L2Base, row: Src2L2RowStride, channel: Src2L2ChannelStride, group: Src2L2GroupStride };
+const RES_L2: Place =
+    Place { base: ResL2Base, row: ResL2RowStride, channel: ResL2ChannelStride, group: ResL2GroupStride };
 
 impl Machine<'_> {
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         match self.get(SrcType) {
-            RESIDENT_DMA => self.load_dma(&SRC1_DMA, RBase0, Rbe0, ext),
-            RESIDENT_L2 => self.load_l2(&SRC1_L2, ext),
-            RESIDENT_CHAIN => {
+            residency::DMA => self.load_dma(&SRC1_DMA, RBase0, Rbe0, ext),
+            residency::L2 => self.load_l2(&SRC1_L2, ext),
+            residency::CHAIN => {
                 let chained = self.chain.take().ok_or(FaultKind::NothingChained)?;
                 if chained.ext != ext {
                     return Err(FaultKind::ChainShape { found: chained.ext.array(), declared: ext.array() });
@@ -48,14 +47,16 @@ impl Machine<'_> {
         match self.get(Src2Type) {
             1 => self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext),
             0 => self.load_l2(&SRC2_L2, ext),
-            value => Err(FaultKind::NotHonoured { field: Src2Type, value, reason: "no sample reads a source this way" }),
+            value => {
+                Err(FaultKind::NotHonoured { field: Src2Type, value, reason: "no sample reads a source this way" })
+            }
         }
     }
 
     /// Rounds the result and sends it where the task says.
     pub(crate) fn store(&mut self, mut result: Tensor) -> Result<(), FaultKind> {
         match self.get(ResType) {
-            RESIDENT_DMA => {
+            residency::DMA => {
                 self.require(DstEn, 1, "a result that leaves by DMA needs the destination enabled")?;
                 let bar = self.bar(WBase, Wbe)?;
                 let (base, strides) = self.place(&DST_DMA);
@@ -65,7 +66,7 @@ impl Machine<'_> {
                     Ok(())
                 })
             }
-            RESIDENT_L2 => {
+            residency::L2 => {
                 let (base, strides) = self.place(&RES_L2);
                 let l2 = &mut self.l2;
                 store_rows(&result, base, strides, |address, row| {
@@ -73,7 +74,7 @@ impl Machine<'_> {
                     Ok(())
                 })
             }
-            RESIDENT_CHAIN => {
+            residency::CHAIN => {
                 result.data.iter_mut().for_each(|x| *x = number::through_f16(*x));
                 self.chain = Some(result);
                 Ok(())

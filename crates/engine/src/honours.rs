@@ -72,8 +72,9 @@ pub fn treatment(field: Field) -> Treatment {
         | ResAliasPlanarRslt | ResDmaFmt | ResDmaInterleave => NoEffect,
         SrcDmaCmpVec | SrcDmaOffsetCh | ResDmaCmpVec | ResDmaOffsetCh => Only(&[0], "pixel formats are not executed"),
 
-        PePool | PeOp | PeReluEn | PeCond | PeNonlinear | PeSecond | PeBias | PeScale | PePreScale
-        | PeFinalScale => Obeyed,
+        PePool | PeOp | PeReluEn | PeCond | PeNonlinear | PeSecond | PeBias | PeScale | PePreScale | PeFinalScale => {
+            Obeyed
+        }
         PeFirst | PePreScaleLow => Only(&[0], "the square-sum form is not executed"),
 
         KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
@@ -88,7 +89,9 @@ pub fn treatment(field: Field) -> Treatment {
         AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
-        DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => NoEffect,
+        DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => {
+            NoEffect
+        }
 
         KernelDmaMaster | CoeffEn | CoeffBase | CoeffSize => Obeyed,
         KernelDmaSparse => Only(&[0], "zero-skipping coefficients are not executed"),

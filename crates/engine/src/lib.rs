@@ -21,7 +21,7 @@ mod tensor;
 mod unpack;
 
 pub use fault::{Fault, FaultKind};
-pub use honours::{treatment, Treatment};
+pub use honours::{Treatment, treatment};
 pub use lut::Table;
-pub use machine::{run, Options, Outcome};
+pub use machine::{Options, Outcome, run};
 pub use memory::{Memory, Region};

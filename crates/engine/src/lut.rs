@@ -2,7 +2,7 @@
 
 use crate::fault::FaultKind;
 use crate::number::through_f16;
-use anemone_facts::lut::{place, Mode, Symmetry, KNOTS, RECORD_BYTES};
+use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
 use half::f16;
 
 /// One activation table, ready to evaluate.

@@ -1,14 +1,12 @@
 //! The walk over the chain: each task is checked field by field, its operands fetched, computed and stored.
 
 use crate::fault::{Fault, FaultKind};
-use crate::honours::{treatment, Treatment};
+use crate::honours::{Treatment, treatment};
 use crate::memory::{Memory, Region};
 use crate::tensor::Tensor;
+use anemone_facts::code::class;
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Program, Task};
-
-/// Tile memory of the M1: 17-bit addresses in 16-byte units.
-const L2_BYTES: usize = 2 << 20;
 
 /// How strictly to execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +41,7 @@ pub(crate) struct Machine<'a> {
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
     let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
     let mut passed_over = Vec::new();
-    let mut l2 = Region::unwritten("L2", L2_BYTES);
+    let mut l2 = Region::unwritten("L2", tile_memory_bytes(program.layout));
     let mut chain = None;
     for (index, task) in tasks.iter().enumerate() {
         let fault = |kind| Fault { task: Some(index), offset: task.offset, kind };
@@ -57,12 +55,14 @@ pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<O
         machine.execute().map_err(fault)?;
         (l2, chain) = (machine.l2, machine.chain);
     }
-    let incomplete = program
-        .ports_of(Direction::Output)
-        .filter(|p| !port_written(memory, p))
-        .map(|p| p.name.clone())
-        .collect();
+    let incomplete =
+        program.ports_of(Direction::Output).filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
     Ok(Outcome { tasks: tasks.len(), passed_over, incomplete })
+}
+
+/// What the address field of a source in tile memory can reach.
+fn tile_memory_bytes(layout: &Layout) -> usize {
+    layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
 }
 
 fn port_written(memory: &Memory, port: &anemone_program::Port) -> bool {
@@ -101,10 +101,10 @@ fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
 impl Machine<'_> {
     fn execute(&mut self) -> Result<(), FaultKind> {
         match self.get(Field::TaskClass) {
-            0 => self.neural(),
-            2 => self.planar_pool(),
-            3 => self.planar_two_sources(),
-            5 => self.planar_reduce(),
+            class::NEURAL => self.neural(),
+            class::PLANAR_ONE => self.planar_pool(),
+            class::PLANAR_TWO => self.planar_two_sources(),
+            class::PLANAR_REDUCE => self.planar_reduce(),
             value => Err(FaultKind::NotHonoured {
                 field: Field::TaskClass,
                 value,

@@ -20,14 +20,20 @@ pub struct Region {
 impl Region {
     /// A region with contents, all of it readable.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Region {
-        let mut region = Region { name: name.into(), storage: vec![0; bytes.len().div_ceil(8)], bytes: bytes.len(), written: None };
+        let mut region =
+            Region { name: name.into(), storage: vec![0; bytes.len().div_ceil(8)], bytes: bytes.len(), written: None };
         region.bytes_mut().copy_from_slice(bytes);
         region
     }
 
     /// A region that must be written before it is read.
     pub fn unwritten(name: impl Into<String>, bytes: usize) -> Region {
-        Region { name: name.into(), storage: vec![0; bytes.div_ceil(8)], bytes, written: Some(vec![0; bytes.div_ceil(128)]) }
+        Region {
+            name: name.into(),
+            storage: vec![0; bytes.div_ceil(8)],
+            bytes,
+            written: Some(vec![0; bytes.div_ceil(128)]),
+        }
     }
 
     /// Contents.

@@ -7,16 +7,11 @@ use crate::number;
 use crate::tensor::{Extents, LIMIT, Tensor};
 use crate::unpack::Coefficients;
 use anemone_facts::Field::*;
+use anemone_facts::code::{kernel, neural, nonlinear};
 use anemone_facts::lut::RECORD_BYTES;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
-
-const MAC: u32 = 0;
-const MAX: u32 = 3;
-const BYPASS: u32 = 4;
-const REAL_KERNEL: u32 = 0;
-const UNITY: u32 = 1;
 
 /// fp32 elements of unfolded input that one block of a convolution may take (4 MiB: stays in a core's cache share).
 const BLOCK_ELEMENTS: usize = 1 << 20;
@@ -29,8 +24,8 @@ impl Machine<'_> {
         let output = Extents { g: input.g, c: self.size(Cout), h: self.size(Hout), w: self.size(Wout) };
         let x = self.source1(input)?;
         let y = match (self.get(NeOpMode), self.get(KernelMode)) {
-            (MAC, REAL_KERNEL) => self.convolution(&x, output)?,
-            (MAC, UNITY) | (BYPASS, UNITY) => {
+            (neural::MAC, kernel::REAL) => self.convolution(&x, output)?,
+            (neural::MAC, kernel::UNITY) | (neural::BYPASS, kernel::UNITY) => {
                 self.require(UnicastEn, 1, "without a kernel each channel reads itself")?;
                 self.no_window()?;
                 if output != input {
@@ -38,7 +33,7 @@ impl Machine<'_> {
                 }
                 x
             }
-            (MAX, UNITY) => self.max_over_channels(&x, output)?,
+            (neural::MAX, kernel::UNITY) => self.max_over_channels(&x, output)?,
             (value, _) => {
                 return Err(FaultKind::NotHonoured {
                     field: NeOpMode,
@@ -95,12 +90,12 @@ impl Machine<'_> {
         let reuse = self.get(GroupKernelReuse) == 1;
         let mut y = Tensor::zeros(output)?;
         let (in_group, out_group) = (x.ext.c * x.ext.plane(), output.c * output.plane());
-        let mut kernel: Option<Coefficients> = None;
+        let mut held: Option<Coefficients> = None;
         for g in 0..x.ext.g {
-            if kernel.is_none() || !reuse {
-                kernel = Some(self.coefficients(g, output.c, taps)?);
+            if held.is_none() || !reuse {
+                held = Some(self.coefficients(g, output.c, taps)?);
             }
-            let Some(kernel) = &kernel else { continue };
+            let Some(kernel) = &held else { continue };
             let from = &x.data[g * in_group..][..in_group];
             let to = &mut y.data[g * out_group..][..out_group];
             if unicast {
@@ -139,20 +134,20 @@ impl Machine<'_> {
     /// `NL((y + AccBias) * PostScale)`. The sum and the product stay in fp32 unless a table is indexed by them.
     fn epilogue(&self, mut y: Tensor) -> Result<Tensor, FaultKind> {
         let (bias, scale) = (self.half(AccBias), self.half(PostScale));
-        if bias != 0.0 && self.get(NeOpMode) == BYPASS {
+        if bias != 0.0 && self.get(NeOpMode) == neural::BYPASS {
             return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
         }
-        let nonlinear = self.get(NonlinearMode);
+        let mode = self.get(NonlinearMode);
         let affine = move |v: f32| (v + bias) * scale;
-        match nonlinear {
-            0 if bias == 0.0 && scale == 1.0 => {}
-            0 => each(&mut y, affine),
-            1 => each(&mut y, move |v| affine(v).max(0.0)),
-            2 => {
-                if self.get(KernelMode) == REAL_KERNEL && self.get(NeOpMode) == MAC {
+        match mode {
+            nonlinear::NONE if bias == 0.0 && scale == 1.0 => {}
+            nonlinear::NONE => each(&mut y, affine),
+            nonlinear::RELU => each(&mut y, move |v| affine(v).max(0.0)),
+            nonlinear::LUT => {
+                if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
                     return Err(FaultKind::NotHonoured {
                         field: NonlinearMode,
-                        value: nonlinear,
+                        value: mode,
                         reason: "a table behind coefficients in one stream is not executed",
                     });
                 }
@@ -165,7 +160,11 @@ impl Machine<'_> {
                 }
             }
             value => {
-                return Err(FaultKind::NotHonoured { field: NonlinearMode, value, reason: "none, relu and lut are executed" });
+                return Err(FaultKind::NotHonoured {
+                    field: NonlinearMode,
+                    value,
+                    reason: "none, relu and lut are executed",
+                });
             }
         }
         Ok(y)

@@ -8,11 +8,8 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::*;
+use anemone_facts::code::{condition, padding, planar, planar_nonlinear, pool, second};
 use rayon::prelude::*;
-
-const POOL_SUM: u32 = 0;
-const POOL_MAX: u32 = 2;
-const PADDING_NEGATIVE: u32 = 1;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
@@ -31,7 +28,7 @@ impl Machine<'_> {
             s: [self.size(Sy).max(1), self.size(Sx).max(1)],
             p: [self.size(Py), self.size(Px)],
         };
-        if self.get(PeSecond) != 0 {
+        if self.get(PeSecond) != second::NONE {
             return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
         }
         self.require(Cout, self.get(Cin), "a planar task keeps its channels")?;
@@ -63,17 +60,21 @@ impl Machine<'_> {
         let flags = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
         let b = self.source2(shrink(ext, flags)).map(|t| expand(t, ext, flags))??;
         let sign = match self.get(PeSecond) {
-            2 => 1.0,
-            3 => -1.0,
+            second::SOURCE => 1.0,
+            second::NEGATED => -1.0,
             _ => return Err(self.inconsistent(PeSecond, "2 (source 2) or 3 (negated source 2) expected")),
         };
         let op: fn(f32, f32) -> f32 = match self.get(PeOp) {
-            0 => |a, b| a + b,
-            1 => |a, b| a * b,
-            2 => f32::max,
-            3 => f32::min,
+            planar::ADD => |a, b| a + b,
+            planar::MUL => |a, b| a * b,
+            planar::MAX => f32::max,
+            planar::MIN => f32::min,
             value => {
-                return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "only add, mul, max and min are executed" });
+                return Err(FaultKind::NotHonoured {
+                    field: PeOp,
+                    value,
+                    reason: "only add, mul, max and min are executed",
+                });
             }
         };
         a.data.par_iter_mut().with_min_len(1 << 14).zip(&b.data).for_each(|(x, &b)| *x = op(*x, sign * b));
@@ -99,9 +100,9 @@ impl Machine<'_> {
 
     fn pool_is_max(&self) -> Result<bool, FaultKind> {
         match self.get(PePool) {
-            POOL_SUM => Ok(false),
-            POOL_MAX => {
-                self.require(PaddingMode, PADDING_NEGATIVE, "a maximum must not see padding")?;
+            pool::SUM => Ok(false),
+            pool::MAX => {
+                self.require(PaddingMode, padding::NEGATIVE, "a maximum must not see padding")?;
                 Ok(true)
             }
             value => Err(FaultKind::NotHonoured { field: PePool, value, reason: "only sum and max are executed" }),
@@ -114,9 +115,15 @@ impl Machine<'_> {
         let mut x = expand(self.source1(shrink(ext, flags))?, ext, flags)?;
         let pre = self.half(PePreScale);
         let abs = match self.get(PeCond) {
-            0 => false,
-            1 => true,
-            value => return Err(FaultKind::NotHonoured { field: PeCond, value, reason: "only the absolute value is executed" }),
+            condition::NONE => false,
+            condition::ABS => true,
+            value => {
+                return Err(FaultKind::NotHonoured {
+                    field: PeCond,
+                    value,
+                    reason: "only the absolute value is executed",
+                });
+            }
         };
         if pre != 1.0 || abs {
             x.data.par_iter_mut().with_min_len(1 << 14).for_each(|v| {
@@ -132,9 +139,15 @@ impl Machine<'_> {
         let last = f32::from_bits(self.get(PeFinalScale));
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
         let reciprocal = match self.get(PeNonlinear) {
-            0 => false,
-            1 => true,
-            value => return Err(FaultKind::NotHonoured { field: PeNonlinear, value, reason: "only the reciprocal is executed" }),
+            planar_nonlinear::NONE => false,
+            planar_nonlinear::RECIPROCAL => true,
+            value => {
+                return Err(FaultKind::NotHonoured {
+                    field: PeNonlinear,
+                    value,
+                    reason: "only the reciprocal is executed",
+                });
+            }
         };
         let relu = self.get(PeReluEn) == 1;
         if last != 1.0 || scale != 1.0 || bias != 0.0 || reciprocal || relu {
@@ -193,8 +206,7 @@ impl Window {
             for ow in 0..to_ext.w {
                 let columns = self.span(1, ow, from_ext.w);
                 let elements = rows.clone().flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied());
-                to[oh * to_ext.w + ow] =
-                    if max { elements.fold(f32::NEG_INFINITY, f32::max) } else { elements.sum() };
+                to[oh * to_ext.w + ow] = if max { elements.fold(f32::NEG_INFINITY, f32::max) } else { elements.sum() };
             }
         }
     }

@@ -8,11 +8,8 @@
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use anemone_facts::Field::*;
+use anemone_facts::kernel::ALIGN_BYTES;
 use half::f16;
-
-/// Largest number of engines a program addresses.
-pub(crate) const MAX_ENGINES: usize = 16;
-const GROUP_ALIGN: u64 = 64;
 
 /// Coefficients of one group, `[out][in * kh * kw]`, and biases.
 pub(crate) struct Coefficients {
@@ -24,8 +21,9 @@ impl Machine<'_> {
     /// Engines that take part, and output channels each computes at a time.
     fn engines_and_lanes(&self) -> Result<(usize, usize), FaultKind> {
         let engines = 1usize << self.get(ActiveNe);
-        if engines > MAX_ENGINES {
-            return Err(self.inconsistent(ActiveNe, "at most 16 engines (4) expected"));
+        let streams = self.layout.row(CoeffEn).map_or(0, |row| row.count as usize);
+        if engines > streams {
+            return Err(self.inconsistent(ActiveNe, "more engines than coefficient streams"));
         }
         Ok((engines, 1 << self.get(OcgSize)))
     }
@@ -40,7 +38,8 @@ impl Machine<'_> {
                 reason: format!("engine {engine} computes channels but its stream is off"),
             });
         }
-        let (base, size) = (self.task.bytes_at(self.layout, CoeffBase, i), self.task.bytes_at(self.layout, CoeffSize, i));
+        let (base, size) =
+            (self.task.bytes_at(self.layout, CoeffBase, i), self.task.bytes_at(self.layout, CoeffSize, i));
         if from + bytes > size {
             return Err(FaultKind::Stray {
                 field: CoeffSize,
@@ -63,7 +62,9 @@ impl Machine<'_> {
         self.require(KernelFmt, 2, "only fp16 coefficients are executed")?;
         let per_pass = engines * lanes;
         if lanes > 1 && !out.is_multiple_of(per_pass) {
-            return Err(self.inconsistent(OcgSize, "output channels fill whole passes when engines hold several at a time"));
+            return Err(
+                self.inconsistent(OcgSize, "output channels fill whole passes when engines hold several at a time")
+            );
         }
         let plane = 2 * ((taps + usize::from(with_bias)) * lanes) as u64;
         // All streams are found before anything is allocated: what they hold bounds what is needed.
@@ -72,7 +73,7 @@ impl Machine<'_> {
             // Passes in which this engine has a channel.
             let passes = (out.saturating_sub(e * lanes)).div_ceil(per_pass) as u64;
             if passes > 0 {
-                let group_bytes = (plane * passes).next_multiple_of(GROUP_ALIGN);
+                let group_bytes = (plane * passes).next_multiple_of(ALIGN_BYTES);
                 streams.push((e, self.stream(e, group_bytes * g as u64, plane * passes)?));
             }
         }

@@ -3,9 +3,11 @@
 //! This room holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
 //! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
 
-mod fields;
 pub mod chips;
+pub mod code;
+mod fields;
 pub mod formats;
+pub mod kernel;
 pub mod layout;
 pub mod lut;
 mod table;

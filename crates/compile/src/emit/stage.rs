@@ -1,10 +1,11 @@
 //! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
 
-use super::{Emitter, code};
+use super::Emitter;
 use crate::anec::*;
 use crate::pack::Packing;
 use crate::place::Placed;
 use anemone_facts::Field::*;
+use anemone_facts::code::hint;
 use anemone_program::FieldError;
 
 /// Share of tile memory that one operand's tile may take, so that source, second source and result fit together.
@@ -80,7 +81,13 @@ impl Emitter<'_> {
         }
 
         // Operand tiles in tile memory: source, second source, result.
-        let spread = if conv { CONV_SPREAD } else if neural { 0 } else { SPREAD };
+        let spread = if conv {
+            CONV_SPREAD
+        } else if neural {
+            0
+        } else {
+            SPREAD
+        };
         let row = if spread == 0 { tile.row_bytes } else { tile.spread(spread) };
         let fields = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
         for (field, bytes) in fields.into_iter().zip([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes]) {
@@ -181,10 +188,10 @@ impl Hints {
             let r = &reads[b.0 as usize];
             let (earlier, later) = (r.iter().any(|&x| x < i), r.iter().any(|&x| x > i));
             match (scratch(b), earlier, later) {
-                (_, _, true) => [code::ALLOC; 3],
-                (true, _, false) => [code::DROP, code::ALLOC, code::DROP],
-                (false, true, false) => [code::LOW_PRIORITY, code::ALLOC, code::LOW_PRIORITY],
-                (false, false, false) => [code::NO_ALLOC, code::ALLOC, code::LOW_PRIORITY],
+                (_, _, true) => [hint::ALLOC; 3],
+                (true, _, false) => [hint::DROP, hint::ALLOC, hint::DROP],
+                (false, true, false) => [hint::LOW_PRIORITY, hint::ALLOC, hint::LOW_PRIORITY],
+                (false, false, false) => [hint::NO_ALLOC, hint::ALLOC, hint::LOW_PRIORITY],
             }
         };
         let sources =
@@ -227,9 +234,11 @@ fn hazards(placed: &Placed) -> Vec<Option<u32>> {
         .map(|(i, layer)| {
             let (bar, start, end) = range(layer.result.buffer)?;
             (1..=i.min(MAX_HAZARD + 1)).find_map(|distance| {
-                let hit = layers[i - distance].sources.iter().filter_map(|s| range(s.buffer)).any(|(b, s, e)| {
-                    b == bar && s < end && start < e
-                });
+                let hit = layers[i - distance]
+                    .sources
+                    .iter()
+                    .filter_map(|s| range(s.buffer))
+                    .any(|(b, s, e)| b == bar && s < end && start < e);
                 hit.then_some(distance as u32 - 1)
             })
         })

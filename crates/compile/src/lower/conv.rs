@@ -4,13 +4,9 @@ use super::{Lowerer, floats};
 use crate::Compat;
 use crate::anec::*;
 use crate::error::Result;
+use anemone_facts::Field;
 use anemone_net::{Op, ValueId};
 use std::sync::Arc;
-
-/// A stride field holds two bits.
-const MAX_STRIDE: usize = 3;
-/// A padding field holds five bits.
-const MAX_PAD: usize = 31;
 
 impl Lowerer<'_> {
     /// What the window fields and the chip's kernel limits admit.
@@ -20,14 +16,26 @@ impl Lowerer<'_> {
         self.check_window(window)
     }
 
-    /// What the window fields admit.
+    /// What the window fields can hold.
     pub(super) fn check_window(&self, window: &Window) -> Result<()> {
-        for axis in 0..2 {
-            self.limit("window extent", window.kernel[axis], Some(31))?;
-            self.limit("stride", window.stride[axis], Some(MAX_STRIDE as u64))?;
-            self.limit("padding", window.pad[axis], Some(MAX_PAD as u64))?;
+        for (axis, (k, s, p)) in
+            [(Field::Kh, Field::Sy, Field::Py), (Field::Kw, Field::Sx, Field::Px)].into_iter().enumerate()
+        {
+            self.limit("window extent", window.kernel[axis], self.field_max(k))?;
+            self.limit("stride", window.stride[axis], self.field_max(s))?;
+            self.limit("padding", window.pad[axis], self.field_max(p))?;
         }
         Ok(())
+    }
+
+    /// Largest value of a register field.
+    pub(super) fn field_max(&self, field: Field) -> Option<u64> {
+        Some(self.chip.layout?.row(field)?.max() as u64)
+    }
+
+    /// Largest stride that one task can have.
+    fn max_stride(&self) -> usize {
+        self.field_max(Field::Sx).unwrap_or(1) as usize
     }
 
     /// One task per batch element: neural-engine groups would each want their own coefficients.
@@ -71,12 +79,17 @@ impl Lowerer<'_> {
         let bias = self.bias_of(op)?;
         let (cout, per_group) = (shape[0], shape[1]);
         let missing = 2 - spatial;
-        let pick = |i: usize, default: usize, from: &dyn Fn(usize) -> usize| if i < missing { default } else { from(i - missing) };
+        let pick = |i: usize, default: usize, from: &dyn Fn(usize) -> usize| {
+            if i < missing { default } else { from(i - missing) }
+        };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
         let (weights, kernel) = dilate(&floats(&tensor), extents, dilation);
-        let mut window =
-            Window { kernel, stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])), pad: [0, 1].map(|i| pick(i, 0, &|j| pads[j].0)) };
+        let mut window = Window {
+            kernel,
+            stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
+            pad: [0, 1].map(|i| pick(i, 0, &|j| pads[j].0)),
+        };
         let remaining = self.factor_strides(&mut window)?;
         self.check_kernel(&window)?;
 
@@ -170,11 +183,13 @@ impl Lowerer<'_> {
 
     /// Takes from each stride what its field can hold; the rest is left to [`Lowerer::subsample`].
     fn factor_strides(&self, window: &mut Window) -> Result<[usize; 2]> {
-        let mut remaining = [1, 1];
+        let (mut remaining, most) = ([1, 1], self.max_stride());
         for (stride, rest) in window.stride.iter_mut().zip(&mut remaining) {
-            if *stride > MAX_STRIDE {
-                let Some(factor) = (2..=MAX_STRIDE).rev().find(|f| stride.is_multiple_of(*f)) else {
-                    return Err(self.unsupported(format!("a stride of {stride}"), "use a stride made of factors 2 and 3"));
+            if *stride > most {
+                let Some(factor) = (2..=most).rev().find(|f| stride.is_multiple_of(*f)) else {
+                    return Err(
+                        self.unsupported(format!("a stride of {stride}"), "use a stride made of factors 2 and 3")
+                    );
                 };
                 *rest = *stride / factor;
                 *stride = factor;
@@ -186,9 +201,9 @@ impl Lowerer<'_> {
     /// Keeps every n-th row and column: depthwise 1x1 convolutions with stride.
     fn subsample(&mut self, by: [usize; 2], from: View4, to: View4) {
         let mut current = from;
-        let mut left = by;
+        let (mut left, most) = (by, self.max_stride());
         while left != [1, 1] {
-            let step = left.map(|n| (2..=MAX_STRIDE).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(n));
+            let step = left.map(|n| (2..=most).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(n));
             left = [left[0] / step[0], left[1] / step[1]];
             let result = if left == [1, 1] {
                 to
@@ -223,11 +238,16 @@ impl Lowerer<'_> {
     pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (x, y) = (op.inputs[0], op.inputs[1]);
         let Some(constant) = self.constant(y) else {
-            return Err(self.unsupported("a product of two runtime tensors", "only products with a constant right side compile yet"));
+            return Err(self.unsupported(
+                "a product of two runtime tensors",
+                "only products with a constant right side compile yet",
+            ));
         };
         let lead: usize = constant.shape[..constant.shape.len() - 2].iter().product();
         if constant.shape.len() < 2 || lead != 1 || transpose_x {
-            return Err(self.unsupported("a batched constant, or a transposed left side", "use a two-dimensional constant"));
+            return Err(
+                self.unsupported("a batched constant, or a transposed left side", "use a two-dimensional constant")
+            );
         }
         let (rows, columns) = (constant.shape[constant.shape.len() - 2], constant.shape[constant.shape.len() - 1]);
         let data = floats(constant);
@@ -242,7 +262,15 @@ impl Lowerer<'_> {
 
     /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
     /// out.
-    fn product(&mut self, x: ValueId, out: ValueId, n: usize, k: usize, weights: Vec<f32>, bias: Option<Vec<f32>>) -> Result<()> {
+    fn product(
+        &mut self,
+        x: ValueId,
+        out: ValueId,
+        n: usize,
+        k: usize,
+        weights: Vec<f32>,
+        bias: Option<Vec<f32>>,
+    ) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
         let rank = from.lead.len();
         // All rows of x side by side as columns of the convolution.
@@ -258,7 +286,8 @@ impl Lowerer<'_> {
         let outer: Vec<usize> = from.lead[..inner].iter().map(|a| a.extent).collect();
         for index in indices(&outer) {
             let at = |v: &View| View {
-                offset_bytes: v.offset_bytes + index.iter().zip(&v.lead).map(|(&i, a)| i as u64 * a.stride_bytes).sum::<u64>(),
+                offset_bytes: v.offset_bytes
+                    + index.iter().zip(&v.lead).map(|(&i, a)| i as u64 * a.stride_bytes).sum::<u64>(),
                 lead: v.lead[inner..].to_vec(),
                 ..v.clone()
             };
@@ -267,7 +296,13 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn product_flat(&mut self, from: &View, to: &View, weights: Arc<Vec<f32>>, bias: Option<Arc<Vec<f32>>>) -> Result<()> {
+    fn product_flat(
+        &mut self,
+        from: &View,
+        to: &View,
+        weights: Arc<Vec<f32>>,
+        bias: Option<Arc<Vec<f32>>>,
+    ) -> Result<()> {
         let turned = self.exchanged(from, 0, "turned")?;
         let (Some(source), Some(result)) = (channels_first(&turned), channels_first(to)) else {
             return Err(self.unsupported("more than four axes", "reshape first"));
@@ -294,9 +329,9 @@ fn channels_first(view: &View) -> Option<View4> {
 
 /// All index tuples below the extents.
 fn indices(extents: &[usize]) -> Vec<Vec<usize>> {
-    extents.iter().fold(vec![vec![]], |all, &n| {
-        all.iter().flat_map(|p| (0..n).map(|i| [p.as_slice(), &[i]].concat())).collect()
-    })
+    extents
+        .iter()
+        .fold(vec![vec![]], |all, &n| all.iter().flat_map(|p| (0..n).map(|i| [p.as_slice(), &[i]].concat())).collect())
 }
 
 /// Kernels with zeros between their elements; the engine knows no dilation.

@@ -147,7 +147,14 @@ impl Lowerer<'_> {
             }
             Unary::Ceil => self.ceil(1.0, from, to),
             Unary::Floor => self.ceil(-1.0, from, to),
-            Unary::Round | Unary::Sin | Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh
+            Unary::Round
+            | Unary::Sin
+            | Unary::Cos
+            | Unary::Tan
+            | Unary::Asin
+            | Unary::Acos
+            | Unary::Sinh
+            | Unary::Cosh
             | Unary::Atanh => Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host")),
         }
     }
@@ -199,7 +206,12 @@ impl Lowerer<'_> {
             Binary::FloorDiv | Binary::Mod => {
                 return Err(self.unsupported(format!("{} is integer arithmetic", f.name()), "compute it on the host"));
             }
-            Binary::Equal | Binary::NotEqual | Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => {
+            Binary::Equal
+            | Binary::NotEqual
+            | Binary::Less
+            | Binary::LessEqual
+            | Binary::Greater
+            | Binary::GreaterEqual => {
                 return Err(self.unsupported(format!("{} gives truth values", f.name()), "use max, min and sign"));
             }
         };

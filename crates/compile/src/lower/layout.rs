@@ -3,11 +3,10 @@
 use super::Lowerer;
 use crate::anec::*;
 use crate::error::Result;
+use anemone_facts::Field;
 use anemone_net::ValueId;
 use std::sync::Arc;
 
-/// Groups that one task repeats over; the field holds 13 bits.
-pub(super) const MAX_GROUPS: usize = 4096;
 /// Scratch of one scattered block of a reshape is kept below this.
 const SCATTER_BYTES: u64 = 64 << 20;
 
@@ -46,7 +45,16 @@ impl Lowerer<'_> {
     /// Most groups, channels and rows of a task.
     fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
-        [MAX_GROUPS, hal.max_tensor_channels.unwrap_or(65536) as usize, hal.max_tensor_height.unwrap_or(16384) as usize]
+        [
+            self.max_groups(),
+            hal.max_tensor_channels.unwrap_or(65536) as usize,
+            hal.max_tensor_height.unwrap_or(16384) as usize,
+        ]
+    }
+
+    /// Most groups of a task.
+    pub(super) fn max_groups(&self) -> usize {
+        self.field_max(Field::NumGroups).unwrap_or(1) as usize
     }
 
     /// As [`Lowerer::blocks`], with as few axes as strides allow: neighbouring axes are merged where every view has
@@ -128,7 +136,7 @@ impl Lowerer<'_> {
         let (channels_from, channels_to) = (from.lead[axis], to.lead[axis]);
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             // Three axes of the rest, one of which must be free for the channels.
-            for pair in split_channels(parts) {
+            for pair in split_channels(parts, self.max_groups()) {
                 let put = |v: View4, c: Axis, width: usize| View4 { axes: [v.axes[0], c, v.axes[2]], width, ..v };
                 let source = put(pair[0], channels_from, from.width);
                 let result = put(pair[1], channels_to, to.width);
@@ -212,7 +220,8 @@ impl Lowerer<'_> {
         if (width > 1 && last != ELEMENT_BYTES) || !aligned {
             return Ok(None);
         }
-        let lead = lead.iter().zip(shape).map(|(&s, &extent)| Axis { extent, stride_bytes: if extent == 1 { 0 } else { s } });
+        let lead =
+            lead.iter().zip(shape).map(|(&s, &extent)| Axis { extent, stride_bytes: if extent == 1 { 0 } else { s } });
         Ok(Some(View { lead: lead.collect(), width, ..from.clone() }))
     }
 
@@ -265,7 +274,14 @@ impl Lowerer<'_> {
         if gather { self.copy_transposed(&narrow, &wide, axis) } else { self.copy_transposed(&wide, &narrow, axis) }
     }
 
-    pub(super) fn slice(&mut self, begin: &[usize], end: &[usize], stride: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+    pub(super) fn slice(
+        &mut self,
+        begin: &[usize],
+        end: &[usize],
+        stride: &[usize],
+        x: ValueId,
+        out: ValueId,
+    ) -> Result<()> {
         let from = self.view(x)?;
         let last = begin.len() - 1;
         let extent = |i: usize| (end[i] - begin[i]).div_ceil(stride[i]);
@@ -352,7 +368,8 @@ impl Lowerer<'_> {
             window.pad[axis] = before + after;
             tap[axis] = after;
         }
-        let one = |v: &View| v.nchw().ok_or_else(|| self.unsupported("padding of more than four axes", "reshape first"));
+        let one =
+            |v: &View| v.nchw().ok_or_else(|| self.unsupported("padding of more than four axes", "reshape first"));
         let (source, result) = (one(&from)?, one(&to)?);
         let taps = window.kernel[0] * window.kernel[1];
         self.check_kernel(&window)?;
@@ -392,13 +409,14 @@ fn slabs(views: Vec<View4>, axis: usize, limit: usize) -> Vec<Vec<View4>> {
 }
 
 /// Frees the channel axis of both views: one piece per channel, unless groups are free to take them.
-fn split_channels(parts: Vec<View4>) -> Vec<Vec<View4>> {
+fn split_channels(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     let [groups, channels] = [parts[0].axes[0].extent, parts[0].axes[1].extent];
-    let turn = |v: &View4, from: usize| View4 { axes: [v.axes[from], Axis { extent: 1, stride_bytes: 0 }, v.axes[2]], ..*v };
+    let turn =
+        |v: &View4, from: usize| View4 { axes: [v.axes[from], Axis { extent: 1, stride_bytes: 0 }, v.axes[2]], ..*v };
     if channels == 1 {
         return vec![parts];
     }
-    if groups == 1 && channels <= MAX_GROUPS {
+    if groups == 1 && channels <= max_groups {
         return vec![parts.iter().map(|v| turn(v, 1)).collect()];
     }
     slabs(parts, 1, 1).into_iter().map(|p| p.iter().map(|v| turn(v, 0)).collect()).collect()

@@ -68,11 +68,14 @@ impl Lowerer<'_> {
                 if surface.interleave > 1 {
                     return Err(self.unsupported("interleaved channels", "use an interleave of 1"));
                 }
-                (lead, bytes) = surface_axes(&value.ty.shape, surface.plane_bytes, surface.row_bytes)
-                    .ok_or_else(|| self.unsupported("strides that overlap or are not multiples of 64", "leave the strides out"))?;
+                (lead, bytes) =
+                    surface_axes(&value.ty.shape, surface.plane_bytes, surface.row_bytes).ok_or_else(|| {
+                        self.unsupported("strides that overlap or are not multiples of 64", "leave the strides out")
+                    })?;
             }
             let width = value.ty.shape.last().copied().unwrap_or(1);
-            let buffer = self.graph.add_buffer(Buffer { name: value.name.clone(), role: role.clone(), bytes, port: None });
+            let buffer =
+                self.graph.add_buffer(Buffer { name: value.name.clone(), role: role.clone(), bytes, port: None });
             let view = View { buffer, offset_bytes: 0, lead, width };
             self.graph.buffers[buffer.0 as usize].port = Some(view.clone());
             self.views.insert(id, view);

@@ -4,7 +4,6 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
 
 use super::Lowerer;
-use super::layout::MAX_GROUPS;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
@@ -72,12 +71,22 @@ impl Lowerer<'_> {
                 self.reduce_into(ReduceKind::LogSum, axes, &exp, &log)?;
                 self.planar_two(PlanarOp::Add, Affine::UNIT, &log, &max, to)
             }
-            ReduceKind::Prod => Err(self.unsupported("products along an axis", "use the exponential of a sum of logarithms")),
+            ReduceKind::Prod => {
+                Err(self.unsupported("products along an axis", "use the exponential of a sum of logarithms"))
+            }
         }
     }
 
     /// Columns (with neighbouring axes) by the planar engine, other axes by the neural engine.
-    fn reduce_axes(&mut self, op: PoolOp, affine: Affine, abs: bool, axes: &[usize], from: &View, to: &View) -> Result<()> {
+    fn reduce_axes(
+        &mut self,
+        op: PoolOp,
+        affine: Affine,
+        abs: bool,
+        axes: &[usize],
+        from: &View,
+        to: &View,
+    ) -> Result<()> {
         let last = from.lead.len();
         let (columns, leading): (Vec<usize>, Vec<usize>) = {
             // The last axis and those just before it that are reduced too.
@@ -137,7 +146,7 @@ impl Lowerer<'_> {
         let rest = |v: &View| View { lead: v.lead[..first].to_vec(), width: 1, ..v.clone() };
         let kind = Kind::Reduce { op, abs, affine, reciprocal };
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
-            for pair in one_row(parts) {
+            for pair in one_row(parts, self.max_groups()) {
                 let one = Axis { extent: 1, stride_bytes: 0 };
                 let source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
                 let result = View4 { axes: [pair[1].axes[0], pair[1].axes[1], one], width: 1, ..pair[1] };
@@ -148,7 +157,15 @@ impl Lowerer<'_> {
     }
 
     /// Reduces one leading axis on the neural engine: it stands as channels.
-    fn reduce_leading(&mut self, op: PoolOp, affine: Affine, abs: bool, axis: usize, from: &View, to: &View) -> Result<()> {
+    fn reduce_leading(
+        &mut self,
+        op: PoolOp,
+        affine: Affine,
+        abs: bool,
+        axis: usize,
+        from: &View,
+        to: &View,
+    ) -> Result<()> {
         let mut from = from.clone();
         if abs || affine.pre_scale != 1.0 {
             let before = self.scratch("before", &from.shape());
@@ -181,7 +198,7 @@ impl Lowerer<'_> {
             },
         };
         for parts in self.merged_blocks(&[&rest(&from), &rest(&target)])? {
-            for pair in one_plane(parts) {
+            for pair in one_plane(parts, self.max_groups()) {
                 let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
                 let source = put(pair[0], channels);
                 let result = put(pair[1], Axis { extent: 1, stride_bytes: 0 });
@@ -207,7 +224,8 @@ impl Lowerer<'_> {
             return Err(self.unsupported("windows over three axes", "pool twice"));
         }
         let missing = 2 - kernel.len();
-        let axis = |i: usize, default: usize, of: &dyn Fn(usize) -> usize| if i < missing { default } else { of(i - missing) };
+        let axis =
+            |i: usize, default: usize, of: &dyn Fn(usize) -> usize| if i < missing { default } else { of(i - missing) };
         let window = Window {
             kernel: [0, 1].map(|i| axis(i, 1, &|j| kernel[j])),
             stride: [0, 1].map(|i| axis(i, 1, &|j| strides[j])),
@@ -297,24 +315,24 @@ fn merge(axes: &[Axis]) -> Option<Axis> {
 }
 
 /// Pieces whose row axis is free: channels take the rows where they can, else one piece per row.
-fn one_row(parts: Vec<View4>) -> Vec<Vec<View4>> {
-    shift_axis(parts, 2, 1, 0)
+fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
+    shift_axis(parts, 2, 1, 0, max_groups)
 }
 
 /// Pieces whose channel axis is free.
-fn one_plane(parts: Vec<View4>) -> Vec<Vec<View4>> {
-    shift_axis(parts, 1, 0, 0)
+fn one_plane(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
+    shift_axis(parts, 1, 0, 0, max_groups)
 }
 
 /// Frees axis `busy` by moving it to `first` or else `second` when one of them is unused, else by one piece each.
-fn shift_axis(parts: Vec<View4>, busy: usize, first: usize, second: usize) -> Vec<Vec<View4>> {
+fn shift_axis(parts: Vec<View4>, busy: usize, first: usize, second: usize, max_groups: usize) -> Vec<Vec<View4>> {
     let one = Axis { extent: 1, stride_bytes: 0 };
     let extent = |i: usize| parts[0].axes[i].extent;
     if extent(busy) == 1 {
         return vec![parts];
     }
     for free in [first, second] {
-        if extent(free) == 1 && (free != 0 || extent(busy) <= MAX_GROUPS) {
+        if extent(free) == 1 && (free != 0 || extent(busy) <= max_groups) {
             let moved = |v: &View4| {
                 let mut v = *v;
                 v.axes[free] = v.axes[busy];

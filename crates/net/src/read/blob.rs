@@ -3,7 +3,7 @@
 use super::Files;
 use super::proto::Element;
 use crate::error::Error;
-use crate::graph::{DType, Data};
+use crate::graph::{DType, Data, elements};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,11 +18,43 @@ const RECORD_BYTES: u64 = 64;
 pub struct Blobs<'a> {
     files: &'a dyn Files,
     read: HashMap<String, Arc<Vec<u8>>>,
+    pub budget: Budget,
+}
+
+/// How many elements of constants a model may make, all together.
+///
+/// One stretch of a weight file can be named any number of times, and decompression multiplies it; honest models make
+/// less than 20 elements for each byte of their weights.
+#[derive(Debug, Default)]
+pub struct Budget {
+    made: usize,
+    bytes_read: usize,
+}
+
+impl Budget {
+    const FREE: usize = 1 << 26;
+    const PER_BYTE: usize = 64;
+
+    /// Raises the budget by what a file of this size allows.
+    pub fn add_file(&mut self, bytes: usize) {
+        self.bytes_read = self.bytes_read.saturating_add(bytes);
+    }
+
+    /// Counts a constant about to be made.
+    pub fn spend(&mut self, shape: &[usize]) -> Result<(), Error> {
+        self.made = self.made.saturating_add(elements(shape));
+        let limit = self.bytes_read.saturating_mul(Self::PER_BYTE).saturating_add(Self::FREE);
+        if self.made <= limit {
+            return Ok(());
+        }
+        let (what, shape) = ("the last of all constants".to_string(), shape.to_vec());
+        Err(Error::TooLarge { what, shape, elements: self.made, limit })
+    }
 }
 
 impl<'a> Blobs<'a> {
     pub fn new(files: &'a dyn Files) -> Self {
-        Blobs { files, read: HashMap::new() }
+        Blobs { files, read: HashMap::new(), budget: Budget::default() }
     }
 
     fn file(&mut self, path: &str) -> Result<Arc<Vec<u8>>, Error> {
@@ -30,6 +62,7 @@ impl<'a> Blobs<'a> {
             return Ok(bytes.clone());
         }
         let bytes = self.files.read(path).map_err(|reason| Error::File { path: path.to_string(), reason })?;
+        self.budget.add_file(bytes.len());
         let bytes = Arc::new(bytes);
         self.read.insert(path.to_string(), bytes.clone());
         Ok(bytes)

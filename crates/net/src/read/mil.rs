@@ -241,6 +241,7 @@ impl<'a> Builder<'a> {
         let count = elements(&shape);
         let data = match &value.source {
             Some(Source::BlobFile(blob)) => {
+                self.blobs.budget.spend(&shape)?;
                 let path = blob.file_name.strip_prefix("@model_path/").unwrap_or(&blob.file_name);
                 self.blobs.elements(path, blob.offset, element, count)?
             }

@@ -4,7 +4,7 @@
 
 mod units;
 
-use super::blob::part;
+use super::blob::{Budget, part};
 use super::property::{Dict, parse};
 use super::{Files, Reading, sniff};
 use crate::error::Error;
@@ -14,9 +14,6 @@ use crate::ops::{OpKind, Unary};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
-
-/// Most elements taken from a weight file of zeros: no file's length bounds them.
-const ZERO_ELEMENTS: usize = 1 << 26;
 
 /// Reads a netplist, XML or binary; `files` gives the weight files it names, as written and then by base name.
 ///
@@ -42,7 +39,7 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files) -> Result<Reading, Error> 
         notes.push(format!("the netplist has {} networks; `{name}` is read", names.len()));
     }
     let weights = network.strings("Weights")?.unwrap_or_default();
-    let weights = Weights { files, paths: weights, read: HashMap::new() };
+    let weights = Weights { files, paths: weights, read: HashMap::new(), budget: Budget::default() };
     let deep = is_deep(&network)?;
     let net = Net { name: name.to_string(), ..Net::default() };
     let mut builder = Builder { net, names: HashSet::new(), values: HashMap::new(), weights, deep, notes };
@@ -78,6 +75,7 @@ struct Weights<'a> {
     files: &'a dyn Files,
     paths: Vec<&'a str>,
     read: HashMap<usize, Arc<Vec<u8>>>,
+    budget: Budget,
 }
 
 impl Weights<'_> {
@@ -92,10 +90,7 @@ impl Weights<'_> {
             most: self.paths.len() as i64 - 1,
         })?;
         if path.ends_with("zero") {
-            if count > ZERO_ELEMENTS {
-                let what = format!("{}, weight file {path}", place());
-                return Err(Error::TooLarge { what, shape: vec![count], elements: count, limit: ZERO_ELEMENTS });
-            }
+            self.budget.spend(&[count])?;
             return Ok(Data::from_le_bytes(dtype, &vec![0; count * dtype.bytes()]));
         }
         let bytes = match self.read.get(&index) {
@@ -104,9 +99,11 @@ impl Weights<'_> {
                 let base = path.rsplit('/').next().unwrap_or(path);
                 let bytes = self.files.read(path).or_else(|_| self.files.read(base));
                 let bytes = bytes.map_err(|reason| Error::File { path: path.to_string(), reason })?;
+                self.budget.add_file(bytes.len());
                 self.read.entry(index).or_insert(Arc::new(bytes)).clone()
             }
         };
+        self.budget.spend(&[count])?;
         let size = (count as u64).saturating_mul(dtype.bytes() as u64);
         let place = || format!("{}, weight file {path}", place());
         Ok(Data::from_le_bytes(dtype, part(&bytes, offset as u64, size, &place, "data")?))

@@ -145,3 +145,6 @@ pub(crate) fn netplists_read_and_check() {
     }
     assert!(read + 6 >= paths.len(), "only {read} of {}", paths.len());
 }
+
+mod damaged;
+mod programs;

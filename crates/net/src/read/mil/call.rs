@@ -247,6 +247,7 @@ impl Call<'_, '_> {
     pub fn give_constant(&mut self, tensor: Tensor) -> Result<bool, Error> {
         let name = self.output(0).to_string();
         self.matches_declaration(0, &tensor.shape)?;
+        self.builder.blobs.budget.spend(&tensor.shape)?;
         let constant = Arc::new(Constant { name: name.clone(), tensor: Arc::new(tensor) });
         self.builder.items.insert(name, Item::Constant(constant));
         Ok(true)
@@ -289,11 +290,18 @@ impl Call<'_, '_> {
         let ty = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&place))?.swap_remove(0);
         let net = &self.builder.net;
         let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&id| net.value(id).data.as_deref()).collect();
+        // Products of constants would cost time out of proportion to the file, and no shape is computed with them.
+        let cheap = !matches!(
+            kind,
+            OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::MatMul { .. } | OpKind::Linear
+        );
         if let Some(constants) = constants
+            && cheap
             && ty.elements() <= FOLD_ELEMENTS
             && constants.iter().all(|t| t.data.len() <= FOLD_ELEMENTS)
         {
             let tensor = eval::fold(&kind, &constants, Some(&ty)).map_err(|e| e.in_op(&place))?;
+            self.builder.blobs.budget.spend(&ty.shape)?;
             return Ok(self.builder.value(&value, ty, Some(Arc::new(tensor))));
         }
         let output = self.builder.value(&value, ty, None);

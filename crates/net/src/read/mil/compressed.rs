@@ -194,6 +194,7 @@ fn table(call: &mut Call) -> Result<bool, Error> {
     let mut shape = indices.shape.clone();
     shape[axis] = shape[axis].saturating_mul(width);
     bounded(call, &shape)?;
+    call.builder.blobs.budget.spend(&shape)?;
     let inner = elements(&indices.shape[axis + 1..]);
     let positions = (0..elements(&shape)).map(|i| {
         // Vectors replace their index along the axis: position there is index times width plus component.

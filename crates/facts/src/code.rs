@@ -1,0 +1,214 @@
+//! Values of the fields whose coding is a list of names, as constants, and the constants that Apple's compiler writes.
+//!
+//! A test holds each value against its name in the vocabulary, so neither can drift.
+
+/// `InFmt`, `Src1MemFmt`, ...: element formats.
+pub mod format {
+    /// Half precision.
+    pub const FP16: u32 = 2;
+}
+
+/// `TaskClass`: the unit that computes and its number of sources.
+pub mod class {
+    /// Neural engine.
+    pub const NEURAL: u32 = 0;
+    /// Planar engine, one source: scales and pooling windows.
+    pub const PLANAR_ONE: u32 = 2;
+    /// Planar engine, two sources.
+    pub const PLANAR_TWO: u32 = 3;
+    /// Planar engine, reduction over rows and columns.
+    pub const PLANAR_REDUCE: u32 = 5;
+}
+
+/// `SrcType`, `ResType`: where an operand stands.
+pub mod residency {
+    /// Tile memory.
+    pub const L2: u32 = 0;
+    /// Memory, by DMA.
+    pub const DMA: u32 = 2;
+    /// Handed from task to task.
+    pub const CHAIN: u32 = 3;
+}
+
+/// `NeOpMode`.
+pub mod neural {
+    /// Multiply and accumulate.
+    pub const MAC: u32 = 0;
+    /// Maximum over the channels that one output reads.
+    pub const MAX: u32 = 3;
+    /// The source as it is.
+    pub const BYPASS: u32 = 4;
+}
+
+/// `KernelMode`.
+pub mod kernel {
+    /// Real coefficients.
+    pub const REAL: u32 = 0;
+    /// No coefficients.
+    pub const UNITY: u32 = 1;
+}
+
+/// `NonlinearMode`.
+pub mod nonlinear {
+    /// None.
+    pub const NONE: u32 = 0;
+    /// `max(x, 0)`.
+    pub const RELU: u32 = 1;
+    /// Activation table.
+    pub const LUT: u32 = 2;
+}
+
+/// `PePool`.
+pub mod pool {
+    /// Sum.
+    pub const SUM: u32 = 0;
+    /// Maximum.
+    pub const MAX: u32 = 2;
+}
+
+/// `PeOp`.
+pub mod planar {
+    /// Sum of both sources.
+    pub const ADD: u32 = 0;
+    /// Product.
+    pub const MUL: u32 = 1;
+    /// Larger.
+    pub const MAX: u32 = 2;
+    /// Smaller.
+    pub const MIN: u32 = 3;
+}
+
+/// `PeSecond`.
+pub mod second {
+    /// No second operand.
+    pub const NONE: u32 = 0;
+    /// Source 2.
+    pub const SOURCE: u32 = 2;
+    /// Source 2 negated.
+    pub const NEGATED: u32 = 3;
+}
+
+/// `PeCond`.
+pub mod condition {
+    /// Source 1 as it is.
+    pub const NONE: u32 = 0;
+    /// Its absolute value.
+    pub const ABS: u32 = 1;
+}
+
+/// `PeNonlinear`.
+pub mod planar_nonlinear {
+    /// None.
+    pub const NONE: u32 = 0;
+    /// Reciprocal.
+    pub const RECIPROCAL: u32 = 1;
+}
+
+/// `PaddingMode`.
+pub mod padding {
+    /// Below every number.
+    pub const NEGATIVE: u32 = 1;
+}
+
+/// `SourceMask` of a planar task with two sources.
+pub mod source_mask {
+    /// Both are streamed by DMA.
+    pub const BOTH: u32 = 3;
+    /// Every other task.
+    pub const USUAL: u32 = 1;
+}
+
+/// Constants that Apple's compiler writes into every task of a kind (`docs/evidence.md`, key `h13-samples`).
+pub mod constant {
+    /// `*Truncate` of an operand that DMA moves.
+    pub const TRUNCATE: u32 = 3;
+    /// `ResBfrMode` of simple memory-to-memory tasks.
+    pub const SIMPLE_BUFFER: u32 = 2;
+    /// `BinaryPoint` with fp16 coefficients.
+    pub const BINARY_POINT_FP16: u32 = 0x1c;
+    /// `PalettizedBits` without a palette.
+    pub const NO_PALETTE_BITS: u32 = 8;
+    /// `LogEvents` of every task, and what the last one adds.
+    pub const LOG_ALWAYS: u32 = 0x400;
+    /// See [`LOG_ALWAYS`].
+    pub const LOG_LAST: u32 = 0x22;
+    /// `DebugLogEvents` that the first task adds.
+    pub const DEBUG_FIRST: u32 = 0x68;
+    /// `DebugLogEvents` that the last task adds.
+    pub const DEBUG_LAST: u32 = 0x6a;
+    /// `DebugLogEvents` that a computing task adds.
+    pub const DEBUG_COMPUTE: u32 = 0xfff800;
+    /// The same for tables that work on an argument's mantissa.
+    pub const DEBUG_COMPUTE_MANTISSA: u32 = 0xffd800;
+    /// `CoeffSize` of a stream that is off, in bytes.
+    pub const IDLE_STREAM_BYTES: u64 = 0x40;
+    /// Kernel section of a program without kernel data, in bytes.
+    pub const EMPTY_KERNEL_BYTES: usize = 0x4000;
+}
+
+/// Cache hints (`*CacheHint*`), as the compiler's own debug output names them.
+pub mod hint {
+    /// Do not allocate.
+    pub const NO_ALLOC: u32 = 2;
+    /// Destination that leaves the program: do not allocate.
+    pub const DST_EXTERNAL: u32 = 3;
+    /// Drop after use.
+    pub const DROP: u32 = 4;
+    /// De-prioritise.
+    pub const LOW_PRIORITY: u32 = 0xc;
+    /// Allocate.
+    pub const ALLOC: u32 = 0xe;
+    /// Destination that a later task reads: allocate.
+    pub const DST_INTERMEDIATE: u32 = 0xf;
+}
+
+/// The cost estimate in `ExeCycles`: bytes moved by DMA times the second number over the first, rounded down, in half
+/// microseconds (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coding, Field};
+
+    #[test]
+    fn values_have_their_names() {
+        let rows = [
+            (Field::InFmt, format::FP16, "fp16"),
+            (Field::DstMemFmt, format::FP16, "fp16"),
+            (Field::TaskClass, class::NEURAL, "ne"),
+            (Field::TaskClass, class::PLANAR_ONE, "pe1"),
+            (Field::TaskClass, class::PLANAR_TWO, "pe2"),
+            (Field::TaskClass, class::PLANAR_REDUCE, "pe-reduce"),
+            (Field::SrcType, residency::L2, "l2"),
+            (Field::SrcType, residency::DMA, "dma"),
+            (Field::ResType, residency::CHAIN, "chain"),
+            (Field::NeOpMode, neural::MAC, "mac"),
+            (Field::NeOpMode, neural::MAX, "max"),
+            (Field::NeOpMode, neural::BYPASS, "bypass"),
+            (Field::KernelMode, kernel::REAL, "kernel"),
+            (Field::KernelMode, kernel::UNITY, "unity"),
+            (Field::NonlinearMode, nonlinear::NONE, "none"),
+            (Field::NonlinearMode, nonlinear::RELU, "relu"),
+            (Field::NonlinearMode, nonlinear::LUT, "lut"),
+            (Field::PePool, pool::SUM, "sum"),
+            (Field::PePool, pool::MAX, "max"),
+            (Field::PeOp, planar::ADD, "add"),
+            (Field::PeOp, planar::MUL, "mul"),
+            (Field::PeOp, planar::MAX, "max"),
+            (Field::PeOp, planar::MIN, "min"),
+            (Field::PeSecond, second::NONE, "none"),
+            (Field::PeSecond, second::SOURCE, "src2"),
+            (Field::PeSecond, second::NEGATED, "neg-src2"),
+            (Field::PeCond, condition::NONE, "none"),
+            (Field::PeCond, condition::ABS, "abs"),
+            (Field::PeNonlinear, planar_nonlinear::NONE, "none"),
+            (Field::PeNonlinear, planar_nonlinear::RECIPROCAL, "reciprocal"),
+            (Field::PaddingMode, padding::NEGATIVE, "negative"),
+        ];
+        for (field, value, name) in rows {
+            let Coding::Names(names) = field.info().coding else { panic!("{field:?} is not coded by names") };
+            assert_eq!(names[value as usize], name, "{field:?}");
+        }
+    }
+}
