@@ -34,33 +34,14 @@ fn fold_constants(net: &mut Net) -> Result<()> {
             net.ops.push(op);
             continue;
         }
-        let single = single_op_net(net, &op);
-        let results = anemone_net::eval::eval(&single, &[]).map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
-        for (&id, tensor) in op.outputs.iter().zip(results) {
-            net.values[id.0 as usize].data = Some(Arc::new(tensor));
-        }
+        let operands: Vec<Arc<Tensor>> = op.inputs.iter().filter_map(|&i| net.value(i).data.clone()).collect();
+        let operands: Vec<&Tensor> = operands.iter().map(|t| t.as_ref()).collect();
+        let Some(&output) = op.outputs.first() else { continue };
+        let folded = anemone_net::eval::fold(&op.kind, &operands, Some(&net.value(output).ty))
+            .map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
+        net.values[output.0 as usize].data = Some(Arc::new(folded));
     }
     Ok(())
-}
-
-/// A network of one operation on constants.
-fn single_op_net(net: &Net, op: &Op) -> Net {
-    let mut single = Net { name: op.name.clone(), ..Net::default() };
-    let mut take = |ids: &[ValueId]| -> Vec<ValueId> {
-        ids.iter()
-            .map(|&id| {
-                let value = net.value(id).clone();
-                match single.values.iter().position(|v| v.name == value.name) {
-                    Some(i) => ValueId(i as u32),
-                    None => single.add_value(value),
-                }
-            })
-            .collect()
-    };
-    let (inputs, outputs) = (take(&op.inputs), take(&op.outputs));
-    single.outputs = outputs.clone();
-    single.ops.push(Op { inputs, outputs, ..op.clone() });
-    single
 }
 
 /// How often each value is read, network outputs included.
