@@ -29,7 +29,17 @@ impl Machine<'_> {
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         match self.get(SrcType) {
-            residency::DMA => self.load_dma(&SRC1_DMA, RBase0, Rbe0, ext),
+            residency::DMA => self.load_source1(ext),
+            residency::DMA_KEEP => {
+                let tensor = self.load_source1(ext)?;
+                let (base, strides) = self.place(&SRC1_L2);
+                let l2 = &mut self.l2;
+                store_rows(&tensor, base, strides, |address, row| {
+                    number::round_row(row, l2.write(SrcL2Base, address, row.len())?);
+                    Ok(())
+                })?;
+                Ok(tensor)
+            }
             residency::L2 => self.load_l2(&SRC1_L2, ext),
             residency::CHAIN => {
                 let chained = self.chain.take().ok_or(FaultKind::NothingChained)?;
@@ -40,6 +50,21 @@ impl Machine<'_> {
             }
             value => Err(FaultKind::NotHonoured { field: SrcType, value, reason: "no sample reads a source this way" }),
         }
+    }
+
+    fn load_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
+        let by = self.interleave(Src1Interleave, ext.c)?;
+        let tensor = self.load_dma(&SRC1_DMA, RBase0, Rbe0, interleaved(ext, by))?;
+        Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
+    }
+
+    /// Channels that stand side by side for each element; the tensor has whole sets of them.
+    fn interleave(&self, field: Field, channels: usize) -> Result<usize, FaultKind> {
+        let by = self.size(field).max(1);
+        if !channels.is_multiple_of(by) {
+            return Err(self.inconsistent(field, "the channels are not a multiple of the interleave"));
+        }
+        Ok(by)
     }
 
     /// Source 2 with the extents that the task declares for it.
@@ -60,6 +85,10 @@ impl Machine<'_> {
                 self.require(DstEn, 1, "a result that leaves by DMA needs the destination enabled")?;
                 let bar = self.bar(WBase, Wbe)?;
                 let (base, strides) = self.place(&DST_DMA);
+                let by = self.interleave(DstInterleave, result.ext.c)?;
+                if by > 1 {
+                    result = interlace(&result, by);
+                }
                 let region = self.memory.region_mut(bar).ok_or(FaultKind::Unbound { field: WBase, bar })?;
                 store_rows(&result, base, strides, |address, row| {
                     number::round_row(row, region.write(DstBase, address, row.len())?);
@@ -103,6 +132,41 @@ impl Machine<'_> {
             number::widen_row(self.l2.read(place.base, address, row.len())?, row);
             Ok(())
         })
+    }
+}
+
+/// Extents of a tensor with `by` channels side by side.
+fn interleaved(ext: Extents, by: usize) -> Extents {
+    Extents { c: ext.c / by, w: ext.w * by, ..ext }
+}
+
+/// Each row of `by` interleaved channels becomes `by` rows.
+fn separate(from: &Tensor, ext: Extents, by: usize) -> Tensor {
+    let mut data = vec![0.0; from.data.len()];
+    exchange(ext, by, |packed, plain| data[plain] = from.data[packed]);
+    Tensor { ext, data }
+}
+
+/// The reverse of [`separate`].
+fn interlace(from: &Tensor, by: usize) -> Tensor {
+    let mut data = vec![0.0; from.data.len()];
+    exchange(from.ext, by, |packed, plain| data[packed] = from.data[plain]);
+    Tensor { ext: interleaved(from.ext, by), data }
+}
+
+/// Pairs of positions: in the interleaved and in the plain order.
+fn exchange(ext: Extents, by: usize, mut pair: impl FnMut(usize, usize)) {
+    let mut plain = 0;
+    for g in 0..ext.g {
+        for c in 0..ext.c {
+            for h in 0..ext.h {
+                let row = ((g * (ext.c / by) + c / by) * ext.h + h) * ext.w * by;
+                for w in 0..ext.w {
+                    pair(row + w * by + c % by, plain);
+                    plain += 1;
+                }
+            }
+        }
     }
 }
 

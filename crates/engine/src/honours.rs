@@ -41,7 +41,7 @@ pub fn treatment(field: Field) -> Treatment {
         Src2Fmt => Only(&[0, 2], "only fp16 is executed"),
         ElemMultMode => Only(&[0], "the elementwise multiply mode is not executed"),
         Src1BroadcastD | Src2BroadcastD => Only(&[0], "volumes deeper than 1 are not executed"),
-        Src1Transpose | Src2Transpose => Only(&[0], "transposed planar sources are not executed"),
+        Src1Transpose | Src2Transpose => Obeyed,
         // Tiling: only the order of work depends on it.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
         // Follows from the residency fields, which are obeyed.
@@ -55,7 +55,8 @@ pub fn treatment(field: Field) -> Treatment {
         Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
         | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
         Src1MemFmt | Src2MemFmt | DstMemFmt => Only(&[0, 2], "only fp16 is executed"),
-        Src1Interleave | Src2Interleave | DstInterleave => Only(&[0, 1], "interleaved channels are not executed"),
+        Src1Interleave | DstInterleave => Obeyed,
+        Src2Interleave => Only(&[0, 1], "an interleaved second source is not executed"),
         Src1FmtMode | Src2FmtMode | DstFmtMode => Only(&[0, 1], "only format mode 1 is executed"),
         Src1Truncate | Src2Truncate | DstTruncate => Only(&[0, 3], "only truncation 3 is executed"),
         Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
@@ -75,7 +76,7 @@ pub fn treatment(field: Field) -> Treatment {
         PePool | PeOp | PeReluEn | PeCond | PeNonlinear | PeSecond | PeBias | PeScale | PePreScale | PeFinalScale => {
             Obeyed
         }
-        PeFirst | PePreScaleLow => Only(&[0], "the square-sum form is not executed"),
+        PeFirst | PeEpsilon => Obeyed,
 
         KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
         // 8 and 28 without a palette and with fp16 coefficients: constants of every sample.
@@ -83,7 +84,8 @@ pub fn treatment(field: Field) -> Treatment {
         PalettizedEn => Only(&[0], "palettized coefficients are not executed"),
         SparseFmt => Only(&[0], "zero-skipping coefficients are not executed"),
         GroupKernelReuse => Obeyed,
-        RuntimeWeights => Only(&[0], "runtime weights are not executed"),
+        // The kernel base already leads to the runtime tensor.
+        RuntimeWeights => NoEffect,
         MatrixBiasEn | MatrixVectorBias => Only(&[0], "matrix bias is not executed"),
         PostScaleMode => Only(&[0], "per-channel post-scale is not executed"),
         AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),

@@ -104,11 +104,13 @@ impl Machine<'_> {
             class::NEURAL => self.neural(),
             class::PLANAR_ONE => self.planar_pool(),
             class::PLANAR_TWO => self.planar_two_sources(),
-            class::PLANAR_REDUCE => self.planar_reduce(),
+            class::PLANAR_AFFINE => self.planar_affine(),
+            class::PLANAR_REDUCE => self.planar_reduce(false),
+            class::PLANAR_REDUCE_TWO => self.planar_reduce(true),
             value => Err(FaultKind::NotHonoured {
                 field: Field::TaskClass,
                 value,
-                reason: "only neural tasks and planar tasks with one source, two sources or a reduction are executed",
+                reason: "no sample has a task of this class",
             }),
         }
     }

@@ -25,6 +25,7 @@ impl Machine<'_> {
         let x = self.source1(input)?;
         let y = match (self.get(NeOpMode), self.get(KernelMode)) {
             (neural::MAC, kernel::REAL) => self.convolution(&x, output)?,
+            (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => self.sum_of_channels(&x, output)?,
             (neural::MAC, kernel::UNITY) | (neural::BYPASS, kernel::UNITY) => {
                 self.require(UnicastEn, 1, "without a kernel each channel reads itself")?;
                 self.no_window()?;
@@ -71,6 +72,18 @@ impl Machine<'_> {
             for plane in x.chunks_exact(n).skip(1) {
                 y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
             }
+        });
+        Ok(y)
+    }
+
+    /// Without coefficients, an output channel that reads all channels adds them up.
+    fn sum_of_channels(&self, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+        self.no_window()?;
+        self.require(Cout, 1, "without coefficients all channels make one sum")?;
+        let mut y = Tensor::zeros(output)?;
+        let n = x.ext.plane().max(1);
+        y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * x.ext.c.max(1))).for_each(|(y, x)| {
+            x.chunks_exact(n).for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
         });
         Ok(y)
     }

@@ -8,7 +8,7 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::*;
-use anemone_facts::code::{condition, padding, planar, planar_nonlinear, pool, second};
+use anemone_facts::code::{condition, first, padding, planar, planar_nonlinear, pool, second};
 use rayon::prelude::*;
 
 /// Broadcast flags of one source: columns, rows, channels.
@@ -56,34 +56,77 @@ impl Machine<'_> {
         if ext != self.input_extents() {
             return Err(self.inconsistent(Cout, "a planar task with two sources keeps its extents"));
         }
-        let mut a = self.planar_source1(ext)?;
+        let a = self.planar_source1(ext)?;
+        let b = self.planar_source2(ext)?;
+        let y = self.combine(a, &b)?;
+        self.finish(y)
+    }
+
+    /// One source; two rows of source 2 hold an addend and a factor for every channel: `(x ± s0) * s1`.
+    pub(crate) fn planar_affine(&mut self) -> Result<(), FaultKind> {
+        let ext = self.input_extents();
+        let mut x = self.planar_source1(ext)?;
+        let pairs = self.planar_source2(Extents { h: 2, w: 1, ..ext })?;
+        let sign = self.second_sign()?;
+        if self.get(PeOp) != planar::ADD {
+            return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
+        }
+        let plane = ext.plane().max(1);
+        for (plane, pair) in x.data.chunks_exact_mut(plane).zip(pairs.data.chunks_exact(2)) {
+            plane.iter_mut().for_each(|v| *v = (*v + sign * pair[0]) * pair[1]);
+        }
+        self.finish(x)
+    }
+
+    /// Source 2 with its repeated and exchanged axes, at full extents.
+    fn planar_source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let flags = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
-        let b = self.source2(shrink(ext, flags)).map(|t| expand(t, ext, flags))??;
-        let sign = match self.get(PeSecond) {
-            second::SOURCE => 1.0,
-            second::NEGATED => -1.0,
-            _ => return Err(self.inconsistent(PeSecond, "2 (source 2) or 3 (negated source 2) expected")),
+        let stored = shrink(ext, flags);
+        let turned = self.get(Src2Transpose) == 1;
+        let b = self.source2(if turned { stored.transposed() } else { stored })?;
+        expand(if turned { b.transposed() } else { b }, ext, flags)
+    }
+
+    fn second_sign(&self) -> Result<f32, FaultKind> {
+        match self.get(PeSecond) {
+            second::SOURCE => Ok(1.0),
+            second::NEGATED => Ok(-1.0),
+            _ => Err(self.inconsistent(PeSecond, "2 (source 2) or 3 (negated source 2) expected")),
+        }
+    }
+
+    /// Both sources combined by the task's operation.
+    fn combine(&self, mut a: Tensor, b: &Tensor) -> Result<Tensor, FaultKind> {
+        let sign = self.second_sign()?;
+        let first = match self.get(PeFirst) {
+            first::SOURCE => 1.0,
+            first::NEGATED => -1.0,
+            value => return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" }),
         };
         let op: fn(f32, f32) -> f32 = match self.get(PeOp) {
             planar::ADD => |a, b| a + b,
             planar::MUL => |a, b| a * b,
             planar::MAX => f32::max,
             planar::MIN => f32::min,
+            planar::SQUARE_SUM => |a, b| (a + b) * (a + b),
             value => {
-                return Err(FaultKind::NotHonoured {
-                    field: PeOp,
-                    value,
-                    reason: "only add, mul, max and min are executed",
-                });
+                return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" });
             }
         };
-        a.data.par_iter_mut().with_min_len(1 << 14).zip(&b.data).for_each(|(x, &b)| *x = op(*x, sign * b));
-        self.finish(a)
+        a.data.par_iter_mut().with_min_len(1 << 14).zip(&b.data).for_each(|(x, &b)| *x = op(first * *x, sign * b));
+        Ok(a)
     }
 
-    /// One source, reduced over rows and columns.
-    pub(crate) fn planar_reduce(&mut self) -> Result<(), FaultKind> {
-        let x = self.planar_source1(self.input_extents())?;
+    /// One source, or two combined, reduced over rows and columns.
+    pub(crate) fn planar_reduce(&mut self, two: bool) -> Result<(), FaultKind> {
+        let ext = self.input_extents();
+        let mut x = self.planar_source1(ext)?;
+        if two {
+            let b = self.planar_source2(ext)?;
+            x = self.combine(x, &b)?;
+        } else if self.get(PeSecond) != second::NONE {
+            return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
+        }
         self.require(Cout, self.get(Cin), "a planar task keeps its channels")?;
         self.require(Wout, self.get(Win), "a reduction holds its input width")?;
         self.require(Hout, self.get(Hin), "a reduction holds its input height")?;
@@ -112,7 +155,10 @@ impl Machine<'_> {
     /// Source 1 after broadcast, pre-scale and condition.
     fn planar_source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let flags = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC].map(|f| self.get(f) == 1);
-        let mut x = expand(self.source1(shrink(ext, flags))?, ext, flags)?;
+        let stored = shrink(ext, flags);
+        let turned = self.get(Src1Transpose) == 1;
+        let x = self.source1(if turned { stored.transposed() } else { stored })?;
+        let mut x = expand(if turned { x.transposed() } else { x }, ext, flags)?;
         let pre = self.half(PePreScale);
         let abs = match self.get(PeCond) {
             condition::NONE => false,
@@ -138,23 +184,24 @@ impl Machine<'_> {
     fn finish(&mut self, mut y: Tensor) -> Result<(), FaultKind> {
         let last = f32::from_bits(self.get(PeFinalScale));
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
-        let reciprocal = match self.get(PeNonlinear) {
-            planar_nonlinear::NONE => false,
-            planar_nonlinear::RECIPROCAL => true,
+        let epsilon = self.half(PeEpsilon);
+        let function: Option<fn(f32) -> f32> = match self.get(PeNonlinear) {
+            planar_nonlinear::NONE => None,
+            planar_nonlinear::RECIPROCAL => Some(|x| 1.0 / x),
+            planar_nonlinear::RSQRT => Some(|x| 1.0 / x.sqrt()),
             value => {
-                return Err(FaultKind::NotHonoured {
-                    field: PeNonlinear,
-                    value,
-                    reason: "only the reciprocal is executed",
-                });
+                return Err(FaultKind::NotHonoured { field: PeNonlinear, value, reason: "no sample has this function" });
             }
         };
+        if epsilon != 0.0 && self.get(PeNonlinear) != planar_nonlinear::RSQRT {
+            return Err(self.inconsistent(PeEpsilon, "only a reciprocal square root has an epsilon"));
+        }
         let relu = self.get(PeReluEn) == 1;
-        if last != 1.0 || scale != 1.0 || bias != 0.0 || reciprocal || relu {
+        if last != 1.0 || scale != 1.0 || bias != 0.0 || function.is_some() || relu {
             y.data.par_iter_mut().with_min_len(1 << 14).for_each(|v| {
                 let mut x = *v * last * scale + bias;
-                if reciprocal {
-                    x = 1.0 / x;
+                if let Some(function) = function {
+                    x = function(x + epsilon);
                 }
                 *v = if relu { x.max(0.0) } else { x };
             });

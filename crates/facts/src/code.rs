@@ -16,14 +16,20 @@ pub mod class {
     pub const PLANAR_ONE: u32 = 2;
     /// Planar engine, two sources.
     pub const PLANAR_TWO: u32 = 3;
+    /// Planar engine, one source; source 2 has two rows, an addend and a factor.
+    pub const PLANAR_AFFINE: u32 = 4;
     /// Planar engine, reduction over rows and columns.
     pub const PLANAR_REDUCE: u32 = 5;
+    /// Planar engine, reduction of both sources combined.
+    pub const PLANAR_REDUCE_TWO: u32 = 6;
 }
 
 /// `SrcType`, `ResType`: where an operand stands.
 pub mod residency {
     /// Tile memory.
     pub const L2: u32 = 0;
+    /// Memory, by DMA, and kept in tile memory for later tasks (sources only).
+    pub const DMA_KEEP: u32 = 1;
     /// Memory, by DMA.
     pub const DMA: u32 = 2;
     /// Handed from task to task.
@@ -76,6 +82,16 @@ pub mod planar {
     pub const MAX: u32 = 2;
     /// Smaller.
     pub const MIN: u32 = 3;
+    /// Square of the sum.
+    pub const SQUARE_SUM: u32 = 4;
+}
+
+/// `PeFirst`.
+pub mod first {
+    /// Source 1.
+    pub const SOURCE: u32 = 0;
+    /// Source 1 negated.
+    pub const NEGATED: u32 = 1;
 }
 
 /// `PeSecond`.
@@ -102,6 +118,8 @@ pub mod planar_nonlinear {
     pub const NONE: u32 = 0;
     /// Reciprocal.
     pub const RECIPROCAL: u32 = 1;
+    /// Reciprocal square root of the result plus `PeEpsilon`.
+    pub const RSQRT: u32 = 2;
 }
 
 /// `PaddingMode`.
@@ -179,8 +197,11 @@ mod tests {
             (Field::TaskClass, class::NEURAL, "ne"),
             (Field::TaskClass, class::PLANAR_ONE, "pe1"),
             (Field::TaskClass, class::PLANAR_TWO, "pe2"),
+            (Field::TaskClass, class::PLANAR_AFFINE, "pe-affine"),
             (Field::TaskClass, class::PLANAR_REDUCE, "pe-reduce"),
+            (Field::TaskClass, class::PLANAR_REDUCE_TWO, "pe-reduce2"),
             (Field::SrcType, residency::L2, "l2"),
+            (Field::SrcType, residency::DMA_KEEP, "dma-l2"),
             (Field::SrcType, residency::DMA, "dma"),
             (Field::ResType, residency::CHAIN, "chain"),
             (Field::NeOpMode, neural::MAC, "mac"),
@@ -197,6 +218,9 @@ mod tests {
             (Field::PeOp, planar::MUL, "mul"),
             (Field::PeOp, planar::MAX, "max"),
             (Field::PeOp, planar::MIN, "min"),
+            (Field::PeOp, planar::SQUARE_SUM, "square-sum"),
+            (Field::PeFirst, first::SOURCE, "src1"),
+            (Field::PeFirst, first::NEGATED, "neg-src1"),
             (Field::PeSecond, second::NONE, "none"),
             (Field::PeSecond, second::SOURCE, "src2"),
             (Field::PeSecond, second::NEGATED, "neg-src2"),
@@ -204,6 +228,7 @@ mod tests {
             (Field::PeCond, condition::ABS, "abs"),
             (Field::PeNonlinear, planar_nonlinear::NONE, "none"),
             (Field::PeNonlinear, planar_nonlinear::RECIPROCAL, "reciprocal"),
+            (Field::PeNonlinear, planar_nonlinear::RSQRT, "rsqrt"),
             (Field::PaddingMode, padding::NEGATIVE, "negative"),
         ];
         for (field, value, name) in rows {

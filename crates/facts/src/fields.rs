@@ -98,7 +98,7 @@ fields! {
     ResultTranspose: Flag, "", "planar engine writes its result with C and W exchanged";
     SourceMask: Uint, "", "task class pe2: bit 0 / bit 1 = source 1 / 2 is streamed by DMA; 1 otherwise";
     SmallSourceMode: Flag, "", "small source mode; no functional effect";
-    TaskClass: Names(&["ne", "", "pe1", "pe2", "pe2c", "pe-reduce", "pe-reduce2", ""]), "", "which unit computes, and how many sources it takes";
+    TaskClass: Names(&["ne", "", "pe1", "pe2", "pe-affine", "pe-reduce", "pe-reduce2", ""]), "", "which unit computes, and how many sources it takes";
     ShPref: Log2, "elements", "preferred patch shape; no functional effect";
     ShMin: Log2, "elements", "smallest patch shape; no functional effect";
     ShMax: Log2, "elements", "largest patch shape; no functional effect";
@@ -194,15 +194,15 @@ fields! {
 
     // Planar engine.
     PePool: Names(&["sum", "", "max", ""]), "", "reduction or pooling function";
-    PeOp: Names(&["add", "mul", "max", "min", "square-sum", "", "", ""]), "", "two-source operation; square-sum squares a single source before it is reduced";
+    PeOp: Names(&["add", "mul", "max", "min", "square-sum", "", "", ""]), "", "two-source operation; square-sum is the square of the sum, for variances";
     PeReluEn: Flag, "", "ReLU on the planar result";
     PeCond: Names(&["none", "abs", "", ""]), "", "function of source 1 before the operation";
     PeNonlinear: Names(&["none", "reciprocal", "rsqrt", ""]), "", "function of the planar result";
-    PeFirst: Uint, "", "selects the first operand; 0 in the M1 samples but for square-sum (1)";
+    PeFirst: Names(&["src1", "neg-src1", "", ""]), "", "first operand";
     PeSecond: Names(&["none", "", "src2", "neg-src2"]), "", "second operand";
     PeBias: F16, "", "added after the scale";
     PeScale: F16, "", "multiplies the result of the operation";
-    PePreScaleLow: F16, "", "low half of the pre-scale word; 0 but for an epsilon in layer norm";
+    PeEpsilon: F16, "", "added before the reciprocal square root";
     PePreScale: F16, "", "multiplies source 1 before the operation";
     PeFinalScale: F32, "", "multiplies the reduced sum (1/n for means)";
 

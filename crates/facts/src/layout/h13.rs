@@ -115,10 +115,10 @@ layout! {
             0x08800 [1] {
                 0..=1 PePool Executed "h13-samples", 2..=4 PeOp Executed "h13-samples", 5..=5 PeReluEn Bytes "h13-oracles",
                 6..=7 PeCond Executed "h13-samples", 12..=13 PeNonlinear Executed "h13-samples",
-                16..=17 PeFirst Claimed "regmap", 18..=19 PeSecond Executed "h13-samples",
+                16..=17 PeFirst Bytes "h13-oracles", 18..=19 PeSecond Executed "h13-samples",
             }
             0x08804 [1] { 0..=15 PeBias Executed "h13-samples", 16..=31 PeScale Executed "h13-samples" }
-            0x08808 [1] { 0..=15 PePreScaleLow Claimed "h13-oracles", 16..=31 PePreScale Executed "h13-samples" }
+            0x08808 [1] { 0..=15 PeEpsilon Bytes "h13-oracles", 16..=31 PePreScale Executed "h13-samples" }
             0x0880c [1] { 0..=31 PeFinalScale Bytes "h13-oracles" }
 
             0x0c800 [1] {
