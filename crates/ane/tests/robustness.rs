@@ -8,7 +8,7 @@ use anemone_program::{Direction, Program, raw};
 use common::*;
 
 /// Flips per program; the fuzz targets go on for longer.
-const FLIPS: u64 = 60;
+const FLIPS: u64 = 24;
 
 fn programs() -> Vec<(String, Program)> {
     let mut all = Vec::new();

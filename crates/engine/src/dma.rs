@@ -81,27 +81,11 @@ impl Machine<'_> {
     /// Rounds the result and sends it where the task says.
     pub(crate) fn store(&mut self, mut result: Tensor) -> Result<(), FaultKind> {
         match self.get(ResType) {
-            residency::DMA => {
-                self.require(DstEn, 1, "a result that leaves by DMA needs the destination enabled")?;
-                let bar = self.bar(WBase, Wbe)?;
-                let (base, strides) = self.place(&DST_DMA);
-                let by = self.interleave(DstInterleave, result.ext.c)?;
-                if by > 1 {
-                    result = interlace(&result, by);
-                }
-                let region = self.memory.region_mut(bar).ok_or(FaultKind::Unbound { field: WBase, bar })?;
-                store_rows(&result, base, strides, |address, row| {
-                    number::round_row(row, region.write(DstBase, address, row.len())?);
-                    Ok(())
-                })
-            }
-            residency::L2 => {
-                let (base, strides) = self.place(&RES_L2);
-                let l2 = &mut self.l2;
-                store_rows(&result, base, strides, |address, row| {
-                    number::round_row(row, l2.write(ResL2Base, address, row.len())?);
-                    Ok(())
-                })
+            residency::DMA => self.store_dma(result),
+            residency::L2 => self.store_l2(&result),
+            residency::DMA_KEEP => {
+                self.store_l2(&result)?;
+                self.store_dma(result)
             }
             residency::CHAIN => {
                 result.data.iter_mut().for_each(|x| *x = number::through_f16(*x));
@@ -110,6 +94,30 @@ impl Machine<'_> {
             }
             value => Err(FaultKind::NotHonoured { field: ResType, value, reason: "no sample sends a result this way" }),
         }
+    }
+
+    fn store_dma(&mut self, mut result: Tensor) -> Result<(), FaultKind> {
+        self.require(DstEn, 1, "a result that leaves by DMA needs the destination enabled")?;
+        let bar = self.bar(WBase, Wbe)?;
+        let (base, strides) = self.place(&DST_DMA);
+        let by = self.interleave(DstInterleave, result.ext.c)?;
+        if by > 1 {
+            result = interlace(&result, by);
+        }
+        let region = self.memory.region_mut(bar).ok_or(FaultKind::Unbound { field: WBase, bar })?;
+        store_rows(&result, base, strides, |address, row| {
+            number::round_row(row, region.write(DstBase, address, row.len())?);
+            Ok(())
+        })
+    }
+
+    fn store_l2(&mut self, result: &Tensor) -> Result<(), FaultKind> {
+        let (base, strides) = self.place(&RES_L2);
+        let l2 = &mut self.l2;
+        store_rows(result, base, strides, |address, row| {
+            number::round_row(row, l2.write(ResL2Base, address, row.len())?);
+            Ok(())
+        })
     }
 
     fn place(&self, place: &Place) -> (u64, [u64; 3]) {

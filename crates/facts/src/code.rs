@@ -28,7 +28,7 @@ pub mod class {
 pub mod residency {
     /// Tile memory.
     pub const L2: u32 = 0;
-    /// Memory, by DMA, and kept in tile memory for later tasks (sources only).
+    /// Memory, by DMA, and kept in tile memory for later tasks.
     pub const DMA_KEEP: u32 = 1;
     /// Memory, by DMA.
     pub const DMA: u32 = 2;

@@ -1,0 +1,17 @@
+//! The command line as users meet it: exit codes, codes of diagnostics, no files after a failure, and the good paths.
+//!
+//! Runs the built binary on files made here, on `examples/digits`, and on golden data and sample models where there are
+//! any.
+
+mod common;
+
+#[path = "cli/bad_files.rs"]
+mod bad_files;
+#[path = "cli/bad_usage.rs"]
+mod bad_usage;
+#[path = "cli/damage.rs"]
+mod damage;
+#[path = "cli/good.rs"]
+mod good;
+#[path = "cli/harness.rs"]
+mod harness;

@@ -1,0 +1,263 @@
+//! What works, as users and scripts rely on it.
+
+use crate::ane;
+use crate::common::{entries, golden_dir, models_dir};
+use crate::harness::*;
+use std::io::Read;
+use std::path::Path;
+
+/// Values of the only output.
+fn values(ran: &Ran) -> Vec<f64> {
+    let document = ran.json("anemone.run/1");
+    let values = document["outputs"][0]["values"].as_array().expect("values");
+    values.iter().map(|v| v.as_f64().expect("a number")).collect()
+}
+
+#[test]
+fn digits_are_read() {
+    let [package, image, expected] = digits();
+    let labels = example("labels.txt");
+    let ran = ane!("run", package, "--input", image, "--labels", labels.display()).fine();
+    assert!(ran.out.contains("class 8, probability 0.80"), "{ran:?}");
+    assert_eq!(ran.err, "", "plain facts are not said unasked, and progress is for terminals");
+    let ran = ane!("run", package, "-i", image, "--expect", expected).fine();
+    assert!(ran.out.contains(": ok"), "{ran:?}");
+    let ran = ane!("run", package, "-i", format!("image={image}"), "--json", "--labels", labels.display()).fine();
+    let document = ran.json("anemone.run/1");
+    assert_eq!((&document["chip"], &document["outputs"][0]["class"]), (&"h13".into(), &"8".into()), "{document}");
+}
+
+#[test]
+fn loudness() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let usual = ane!("run", package).fine();
+    assert!(usual.err.contains("image: random, seed 0") && !usual.err.contains("opset"), "{usual:?}");
+    let verbose = ane!("run", package, "-v").fine();
+    assert!(verbose.err.contains("opset ") && verbose.err.contains("tasks executed"), "{verbose:?}");
+    let quiet = ane!("run", package, "-q").fine();
+    assert_eq!((quiet.err.as_str(), &quiet.out), ("", &usual.out));
+    let seeded = ane!("run", package, "--seed", "7").fine();
+    assert!(seeded.err.contains("seed 7") && seeded.out != usual.out, "{seeded:?}");
+    assert_eq!(ane!("compile", package, "-q", "-o", scratch.out("x.hwx")).fine().err, "");
+    for ran in [usual, verbose] {
+        assert!(!ran.err.contains(['\r', '\x1b']), "colour or progress without a terminal: {ran:?}");
+    }
+}
+
+#[test]
+fn outputs_are_written() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let out = scratch.out("y.npy");
+    let ran = ane!("run", package, "-i", image, "-o", out, "--json").fine();
+    let bytes = std::fs::read(&out).expect("it was written");
+    let data: Vec<f64> =
+        bytes[bytes.len() - 40..].chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f64).collect();
+    assert_eq!(data, values(&ran));
+    ane!("run", package, "-i", image, "--expect", out, "--atol", "0").fine();
+    // Writing again replaces the file.
+    ane!("run", package, "-i", image, "-o", format!("probs={out}")).fine();
+    assert_eq!(std::fs::read(&out).expect("it was written"), bytes);
+    assert_eq!(entries(Path::new(&scratch.path("out"))).len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn written_files_are_plain() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let (plain, link) = (scratch.out("x.hwx"), scratch.path("link.hwx"));
+    ane!("compile", package, "-o", plain).fine();
+    let usual = std::fs::metadata(scratch.file("usual", "")).expect("a file").mode();
+    assert_eq!(std::fs::metadata(&plain).expect("a file").mode(), usual, "as readable as any new file");
+    symlink(&plain, &link).expect("a link");
+    ane!("compile", scratch.relu(), "-o", link).fine();
+    assert!(std::fs::symlink_metadata(&link).expect("the link").is_symlink(), "the link is followed, not replaced");
+    ane!("compile", package, "-o", "/dev/null").fine();
+    assert!(!std::fs::metadata("/dev/null").expect("the device").is_file());
+}
+
+#[test]
+fn compiling_to_files_and_folders() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let bytes = |path: String| std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    ane!("compile", package, "-o", scratch.out("a.hwx")).fine();
+    ane!("compile", package, "-o", scratch.out("folder/")).fine();
+    let ran = ane!("compile", package, "-o", scratch.out("all"), "--emit", "hwx,bin,anec,hwx", "--json").fine();
+    let document = ran.json("anemone.compile/1");
+    assert_eq!(document["files"].as_array().map(Vec::len), Some(3), "{document}");
+    let hwx = bytes(scratch.out("a.hwx"));
+    // Twice, elsewhere, under another name: the same bytes.
+    assert_eq!(hwx, bytes(scratch.out("folder/digits.hwx")));
+    assert_eq!(hwx, bytes(scratch.out("all/digits.hwx")));
+    ane!("compile", scratch.digits(), "-t", "M1", "-o", scratch.out("a.hwx")).fine();
+    assert_eq!(hwx, bytes(scratch.out("a.hwx")));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).display().to_string();
+    assert!(!hwx.windows(folder.len()).any(|w| w == folder.as_bytes()), "the program names a folder of this machine");
+    for form in ["bin", "anec"] {
+        // The form follows the file's name where none is asked for.
+        ane!("compile", package, "-o", scratch.out(&format!("b.{form}"))).fine();
+        assert_eq!(bytes(scratch.out(&format!("b.{form}"))), bytes(scratch.out(&format!("all/digits.{form}"))));
+    }
+    ane!("compile", package, "-o", scratch.out("c.hwx"), "--dump-ir", scratch.out("stages")).fine();
+    assert!(entries(Path::new(&scratch.out("stages"))).len() > 3, "a text for every stage");
+}
+
+#[test]
+fn compiled_forms_compute_the_same() {
+    let scratch = Scratch::new();
+    let [package, image, expected] = digits();
+    ane!("compile", package, "-o", scratch.out(""), "--emit", "hwx,bin,anec").fine();
+    let wanted = values(&ane!("run", package, "-i", image, "--json").fine());
+    for form in ["hwx", "bin", "anec"] {
+        let path = scratch.out(&format!("digits.{form}"));
+        assert_eq!(values(&ane!("run", path, "-i", image, "--json").fine()), wanted, "{form}");
+        ane!("run", path, "-i", image, "--expect", expected, "--atol", "2e-3").fine();
+        // The kind is told by the content: the name may say nothing, or the wrong thing.
+        for name in ["digits", "digits.dat", "digits.hwx.bin"] {
+            let other = scratch.file(name, std::fs::read(&path).expect("a compiled file"));
+            assert_eq!(values(&ane!("run", other, "-i", image, "--json").fine()), wanted, "{form} as {name}");
+        }
+    }
+}
+
+#[test]
+fn listings_assemble_back() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    ane!("compile", package, "-o", scratch.out(""), "--emit", "hwx,bin,anec").fine();
+    for form in ["hwx", "bin"] {
+        round_trip(&scratch, Path::new(&scratch.out(&format!("digits.{form}"))));
+    }
+    // A raw stream's listing may become any form that can hold it; the open driver's form begins with the output.
+    let listing = scratch.file("raw.asm", ane!("dump", scratch.out("digits.anec"), "--asm").fine().out);
+    ane!("asm", listing, "-o", scratch.out("again.anec")).fine();
+    let read = |name| std::fs::read(scratch.out(name)).expect("a compiled file");
+    assert_eq!(read("again.anec"), read("digits.anec"));
+    let document = ane!("asm", listing, "-o", scratch.out("again.hwx"), "--json").fine().json("anemone.asm/1");
+    assert_eq!(document["files"][0]["bytes"], read("again.hwx").len(), "{document}");
+}
+
+/// `dump --asm` and back gives the same bytes: by file, and by a pipe.
+fn round_trip(scratch: &Scratch, file: &Path) {
+    let bytes = std::fs::read(file).expect("a compiled file");
+    let extension = file.extension().unwrap_or_default().to_string_lossy();
+    let listing = ane!("dump", file.display(), "--asm").fine().out;
+    let (path, out) = (scratch.file("listing.asm", &listing), scratch.path(&format!("again.{extension}")));
+    ane!("asm", path, "-o", out).fine();
+    assert!(std::fs::read(&out).expect("it was written") == bytes, "{}: another file came back", file.display());
+    let arguments = ["asm", "-", "-q", "-o", &out].map(String::from);
+    let input = std::fs::File::open(&path).expect("the listing");
+    finish(command(&arguments).stdin(input).spawn().expect("the binary starts"), &arguments).fine();
+    assert!(std::fs::read(&out).expect("it was written") == bytes, "{}: by a pipe", file.display());
+}
+
+#[test]
+fn dumps() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let program = scratch.path("digits.hwx");
+    ane!("compile", package, "-o", program).fine();
+    let whole = ane!("dump", program).fine().out;
+    assert!(whole.contains("== header\n") && whole.contains("== anomalies: 0\n"), "{whole}");
+    let one = ane!("dump", program, "--part", "td", "--td", "0").fine().out;
+    assert!(one.contains("== td\n") && !one.contains("== regs") && one.len() < whole.len() / 20, "{one}");
+    assert_eq!(ane!("dump", program, "--td", "0").fine().out, one);
+    assert_ne!(ane!("dump", program, "--td", "14").fine().out, one);
+    let document = ane!("dump", program, "--part", "header,ports", "--json").fine().json("anemone.dump/1");
+    assert_eq!(document["chapters"].as_array().map(Vec::len), Some(2), "{document}");
+    let document = ane!("dump", program, "--asm", "--json").fine().json("anemone.listing/1");
+    assert!(document["listing"].as_str().is_some_and(|l| l.starts_with("container ")), "{document}");
+}
+
+#[test]
+fn targets() {
+    let all = ane!("targets").fine().out;
+    assert!(all.contains("h13") && all.contains("m1"), "{all}");
+    let one = ane!("targets", "m1").fine().out;
+    assert!(one.contains("max_tensor_width") && one.contains("16384"), "{one}");
+    assert_eq!(ane!("targets", "M1").fine().out, one);
+    assert_eq!(ane!("targets", "h13").fine().out, one);
+    let document = ane!("targets", "--json").fine().json("anemone.targets/1");
+    assert_eq!(document["targets"][0]["target"], "h13", "{document}");
+}
+
+#[test]
+fn help_has_examples() {
+    let help = ane!("--help").fine().out;
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+    let commands = help.split("Commands:").nth(1).and_then(|t| t.split("\n\n").next()).expect("a list of verbs");
+    let verbs: Vec<&str> = commands.lines().filter_map(|l| l.split_whitespace().next()).filter(|v| *v != "help").collect();
+    assert!(verbs.len() >= 5, "{verbs:?}");
+    for verb in verbs {
+        let help = ane!(verb, "--help").fine().out;
+        assert!(help.contains("Examples:") && help.contains(&format!("  ane {verb}")), "{help}");
+    }
+    assert_eq!(ane!("--version").fine().out, format!("ane {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_reader_that_goes_away() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let program = scratch.path("digits.hwx");
+    ane!("compile", package, "-o", program).fine();
+    for more in [None, Some("--asm"), Some("--json")] {
+        let arguments: Vec<String> = ["dump", &program].into_iter().chain(more).map(String::from).collect();
+        assert!(run(&arguments).fine().out.len() > 80_000, "more than a pipe holds");
+        let mut child = command(&arguments).spawn().expect("the binary starts");
+        let mut first = [0; 16];
+        child.stdout.take().expect("a pipe").read_exact(&mut first).expect("some output");
+        let ran = finish(child, &arguments).fine();
+        assert_eq!(ran.err, "");
+    }
+    // Nobody listens to notes either.
+    let arguments = ["run", &package].map(String::from);
+    let mut child = command(&arguments).spawn().expect("the binary starts");
+    drop(child.stderr.take());
+    finish(child, &arguments).fine();
+}
+
+#[test]
+fn golden_pairs() {
+    let Some(dir) = golden_dir() else { return };
+    let scratch = Scratch::new();
+    let folders = entries(&dir.join("h13/pairs"));
+    for folder in folders.iter().filter(|f| f.join("model.hwx").is_file()) {
+        let model = folder.join("model.hwx");
+        let explained = ane!("dump", model.display()).fine().out;
+        assert!(explained.contains("== anomalies: 0\n"), "{}: {explained}", model.display());
+        round_trip(&scratch, &model);
+        let ran = ane!("run", model.display(), "--json").fine();
+        let compiled = ane!("run", folder.join("net.plist").display(), "--compat", "zin-4.2.1", "--json").fine();
+        let outputs = |ran: &Ran| ran.json("anemone.run/1")["outputs"][0]["values"].clone();
+        assert_eq!(outputs(&ran), outputs(&compiled), "{}", folder.display());
+    }
+}
+
+#[test]
+fn golden_programs() {
+    let Some(dir) = golden_dir() else { return };
+    let scratch = Scratch::new();
+    for file in entries(&dir.join("h13/programs")).iter().filter(|f| f.extension().is_some_and(|e| e == "bin")) {
+        round_trip(&scratch, file);
+        let ran = ane!("run", file.display(), "--json").fine().json("anemone.run/1");
+        assert!(ran["tasks"].as_u64().is_some_and(|n| n > 0), "{ran}");
+    }
+}
+
+#[test]
+fn sample_model() {
+    let Some(dir) = models_dir() else { return };
+    let folder = dir.join("conv_bn_relu_ios15");
+    let [model, input, expected] =
+        ["model.mlpackage", "input.npy", "expected_pkg_fp32.npy"].map(|f| folder.join(f).display().to_string());
+    if !Path::new(&model).exists() {
+        return println!("skipped: no {model}");
+    }
+    let ran = ane!("run", model, "-i", input, "--expect", expected, "--json").fine();
+    assert_eq!(ran.json("anemone.run/1")["outputs"][0]["within"], true);
+}
