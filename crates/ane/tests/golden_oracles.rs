@@ -18,7 +18,7 @@ const EXACT: f64 = 1.2e-3;
 /// Largest error of activation tables, as a share of the largest result.
 const TABLE: f64 = 1.2e-2;
 /// Slope in the one leaky ReLU of the campaign.
-const LEAKY_SLOPE: f32 = 0.01;
+const LEAKY_SLOPE: f32 = 0.125;
 /// More than any of these programs keeps between tasks.
 const SCRATCH_BYTES: usize = 64 << 20;
 

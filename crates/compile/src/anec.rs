@@ -221,6 +221,12 @@ pub enum Kind {
         /// Applied last.
         nonlinear: Nonlinear,
     },
+    /// Neural engine: a product with coefficients computed at run time. The second source holds them, ready as streams:
+    /// its channels are planes of `lanes` interleaved output channels.
+    Product {
+        /// Output channels per engine.
+        lanes: usize,
+    },
     /// Neural engine: maximum over all channels; the result has one.
     MaxChannels,
     /// Planar engine, two sources.
@@ -265,7 +271,7 @@ pub struct Layer {
     pub name: String,
     /// What it computes.
     pub kind: Kind,
-    /// Sources; the second only for [`Kind::Planar`].
+    /// Sources; the second only for [`Kind::Planar`] and [`Kind::Product`].
     pub sources: Vec<View4>,
     /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
     pub broadcast: Vec<[bool; 3]>,
@@ -273,6 +279,9 @@ pub struct Layer {
     pub result: View4,
     /// Channels and columns of the result are exchanged on the way out (neural engine only).
     pub transpose: bool,
+    /// Channels of the result stand side by side in sets of this size (neural engine only); its view has the plain
+    /// extents, with the stride of a set per channel axis.
+    pub interleave: usize,
 }
 
 /// Layers in an order in which every buffer is written before it is read.
@@ -374,6 +383,7 @@ impl fmt::Display for Kind {
                 }
                 nonlinear(f, n)
             }
+            Kind::Product { lanes } => write!(f, "ne.product lanes={lanes}"),
             Kind::MaxChannels => write!(f, "ne.max_channels"),
             Kind::Planar { op, affine: a, relu } => {
                 write!(f, "pe.{op:?}")?;
@@ -426,7 +436,10 @@ impl fmt::Display for Graph {
                     write!(f, "*{axes}")?;
                 }
             }
-            writeln!(f, "{} ; {}", if layer.transpose { " transpose" } else { "" }, layer.name)?;
+            let transpose = if layer.transpose { " transpose" } else { "" };
+            let interleave =
+                if layer.interleave > 1 { format!(" interleave={}", layer.interleave) } else { String::new() };
+            writeln!(f, "{transpose}{interleave} ; {}", layer.name)?;
         }
         Ok(())
     }

@@ -24,15 +24,11 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let mut kernel = Kernel { bytes: placed.constants.clone(), blocks: HashMap::new() };
     let hints = stage::Hints::of(&placed);
     let mut tasks = Vec::new();
-    let mut first_words = 0;
     for (i, layer) in placed.graph.layers.iter().enumerate() {
         let emitter = Emitter { layout, layer, placed: &placed, options, task: Task::full(layout) };
         let task = emitter
             .emit(&mut kernel, i, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
-        if i == 0 {
-            first_words = task.word_count();
-        }
         tasks.push(task);
     }
     if tasks.is_empty() {
@@ -40,6 +36,7 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     }
     let stream = encode_stream(layout, &mut tasks)
         .map_err(|source| Error::Field { layer: placed.graph.name.clone(), source })?;
+    let first_task_words = tasks[0].word_count();
     if kernel.bytes.is_empty() {
         kernel.bytes.resize(constant::EMPTY_KERNEL_BYTES, 0);
     }
@@ -47,7 +44,7 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
         name: placed.graph.name.clone(),
         layout,
         stream,
-        first_task_words: first_words,
+        first_task_words,
         kernel: kernel.bytes,
         scratch_bytes: placed.scratch_bytes,
         ports: ports(&placed)?,
@@ -148,7 +145,17 @@ impl Emitter<'_> {
     }
 
     fn is_neural(&self) -> bool {
-        matches!(self.layer.kind, Kind::Conv { .. } | Kind::Neuron { .. } | Kind::MaxChannels)
+        !matches!(self.layer.kind, Kind::Planar { .. } | Kind::Pool { .. } | Kind::Reduce { .. })
+    }
+
+    /// Whether the task multiplies with coefficients.
+    fn convolves(&self) -> bool {
+        matches!(self.layer.kind, Kind::Conv { .. } | Kind::Product { .. })
+    }
+
+    /// The planar engine's second source; the second source of a product is its coefficients.
+    fn second_source(&self) -> Option<View4> {
+        self.layer.sources.get(1).copied().filter(|_| !self.is_neural())
     }
 
     fn address(&self, view: &View4) -> Address {
@@ -198,14 +205,17 @@ impl Emitter<'_> {
         self.set_all(&[(SrcLoc, 1), (DstLoc, 1)])?;
         let source = self.address(&self.layer.sources[0]);
         self.set_all(&[(RBase0, source.bar as u32), (Rbe0, 1)])?;
-        if let Some(second) = self.layer.sources.get(1) {
-            let bar = self.address(second).bar;
+        if let Some(second) = self.second_source() {
+            let bar = self.address(&second).bar;
             self.set_all(&[(RBase1, bar as u32), (Rbe1, 1)])?;
         }
         let result = self.address(&self.layer.result);
         self.set_all(&[(WBase, result.bar as u32), (Wbe, 1)])?;
         self.set_all(&[(TBase, Program::STREAM_BAR as u32), (Tbe, u32::from(!last))])?;
-        if kernel_bytes > 0 {
+        if let Kind::Product { .. } = self.layer.kind {
+            let bar = self.address(&self.layer.sources[1]).bar;
+            self.set_all(&[(KBase0, bar as u32), (Kbe0, 1)])?;
+        } else if kernel_bytes > 0 {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
         Ok(())
@@ -231,6 +241,19 @@ impl Emitter<'_> {
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
                 (table.stream(), packing.active(), lut::STREAM_BYTES as u64, 0)
+            }
+            // The streams are in memory already: a plane each.
+            Kind::Product { .. } => {
+                let planes = self.layer.sources[1];
+                let base = self.address(&planes).offset_bytes;
+                self.set(KernelDmaMaster, 1)?;
+                for i in 0..planes.channels() {
+                    let at = base + i as u64 * planes.axes[1].stride_bytes;
+                    self.task.set_at(self.layout, CoeffEn, i as u32, 1)?;
+                    self.task.set_bytes_at(self.layout, CoeffBase, i as u32, at)?;
+                    self.task.set_bytes_at(self.layout, CoeffSize, i as u32, packing.stream_bytes())?;
+                }
+                return Ok(0);
             }
             _ => return Ok(0),
         };
@@ -281,7 +304,7 @@ impl Emitter<'_> {
             self.set_size(field, value)?;
         }
         self.set_all(&[(InFmt, format::FP16), (OutFmt, format::FP16), (TaskClass, task_class), (SourceMask, mask)])?;
-        if self.layer.sources.len() > 1 {
+        if self.second_source().is_some() {
             self.set(Src2Fmt, format::FP16)?;
         }
         let window = match &self.layer.kind {
@@ -318,10 +341,7 @@ impl Emitter<'_> {
             }
         }
         if self.is_neural() {
-            let engines = match self.layer.kind {
-                Kind::Conv { .. } => packing.engines,
-                _ => engines_for(cout),
-            };
+            let engines = if self.convolves() { packing.engines } else { engines_for(cout) };
             self.set(ActiveNe, engines.ilog2())?;
             self.set(Ene, engines.ilog2() + 1)?;
             self.set(OcgSize, packing.lanes.ilog2())?;
@@ -345,7 +365,7 @@ impl Emitter<'_> {
             (Src1MemFmt, format::FP16),
             (Src1Interleave, 1),
         ])?;
-        let second = self.layer.sources.get(1).copied();
+        let second = self.second_source();
         let [hint, reuse, no_reuse] = match second {
             Some(_) => hints.source(index, 1),
             None => [hint::NO_ALLOC; 3],
@@ -369,18 +389,14 @@ impl Emitter<'_> {
         let external = address.bar != Program::SCRATCH_BAR;
         let hint = if external { hint::DST_EXTERNAL } else { hint::DST_INTERMEDIATE };
         // Memory-to-memory tasks that do not convolve pass results through one simple buffer.
-        let simple = !matches!(self.layer.kind, Kind::Conv { .. });
+        let simple = !self.convolves();
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some(distance) = hints.hazard(index) {
             self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
         }
         self.strides(&result, address, [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride])?;
-        self.set_all(&[
-            (DstFmtMode, 1),
-            (DstTruncate, constant::TRUNCATE),
-            (DstMemFmt, format::FP16),
-            (DstInterleave, 1),
-        ])?;
+        self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
+        self.set_size(DstInterleave, self.layer.interleave)?;
         // 4.2.1 leaves the padding of planar results alone.
         let zero_pad = u32::from(self.is_neural() || self.options.compat != Compat::Zin421);
         self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
@@ -424,6 +440,14 @@ impl Emitter<'_> {
                     self.set(DpeCategory, 1)?;
                 }
                 nonlinear
+            }
+            Kind::Product { .. } => {
+                self.set_all(&[
+                    (KernelFmt, format::FP16),
+                    (BinaryPoint, constant::BINARY_POINT_FP16),
+                    (RuntimeWeights, 1),
+                ])?;
+                &Nonlinear::None
             }
             _ => {
                 self.set_all(&[

@@ -93,7 +93,9 @@ fn check(layer: &Layer, chip: &'static Chip) -> Result<()> {
         _ => Ok(()),
     };
     let groups = chip.layout.and_then(|l| l.row(Field::NumGroups)).map(|row| row.max() as u64);
-    for view in layer.sources.iter().chain([&layer.result]) {
+    // The second source of a product is streams, not a tensor.
+    let tensors = if matches!(layer.kind, Kind::Product { .. }) { 1 } else { layer.sources.len() };
+    for view in layer.sources[..tensors].iter().chain([&layer.result]) {
         limit("width", view.width, hal.max_tensor_width)?;
         limit("height", view.height(), hal.max_tensor_height)?;
         limit("channels", view.channels(), hal.max_tensor_channels)?;

@@ -37,6 +37,10 @@ impl Packing {
     pub fn of(layer: &Layer) -> Packing {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
         let engines = engines_for(outputs);
+        if let Kind::Product { lanes } = layer.kind {
+            let taps = layer.sources[0].channels();
+            return Packing { engines: engines_for(outputs / lanes), lanes, outputs, groups: 1, taps, bias: false };
+        }
         let Kind::Conv { connect, weights, bias, .. } = &layer.kind else {
             return Packing { engines, lanes: 1, outputs, groups: 1, taps: 0, bias: false };
         };

@@ -101,7 +101,9 @@ impl Machine<'_> {
         let first = match self.get(PeFirst) {
             first::SOURCE => 1.0,
             first::NEGATED => -1.0,
-            value => return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" }),
+            value => {
+                return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
+            }
         };
         let op: fn(f32, f32) -> f32 = match self.get(PeOp) {
             planar::ADD => |a, b| a + b,
@@ -190,7 +192,11 @@ impl Machine<'_> {
             planar_nonlinear::RECIPROCAL => Some(|x| 1.0 / x),
             planar_nonlinear::RSQRT => Some(|x| 1.0 / x.sqrt()),
             value => {
-                return Err(FaultKind::NotHonoured { field: PeNonlinear, value, reason: "no sample has this function" });
+                return Err(FaultKind::NotHonoured {
+                    field: PeNonlinear,
+                    value,
+                    reason: "no sample has this function",
+                });
             }
         };
         if epsilon != 0.0 && self.get(PeNonlinear) != planar_nonlinear::RSQRT {

@@ -44,9 +44,7 @@ fn copy() -> Task {
     for &(field, value) in set {
         task.set(&H13, field, value).expect("fits");
     }
-    for (field, bytes) in
-        [(Src1RowStride, 64), (Src1PlaneStride, 128), (DstRowStride, 64), (DstPlaneStride, 128)]
-    {
+    for (field, bytes) in [(Src1RowStride, 64), (Src1PlaneStride, 128), (DstRowStride, 64), (DstPlaneStride, 128)] {
         task.set_bytes(&H13, field, bytes).expect("fits");
     }
     task
@@ -55,7 +53,15 @@ fn copy() -> Task {
 fn program(mut tasks: Vec<Task>) -> Program {
     let first_task_words = tasks[0].word_count();
     let stream = encode_stream(&H13, &mut tasks).expect("encodes");
-    Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel: vec![], scratch_bytes: 0, ports: vec![] }
+    Program {
+        name: "t".into(),
+        layout: &H13,
+        stream,
+        first_task_words,
+        kernel: vec![],
+        scratch_bytes: 0,
+        ports: vec![],
+    }
 }
 
 fn memory() -> Memory {

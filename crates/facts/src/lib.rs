@@ -10,6 +10,7 @@ pub mod formats;
 pub mod kernel;
 pub mod layout;
 pub mod lut;
+pub mod numerics;
 mod table;
 
 pub use fields::Field;

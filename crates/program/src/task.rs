@@ -281,8 +281,7 @@ pub fn decode(layout: &Layout, stream: &[u8], task: usize, offset: u32, words: u
     if all.len() < fixed {
         return Err(StreamError::TooShort { task, offset, words, header: layout.header_words });
     }
-    // An optional word follows the header when the last fixed word has both low bits set (a dependency id).
-    let optional = all[fixed - 1] & 3 == 3 && all.len() > fixed;
+    let optional = has_optional_word(&all[..fixed]) && all.len() > fixed;
     let header_words = fixed + usize::from(optional);
     let mut runs = Vec::new();
     let mut at = header_words;
@@ -298,6 +297,11 @@ pub fn decode(layout: &Layout, stream: &[u8], task: usize, offset: u32, words: u
         at = end;
     }
     Ok(Task { offset, header: all[..header_words].to_vec(), runs })
+}
+
+/// An optional word (a dependency id) follows the header when its last fixed word has both low bits set.
+fn has_optional_word(fixed: &[u32]) -> bool {
+    fixed.last().is_some_and(|word| word & 3 == 3)
 }
 
 /// Follows the chain from the stream's start.
@@ -327,6 +331,10 @@ pub fn decode_stream(layout: &Layout, stream: &[u8], first_task_words: u32) -> R
 pub fn encode_stream(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, FieldError> {
     let mut offset = 0u32;
     for task in tasks.iter_mut() {
+        // The reader takes an eleventh word where the tenth ends in two set bits; a kernel base of 3 makes it so.
+        if task.header.len() == layout.header_words as usize && has_optional_word(&task.header) {
+            task.header.push(0);
+        }
         task.offset = offset;
         offset = (offset + 4 * task.word_count()).next_multiple_of(layout.align_bytes);
     }

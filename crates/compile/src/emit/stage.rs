@@ -61,7 +61,7 @@ impl Emitter<'_> {
     pub(super) fn staging(&mut self, index: usize, _count: usize) -> Result<(), FieldError> {
         let (cin, hin, win) = self.input();
         let (cout, hout, wout) = self.computed();
-        let conv = matches!(self.layer.kind, Kind::Conv { .. });
+        let conv = self.convolves();
         let neural = self.is_neural();
         let tile = if neural {
             let whole = conv || win.next_multiple_of(8) * hin * cin * 2 <= TILE_BYTES as usize;
@@ -95,7 +95,7 @@ impl Emitter<'_> {
         }
         let used = row * tile.rows as u64;
         let mut result_base = used;
-        if self.layer.sources.len() > 1 {
+        if self.second_source().is_some() {
             let base = row * (tile.rows as u64 - 1) + tile.row_bytes + SECOND_GAP;
             self.set_bytes(Src2L2Base, base)?;
             let fields = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];

@@ -5,6 +5,7 @@ use crate::Compat;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::Field;
+use anemone_facts::kernel::ENGINES;
 use anemone_net::{Op, ValueId};
 use std::sync::Arc;
 
@@ -234,23 +235,18 @@ impl Lowerer<'_> {
         self.product(op.inputs[0], op.outputs[0], n, k, weights, bias)
     }
 
-    /// `x · y` with a constant `y`.
+    /// `x · y`, by a convolution where `y` is one constant matrix, else with coefficients computed at run time.
     pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
         let (x, y) = (op.inputs[0], op.inputs[1]);
-        let Some(constant) = self.constant(y) else {
-            return Err(self.unsupported(
-                "a product of two runtime tensors",
-                "only products with a constant right side compile yet",
-            ));
-        };
-        let lead: usize = constant.shape[..constant.shape.len() - 2].iter().product();
-        if constant.shape.len() < 2 || lead != 1 || transpose_x {
-            return Err(
-                self.unsupported("a batched constant, or a transposed left side", "use a two-dimensional constant")
-            );
+        let (x_rank, y_rank) = (self.shape(x).len(), self.shape(y).len());
+        if x_rank < 2 || y_rank < 2 {
+            return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
         }
-        let (rows, columns) = (constant.shape[constant.shape.len() - 2], constant.shape[constant.shape.len() - 1]);
-        let data = floats(constant);
+        let one_matrix = self.shape(y)[..y_rank - 2].iter().all(|&n| n == 1);
+        let constant = self.constant(y).filter(|_| one_matrix && !transpose_x).cloned();
+        let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
+        let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
+        let data = floats(&constant);
         let (n, k, weights) = if transpose_y {
             (rows, columns, data)
         } else {
@@ -258,6 +254,75 @@ impl Lowerer<'_> {
             (columns, rows, turned)
         };
         self.product(x, op.outputs[0], n, k, weights, None)
+    }
+
+    /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
+    /// source. One matrix of the batch at a time.
+    fn runtime_matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
+        let (mut x, mut y) = (self.view(op.inputs[0])?, self.view(op.inputs[1])?);
+        let to = self.result(op.outputs[0]);
+        if transpose_x {
+            x = self.exchanged(&x, x.lead.len() - 1, "left")?;
+        }
+        if transpose_y {
+            y = self.exchanged(&y, y.lead.len() - 1, "right")?;
+        }
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        for index in indices(&batch) {
+            let (x, y, to) = (matrix(&x, &index), matrix(&y, &index), matrix(&to, &index));
+            self.product_of_matrices(&x, &y, &to)?;
+        }
+        Ok(())
+    }
+
+    /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines.
+    fn product_of_matrices(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
+        let (Some(source), Some(result)) = (channels_first(y), channels_first(to)) else {
+            return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+        };
+        let rows = to.lead[0].extent;
+        let mut start = 0;
+        while start < rows {
+            let (count, lanes) = rows_at_once(rows - start);
+            let part = |v: &View| View {
+                offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
+                lead: vec![Axis { extent: count, ..v.lead[0] }],
+                ..v.clone()
+            };
+            let coefficients = self.coefficient_planes(&part(x), lanes)?;
+            let mut result = result;
+            result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
+            result.axes[1].extent = count;
+            let kind = Kind::Product { lanes };
+            self.push(kind, vec![source, coefficients], vec![[false; 3]; 2], result, false);
+            start += count;
+        }
+        Ok(())
+    }
+
+    /// Rows of a matrix as coefficient streams. A row on its own is one already; several lanes are interleaved first.
+    fn coefficient_planes(&mut self, rows: &View, lanes: usize) -> Result<View4> {
+        let Some(source) = channels_first(rows) else {
+            return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+        };
+        if lanes == 1 {
+            return Ok(source);
+        }
+        let count = rows.lead[0].extent;
+        let staged = self.scratch("coefficients", &[count / lanes, rows.width * lanes]);
+        let Some(planes) = channels_first(&staged) else { return Ok(source) };
+        let result = View4 {
+            axes: [planes.axes[0], Axis { extent: count, ..planes.axes[1] }, planes.axes[2]],
+            width: rows.width,
+            ..planes
+        };
+        let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+        self.push(kind, vec![source], vec![[false; 3]], result, false);
+        if let Some(layer) = self.graph.layers.last_mut() {
+            layer.interleave = lanes;
+        }
+        Ok(planes)
     }
 
     /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
@@ -318,6 +383,26 @@ impl Lowerer<'_> {
         self.push(kind, vec![source], vec![[false; 3]], result, true);
         Ok(())
     }
+}
+
+/// Output rows of one product with run-time coefficients, and lanes per engine: as many as fill sixteen engines evenly.
+fn rows_at_once(rows: usize) -> (usize, usize) {
+    // Interleaves of 2, 4 and 8 are what Apple's programs use.
+    let lanes = [8, 4, 2].into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
+    (rows.min(ENGINES * lanes), lanes)
+}
+
+/// One matrix of a batch; leading axes of extent 1 repeat.
+fn matrix(view: &View, index: &[usize]) -> View {
+    let rank = view.lead.len() - 1;
+    let own = &index[index.len().saturating_sub(rank)..];
+    let skipped = rank - own.len();
+    let offset: u64 = view.lead[skipped..rank]
+        .iter()
+        .zip(own)
+        .map(|(a, &i)| if a.extent == 1 { 0 } else { i as u64 * a.stride_bytes })
+        .sum();
+    View { offset_bytes: view.offset_bytes + offset, lead: view.lead[rank..].to_vec(), ..view.clone() }
 }
 
 /// A two-axis view with its first axis as channels.

@@ -198,7 +198,8 @@ impl Lowerer<'_> {
     }
 
     fn push(&mut self, kind: Kind, sources: Vec<View4>, broadcast: Vec<[bool; 3]>, result: View4, transpose: bool) {
-        self.graph.layers.push(Layer { name: self.op.clone(), kind, sources, broadcast, result, transpose });
+        let name = self.op.clone();
+        self.graph.layers.push(Layer { name, kind, sources, broadcast, result, transpose, interleave: 1 });
     }
 }
 

@@ -37,7 +37,8 @@ pub fn list_container(c: &Container) -> String {
     for r in &c.residue {
         out += &format!("residue @{:#x} {}\n", r.offset, hex(&r.bytes));
     }
-    out
+    // What is cut short at a line must not assemble to a smaller container.
+    out + "end\n"
 }
 
 /// A fixed name without its zero padding.
@@ -260,13 +261,17 @@ pub fn assemble_container(text: &str) -> Result<Container, TextError> {
                 line.ends_at(3)?;
                 continue;
             }
+            "end" => {
+                line.ends_at(1)?;
+                return lines.next().map_or(Ok(c), |line| Err(line.at(0).error("the end of the text")));
+            }
             _ => {
-                return Err(line.at(0).error("segment, port, port64, thread, ident, symtab, command or residue"));
+                return Err(line.at(0).error("segment, port, port64, thread, ident, symtab, command, residue or end"));
             }
         };
         c.commands.push(command);
     }
-    Ok(c)
+    Err(lines.missing("end"))
 }
 
 fn parse_name16(token: &Token) -> Result<[u8; 16], TextError> {

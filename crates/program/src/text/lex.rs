@@ -222,8 +222,13 @@ impl<'a> Lines<'a> {
                 line.at(0).expect(word)?;
                 Ok(line)
             }
-            None => Err(TextError { found: "the end of the text".into(), ..self.end.error(format!("`{word}`")) }),
+            None => Err(self.missing(word)),
         }
+    }
+
+    /// The text has ended before a line that must start with `word`.
+    pub fn missing(&self, word: &str) -> TextError {
+        TextError { found: "the end of the text".into(), ..self.end.error(format!("`{word}`")) }
     }
 
     pub fn next(&mut self) -> Option<Line<'a>> {
