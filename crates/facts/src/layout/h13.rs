@@ -55,27 +55,27 @@ layout! {
             0x00014 [1] { 0..=14 Wout Executed "h13-samples", 16..=30 Hout Executed "h13-samples" }
             0x00018 [1] { 0..=14 Dout Bytes "h13-samples" }
             0x0001c [1] {
-                0..=4 Kw Bytes "h13-oracles", 5..=9 Kh Bytes "h13-oracles", 10..=12 OcgSize Bytes "h13-samples",
+                0..=4 Kw Executed "h13-oracles", 5..=9 Kh Executed "h13-oracles", 10..=12 OcgSize Executed "h13-oracles",
                 13..=14 Sx Bytes "h13-oracles", 15..=16 Sy Bytes "h13-oracles",
-                17..=21 Px Bytes "h13-oracles", 22..=26 Py Bytes "h13-oracles",
+                17..=21 Px Executed "h13-oracles", 22..=26 Py Executed "h13-oracles",
                 28..=29 Ox Claimed "regmap", 30..=31 Oy Claimed "regmap",
             }
             0x00020 [1] { 0..=4 Kd Claimed "by-analogy", 6..=7 Sz Claimed "by-analogy", 13..=14 Oz Claimed "by-analogy" }
-            0x00024 [1] { 0..=12 NumGroups Executed "h13-samples", 14..=14 UnicastEn Bytes "h13-samples", 15..=15 ElemMultMode Claimed "regmap", 16..=31 UnicastCin Bytes "h13-oracles" }
+            0x00024 [1] { 0..=12 NumGroups Executed "h13-samples", 14..=14 UnicastEn Executed "h13-oracles", 15..=15 ElemMultMode Claimed "regmap", 16..=31 UnicastCin Executed "h13-oracles" }
             0x00028 [1] { 0..=14 TileHeight Bytes "h13-samples" }
             0x0002c [1] { 0..=3 PatchWidth Bytes "h13-samples", 4..=7 PatchHeight Bytes "h13-samples" }
             0x00030 [1] {
-                0..=0 Src1BroadcastW Executed "h13-samples", 1..=1 Src1BroadcastH Bytes "h13-oracles",
-                2..=2 Src1BroadcastD Claimed "by-analogy", 3..=3 Src1BroadcastC Bytes "h13-oracles",
-                4..=4 Src2BroadcastW Executed "h13-samples", 5..=5 Src2BroadcastH Bytes "h13-oracles",
-                6..=6 Src2BroadcastD Claimed "by-analogy", 7..=7 Src2BroadcastC Bytes "h13-oracles",
-                8..=8 Src1Transpose Claimed "by-analogy", 9..=9 Src2Transpose Bytes "h13-oracles", 10..=10 ResultTranspose Bytes "h13-oracles",
+                0..=0 Src1BroadcastW Executed "h13-samples", 1..=1 Src1BroadcastH Executed "h13-oracles",
+                2..=2 Src1BroadcastD Claimed "by-analogy", 3..=3 Src1BroadcastC Executed "h13-oracles",
+                4..=4 Src2BroadcastW Executed "h13-samples", 5..=5 Src2BroadcastH Executed "h13-oracles",
+                6..=6 Src2BroadcastD Claimed "by-analogy", 7..=7 Src2BroadcastC Executed "h13-oracles",
+                8..=8 Src1Transpose Claimed "by-analogy", 9..=9 Src2Transpose Executed "h13-oracles", 10..=10 ResultTranspose Executed "h13-oracles",
             }
             0x00034 [1] {
                 0..=1 SourceMask Executed "h13-samples", 2..=2 SmallSourceMode Bytes "h13-samples", 4..=7 TaskClass Executed "h13-samples",
                 8..=10 ShPref Bytes "h13-samples", 12..=14 ShMin Bytes "h13-samples", 16..=18 ShMax Bytes "h13-samples",
                 19..=21 ActiveNe Executed "h13-samples", 22..=22 ContextSwitchIn Claimed "regmap", 24..=24 ContextSwitchOut Claimed "regmap",
-                26..=26 AccDoubleBufEn Bytes "h13-samples", 28..=28 NeTranspose Bytes "h13-oracles",
+                26..=26 AccDoubleBufEn Bytes "h13-samples", 28..=28 NeTranspose Executed "h13-oracles",
             }
             0x00038 [1] { 0..=15 TaskId Claimed "regmap", 16..=19 TaskQ Claimed "regmap", 20..=27 TaskNid Bytes "h13-samples" }
             0x0003c [1] { 0..=3 DpeCategory Bytes "h13-samples" }
@@ -113,13 +113,13 @@ layout! {
             0x04844 [1] { 4..=20 ResL2GroupStride Executed "h13-samples" }
 
             0x08800 [1] {
-                0..=1 PePool Executed "h13-samples", 2..=4 PeOp Executed "h13-samples", 5..=5 PeReluEn Bytes "h13-oracles",
+                0..=1 PePool Executed "h13-samples", 2..=4 PeOp Executed "h13-samples", 5..=5 PeReluEn Executed "h13-oracles",
                 6..=7 PeCond Executed "h13-samples", 12..=13 PeNonlinear Executed "h13-samples",
-                16..=17 PeFirst Bytes "h13-oracles", 18..=19 PeSecond Executed "h13-samples",
+                16..=17 PeFirst Executed "h13-oracles", 18..=19 PeSecond Executed "h13-samples",
             }
             0x08804 [1] { 0..=15 PeBias Executed "h13-samples", 16..=31 PeScale Executed "h13-samples" }
-            0x08808 [1] { 0..=15 PeEpsilon Bytes "h13-oracles", 16..=31 PePreScale Executed "h13-samples" }
-            0x0880c [1] { 0..=31 PeFinalScale Bytes "h13-oracles" }
+            0x08808 [1] { 0..=15 PeEpsilon Executed "h13-oracles", 16..=31 PePreScale Executed "h13-samples" }
+            0x0880c [1] { 0..=31 PeFinalScale Executed "h13-oracles" }
 
             0x0c800 [1] {
                 0..=1 KernelFmt Bytes "h13-samples", 2..=2 PalettizedEn Claimed "regmap", 4..=7 PalettizedBits Bytes "h13-samples",
@@ -156,7 +156,7 @@ layout! {
             0x13838 [1] {
                 0..=1 Src1FmtMode Bytes "h13-samples", 4..=5 Src1Truncate Bytes "h13-samples", 8..=8 Src1Shift Claimed "regmap",
                 12..=13 Src1MemFmt Executed "h13-samples", 16..=18 Src1OffsetCh Claimed "regmap",
-                24..=27 Src1Interleave Bytes "h13-samples", 28..=31 Src1CmpVec Claimed "regmap",
+                24..=27 Src1Interleave Executed "h13-oracles", 28..=31 Src1CmpVec Claimed "regmap",
             }
             0x1383c [1] {
                 0..=1 Src2FmtMode Bytes "h13-samples", 4..=5 Src2Truncate Bytes "h13-samples", 8..=8 Src2Shift Claimed "by-analogy",
@@ -180,7 +180,7 @@ layout! {
                 0..=1 DstFmtMode Bytes "h13-samples", 4..=5 DstTruncate Bytes "h13-samples", 8..=8 DstShift Claimed "regmap",
                 12..=13 DstMemFmt Executed "h13-samples", 16..=18 DstOffsetCh Claimed "regmap",
                 20..=20 ZeroPadLast Bytes "h13-samples", 21..=21 ZeroPadFirst Bytes "h13-samples", 22..=22 CmpVecFill Claimed "regmap",
-                24..=27 DstInterleave Bytes "h13-samples", 28..=31 DstCmpVec Claimed "regmap",
+                24..=27 DstInterleave Executed "h13-oracles", 28..=31 DstCmpVec Claimed "regmap",
             }
 
             0x1f800 [1] { 5..=5 KernelDmaSparse Bytes "h13-oracles", 6..=6 KernelDmaMaster Bytes "h13-samples" }
