@@ -205,6 +205,11 @@ fn cases() -> Vec<Case> {
             &[&[1, 8, 50]],
         )
         .with(&[&[12, 8, 5], &[12]]),
+        case("conv beyond kernel memory", conv([1, 1], none, [1, 1], 1), &[&[1, 4096, 1, 2]]).with(&[&[2080, 4096, 1, 1], &[2080]]),
+        case("wide row", OpKind::Unary(Unary::Relu), &[&[2, 40000]]),
+        case("wide rows with a column", OpKind::Binary(Binary::Add), &[&[3, 20000], &[3, 1]]),
+        case("many rows", OpKind::Unary(Unary::Abs), &[&[40000, 3]]),
+        case("many channels", OpKind::Unary(Unary::Abs), &[&[1, 70000, 1, 3]]),
         case("linear", Linear, &[&[1, 64]]).with(&[&[10, 64], &[10]]),
         case("linear rows", Linear, &[&[5, 7, 48]]).with(&[&[33, 48], &[33]]),
         case("matmul", MatMul { transpose_x: false, transpose_y: false }, &[&[6, 40]]).with(&[&[40, 24]]),

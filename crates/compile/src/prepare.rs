@@ -4,7 +4,6 @@
 //! Each step is a function over the whole network, applied once, in the order of [`prepare`].
 
 use crate::error::{Error, Result};
-use crate::lower::floats;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, TensorType, Unary, Value, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -158,7 +157,7 @@ impl Builder<'_> {
         let mut params = Vec::new();
         for &id in &op.inputs[1..] {
             match &self.net.value(id).data {
-                Some(t) => params.push(floats(t)),
+                Some(t) => params.push(t.data.to_f32()),
                 None => {
                     return Err(Error::Unsupported {
                         op: op.name.clone(),
@@ -209,7 +208,7 @@ impl Builder<'_> {
                 } else {
                     axes.iter().for_each(|&a| wide[a] = shape[a]);
                 }
-                self.constant(if i == 0 { "gamma" } else { "beta" }, wide, floats(&tensor))
+                self.constant(if i == 0 { "gamma" } else { "beta" }, wide, tensor.data.to_f32())
             })
             .collect();
         let mut steps: Vec<(Binary, ValueId)> = vec![(Binary::Mul, inverse)];
@@ -263,7 +262,7 @@ fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
     let bias = match net.ops[at].inputs.get(2) {
         None => vec![0.0; channels],
         Some(&id) => match &net.value(id).data {
-            Some(t) => floats(t),
+            Some(t) => t.data.to_f32(),
             None => return false,
         },
     };
@@ -276,7 +275,7 @@ fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
         Binary::Add => bias.iter().zip(&values).map(|(b, v)| b + v).collect(),
         Binary::Sub => bias.iter().zip(&values).map(|(b, v)| b - v).collect(),
         _ => {
-            let data = floats(&weights);
+            let data = weights.data.to_f32();
             let per_output = data.len() / channels;
             let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
             let id = builder.constant("weight", weights.shape.clone(), scaled);
@@ -294,7 +293,7 @@ fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
 
 /// The constant as one number per channel, where it is that (or one number for all).
 fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
-    let data = floats(constant);
+    let data = constant.data.to_f32();
     if data.len() == 1 {
         return Some(vec![data[0]; channels]);
     }

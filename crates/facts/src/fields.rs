@@ -46,7 +46,7 @@ fields! {
     Ene: Uint, "", "engines' run length: ActiveNE + 1 on neural-engine tasks, 0 on planar-engine tasks";
     KBase0: Uint, "BAR", "base address register of kernel data";
     Kbe0: Flag, "", "kernel base in use";
-    KBase1: Uint, "BAR", "second kernel base; runtime weights";
+    KBase1: Uint, "BAR", "second kernel base";
     Kbe1: Flag, "", "second kernel base in use";
     KBase2: Uint, "BAR", "third kernel base";
     Kbe2: Flag, "", "third kernel base in use";

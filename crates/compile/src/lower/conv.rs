@@ -1,6 +1,6 @@
 //! Convolutions and products with constant matrices.
 
-use super::{Lowerer, floats};
+use super::Lowerer;
 use crate::Compat;
 use crate::anec::*;
 use crate::error::Result;
@@ -85,7 +85,7 @@ impl Lowerer<'_> {
         };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
-        let (weights, kernel) = dilate(&floats(&tensor), extents, dilation);
+        let (weights, kernel) = dilate(&tensor.data.to_f32(), extents, dilation);
         let mut window = Window {
             kernel,
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
@@ -129,7 +129,7 @@ impl Lowerer<'_> {
         match op.inputs.get(2) {
             None => Ok(None),
             Some(&b) => match self.constant(b) {
-                Some(t) => Ok(Some(floats(t))),
+                Some(t) => Ok(Some(t.data.to_f32())),
                 None => Err(self.unsupported("a bias computed at run time", "add it after the convolution")),
             },
         }
@@ -231,7 +231,7 @@ impl Lowerer<'_> {
         let Some(w) = self.constant(op.inputs[1]) else {
             return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
         };
-        let (n, k, weights) = (w.shape[0], w.shape[1], floats(w));
+        let (n, k, weights) = (w.shape[0], w.shape[1], w.data.to_f32());
         self.product(op.inputs[0], op.outputs[0], n, k, weights, bias)
     }
 
@@ -246,7 +246,7 @@ impl Lowerer<'_> {
         let constant = self.constant(y).filter(|_| one_matrix && !transpose_x).cloned();
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
-        let data = floats(&constant);
+        let data = constant.data.to_f32();
         let (n, k, weights) = if transpose_y {
             (rows, columns, data)
         } else {

@@ -1,6 +1,6 @@
 //! Elementwise operations of one and two operands.
 
-use super::{Lowerer, floats};
+use super::Lowerer;
 use crate::anec::*;
 use crate::error::Result;
 use crate::lut::Table;
@@ -12,14 +12,18 @@ impl Lowerer<'_> {
     /// A planar task with one source.
     pub(super) fn planar_one(&mut self, from: &View, to: &View, affine: Affine, abs: bool) -> Result<()> {
         let kind = Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs, affine, relu: false };
-        for parts in self.blocks(&[from, to])? {
-            self.push(kind.clone(), vec![parts[0]], vec![[false; 3]], parts[1], false);
-        }
-        Ok(())
+        self.elementwise(kind, from, to)
     }
 
     /// A planar task with two sources; axes of extent 1 are repeated.
     pub(super) fn planar_two(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
+        for piece in self.strips(&[a, b, to]) {
+            self.planar_strip(op, affine, &piece[0], &piece[1], &piece[2])?;
+        }
+        Ok(())
+    }
+
+    fn planar_strip(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
         let (a, b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
         // Repeated leading axes have stride 0, so that views of equal extents can be cut together; a whole repeated
         // axis of the task then shows as stride 0 and becomes a flag.
@@ -48,7 +52,7 @@ impl Lowerer<'_> {
 
     fn table(&mut self, table: Table, add: f32, post_scale: f32, from: &View, to: &View) -> Result<()> {
         let nonlinear = Nonlinear::Table(Arc::new(table));
-        self.neuron(Kind::Neuron { add, post_scale, nonlinear }, from, to)
+        self.elementwise(Kind::Neuron { add, post_scale, nonlinear }, from, to)
     }
 
     /// A table into scratch.
@@ -77,7 +81,7 @@ impl Lowerer<'_> {
             Unary::Identity => self.copy(from, to),
             Unary::Relu => {
                 let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
-                self.neuron(kind, from, to)
+                self.elementwise(kind, from, to)
             }
             Unary::Relu6 => self.table(Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0), 0.0, 1.0, from, to),
             Unary::Clip { min, max } if min == 0.0 && max == f32::INFINITY => self.unary_into(Unary::Relu, from, to),
@@ -226,7 +230,7 @@ impl Lowerer<'_> {
 
     /// A constant whose elements are all the same finite number.
     fn scalar(&self, id: ValueId) -> Option<f32> {
-        let data = floats(self.constant(id)?);
+        let data = self.constant(id)?.data.to_f32();
         let (&first, rest) = data.split_first()?;
         (first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }

@@ -7,6 +7,8 @@ use anemone_facts::Field;
 use anemone_net::ValueId;
 use std::sync::Arc;
 
+/// Columns between two addresses that a row may start at.
+const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
 /// Scratch of one scattered block of a reshape is kept below this.
 const SCATTER_BYTES: u64 = 64 << 20;
 
@@ -18,15 +20,38 @@ fn copy_kind() -> Kind {
 impl Lowerer<'_> {
     /// Copies between views of equal extents.
     pub(super) fn copy(&mut self, from: &View, to: &View) -> Result<()> {
-        self.neuron(copy_kind(), from, to)
+        self.elementwise(copy_kind(), from, to)
     }
 
-    /// Runs a unary neural-engine layer over views of equal extents.
-    pub(super) fn neuron(&mut self, kind: Kind, from: &View, to: &View) -> Result<()> {
-        for parts in self.blocks(&[from, to])? {
-            self.push(kind.clone(), vec![parts[0]], vec![[false; 3]], parts[1], false);
+    /// Runs a layer with one source over views of equal extents.
+    pub(super) fn elementwise(&mut self, kind: Kind, from: &View, to: &View) -> Result<()> {
+        for piece in self.strips(&[from, to]) {
+            for parts in self.blocks(&[&piece[0], &piece[1]])? {
+                self.push(kind.clone(), vec![parts[0]], vec![[false; 3]], parts[1], false);
+            }
         }
         Ok(())
+    }
+
+    /// Cuts views along their columns into strips that the chip's width holds; a single repeated column stays whole.
+    pub(super) fn strips(&self, views: &[&View]) -> Vec<Vec<View>> {
+        let width = views.iter().map(|v| v.width).max().unwrap_or(1);
+        // Strips start on a row boundary of 64 bytes, so the next one's address is as good as a row's.
+        let most = self.chip.hal.max_tensor_width.map_or(width, |w| w as usize / COLUMN_ALIGN * COLUMN_ALIGN);
+        (0..width)
+            .step_by(most.max(1))
+            .map(|start| {
+                let strip = |v: &&View| match v.width {
+                    1 => (*v).clone(),
+                    _ => View {
+                        offset_bytes: v.offset_bytes + start as u64 * ELEMENT_BYTES,
+                        width: most.min(width - start),
+                        ..(*v).clone()
+                    },
+                };
+                views.iter().map(strip).collect()
+            })
+            .collect()
     }
 
     /// Views of equal extents in pieces that one task can address: as they are where they have at most three leading

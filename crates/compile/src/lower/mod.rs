@@ -14,7 +14,7 @@ use crate::Options;
 use crate::anec::*;
 use crate::error::{Error, Result};
 use anemone_facts::chips::Chip;
-use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId};
+use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Lowerer<'_> {
         let Some(tensor) = &value.data else {
             return Err(Error::Net(format!("value {} is used before it is defined", value.name)));
         };
-        let (shape, elements, name) = (self.shape(id), floats(tensor), value.name.clone());
+        let (shape, elements, name) = (self.shape(id), tensor.data.to_f32(), value.name.clone());
         let view = self.constant_view(&name, &shape, &elements);
         self.views.insert(id, view.clone());
         Ok(view)
@@ -200,20 +200,6 @@ impl Lowerer<'_> {
     fn push(&mut self, kind: Kind, sources: Vec<View4>, broadcast: Vec<[bool; 3]>, result: View4, transpose: bool) {
         let name = self.op.clone();
         self.graph.layers.push(Layer { name, kind, sources, broadcast, result, transpose, interleave: 1 });
-    }
-}
-
-/// Elements as fp32, whatever they are stored as.
-pub(crate) fn floats(tensor: &Tensor) -> Vec<f32> {
-    match &tensor.data {
-        Data::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
-        Data::F32(v) => v.clone(),
-        Data::I8(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::U8(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::I16(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::Bool(v) => v.iter().map(|&x| if x { 1.0 } else { 0.0 }).collect(),
     }
 }
 

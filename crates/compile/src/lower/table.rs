@@ -21,7 +21,7 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Sub, base2, &from, &max, &difference)?;
         let exp = self.scratch("exp", &from.shape());
         let nonlinear = Nonlinear::Table(Arc::new(Table::exp2()));
-        self.neuron(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, &difference, &exp)?;
+        self.elementwise(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, &difference, &exp)?;
         let inverse = self.scratch("inverse", &shape);
         if axis == shape.len() - 1 {
             self.reduce_columns(PoolOp::Sum, Affine::UNIT, false, true, &[axis], &exp, &inverse)?;
