@@ -91,37 +91,56 @@ impl Lowerer<'_> {
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
             pad: [0, 1].map(|i| pick(i, 0, &|j| pads[j].0)),
         };
-        let remaining = self.factor_strides(&mut window)?;
-        self.check_kernel(&window)?;
-
-        let four = |v: &View| {
-            let mut v = v.clone();
+        let remaining = self.factor_strides(&mut window);
+        // One-axis convolutions get a row axis of extent 1.
+        let rows = |mut v: View| {
             for _ in 0..missing {
                 v.lead.insert(v.lead.len().min(2), Axis { extent: 1, stride_bytes: 0 });
             }
-            v.nchw()
+            v
         };
-        let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
-        let (Some(source), Some(result)) = (four(&from), four(&to)) else {
+        let (from, to) = (rows(self.view(x)?), rows(self.result(op.outputs[0])));
+        let conv = Convolution { window, groups, per_group, cout, weights, bias };
+        if remaining == [1, 1] {
+            return self.convolve(conv, &from, &to);
+        }
+        // Strides beyond the field: compute a denser result, then keep every n-th row and column of it.
+        let mut shape = to.shape();
+        let mut stride = vec![1; shape.len()];
+        let spatial_from = shape.len() - 2;
+        for (axis, &keep) in remaining.iter().enumerate() {
+            let at = spatial_from + axis;
+            shape[at] = (shape[at] - 1) * keep + 1;
+            stride[at] = keep;
+        }
+        let dense = self.scratch("dense", &shape);
+        self.convolve(conv, &from, &dense)?;
+        self.slice_into(&dense, &vec![0; shape.len()], &shape, &stride, &to)
+    }
+
+    /// A convolution between views of four axes.
+    fn convolve(&mut self, conv: Convolution, from: &View, to: &View) -> Result<()> {
+        let hal = &self.chip.hal;
+        let [kh, kw] = conv.window.kernel.map(|k| k as u64);
+        let fits = |k: u64, most: Option<u64>| most.is_none_or(|most| k <= most);
+        // Kernels may be higher than wide: rows and columns change places where that helps.
+        if !fits(kw, hal.max_kernel_width_fp16)
+            && fits(kw, hal.max_kernel_height)
+            && fits(kh, hal.max_kernel_width_fp16)
+        {
+            let rows = from.lead.len() - 1;
+            let turned = self.exchanged(from, rows, "turned")?;
+            let mut shape = to.shape();
+            shape.swap(rows, rows + 1);
+            let result = self.scratch("result", &shape);
+            self.convolve(conv.exchanged(), &turned, &result)?;
+            return self.copy_transposed(&result, to, rows);
+        }
+        self.check_kernel(&conv.window)?;
+        let (Some(source), Some(result)) = (from.nchw(), to.nchw()) else {
             return Err(self.unsupported("more than four axes", "reshape first"));
         };
-        // Strides beyond the field: compute a denser result, then keep every n-th of it.
-        let (dense, finals) = if remaining == [1, 1] {
-            (result, None)
-        } else {
-            let mut extents = to.shape();
-            let rank = extents.len();
-            for (axis, &r) in remaining.iter().enumerate().skip(missing) {
-                let at = rank - 2 + axis;
-                extents[at] = (extents[at] - 1) * r + 1;
-            }
-            let dense = self.scratch("dense", &extents);
-            (four(&dense).unwrap_or(result), Some(result))
-        };
-        self.connect(groups, per_group, cout, window, weights, bias, source, dense);
-        if let Some(result) = finals {
-            self.subsample(remaining, dense, result);
-        }
+        self.connect(conv, source, result);
         Ok(())
     }
 
@@ -135,17 +154,8 @@ impl Lowerer<'_> {
         }
     }
 
-    fn connect(
-        &mut self,
-        groups: usize,
-        per_group: usize,
-        cout: usize,
-        window: Window,
-        weights: Vec<f32>,
-        bias: Option<Vec<f32>>,
-        source: View4,
-        result: View4,
-    ) {
+    fn connect(&mut self, conv: Convolution, source: View4, result: View4) {
+        let Convolution { window, groups, per_group, cout, weights, bias } = conv;
         // 4.2.1 streams biases even where all are zero.
         let bias = bias.filter(|b| self.options.compat == Compat::Zin421 || b.iter().any(|&x| x != 0.0)).map(Arc::new);
         let kind = |connect, weights, bias| Kind::Conv {
@@ -182,48 +192,16 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Takes from each stride what its field can hold; the rest is left to [`Lowerer::subsample`].
-    fn factor_strides(&self, window: &mut Window) -> Result<[usize; 2]> {
-        let (mut remaining, most) = ([1, 1], self.max_stride());
+    /// Takes from each stride the largest factor that its field can hold; returns what is left of them.
+    fn factor_strides(&self, window: &mut Window) -> [usize; 2] {
+        let most = self.max_stride();
+        let mut remaining = [1, 1];
         for (stride, rest) in window.stride.iter_mut().zip(&mut remaining) {
-            if *stride > most {
-                let Some(factor) = (2..=most).rev().find(|f| stride.is_multiple_of(*f)) else {
-                    return Err(
-                        self.unsupported(format!("a stride of {stride}"), "use a stride made of factors 2 and 3")
-                    );
-                };
-                *rest = *stride / factor;
-                *stride = factor;
-            }
+            let factor = (1..=most).rev().find(|f| stride.is_multiple_of(*f)).unwrap_or(1);
+            *rest = *stride / factor;
+            *stride = factor;
         }
-        Ok(remaining)
-    }
-
-    /// Keeps every n-th row and column: depthwise 1x1 convolutions with stride.
-    fn subsample(&mut self, by: [usize; 2], from: View4, to: View4) {
-        let mut current = from;
-        let (mut left, most) = (by, self.max_stride());
-        while left != [1, 1] {
-            let step = left.map(|n| (2..=most).rev().find(|f| n.is_multiple_of(*f)).unwrap_or(n));
-            left = [left[0] / step[0], left[1] / step[1]];
-            let result = if left == [1, 1] {
-                to
-            } else {
-                let (h, w) = (current.height().div_ceil(step[0]), current.width.div_ceil(step[1]));
-                let view = self.scratch("thinned", &[current.groups(), current.channels(), h, w]);
-                view.nchw().unwrap_or(to)
-            };
-            let kind = Kind::Conv {
-                window: Window { stride: step, ..Window::UNIT },
-                connect: Connect::Unicast { per_output: 1 },
-                weights: Arc::new(vec![1.0; current.channels()]),
-                bias: None,
-                post_scale: 1.0,
-                nonlinear: Nonlinear::None,
-            };
-            self.push_per_batch(kind, current, result);
-            current = result;
-        }
+        remaining
     }
 
     pub(super) fn linear(&mut self, op: &Op) -> Result<()> {
@@ -382,6 +360,32 @@ impl Lowerer<'_> {
         };
         self.push(kind, vec![source], vec![[false; 3]], result, true);
         Ok(())
+    }
+}
+
+/// A convolution with constant coefficients `[cout][per_group][kh][kw]`.
+struct Convolution {
+    window: Window,
+    groups: usize,
+    per_group: usize,
+    cout: usize,
+    weights: Vec<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Convolution {
+    /// The same with rows and columns in each other's place.
+    fn exchanged(self) -> Convolution {
+        let [kh, kw] = self.window.kernel;
+        let turn = |[a, b]: [usize; 2]| [b, a];
+        let Window { kernel, stride, pad } = self.window;
+        let window = Window { kernel: turn(kernel), stride: turn(stride), pad: turn(pad) };
+        let weights = self
+            .weights
+            .chunks_exact((kh * kw).max(1))
+            .flat_map(|k| (0..kw).flat_map(move |c| (0..kh).map(move |r| k[r * kw + c])))
+            .collect();
+        Convolution { window, weights, ..self }
     }
 }
 

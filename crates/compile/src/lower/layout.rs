@@ -308,28 +308,62 @@ impl Lowerer<'_> {
         out: ValueId,
     ) -> Result<()> {
         let from = self.view(x)?;
-        let last = begin.len() - 1;
-        let extent = |i: usize| (end[i] - begin[i]).div_ceil(stride[i]);
+        match self.sliced(&from, begin, end, stride) {
+            Some(view) => self.alias(out, view),
+            None => {
+                let to = self.result(out);
+                self.slice_into(&from, begin, end, stride, &to)
+            }
+        }
+    }
+
+    /// Leading axes of a slice: only strides and an offset.
+    fn sliced_lead(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> View {
         let mut view = from.clone();
-        for i in 0..last {
-            view.offset_bytes += begin[i] as u64 * view.lead[i].stride_bytes;
-            view.lead[i] = Axis { extent: extent(i), stride_bytes: view.lead[i].stride_bytes * stride[i] as u64 };
+        for (i, axis) in view.lead.iter_mut().enumerate() {
+            view.offset_bytes += begin[i] as u64 * axis.stride_bytes;
+            let extent = (end[i] - begin[i]).div_ceil(stride[i]);
+            *axis = Axis { extent, stride_bytes: axis.stride_bytes * stride[i] as u64 };
         }
-        let start = begin[last] as u64 * ELEMENT_BYTES;
-        if stride[last] == 1 && start.is_multiple_of(ROW_ALIGN) {
-            view.offset_bytes += start;
-            view.width = extent(last);
-            return self.alias(out, view);
+        view
+    }
+
+    /// A slice as a view, where its columns start on a row boundary and none is left out.
+    fn sliced(&self, from: &View, begin: &[usize], end: &[usize], stride: &[usize]) -> Option<View> {
+        let last = from.lead.len();
+        if stride[last] != 1 || !begin[last].is_multiple_of(COLUMN_ALIGN) {
+            return None;
         }
-        // Columns that do not start on a boundary: exchange them with an axis, cut there, exchange back.
-        view.lead.push(Axis { extent: 1, stride_bytes: 0 });
+        let mut view = self.sliced_lead(from, begin, end, stride);
+        view.offset_bytes += begin[last] as u64 * ELEMENT_BYTES;
+        view.width = end[last] - begin[last];
+        Some(view)
+    }
+
+    /// Copies a slice. Columns that no view can pick are exchanged with an axis, picked there, and exchanged back.
+    pub(super) fn slice_into(
+        &mut self,
+        from: &View,
+        begin: &[usize],
+        end: &[usize],
+        stride: &[usize],
+        to: &View,
+    ) -> Result<()> {
+        if let Some(view) = self.sliced(from, begin, end, stride) {
+            return self.copy(&view, to);
+        }
+        let last = from.lead.len();
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        let mut view = self.sliced_lead(from, begin, end, stride);
+        view.lead.push(one);
         let mut turned = self.exchanged(&view, last, "turned")?;
-        turned.offset_bytes += begin[last] as u64 * turned.lead[last].stride_bytes;
-        turned.lead[last] =
-            Axis { extent: extent(last), stride_bytes: turned.lead[last].stride_bytes * stride[last] as u64 };
-        let mut to = self.result(out);
-        to.lead.push(Axis { extent: 1, stride_bytes: 0 });
-        self.copy_transposed(&turned, &to, last)
+        let columns = turned.lead[last].stride_bytes;
+        turned.offset_bytes += begin[last] as u64 * columns;
+        let extent = (end[last] - begin[last]).div_ceil(stride[last]);
+        turned.lead[last] = Axis { extent, stride_bytes: columns * stride[last] as u64 };
+        let mut wide = to.clone();
+        wide.lead.push(one);
+        self.copy_transposed(&turned, &wide, last)
     }
 
     pub(super) fn concat(&mut self, axis: usize, inputs: &[ValueId], out: ValueId) -> Result<()> {
