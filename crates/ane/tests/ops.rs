@@ -212,6 +212,16 @@ fn cases() -> Vec<Case> {
         case("wide rows with a column", OpKind::Binary(Binary::Add), &[&[3, 20000], &[3, 1]]),
         case("many rows", OpKind::Unary(Unary::Abs), &[&[40000, 3]]),
         case("many channels", OpKind::Unary(Unary::Abs), &[&[1, 70000, 1, 3]]),
+        case("transposed conv 2x2", transposed([2, 2], [(0, 0); 2], [0, 0], 1), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 2, 2], &[4]]),
+        case("transposed conv 3x3", transposed([2, 2], [(1, 1); 2], [1, 1], 1), &[&[2, 6, 5, 7]]).with(&[&[6, 4, 3, 3], &[4]]),
+        case("transposed conv 4x4", transposed([2, 2], [(1, 1); 2], [0, 0], 2), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 4, 4]]),
+        case("transposed conv stride 3", transposed([3, 1], [(0, 1), (2, 0)], [0, 0], 1), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 5, 3]]),
+        case("transposed conv apart", transposed([1, 3], [(0, 0); 2], [0, 2], 1), &[&[1, 3, 4, 5]]).with(&[&[3, 4, 1, 1]]),
+        case("resize twice", resize(ResizeMode::Nearest, Coordinates::Asymmetric), &[&[1, 3, 5, 6]]).result(&[1, 3, 10, 12]),
+        case("resize linear", resize(ResizeMode::Linear, Coordinates::HalfPixel), &[&[2, 3, 5, 6]]).result(&[2, 3, 9, 15]),
+        case("resize corners", resize(ResizeMode::Linear, Coordinates::AlignCorners), &[&[1, 3, 5, 6]]).result(&[1, 3, 5, 11]),
+        case("pad by reflection", pad_edge(EdgeMode::Reflect), &[&[1, 3, 5, 6]]),
+        case("pad by the edge", pad_edge(EdgeMode::Replicate), &[&[2, 3, 5, 6]]),
         case("linear", Linear, &[&[1, 64]]).with(&[&[10, 64], &[10]]),
         case("linear rows", Linear, &[&[5, 7, 48]]).with(&[&[33, 48], &[33]]),
         case("matmul", MatMul { transpose_x: false, transpose_y: false }, &[&[6, 40]]).with(&[&[40, 24]]),
@@ -352,6 +362,24 @@ fn cases() -> Vec<Case> {
     all.push(atan);
     all.push(case("relu five axes", OpKind::Unary(Unary::Relu), &[&[2, 3, 2, 3, 4]]));
     all
+}
+
+fn transposed(strides: [usize; 2], pads: [(usize, usize); 2], output_pads: [usize; 2], groups: usize) -> OpKind {
+    OpKind::ConvTranspose {
+        strides: strides.to_vec(),
+        pads: pads.to_vec(),
+        output_pads: output_pads.to_vec(),
+        dilations: vec![1, 1],
+        groups,
+    }
+}
+
+fn resize(mode: ResizeMode, coordinates: Coordinates) -> OpKind {
+    OpKind::Resize { mode, coordinates }
+}
+
+fn pad_edge(mode: EdgeMode) -> OpKind {
+    OpKind::PadEdge { pads: vec![(0, 0), (0, 0), (2, 1), (3, 2)], mode }
 }
 
 fn slice(begin: &[usize], end: &[usize], stride: &[usize]) -> OpKind {

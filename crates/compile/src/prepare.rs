@@ -16,7 +16,7 @@ pub fn prepare(net: &Net) -> Result<Net> {
     let mut net = net.clone();
     fold_constants(&mut net)?;
     drop_conversions(&mut net);
-    decompose_norms(&mut net)?;
+    decompose(&mut net)?;
     absorb_affines(&mut net);
     remove_dead(&mut net);
     Ok(net)
@@ -126,8 +126,8 @@ impl Builder<'_> {
     }
 }
 
-/// Batch, layer and instance norms as means, differences, products.
-fn decompose_norms(net: &mut Net) -> Result<()> {
+/// Norms as means, differences and products; choices by a constant as products with zeros and ones.
+fn decompose(net: &mut Net) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let mut builder = Builder { net, ops: Vec::new(), name: op.name.clone() };
@@ -139,6 +139,7 @@ fn decompose_norms(net: &mut Net) -> Result<()> {
                 let axes: Vec<usize> = (2..rank).collect();
                 builder.norm(&op, &axes, *epsilon, true);
             }
+            OpKind::Select if builder.net.value(op.inputs[0]).data.is_some() => builder.select(&op)?,
             _ => builder.ops.push(op),
         }
         let ops = builder.ops;
@@ -150,6 +151,40 @@ fn decompose_norms(net: &mut Net) -> Result<()> {
 impl Builder<'_> {
     fn shape(&self, id: ValueId) -> Vec<usize> {
         self.net.value(id).ty.shape.clone()
+    }
+
+    /// `x * c + y * (1 - c)` with a constant `c` of zeros and ones. A constant operand is chosen from here and now, so
+    /// that an infinity where it is not chosen does no harm.
+    fn select(&mut self, op: &Op) -> Result<()> {
+        let (shape, out) = (self.shape(op.outputs[0]), op.outputs[0]);
+        let Some(condition) = self.net.value(op.inputs[0]).data.clone() else { return Ok(()) };
+        let condition = condition.data.to_f32();
+        let condition_shape = self.shape(op.inputs[0]);
+        let mut sides = Vec::new();
+        for (side, &id) in [(1.0f32, &op.inputs[1]), (0.0, &op.inputs[2])] {
+            let chosen: Vec<f32> =
+                condition.iter().map(|&c| if (c != 0.0) == (side != 0.0) { 1.0 } else { 0.0 }).collect();
+            let suffix = if side == 1.0 { "then" } else { "else" };
+            if let Some(tensor) = self.net.value(id).data.clone() {
+                let data = tensor.data.to_f32();
+                let Some(&value) = data.first().filter(|v| data.iter().all(|x| x == *v)) else {
+                    return Err(Error::Unsupported {
+                        op: op.name.clone(),
+                        kind: "select".into(),
+                        reason: "a constant side with several values".into(),
+                        suggestion: "multiply and add constants instead",
+                    });
+                };
+                let value = value.clamp(f32::from(half::f16::MIN), f32::from(half::f16::MAX));
+                let data = chosen.iter().map(|&c| if c != 0.0 { value } else { 0.0 }).collect();
+                sides.push(self.constant(suffix, condition_shape.clone(), data));
+            } else {
+                let mask = self.constant(&format!("{suffix}.mask"), condition_shape.clone(), chosen);
+                sides.push(self.op(suffix, OpKind::Binary(Binary::Mul), &[id, mask], shape.clone()));
+            }
+        }
+        self.push(OpKind::Binary(Binary::Add), &[sides[0], sides[1]], out);
+        Ok(())
     }
 
     /// `x * s + t` with constants per channel.

@@ -6,7 +6,7 @@ use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::Field;
 use anemone_facts::kernel::ENGINES;
-use anemone_net::{Op, ValueId};
+use anemone_net::Op;
 use std::sync::Arc;
 
 impl Lowerer<'_> {
@@ -119,7 +119,7 @@ impl Lowerer<'_> {
     }
 
     /// A convolution between views of four axes.
-    fn convolve(&mut self, conv: Convolution, from: &View, to: &View) -> Result<()> {
+    pub(super) fn convolve(&mut self, conv: Convolution, from: &View, to: &View) -> Result<()> {
         let hal = &self.chip.hal;
         let [kh, kw] = conv.window.kernel.map(|k| k as u64);
         let fits = |k: u64, most: Option<u64>| most.is_none_or(|most| k <= most);
@@ -144,7 +144,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn bias_of(&self, op: &Op) -> Result<Option<Vec<f32>>> {
+    pub(super) fn bias_of(&self, op: &Op) -> Result<Option<Vec<f32>>> {
         match op.inputs.get(2) {
             None => Ok(None),
             Some(&b) => match self.constant(b) {
@@ -209,8 +209,9 @@ impl Lowerer<'_> {
         let Some(w) = self.constant(op.inputs[1]) else {
             return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
         };
-        let (n, k, weights) = (w.shape[0], w.shape[1], w.data.to_f32());
-        self.product(op.inputs[0], op.outputs[0], n, k, weights, bias)
+        let weights = w.data.to_f32();
+        let (from, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
+        self.product_views(&from, &to, weights, bias)
     }
 
     /// `x · y`, by a convolution where `y` is one constant matrix, else with coefficients computed at run time.
@@ -225,13 +226,13 @@ impl Lowerer<'_> {
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
         let data = constant.data.to_f32();
-        let (n, k, weights) = if transpose_y {
-            (rows, columns, data)
+        let weights = if transpose_y {
+            data
         } else {
-            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
-            (columns, rows, turned)
+            (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect()
         };
-        self.product(x, op.outputs[0], n, k, weights, None)
+        let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
+        self.product_views(&from, &to, weights, None)
     }
 
     /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
@@ -305,24 +306,30 @@ impl Lowerer<'_> {
 
     /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
     /// out.
-    fn product(
+    pub(super) fn product_views(
         &mut self,
-        x: ValueId,
-        out: ValueId,
-        n: usize,
-        k: usize,
+        from: &View,
+        to: &View,
         weights: Vec<f32>,
         bias: Option<Vec<f32>>,
     ) -> Result<()> {
-        let (from, to) = (self.view(x)?, self.result(out));
         let rank = from.lead.len();
         // All rows of x side by side as columns of the convolution.
         let rows: usize = from.lead.iter().map(|a| a.extent).product();
         let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
-        let flat_from = self.reshaped(&from, &[rows, k])?;
-        let flat_to = self.reshaped(&to, &[rows, n])?;
+        let flat_from = self.reshaped(from, &[rows, from.width])?;
+        let flat_to = self.reshaped(to, &[rows, to.width])?;
         if let (Some(flat_from), Some(flat_to)) = (flat_from, flat_to) {
-            return self.product_flat(&flat_from, &flat_to, weights, bias);
+            let most = self.chip.hal.max_transpose_width.map_or(rows, |w| w as usize).max(1);
+            for start in (0..rows).step_by(most) {
+                let part = |v: &View| View {
+                    offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
+                    lead: vec![Axis { extent: most.min(rows - start), ..v.lead[0] }],
+                    ..v.clone()
+                };
+                self.product_flat(&part(&flat_from), &part(&flat_to), weights.clone(), bias.clone())?;
+            }
+            return Ok(());
         }
         // Rows that no single stride reaches: the innermost axis at a time.
         let inner = rank.saturating_sub(1);
@@ -334,7 +341,7 @@ impl Lowerer<'_> {
                 lead: v.lead[inner..].to_vec(),
                 ..v.clone()
             };
-            self.product_flat(&at(&from), &at(&to), weights.clone(), bias.clone())?;
+            self.product_flat(&at(from), &at(to), weights.clone(), bias.clone())?;
         }
         Ok(())
     }
@@ -364,13 +371,13 @@ impl Lowerer<'_> {
 }
 
 /// A convolution with constant coefficients `[cout][per_group][kh][kw]`.
-struct Convolution {
-    window: Window,
-    groups: usize,
-    per_group: usize,
-    cout: usize,
-    weights: Vec<f32>,
-    bias: Option<Vec<f32>>,
+pub(super) struct Convolution {
+    pub(super) window: Window,
+    pub(super) groups: usize,
+    pub(super) per_group: usize,
+    pub(super) cout: usize,
+    pub(super) weights: Vec<f32>,
+    pub(super) bias: Option<Vec<f32>>,
 }
 
 impl Convolution {

@@ -8,6 +8,7 @@ mod conv;
 mod elementwise;
 mod layout;
 mod reduce;
+mod resample;
 mod table;
 
 use crate::Options;
@@ -104,11 +105,14 @@ impl Lowerer<'_> {
                 Err(self.unsupported("normalization is decomposed before lowering", "report this as a defect"))
             }
             OpKind::Broadcast => self.broadcast(op.inputs[0], out),
-            OpKind::ConvTranspose { .. }
-            | OpKind::Select
-            | OpKind::Gather { .. }
-            | OpKind::PadEdge { .. }
-            | OpKind::Resize { .. } => {
+            OpKind::ConvTranspose { strides, pads, dilations, groups, .. } => {
+                self.conv_transpose(op, strides, pads, dilations, *groups)
+            }
+            OpKind::Resize { .. } => self.resample(op.inputs[0], out, |_| op.kind.clone()),
+            OpKind::PadEdge { pads, mode } => {
+                self.resample(op.inputs[0], out, |axis| OpKind::PadEdge { pads: vec![pads[axis], (0, 0)], mode: *mode })
+            }
+            OpKind::Select | OpKind::Gather { .. } => {
                 Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now"))
             }
         }

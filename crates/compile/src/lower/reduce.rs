@@ -181,11 +181,6 @@ impl Lowerer<'_> {
         let coefficient = if scaled { power } else { 1.0 };
         let after = if op == PoolOp::Sum { after } else { Affine { pre_scale: 1.0, ..affine } };
         let target = if after == Affine::UNIT { to.clone() } else { self.scratch("sum", &to.shape()) };
-        let rest = |v: &View| {
-            let mut lead = v.lead.clone();
-            lead.remove(axis);
-            View { lead, ..v.clone() }
-        };
         let kind = match op {
             PoolOp::Max => Kind::MaxChannels,
             PoolOp::Sum => Kind::Conv {
@@ -197,18 +192,27 @@ impl Lowerer<'_> {
                 nonlinear: Nonlinear::None,
             },
         };
-        for parts in self.merged_blocks(&[&rest(&from), &rest(&target)])? {
-            for pair in one_plane(parts, self.max_groups()) {
-                let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
-                let source = put(pair[0], channels);
-                let result = put(pair[1], Axis { extent: 1, stride_bytes: 0 });
-                self.push_groups(kind.clone(), source, result);
-            }
+        for pair in self.plane_blocks(axis, &from, &target)? {
+            let put = |v: View4, c: Axis| View4 { axes: [v.axes[0], c, v.axes[2]], ..v };
+            let source = put(pair[0], channels);
+            let result = put(pair[1], Axis { extent: 1, stride_bytes: 0 });
+            self.push_groups(kind.clone(), source, result);
         }
         if after != Affine::UNIT {
             self.planar_one(&target, to, after, false)?;
         }
         Ok(())
+    }
+
+    /// Views without one leading axis, in pieces whose channels are free for it.
+    pub(super) fn plane_blocks(&self, axis: usize, from: &View, to: &View) -> Result<Vec<Vec<View4>>> {
+        let rest = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead.remove(axis);
+            View { lead, ..v.clone() }
+        };
+        let blocks = self.merged_blocks(&[&rest(from), &rest(to)])?;
+        Ok(blocks.into_iter().flat_map(|parts| one_plane(parts, self.max_groups())).collect())
     }
 
     pub(super) fn pool(
