@@ -3,7 +3,7 @@
 //! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it holds channels
 //! `p * E * lanes + e * lanes + lane`. A pass is one plane of its stream: a row of `lanes` biases where the task has
 //! biases, then one row of `lanes` coefficients for each (input channel, kernel row, kernel column). The planes of a
-//! group follow each other; each group starts on a 64-byte boundary. See `docs/evidence.md`, key `h13-kernel`.
+//! group follow each other; each group starts on a 64-byte boundary, the same in all streams. See `docs/evidence.md`, key `h13-kernel`.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -67,13 +67,14 @@ impl Machine<'_> {
             );
         }
         let plane = 2 * ((taps + usize::from(with_bias)) * lanes) as u64;
+        // A group takes as much of every stream as of the first engine's, which has the most passes.
+        let group_bytes = (plane * out.div_ceil(per_pass) as u64).next_multiple_of(ALIGN_BYTES);
         // All streams are found before anything is allocated: what they hold bounds what is needed.
         let mut streams = Vec::new();
         for e in 0..engines {
             // Passes in which this engine has a channel.
             let passes = (out.saturating_sub(e * lanes)).div_ceil(per_pass) as u64;
             if passes > 0 {
-                let group_bytes = (plane * passes).next_multiple_of(ALIGN_BYTES);
                 streams.push((e, self.stream(e, group_bytes * g as u64, plane * passes)?));
             }
         }

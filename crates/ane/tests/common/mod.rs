@@ -1,6 +1,8 @@
 //! Shared by the golden tests: where the data lies, random inputs, the closing score.
 #![allow(dead_code)]
 
+pub mod suite;
+
 use half::f16;
 use std::path::{Path, PathBuf};
 
