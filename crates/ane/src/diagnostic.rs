@@ -76,6 +76,11 @@ impl Diagnostic {
         self
     }
 
+    /// With a place, where it has none yet.
+    pub fn or_at(self, place: impl std::fmt::Display) -> Diagnostic {
+        if self.place.is_some() { self } else { self.at(place) }
+    }
+
     /// With advice.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
@@ -128,7 +133,9 @@ impl From<anemone_compile::Error> for Diagnostic {
         match error {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
             Limit { .. } => diagnostic.help("make it smaller, or split the operation"),
-            Field { .. } => diagnostic.help("a layer passed legalization that its registers cannot hold: please report it"),
+            Field { .. } => {
+                diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")
+            }
             _ => diagnostic,
         }
     }
@@ -136,7 +143,12 @@ impl From<anemone_compile::Error> for Diagnostic {
 
 impl From<anemone_engine::Fault> for Diagnostic {
     fn from(fault: anemone_engine::Fault) -> Diagnostic {
-        Diagnostic::new(Code::Fault, fault.to_string())
-            .help("--lenient passes over fields the engine does not obey; results are then not to be trusted")
+        use anemone_engine::FaultKind::{NotHonoured, Unexplained};
+        let diagnostic = Diagnostic::new(Code::Fault, fault.to_string());
+        match fault.kind {
+            NotHonoured { .. } | Unexplained { .. } => diagnostic
+                .help("--lenient passes over fields the engine does not obey; results are then not to be trusted"),
+            _ => diagnostic,
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Array, compare};
 use anemone_engine::{Memory, Options, run};
 use anemone_net::{DType, Data, Net, Tensor, eval};
-use anemone_program::{Direction, Port, Program};
+use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
 
 /// What a run gave.
@@ -18,22 +18,58 @@ pub struct Run {
     pub passed_over: Vec<String>,
 }
 
-/// Runs a program. `inputs` are by port name; every input port must have one, with as many elements as the port.
+/// Most bytes of buffers that a program may ask for. The engine's own addresses reach further; a machine's memory may not.
+const MAX_BUFFER_BYTES: u64 = 1 << 32;
+/// Most elements of a port: the software engine holds no larger tensor.
+const MAX_PORT_ELEMENTS: u64 = 1 << 28;
+
+/// Refuses a program whose buffers cannot be held or filled here.
+pub fn check(program: &Program) -> Result<()> {
+    let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
+    if all > MAX_BUFFER_BYTES {
+        let message =
+            format!("the program asks for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
+        return Err(Diagnostic::new(Code::Fault, message));
+    }
+    for port in &program.ports {
+        if port.element != Element::Float16 {
+            let message = format!("port {}: element type {:?}; only Float16 is bound here", port.name, port.element);
+            return Err(Diagnostic::new(Code::UnsupportedOp, message));
+        }
+        let s = port.shape;
+        let (extents, elements) = ([s.n, s.c, s.h, s.w], s.elements());
+        if elements == 0 {
+            let message = format!("port {} has an extent of 0: {extents:?}", port.name);
+            return Err(Diagnostic::new(Code::Malformed, message));
+        }
+        if elements > MAX_PORT_ELEMENTS {
+            let (name, limit) = (&port.name, MAX_PORT_ELEMENTS);
+            let message = format!("port {name} has {elements} elements {extents:?}, the software engine holds {limit}");
+            return Err(Diagnostic::new(Code::Fault, message));
+        }
+        if port.strides.tight_bytes(port.shape, port.element.bytes()) > port.bytes {
+            return Err(defect(port));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
+/// joined, added or left out, but not exchanged.
 pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) -> Result<Run> {
+    check(program)?;
     let mut memory = Memory::for_program(program);
     for port in program.ports_of(Direction::Input) {
         let Some((_, array)) = inputs.iter().find(|(name, _)| *name == port.name) else {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
         };
-        if array.data.len() as u64 != port.shape.elements() {
+        let s = port.shape;
+        let extents = [s.n, s.c, s.h, s.w].map(|n| n as usize);
+        if array.data.len() as u64 != s.elements() || !array.lies_as(&extents) {
             let message = format!(
-                "input {} takes {} elements ({} x {} x {} x {}), the array has {} {:?}",
+                "input {} takes {} elements {extents:?}, the array has {} {:?}",
                 port.name,
-                port.shape.elements(),
-                port.shape.n,
-                port.shape.c,
-                port.shape.h,
-                port.shape.w,
+                s.elements(),
                 array.data.len(),
                 array.shape
             );

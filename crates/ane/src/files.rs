@@ -9,17 +9,63 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display()))
 }
 
-/// Writes a whole file: into a temporary file beside it, then a rename.
+/// Writes a whole file; see [`write_all`].
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let fail = |e: std::io::Error| Diagnostic::new(Code::Unwritable, format!("cannot write: {e}")).at(path.display());
-    let folder = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail)?;
-    file.write_all(bytes).map_err(fail)?;
-    file.persist(path).map_err(|e| fail(e.error))?;
+    write_all(&[(path, bytes)])
+}
+
+/// Writes several files, all or none: each into a temporary file beside its place, then renames. What is no regular
+/// file (a device, a pipe) is written to directly.
+pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+    let mut ready = Vec::new();
+    for &(path, bytes) in files {
+        let fail = |e: std::io::Error| unwritable(path, &e);
+        // A rename would put a file in place of the link or device.
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        match std::fs::metadata(&target) {
+            Ok(found) if found.is_dir() => {
+                return Err(
+                    Diagnostic::new(Code::Unwritable, "cannot write: a folder has this name").at(path.display())
+                );
+            }
+            Ok(found) if !found.is_file() => std::fs::write(&target, bytes).map_err(fail)?,
+            _ => {
+                let mut file = temporary(&target).map_err(fail)?;
+                file.write_all(bytes).map_err(fail)?;
+                ready.push((file, target, path));
+            }
+        }
+    }
+    let mut renamed: Vec<PathBuf> = Vec::new();
+    for (file, target, path) in ready {
+        if let Err(e) = file.persist(&target) {
+            renamed.iter().for_each(|done| drop(std::fs::remove_file(done)));
+            return Err(unwritable(path, &e.error));
+        }
+        renamed.push(target);
+    }
     Ok(())
+}
+
+/// A temporary file in the folder of `target`, readable by whoever may read files made here.
+fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".ane-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    // Errors of temporary files end in a name that the user never gave.
+    let text = error.to_string();
+    let plain = text.split(" at path ").next().unwrap_or_default();
+    let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());
+    match error.kind() {
+        std::io::ErrorKind::NotFound => diagnostic.help("make the folder first"),
+        _ => diagnostic,
+    }
 }
 
 /// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused.
@@ -37,7 +83,8 @@ impl Folder {
 impl anemone_net::read::Files for Folder {
     fn read(&self, path: &str) -> std::result::Result<Vec<u8>, String> {
         let relative = Path::new(path);
-        let inside = relative.components().all(|c| matches!(c, std::path::Component::Normal(_) | std::path::Component::CurDir));
+        let inside =
+            relative.components().all(|c| matches!(c, std::path::Component::Normal(_) | std::path::Component::CurDir));
         if !inside {
             return Err("the path leaves the model's folder".into());
         }

@@ -38,26 +38,77 @@ pub struct Compiled {
 /// First bytes of a compiled container, little-endian `0xbeefface`.
 const HWX_MAGIC: [u8; 4] = anemone_facts::formats::hwx::MAGIC.to_le_bytes();
 
+/// The kinds of files that are read, for advice.
+const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), netplists (.plist), and compiled programs \
+                     (.hwx, .anec, .bin)";
+
+/// The kinds of files, by content and where that does not tell by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Hwx,
+    Anec,
+    Bin,
+    Net,
+    Unknown,
+}
+
+impl Kind {
+    /// Content first. Raw streams begin with no magic: they are known by being consistent throughout.
+    fn of(bytes: &[u8], extension: &str) -> Kind {
+        if bytes.starts_with(&HWX_MAGIC) {
+            return Kind::Hwx;
+        }
+        let named = match extension {
+            "hwx" => Kind::Hwx,
+            "anec" | "ane" => Kind::Anec,
+            "bin" => Kind::Bin,
+            "mlmodel" | "plist" => Kind::Net,
+            _ => Kind::Unknown,
+        };
+        let sniffed = read::sniff(bytes);
+        match named {
+            _ if sniffed == Some(read::Format::Netplist) => Kind::Net,
+            _ if raw::read_anec(bytes).is_ok() => Kind::Anec,
+            Kind::Net => named,
+            _ if raw::read_bin(bytes).is_ok() => Kind::Bin,
+            // A single byte tells a Core ML model: too little against a name.
+            Kind::Unknown if sniffed.is_some() => Kind::Net,
+            named => named,
+        }
+    }
+}
+
 impl Model {
     /// Reads a file or package.
     pub fn load(path: &Path) -> Result<Model> {
         if path.is_dir() {
+            if !path.join("Manifest.json").exists() {
+                let message = "a folder without Manifest.json: not a model package";
+                return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN));
+            }
             return checked(path, read::read_package(&Folder::new(path)));
         }
         let bytes = files::read(path)?;
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-        let folder = Folder::new(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")));
-        if bytes.starts_with(&HWX_MAGIC) {
-            let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
-            return Ok(Model::Container(Box::new(container)));
+        if bytes.is_empty() {
+            return Err(Diagnostic::new(Code::Malformed, "the file is empty").at(path.display()));
         }
-        match extension {
-            "bin" => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
-            "anec" | "ane" => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
-            _ if read::sniff(&bytes).is_some() => checked(path, read::read(&bytes, &folder)),
-            _ => Err(Diagnostic::new(Code::Malformed, "not a file this program reads")
-                .at(path.display())
-                .help("known: .mlpackage, .mlmodel, netplists (.plist), compiled .hwx, .anec and .bin")),
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        match Kind::of(&bytes, &extension) {
+            Kind::Hwx => {
+                let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
+                Ok(Model::Container(Box::new(container)))
+            }
+            Kind::Anec => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
+            Kind::Bin => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
+            Kind::Net => {
+                let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                checked(path, read::read(&bytes, &Folder::new(folder)))
+            }
+            Kind::Unknown => {
+                let start = &bytes[..bytes.len().min(4)];
+                let message = format!("not a file this program reads: it begins with {start:02x?}");
+                Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN))
+            }
         }
     }
 

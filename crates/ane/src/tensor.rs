@@ -3,7 +3,10 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use half::f16;
+use npyz::npz::NpzArchive;
 use npyz::{NpyFile, WriterBuilder};
+use std::collections::BTreeSet;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 /// Extents and elements, row-major.
@@ -15,41 +18,114 @@ pub struct Array {
     pub data: Vec<f32>,
 }
 
+impl Array {
+    /// Whether its elements lie as those of `extents`: the same extents, or axes split, joined, added or left out, but
+    /// not exchanged.
+    pub fn lies_as(&self, extents: &[usize]) -> bool {
+        let bounds = |shape: &[usize]| -> BTreeSet<usize> {
+            let products = shape.iter().scan(1usize, |all, &n| {
+                *all = all.saturating_mul(n);
+                Some(*all)
+            });
+            products.chain([1]).collect()
+        };
+        let (own, other) = (bounds(&self.shape), bounds(extents));
+        own.last() == other.last() && (own.is_subset(&other) || other.is_subset(&own))
+    }
+}
+
 /// Reads a `.npy` file; any real element type.
 pub fn read_npy(path: &Path) -> Result<Array> {
     let bytes = files::read(path)?;
-    parse_npy(&bytes).map_err(|message| {
-        Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save, in C order")
-    })
+    parse_npy(&bytes).map_err(|message| bad(path, message))
 }
 
 /// Reads every array of a `.npz` file, by name.
 pub fn read_npz(path: &Path) -> Result<Vec<(String, Array)>> {
-    let fail = |message: String| Diagnostic::new(Code::BadTensor, message).at(path.display());
-    let mut archive = npyz::npz::NpzArchive::open(path).map_err(|e| fail(e.to_string()))?;
+    let bytes = files::read(path)?;
+    let fail = |e: std::io::Error| bad(path, format!("not a .npz file: {e}"));
+    let mut archive = NpzArchive::new(Cursor::new(bytes)).map_err(fail)?;
     let names: Vec<String> = archive.array_names().map(str::to_string).collect();
     let mut arrays = Vec::new();
     for name in names {
-        let Some(file) = archive.by_name(&name).map_err(|e| fail(e.to_string()))? else { continue };
-        arrays.push((name, convert(file).map_err(fail)?));
+        let entry = archive.zip_archive().by_name(&format!("{name}.npy"));
+        let entry = entry.map_err(|e| bad(path, format!("array {name}: {e}")))?;
+        let mut bytes = Vec::new();
+        entry.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(path, format!("array {name}: {e}")))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(bad(path, format!("array {name} has more than {MAX_BYTES} bytes")));
+        }
+        let array = parse_npy(&bytes).map_err(|message| bad(path, format!("array {name}: {message}")))?;
+        arrays.push((name, array));
     }
     Ok(arrays)
 }
 
+fn bad(path: &Path, message: String) -> Diagnostic {
+    Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save, in C order")
+}
+
+/// Most bytes unpacked from one entry of a `.npz` file.
+const MAX_BYTES: u64 = 1 << 32;
+/// First bytes of a `.npy` file.
+const NPY_MAGIC: &[u8] = b"\x93NUMPY";
+/// Deepest nesting of brackets in a header; headers of plain arrays have two.
+const MAX_NESTING: usize = 16;
+
 fn parse_npy(bytes: &[u8]) -> std::result::Result<Array, String> {
+    if !bytes.starts_with(NPY_MAGIC) {
+        let found = bytes.get(..NPY_MAGIC.len()).unwrap_or(bytes);
+        return Err(format!("not a .npy file: begins with {found:02x?}, expected {NPY_MAGIC:02x?}"));
+    }
+    check_header(bytes)?;
     convert(NpyFile::new(bytes).map_err(|e| format!("not a .npy file: {e}"))?)
 }
 
-fn convert<R: std::io::Read>(file: NpyFile<R>) -> std::result::Result<Array, String> {
-    use npyz::{DType, TypeChar};
-    if file.order() != npyz::Order::C {
-        return Err("the array is in Fortran order".into());
+/// Refuses headers that are cut short, and nesting that the header's parser would follow without end.
+fn check_header(bytes: &[u8]) -> std::result::Result<(), String> {
+    let at = |i: usize| bytes.get(i).copied().unwrap_or(0) as usize;
+    let (start, length) = match at(6) {
+        1 => (10, at(8) | at(9) << 8),
+        _ => (12, at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24),
+    };
+    let Some(header) = bytes.get(start..start + length) else {
+        return Err(format!(
+            "cut short: the header needs bytes {start}..{}, the file has {}",
+            start + length,
+            bytes.len()
+        ));
+    };
+    let mut depth = 0usize;
+    for &b in header {
+        match b {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            return Err(format!("not a .npy file: its header is nested more than {MAX_NESTING} deep"));
+        }
     }
-    let shape: Vec<usize> = file.shape().iter().map(|&n| n as usize).collect();
+    Ok(())
+}
+
+fn convert(file: NpyFile<&[u8]>) -> std::result::Result<Array, String> {
+    use npyz::{DType, TypeChar};
     let DType::Plain(ty) = file.dtype() else { return Err("the array has a structured element type".into()) };
-    let size = ty.size_field();
-    let text = ty.to_string();
-    let fail = |e: std::io::Error| format!("the array is cut short: {e}");
+    let (size, text) = (ty.size_field(), ty.to_string());
+    let extents = file.shape().to_vec();
+    let elements = extents.iter().try_fold(1u64, |all, &n| all.checked_mul(n));
+    let Some(elements) = elements.filter(|&n| n <= MAX_BYTES) else {
+        return Err(format!("the array's extents are {extents:?}: more elements than any file has"));
+    };
+    if file.order() != npyz::Order::C && extents.iter().filter(|&&n| n > 1).count() > 1 {
+        return Err(format!("the array {extents:?} is in Fortran order"));
+    }
+    let short = format!("cut short: {elements} elements of {text} {extents:?} are more than the file has");
+    let fail = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => short.clone(),
+        _ => e.to_string(),
+    };
     let data: Vec<f32> = match (ty.type_char(), size) {
         (TypeChar::Float, 2) => file.into_vec::<f16>().map_err(fail)?.iter().map(|x| x.to_f32()).collect(),
         (TypeChar::Float, 4) => file.into_vec::<f32>().map_err(fail)?,
@@ -59,11 +135,19 @@ fn convert<R: std::io::Read>(file: NpyFile<R>) -> std::result::Result<Array, Str
         (TypeChar::Int, 4) => file.into_vec::<i32>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
         (TypeChar::Int, 8) => file.into_vec::<i64>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
         (TypeChar::Uint, 1) => file.into_vec::<u8>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
+        (TypeChar::Uint, 2) => file.into_vec::<u16>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
+        (TypeChar::Uint, 4) => file.into_vec::<u32>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
+        (TypeChar::Uint, 8) => file.into_vec::<u64>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
         (TypeChar::Bool, 1) => file.into_vec::<bool>().map_err(fail)?.iter().map(|&x| f32::from(x)).collect(),
-        _ => return Err(format!("the array has element type {text}; numbers of 1 to 8 bytes are read")),
+        _ => {
+            return Err(format!(
+                "the array has element type {text}; read are floats, integers and bool of up to 8 bytes"
+            ));
+        }
     };
-    if data.len() != shape.iter().product::<usize>() {
-        return Err(format!("the array has {} elements, its extents {shape:?} say {}", data.len(), shape.iter().product::<usize>()));
+    let shape: Vec<usize> = extents.iter().map(|&n| n as usize).collect();
+    if data.len() as u64 != elements {
+        return Err(format!("the array has {} elements, its extents {shape:?} say {elements}", data.len()));
     }
     Ok(Array { shape, data })
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   ane compile model.mlpackage -o model.hwx
+  ane compile model.mlpackage -o out/ --emit hwx,bin,anec
   ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/")]
 pub struct Flags {
     /// Package (.mlpackage), netplist (.plist) or .mlmodel
@@ -22,8 +23,8 @@ pub struct Flags {
     /// File, or folder for one file per form
     #[arg(short, long)]
     output: PathBuf,
-    /// Forms to write
-    #[arg(long, value_delimiter = ',', default_value = "hwx")]
+    /// Forms to write [default: as the file's extension says, else hwx]
+    #[arg(long, value_delimiter = ',')]
     emit: Vec<Form>,
     /// Whose conventions to follow where they differ
     #[arg(long)]
@@ -44,6 +45,8 @@ enum Form {
 }
 
 impl Form {
+    const ALL: [Form; 3] = [Form::Hwx, Form::Bin, Form::Anec];
+
     fn extension(self) -> &'static str {
         match self {
             Form::Hwx => "hwx",
@@ -76,7 +79,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
     let model = Model::load(&flags.model)?;
     if let Model::Net { notes, .. } = &model {
-        notes.iter().for_each(|n| voice.note(n));
+        voice.reader_notes(notes);
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
@@ -97,16 +100,18 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             files::write(&folder.join(format!("{stage}.txt")), text.as_bytes())?;
         }
     }
-    let program = compiled?.program;
-    let encoded: Vec<(Form, Vec<u8>)> = flags
-        .emit
-        .iter()
-        .map(|&form| {
+    let program = compiled.map_err(|d| d.or_at(flags.model.display()))?.program;
+    let name = name_of(&flags.model);
+    let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let encoded: Vec<(Form, Vec<u8>)> = forms(&flags)
+        .into_iter()
+        .map(|form| {
             let bytes = match form {
                 Form::Hwx => {
+                    // Names only: the same model gives the same bytes, wherever it lies and wherever they go.
                     let options = hwx::Options {
-                        netplist_path: flags.model.display().to_string(),
-                        output_path: flags.output.display().to_string(),
+                        netplist_path: name.clone(),
+                        output_path: format!("{stem}.{}", form.extension()),
                         ..hwx::Options::default()
                     };
                     let container = hwx::from_program(&program, &options)
@@ -121,13 +126,17 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Ok((form, bytes))
         })
         .collect::<Result<_>>()?;
-    let paths = destinations(&flags, &encoded)?;
-    let mut written = Vec::new();
-    for ((_, bytes), path) in encoded.iter().zip(&paths) {
-        files::write(path, bytes)?;
-        written.push(json!({ "path": path.display().to_string(), "bytes": bytes.len() }));
-    }
     let tasks = program.tasks().map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?.len();
+    let (paths, made) = destinations(&flags, &stem, &encoded)?;
+    let files: Vec<(&Path, &[u8])> =
+        paths.iter().zip(&encoded).map(|(p, (_, b))| (p.as_path(), b.as_slice())).collect();
+    files::write_all(&files).inspect_err(|_| {
+        if made {
+            let _ = std::fs::remove_dir(&flags.output);
+        }
+    })?;
+    let written: Vec<_> =
+        files.iter().map(|(path, bytes)| json!({ "path": path.display().to_string(), "bytes": bytes.len() })).collect();
     if voice.json {
         let document = json!({
             "schema": "anemone.compile/1",
@@ -153,16 +162,38 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// Where each form goes: the file named, or files named after the model in a folder.
-fn destinations(flags: &Flags, forms: &[(Form, Vec<u8>)]) -> Result<Vec<PathBuf>> {
+/// The model's own name, also where its path ends in dots.
+fn name_of(model: &Path) -> String {
+    let whole = std::fs::canonicalize(model).unwrap_or_default();
+    let name = model.file_name().or(whole.file_name());
+    name.map_or("model".into(), |n| n.to_string_lossy().into_owned())
+}
+
+/// The forms asked for, each once.
+fn forms(flags: &Flags) -> Vec<Form> {
+    let mut forms = Vec::new();
+    for &form in &flags.emit {
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    if forms.is_empty() {
+        let extension = flags.output.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        forms.push(Form::ALL.into_iter().find(|f| f.extension() == extension).unwrap_or(Form::Hwx));
+    }
+    forms
+}
+
+/// Where each form goes: the file named, or files named after the model in a folder, and whether that was made here.
+fn destinations(flags: &Flags, stem: &str, forms: &[(Form, Vec<u8>)]) -> Result<(Vec<PathBuf>, bool)> {
     let text = flags.output.as_os_str().to_string_lossy();
     let folder = flags.output.is_dir() || text.ends_with('/') || forms.len() > 1;
     if !folder {
-        return Ok(vec![flags.output.clone()]);
+        return Ok((vec![flags.output.clone()], false));
     }
+    let made = !flags.output.exists();
     make_folder(&flags.output)?;
-    let stem = flags.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(forms.iter().map(|(f, _)| flags.output.join(format!("{stem}.{}", f.extension()))).collect())
+    Ok((forms.iter().map(|(f, _)| flags.output.join(format!("{stem}.{}", f.extension()))).collect(), made))
 }
 
 fn make_folder(path: &Path) -> Result<()> {

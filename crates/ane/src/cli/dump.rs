@@ -4,6 +4,7 @@ use super::{Voice, print};
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone_program::text::{self, Dump, Part, Selection};
 use clap::Args;
+use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -29,11 +30,19 @@ pub struct Flags {
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let model = Model::load(&flags.file)?;
     if flags.asm {
-        return match &model {
-            Model::Container(container) => print(&text::list_container(container)).map(|()| 0),
-            Model::Program(program) => print(&text::list(program)).map(|()| 0),
-            Model::Net { .. } => Err(not_compiled(&flags)),
+        let listing = match &model {
+            Model::Container(container) => text::list_container(container),
+            Model::Program(program) => text::list(program),
+            Model::Net { .. } => return Err(not_compiled(&flags)),
         };
+        let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
+        return print(&if voice.json { document() } else { listing }).map(|()| 0);
+    }
+    if let (Some(n), Some(count)) = (flags.td, tasks(&model))
+        && n >= count
+    {
+        let message = format!("--td {n}: there is no such task; tasks found: {count}, numbered from 0");
+        return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
     }
     let mut selection = Selection { task: flags.td, ..Selection::default() };
     if let Some(parts) = &flags.part {
@@ -53,6 +62,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         print(&dump.render())?;
     }
     Ok(0)
+}
+
+/// Number of tasks, where they can be followed.
+fn tasks(model: &Model) -> Option<usize> {
+    let program = match model {
+        Model::Container(container) => &container.program().ok()?,
+        Model::Program(program) => program,
+        Model::Net { .. } => return None,
+    };
+    Some(program.tasks().ok()?.len())
 }
 
 fn not_compiled(flags: &Flags) -> Diagnostic {

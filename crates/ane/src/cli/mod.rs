@@ -9,7 +9,9 @@ mod targets;
 use anemone::{Code, Diagnostic, Result};
 use anemone_facts::chips::{self, Chip};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,14 +65,21 @@ impl Voice {
     /// A line about the work, not a result: standard error, unless quiet.
     fn note(self, text: impl AsRef<str>) {
         if !self.quiet {
-            eprintln!("{}", text.as_ref());
+            say(text.as_ref());
         }
     }
 
     /// As [`Voice::note`], when asked for more.
     fn detail(self, text: impl AsRef<str>) {
         if self.verbose {
-            eprintln!("{}", text.as_ref());
+            say(text.as_ref());
+        }
+    }
+
+    /// What a reader says about a model: its decisions are said, plain facts only when asked for.
+    fn reader_notes(self, notes: &[String]) {
+        for note in notes {
+            if note.starts_with("opset ") { self.detail(note) } else { self.note(note) }
         }
     }
 
@@ -85,8 +94,12 @@ impl Voice {
     }
 }
 
-/// Runs the verb; the exit code where nothing went wrong.
-pub fn dispatch(args: Args) -> Result<u8> {
+/// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
+pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(e) => return usage(e, json),
+    };
     let voice = Voice { json: args.json, quiet: args.quiet, verbose: args.verbose };
     match args.verb {
         Verb::Compile(flags) => compile::run(flags, voice),
@@ -97,18 +110,56 @@ pub fn dispatch(args: Args) -> Result<u8> {
     }
 }
 
+/// Help and version are answers; anything else is wrong usage.
+fn usage(error: clap::Error, json: bool) -> Result<u8> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let text = error.render();
+        let styled = std::io::stdout().is_terminal();
+        return print(&if styled { text.ansi().to_string() } else { text.to_string() }).map(|()| 0);
+    }
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && (word == "check" || word.contains(['.', '/']) || Path::new(word).exists())
+    {
+        let message = match word.as_str() {
+            "check" => "`ane check` is not there yet".to_string(),
+            file => format!("`ane {file}` means `ane check {file}`, which is not there yet"),
+        };
+        return Err(Diagnostic::new(Code::Usage, message).help(
+            "`ane compile MODEL -o DIR/` compiles it or says what stands in the way; `ane run MODEL` executes it",
+        ));
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
+        say(error.render().to_string().trim_end());
+        return Ok(Code::Usage.exit());
+    }
+    let text = error.render().to_string();
+    let mut paragraphs = text.trim_end().split("\n\n");
+    let line = |p: &str| p.split_whitespace().collect::<Vec<_>>().join(" ");
+    let first = line(paragraphs.next().unwrap_or_default());
+    let message = first.strip_prefix("error: ").unwrap_or(&first);
+    let help: Vec<String> = paragraphs.map(line).collect();
+    Err(Diagnostic::new(Code::Usage, message).help(help.join("\n")))
+}
+
 /// Prints a refusal.
 pub fn report(diagnostic: &Diagnostic, json: bool) {
     if json {
         let _ = print(&format!("{}\n", diagnostic.json()));
     } else {
-        eprintln!("{}", diagnostic.render(std::io::stderr().is_terminal()));
+        say(&diagnostic.render(std::io::stderr().is_terminal()));
     }
+}
+
+/// A line on standard error; nobody may be reading it.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints a result; a reader that has gone away is no error.
 fn print(text: &str) -> Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Diagnostic::new(Code::Unwritable, format!("cannot write to standard output: {e}")))
         }

@@ -19,7 +19,8 @@ Examples:
   ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
 
 Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
-what rounding every result to fp16 costs in this network, whichever is larger.")]
+what rounding every result to fp16 costs in this network, whichever is larger. Where an expectation is not
+met, no output is written.")]
 pub struct Flags {
     /// Package, netplist, or compiled program
     model: PathBuf,
@@ -33,10 +34,10 @@ pub struct Flags {
     #[arg(long, value_name = "[NAME=]FILE")]
     expect: Vec<String>,
     /// Admitted absolute difference
-    #[arg(long)]
+    #[arg(long, value_parser = tolerance_value)]
     atol: Option<f32>,
     /// Admitted difference relative to the expected value
-    #[arg(long)]
+    #[arg(long, value_parser = tolerance_value)]
     rtol: Option<f32>,
     /// Seed of random inputs, where none are given
     #[arg(long, default_value_t = 0)]
@@ -59,21 +60,27 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
     let model = Model::load(&flags.model)?;
     if let Model::Net { notes, .. } = &model {
-        notes.iter().for_each(|n| voice.note(n));
+        voice.reader_notes(notes);
     }
     let compat = flags.compat.map_or(Compat::default(), |CompatName::Zin421| Compat::Zin421);
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let compiled = model.compile(chip, &Options { compat }, &mut ());
     bar.finish_and_clear();
-    let Compiled { program, net } = compiled?;
+    let in_file = |d: Diagnostic| d.or_at(flags.model.display());
+    let Compiled { program, net } = compiled.map_err(in_file)?;
+    anemone::execute::check(&program).map_err(in_file)?;
     let inputs = inputs(&flags, &program, voice)?;
     let expected = named(&flags.expect, &program, Direction::Output, "--expect")?;
+    for (name, wanted) in &expected {
+        expectation_fits(name, wanted, &program, net.as_deref())?;
+    }
     let targets = destinations(&flags.output, &program)?;
+    let labels = flags.labels.as_deref().map(files::read).transpose()?;
 
     let bar = voice.progress("executing".into());
     let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient });
     bar.finish_and_clear();
-    let mut run = result?;
+    let mut run = result.map_err(in_file)?;
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
     if let Some(net) = &net {
         // The network's own extents: a port has always four.
@@ -90,10 +97,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let mut report = json!({ "name": name, "shape": array.shape });
         let mut line = format!("{name} {:?}", array.shape);
         if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
-            if wanted.data.len() != array.data.len() {
-                let message = format!("output {name} has {} elements, expected {}", array.data.len(), wanted.data.len());
-                return Err(Diagnostic::new(Code::BadTensor, message));
-            }
             let tolerance = tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data)?;
             let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
             failed |= difference.bad > 0;
@@ -108,8 +111,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         } else {
             line += &summary(array);
         }
-        if let Some(labels) = &flags.labels {
-            let (class, probability) = best(labels, array)?;
+        if let Some(labels) = &labels {
+            let (class, probability) = best(labels, array).map_err(|d| match &flags.labels {
+                Some(path) => d.at(path.display()),
+                None => d,
+            })?;
             line += &format!("\nclass {class}, probability {probability:.4}");
             report["class"] = json!(class);
             report["probability"] = json!(probability);
@@ -122,17 +128,55 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         reports.push(report);
     }
-    for (name, path) in &targets {
-        if let Some((_, array)) = run.outputs.iter().find(|(n, _)| n == name) {
-            files::write(path, &tensor::npy_bytes(array)?)?;
-        }
+    if !failed {
+        write(&targets, &run.outputs)?;
+    } else if !targets.is_empty() {
+        voice.note("no output is written: an expectation is not met");
     }
     if voice.json {
-        let document = json!({ "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "outputs": reports });
+        let document =
+            json!({ "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "outputs": reports });
         print(&format!("{document}\n"))?;
     }
     voice.detail(format!("{} tasks executed", run.tasks));
     Ok(u8::from(failed))
+}
+
+fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)]) -> Result<()> {
+    let mut encoded = Vec::new();
+    for (name, path) in targets {
+        if let Some((_, array)) = outputs.iter().find(|(n, _)| n == name) {
+            encoded.push((path.as_path(), tensor::npy_bytes(array)?));
+        }
+    }
+    let files: Vec<(&Path, &[u8])> = encoded.iter().map(|(path, bytes)| (*path, bytes.as_slice())).collect();
+    files::write_all(&files)
+}
+
+/// A tolerance compares: it is a number, and not below zero.
+fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(x) if x >= 0.0 => Ok(x),
+        _ => Err("a number of at least 0 is expected".into()),
+    }
+}
+
+/// Refuses an expectation with other extents than the output before anything runs.
+fn expectation_fits(name: &str, wanted: &Array, program: &Program, net: Option<&Net>) -> Result<()> {
+    let Some(port) = program.ports_of(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
+    let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
+    let s = port.shape;
+    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
+    if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
+        return Ok(());
+    }
+    let message = format!(
+        "output {name} has {} elements {shape:?}, {} expected {:?}",
+        s.elements(),
+        wanted.data.len(),
+        wanted.shape
+    );
+    Err(Diagnostic::new(Code::BadTensor, message))
 }
 
 /// Input arrays by port name: given, or random.
@@ -177,8 +221,7 @@ fn split(text: &str, program: &Program, direction: Direction, flag: &str) -> Res
     {
         return match names.iter().find(|n| **n == name) {
             Some(n) => Ok((n.to_string(), path.into())),
-            None => Err(Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
-                .help(format!("it has: {}", names.join(", ")))),
+            None => Err(unknown(flag, name, &names)),
         };
     }
     match names.as_slice() {
@@ -188,21 +231,51 @@ fn split(text: &str, program: &Program, direction: Direction, flag: &str) -> Res
     }
 }
 
+fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
+    Diagnostic::new(Code::Usage, format!("{flag}: the program has no {name}"))
+        .help(format!("it has: {}", names.join(", ")))
+}
+
 fn named(flags: &[String], program: &Program, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
+    let names: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
     let mut all = Vec::new();
     for text in flags {
-        if text.ends_with(".npz") {
-            all.extend(tensor::read_npz(Path::new(text))?);
+        if !text.ends_with(".npz") {
+            let (name, path) = split(text, program, direction, flag)?;
+            all.push((name, tensor::read_npy(&path)?));
             continue;
         }
-        let (name, path) = split(text, program, direction, flag)?;
-        all.push((name, tensor::read_npy(&path)?));
+        for (name, array) in tensor::read_npz(Path::new(text))? {
+            if !names.contains(&name.as_str()) {
+                return Err(unknown(flag, &name, &names).at(text));
+            }
+            all.push((name, array));
+        }
     }
+    once(all.iter().map(|(n, _)| n.as_str()), flag)?;
     Ok(all)
 }
 
 fn destinations(flags: &[String], program: &Program) -> Result<Vec<(String, PathBuf)>> {
-    flags.iter().map(|text| split(text, program, Direction::Output, "--output")).collect()
+    let all = flags
+        .iter()
+        .map(|text| split(text, program, Direction::Output, "--output"))
+        .collect::<Result<Vec<(String, PathBuf)>>>()?;
+    once(all.iter().map(|(n, _)| n.as_str()), "--output")?;
+    once(all.iter().filter_map(|(_, path)| path.to_str()), "--output")?;
+    Ok(all)
+}
+
+/// Refuses a name given twice.
+fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Diagnostic::new(Code::Usage, format!("{flag}: {name} is given twice")));
+        }
+        seen.push(name);
+    }
+    Ok(())
 }
 
 struct Tolerance {
@@ -217,7 +290,13 @@ const RELATIVE_FLOOR: f32 = 2e-3;
 /// How many times the network's own rounding cost is admitted.
 const ROUNDING_FACTOR: f32 = 4.0;
 
-fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Result<Tolerance> {
+fn tolerance(
+    flags: &Flags,
+    net: Option<&Net>,
+    inputs: &[(String, Array)],
+    output: &str,
+    wanted: &[f32],
+) -> Result<Tolerance> {
     if flags.atol.is_some() || flags.rtol.is_some() {
         return Ok(Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None });
     }
@@ -267,14 +346,13 @@ fn unflatten(mut i: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-fn best(labels: &Path, array: &Array) -> Result<(String, f32)> {
-    let bytes = files::read(labels)?;
-    let text = String::from_utf8_lossy(&bytes);
+/// The most probable class of an output with one element per line of `labels`.
+fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
+    let text = String::from_utf8_lossy(labels);
     let names: Vec<&str> = text.lines().collect();
     let best = array.data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
     match best {
-        Some((i, &p)) if i < names.len() => Ok((names[i].to_string(), p)),
-        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))
-            .at(labels.display())),
+        Some((i, &p)) if names.len() == array.data.len() => Ok((names[i].to_string(), p)),
+        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))),
     }
 }

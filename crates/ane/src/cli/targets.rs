@@ -35,10 +35,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if !flags.chips.is_empty() {
         for row in HAL_ROWS {
             let offset = row.offset.map_or("     ".into(), |o| format!("{o:#05x}"));
-            let values: Vec<String> = chips
-                .iter()
-                .map(|c| (row.get)(&c.hal).map_or("unknown".into(), |v| v.to_string()))
-                .collect();
+            let values: Vec<String> =
+                chips.iter().map(|c| (row.get)(&c.hal).map_or("unknown".into(), |v| v.to_string())).collect();
             text += &format!("  {offset} {:27} {:>12} {:14} {}\n", row.name, values.join(" "), row.unit, row.meaning);
         }
     }

@@ -186,7 +186,7 @@ const CONV_FROM_ELSEWHERE: &str = "\
 #[test]
 fn a_dimension_past_the_chips_limit() {
     let scratch = Scratch::new();
-    let path = scratch.file("wide.plist", netplist("Neuron", "<key>Type</key><string>ReLU</string>", 3, 16385));
+    let path = scratch.file("wide.plist", netplist("Softmax", "<key>Dimension</key><string>Width</string>", 3, 16385));
     let ran = ane!("compile", path, "-t", "m1", "-o", scratch.out("x.hwx"));
     ran.refused(1, "ANE1002", &["width is 16385", "h13 takes at most 16384"]);
     scratch.nothing_written();

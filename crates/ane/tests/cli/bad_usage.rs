@@ -86,8 +86,11 @@ fn expectation_of_another_size() {
     let scratch = Scratch::new();
     let [package, image, _] = digits();
     let wanted = scratch.file("wanted.npy", zeros(&[1, 9]));
-    ane!("run", package, "-i", image, "--expect", wanted, "-o", scratch.out("y.npy"))
-        .refused(2, "ANE2003", &["probs", "10 elements", "9 expected"]);
+    ane!("run", package, "-i", image, "--expect", wanted, "-o", scratch.out("y.npy")).refused(
+        2,
+        "ANE2003",
+        &["probs", "10 elements", "9 expected"],
+    );
     scratch.nothing_written();
 }
 
@@ -127,8 +130,11 @@ fn places_that_cannot_be_written_to() {
     scratch.nothing_written();
     // All forms or none: the second of three has no place.
     std::fs::create_dir(scratch.out("digits.bin")).expect("a folder in the way");
-    ane!("compile", package, "-o", scratch.path("out"), "--emit", "hwx,bin,anec")
-        .refused(2, "ANE2005", &["digits.bin", "a folder has this name"]);
+    ane!("compile", package, "-o", scratch.path("out"), "--emit", "hwx,bin,anec").refused(
+        2,
+        "ANE2005",
+        &["digits.bin", "a folder has this name"],
+    );
     std::fs::remove_dir(scratch.out("digits.bin")).expect("nothing in it");
     scratch.nothing_written();
     assert_eq!(std::fs::read(&file).expect("it is there"), b"taken");

@@ -1,20 +1,27 @@
-//! Flipped bits: whatever they hit, `ane` ends soon, with exit code 0, 1 or 2.
+//! Flipped bits and overwritten words: whatever they hit, `ane` ends soon, with exit code 0, 1 or 2.
 //!
-//! `ANE_CLI_FLIPS` sets how many flips a file gets, for longer hunts than a test run.
+//! `ANE_CLI_FLIPS` sets how many runs a file gets, for longer hunts than a test run.
 
 use crate::ane;
 use crate::common::{Random, entries, golden_dir};
 use crate::harness::*;
 use rayon::prelude::*;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 fn flips(usual: usize) -> usize {
     std::env::var("ANE_CLI_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Runs with flipped bits, one to four of them a time; `run` gets the changed bytes and a place for its file.
+/// Words that counts, sizes and offsets break at.
+const EXTREMES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_0000, 0xffff_ffff];
+
+/// Runs with damage: one to three flipped bits, or an overwritten word. `run` gets the damaged bytes and a place for its
+/// file.
 fn hunt(name: &str, bytes: &[u8], count: usize, run: impl Fn(&Scratch, &[u8]) -> Ran + Sync) {
     let seed = name.bytes().fold(17u64, |s, b| s.wrapping_mul(31).wrapping_add(b as u64));
+    let slowest = AtomicU64::new(0);
     let outcomes: Vec<(String, Result<[usize; 3], String>)> = (0..count)
         .into_par_iter()
         .map(|i| {
@@ -22,13 +29,21 @@ fn hunt(name: &str, bytes: &[u8], count: usize, run: impl Fn(&Scratch, &[u8]) ->
             random.next();
             let mut changed = bytes.to_vec();
             let mut places = Vec::new();
-            for _ in 0..1 + i % 4 {
+            for _ in 0..i % 4 {
                 let (at, bit) = (random.next() as usize % bytes.len(), random.next() as usize % 8);
                 changed[at] ^= 1 << bit;
                 places.push(format!("{at:#x}.{bit}"));
             }
+            if places.is_empty() {
+                let at = (random.next() as usize % (bytes.len() - 3)) & !3;
+                let word = EXTREMES[random.next() as usize % EXTREMES.len()];
+                changed[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                places.push(format!("{at:#x} = {word:#x}"));
+            }
             let scratch = Scratch::new();
+            let start = Instant::now();
             let ran = run(&scratch, &changed);
+            slowest.fetch_max(start.elapsed().as_millis() as u64, Ordering::Relaxed);
             let outcome = match ran.code {
                 Some(0) => Ok([1, 0, 0]),
                 Some(code @ (1 | 2)) if ran.err.contains(&format!("error[ANE{code}")) => {
@@ -44,7 +59,10 @@ fn hunt(name: &str, bytes: &[u8], count: usize, run: impl Fn(&Scratch, &[u8]) ->
         outcomes.iter().filter_map(|(places, o)| Some(format!("{places}: {}", o.as_ref().err()?))).collect();
     assert!(bad.is_empty(), "{name}: {} of {count} runs ended badly:\n{}", bad.len(), bad.join("\n"));
     let sums = outcomes.iter().filter_map(|(_, o)| o.as_ref().ok()).fold([0; 3], |s, o| [0, 1, 2].map(|k| s[k] + o[k]));
-    println!("{name}: {count} runs: {} fine, {} refused (1), {} unreadable (2)", sums[0], sums[1], sums[2]);
+    let [fine, refused, unreadable] = sums;
+    println!(
+        "{name}: {count} runs: {fine} fine, {refused} refused (1), {unreadable} unreadable (2), {slowest:?} ms at most"
+    );
 }
 
 fn package(file: &'static str, count: usize) {
@@ -86,10 +104,10 @@ fn arrays() {
 }
 
 /// Executes and explains a compiled file with flipped bits.
-fn compiled(file: &Path, count: usize) {
+fn compiled(kind: &str, file: &Path, count: usize) {
     let bytes = std::fs::read(file).expect("a compiled file");
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    hunt(&file.display().to_string(), &bytes, count, |scratch, changed| {
+    hunt(&format!("{kind} {name}"), &bytes, count, |scratch, changed| {
         let path = scratch.file(&name, changed);
         let dump = ane!("dump", path);
         if dump.code != Some(0) {
@@ -105,7 +123,7 @@ fn own_compiled_files() {
     let [digits, ..] = digits();
     ane!("compile", digits, "-o", scratch.path("forms/"), "--emit", "hwx,bin,anec").fine();
     for form in ["hwx", "bin", "anec"] {
-        compiled(Path::new(&scratch.path(&format!("forms/digits.{form}"))), flips(60));
+        compiled("own", Path::new(&scratch.path(&format!("forms/digits.{form}"))), flips(60));
     }
 }
 
@@ -127,10 +145,11 @@ fn golden_files() {
     for folder in entries(&dir.join("h13/pairs")) {
         let file = folder.join("model.hwx");
         if file.is_file() {
-            compiled(&file, flips(15));
+            let pair = folder.file_name().unwrap_or_default().to_string_lossy();
+            compiled(&pair, &file, flips(15));
         }
     }
     for file in entries(&dir.join("h13/programs")).into_iter().filter(|f| f.extension().is_some_and(|e| e == "bin")) {
-        compiled(&file, flips(5));
+        compiled("golden", &file, flips(5));
     }
 }

@@ -95,6 +95,9 @@ fn compiling_to_files_and_folders() {
     assert_eq!(hwx, bytes(scratch.out("all/digits.hwx")));
     ane!("compile", scratch.digits(), "-t", "M1", "-o", scratch.out("a.hwx")).fine();
     assert_eq!(hwx, bytes(scratch.out("a.hwx")));
+    let arguments = ["compile", ".", "-o", &scratch.out("dot/")].map(String::from);
+    finish(command(&arguments).current_dir(&package).spawn().expect("the binary starts"), &arguments).fine();
+    assert_eq!(hwx, bytes(scratch.out("dot/digits.hwx")));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).display().to_string();
     assert!(!hwx.windows(folder.len()).any(|w| w == folder.as_bytes()), "the program names a folder of this machine");
     for form in ["bin", "anec"] {
@@ -190,7 +193,8 @@ fn help_has_examples() {
     let help = ane!("--help").fine().out;
     assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
     let commands = help.split("Commands:").nth(1).and_then(|t| t.split("\n\n").next()).expect("a list of verbs");
-    let verbs: Vec<&str> = commands.lines().filter_map(|l| l.split_whitespace().next()).filter(|v| *v != "help").collect();
+    let verbs: Vec<&str> =
+        commands.lines().filter_map(|l| l.split_whitespace().next()).filter(|v| *v != "help").collect();
     assert!(verbs.len() >= 5, "{verbs:?}");
     for verb in verbs {
         let help = ane!(verb, "--help").fine().out;

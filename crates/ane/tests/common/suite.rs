@@ -165,6 +165,8 @@ fn execute(program: &Program, inputs: &[Vec<f32>]) -> Result<Vec<f32>, String> {
     let width = port.shape.w as usize;
     Ok(port_rows(port)
         .into_iter()
-        .flat_map(|start| bytes[start..start + 2 * width].chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()))
+        .flat_map(|start| {
+            bytes[start..start + 2 * width].chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+        })
         .collect())
 }
