@@ -103,7 +103,12 @@ fn ratios() {
         let middle = pairs.len() / 2;
         let a = *pairs.select_nth_unstable_by_key(middle, |p| p.0).1;
         let b = *pairs.select_nth_unstable_by_key(middle, |p| p.1).1;
-        println!("{name}: engine {:?}, matrix kernel {:?}, ratio {:.2}", a.0, b.1, a.0.as_secs_f64() / b.1.as_secs_f64());
+        println!(
+            "{name}: engine {:?}, matrix kernel {:?}, ratio {:.2}",
+            a.0,
+            b.1,
+            a.0.as_secs_f64() / b.1.as_secs_f64()
+        );
     }
 }
 

@@ -78,7 +78,9 @@ fn constant(record: &Value, index: usize, elements: usize) -> Vec<f16> {
     // The file's head stands where the first 64 elements should.
     let payload = record["weights"]["payload_bytes"].as_u64().unwrap_or(0) as u32;
     let mut head = [0u16; 64];
-    for (i, v) in [(0, 1), (2, 2), (32, 0xbeef), (33, 0xdead), (34, payload as u16), (35, (payload >> 16) as u16), (38, 0x80)] {
+    for (i, v) in
+        [(0, 1), (2, 2), (32, 0xbeef), (33, 0xdead), (34, payload as u16), (35, (payload >> 16) as u16), (38, 0x80)]
+    {
         head[i] = v;
     }
     (0..elements).map(|i| f16::from_bits(*head.get(i).unwrap_or(&0x3800))).collect()
@@ -237,9 +239,7 @@ fn reference(record: &Value, inputs: &[Vec<f64>]) -> Option<(Vec<f64>, f64)> {
         "encoder_structure" if p["probe"] == "transpose_r3" => {
             ((0..1024 * 375).map(|i| x[i % 375 * 1024 + i / 375]).collect(), 0.0)
         }
-        "encoder_structure" => {
-            ((0..8 * 375 * 375).map(|i| x[i / 375 * 749 + i % 375]).collect(), 0.0)
-        }
+        "encoder_structure" => ((0..8 * 375 * 375).map(|i| x[i / 375 * 749 + i % 375]).collect(), 0.0),
         _ => return None,
     })
 }
@@ -263,7 +263,8 @@ fn convolution(record: &Value, x: &[f64], halves: &dyn Fn(usize, usize) -> Vec<f
                     let (h, w) = (oh * stride + kh, ow * stride + kw);
                     if (pad..side + pad).contains(&h) && (pad..side + pad).contains(&w) {
                         let channel = co / (cout / groups) * per + ci;
-                        sum += weights[((co * per + ci) * k + kh) * k + kw] * x[(channel * side + h - pad) * side + w - pad];
+                        sum += weights[((co * per + ci) * k + kh) * k + kw]
+                            * x[(channel * side + h - pad) * side + w - pad];
                     }
                 }
             }
@@ -279,7 +280,9 @@ enum Outcome {
 }
 
 fn check(record: &Value) -> Result<Outcome, String> {
-    let Some(tasks) = record["tasks"].as_array() else { return Ok(Outcome::Skipped("refused by Apple's compiler".into())) };
+    let Some(tasks) = record["tasks"].as_array() else {
+        return Ok(Outcome::Skipped("refused by Apple's compiler".into()));
+    };
     let tasks: Vec<Task> = tasks.iter().map(|t| task(t).ok_or("a task is not words")).collect::<Result<_, _>>()?;
     for (i, task) in tasks.iter().enumerate() {
         let left = task.unexplained(&H13);
@@ -306,8 +309,12 @@ fn check(record: &Value) -> Result<Outcome, String> {
         scratch_bytes: 0,
         ports: vec![],
     };
-    let surfaces: Vec<Surface> =
-        record["tensors"].as_array().ok_or("no tensors")?.iter().map(|t| surface(t).ok_or("a tensor")).collect::<Result<_, _>>()?;
+    let surfaces: Vec<Surface> = record["tensors"]
+        .as_array()
+        .ok_or("no tensors")?
+        .iter()
+        .map(|t| surface(t).ok_or("a tensor"))
+        .collect::<Result<_, _>>()?;
     // Inputs are the base registers read, in descriptor order; the output is the one written.
     let is_port = |bar: &u32| *bar >= Program::FIRST_PORT_BAR as u32;
     let used = |base, enable| {

@@ -36,11 +36,16 @@ fn check(folder: &Path) -> Result<String, String> {
     };
     let note = executes(&program, &net)?;
 
-    let compiled = compile(&net, &chips::CHIPS[0], &Options { compat: Compat::Zin421 }, &mut ()).map_err(|e| e.to_string())?;
+    let compiled =
+        compile(&net, &chips::CHIPS[0], &Options { compat: Compat::Zin421 }, &mut ()).map_err(|e| e.to_string())?;
     same_words(&program, &compiled)?;
     if compiled.kernel != program.kernel {
         let at = compiled.kernel.iter().zip(&program.kernel).position(|(a, b)| a != b);
-        return Err(format!("constants differ at {at:?} ({} for {} bytes)", compiled.kernel.len(), program.kernel.len()));
+        return Err(format!(
+            "constants differ at {at:?} ({} for {} bytes)",
+            compiled.kernel.len(),
+            program.kernel.len()
+        ));
     }
     // Kernel names and the banner's paths are inputs that the netplist does not have.
     let built = hwx::from_program(&compiled, &hwx::Options::of(&container)).map_err(|e| e.to_string())?.write();

@@ -53,7 +53,12 @@ fn known(name: &str) -> Option<Known> {
         ("leakyrelu", Each1(|x| if x > 0.0 { x } else { 0.01 * x }), (-4.0, 4.0), 2.56e-5),
         ("rrelu", Each1(|x| if x > 0.0 { x } else { RRELU * x }), (-4.0, 4.0), 0.000651),
         ("gelu", Each1(|x| x * 0.5 * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2))), (-4.0, 4.0), 0.00616),
-        ("selu", Each1(|x| 1.0507009873554805 * if x > 0.0 { x } else { 1.6732632423543772 * x.exp_m1() }), (-4.0, 4.0), 0.0122),
+        (
+            "selu",
+            Each1(|x| 1.0507009873554805 * if x > 0.0 { x } else { 1.6732632423543772 * x.exp_m1() }),
+            (-4.0, 4.0),
+            0.0122,
+        ),
         ("silu", Each1(|x| x * sigmoid(x)), (-4.0, 4.0), 0.00367),
         ("softmax", Row(softmax), (-4.0, 4.0), 1.28e-5),
         ("softmin", Row(|x| softmax(&scale(x, -1.0))), (-4.0, 4.0), 1.24e-5),
@@ -68,9 +73,7 @@ fn known(name: &str) -> Option<Known> {
         // The first input is the floor of |x|, made by the host; the second is x.
         ("frac", Each2(|whole, x| x - whole * x.signum()), (-8.0, 8.0), 0.0),
     ];
-    all.into_iter()
-        .find(|k| k.0 == name)
-        .map(|(name, function, range, error)| Known { name, function, range, error })
+    all.into_iter().find(|k| k.0 == name).map(|(name, function, range, error)| Known { name, function, range, error })
 }
 
 /// The slope that the program's name does not tell: PyTorch's mean of 1/8 and 1/3.

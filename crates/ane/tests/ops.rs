@@ -29,7 +29,8 @@ fn cases() -> Vec<Case> {
         case("conv 1x1 to one", conv([1, 1], none, [1, 1], 1), &[&[1, 3, 5, 7]]).with(&[&[1, 3, 1, 1], &[1]]),
         case("conv 3x3 bias", conv([1, 1], same, [1, 1], 1), &[&[1, 16, 9, 11]]).with(&[&[64, 16, 3, 3], &[64]]),
         case("conv 3x3 stride 2", conv([2, 2], same, [1, 1], 1), &[&[1, 16, 12, 12]]).with(&[&[24, 16, 3, 3], &[24]]),
-        case("conv 3x3 stride 2 even", conv([2, 2], [(0, 1); 2], [1, 1], 1), &[&[1, 4, 12, 12]]).with(&[&[40, 4, 3, 3]]),
+        case("conv 3x3 stride 2 even", conv([2, 2], [(0, 1); 2], [1, 1], 1), &[&[1, 4, 12, 12]])
+            .with(&[&[40, 4, 3, 3]]),
         case("conv stride 4", conv([4, 4], [(3, 3); 2], [1, 1], 1), &[&[1, 3, 33, 33]]).with(&[&[16, 3, 7, 7], &[16]]),
         case("conv stride 5", conv([5, 5], [(2, 2); 2], [1, 1], 1), &[&[1, 3, 21, 23]]).with(&[&[6, 3, 5, 5], &[6]]),
         case("conv stride 3x1", conv([3, 1], same, [1, 1], 1), &[&[1, 3, 10, 9]]).with(&[&[5, 3, 3, 3]]),
@@ -51,19 +52,28 @@ fn cases() -> Vec<Case> {
             &[&[1, 8, 50]],
         )
         .with(&[&[12, 8, 5], &[12]]),
-        case("conv beyond kernel memory", conv([1, 1], none, [1, 1], 1), &[&[1, 4096, 1, 2]]).with(&[&[2080, 4096, 1, 1], &[2080]]),
+        case("conv beyond kernel memory", conv([1, 1], none, [1, 1], 1), &[&[1, 4096, 1, 2]])
+            .with(&[&[2080, 4096, 1, 1], &[2080]]),
         case("wide row", OpKind::Unary(Unary::Relu), &[&[2, 40000]]),
         case("wide rows with a column", OpKind::Binary(Binary::Add), &[&[3, 20000], &[3, 1]]),
         case("many rows", OpKind::Unary(Unary::Abs), &[&[40000, 3]]),
         case("many channels", OpKind::Unary(Unary::Abs), &[&[1, 70000, 1, 3]]),
-        case("transposed conv 2x2", transposed([2, 2], [(0, 0); 2], [0, 0], 1), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 2, 2], &[4]]),
-        case("transposed conv 3x3", transposed([2, 2], [(1, 1); 2], [1, 1], 1), &[&[2, 6, 5, 7]]).with(&[&[6, 4, 3, 3], &[4]]),
-        case("transposed conv 4x4", transposed([2, 2], [(1, 1); 2], [0, 0], 2), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 4, 4]]),
-        case("transposed conv stride 3", transposed([3, 1], [(0, 1), (2, 0)], [0, 0], 1), &[&[1, 6, 5, 7]]).with(&[&[6, 4, 5, 3]]),
-        case("transposed conv apart", transposed([1, 3], [(0, 0); 2], [0, 2], 1), &[&[1, 3, 4, 5]]).with(&[&[3, 4, 1, 1]]),
-        case("resize twice", resize(ResizeMode::Nearest, Coordinates::Asymmetric), &[&[1, 3, 5, 6]]).result(&[1, 3, 10, 12]),
-        case("resize linear", resize(ResizeMode::Linear, Coordinates::HalfPixel), &[&[2, 3, 5, 6]]).result(&[2, 3, 9, 15]),
-        case("resize corners", resize(ResizeMode::Linear, Coordinates::AlignCorners), &[&[1, 3, 5, 6]]).result(&[1, 3, 5, 11]),
+        case("transposed conv 2x2", transposed([2, 2], [(0, 0); 2], [0, 0], 1), &[&[1, 6, 5, 7]])
+            .with(&[&[6, 4, 2, 2], &[4]]),
+        case("transposed conv 3x3", transposed([2, 2], [(1, 1); 2], [1, 1], 1), &[&[2, 6, 5, 7]])
+            .with(&[&[6, 4, 3, 3], &[4]]),
+        case("transposed conv 4x4", transposed([2, 2], [(1, 1); 2], [0, 0], 2), &[&[1, 6, 5, 7]])
+            .with(&[&[6, 4, 4, 4]]),
+        case("transposed conv stride 3", transposed([3, 1], [(0, 1), (2, 0)], [0, 0], 1), &[&[1, 6, 5, 7]])
+            .with(&[&[6, 4, 5, 3]]),
+        case("transposed conv apart", transposed([1, 3], [(0, 0); 2], [0, 2], 1), &[&[1, 3, 4, 5]])
+            .with(&[&[3, 4, 1, 1]]),
+        case("resize twice", resize(ResizeMode::Nearest, Coordinates::Asymmetric), &[&[1, 3, 5, 6]])
+            .result(&[1, 3, 10, 12]),
+        case("resize linear", resize(ResizeMode::Linear, Coordinates::HalfPixel), &[&[2, 3, 5, 6]])
+            .result(&[2, 3, 9, 15]),
+        case("resize corners", resize(ResizeMode::Linear, Coordinates::AlignCorners), &[&[1, 3, 5, 6]])
+            .result(&[1, 3, 5, 11]),
         case("pad by reflection", pad_edge(EdgeMode::Reflect), &[&[1, 3, 5, 6]]),
         case("pad by the edge", pad_edge(EdgeMode::Replicate), &[&[2, 3, 5, 6]]),
         case("linear", Linear, &[&[1, 64]]).with(&[&[10, 64], &[10]]),
@@ -71,12 +81,25 @@ fn cases() -> Vec<Case> {
         case("matmul", MatMul { transpose_x: false, transpose_y: false }, &[&[6, 40]]).with(&[&[40, 24]]),
         case("matmul turned", MatMul { transpose_x: false, transpose_y: true }, &[&[2, 3, 40]]).with(&[&[24, 40]]),
         case("matmul of two", MatMul { transpose_x: false, transpose_y: false }, &[&[6, 40], &[40, 24]]),
-        case("matmul of two, turned right", MatMul { transpose_x: false, transpose_y: true }, &[&[2, 3, 37, 40], &[2, 3, 24, 40]]),
-        case("matmul of two, turned left", MatMul { transpose_x: true, transpose_y: false }, &[&[2, 40, 37], &[2, 40, 24]]),
+        case(
+            "matmul of two, turned right",
+            MatMul { transpose_x: false, transpose_y: true },
+            &[&[2, 3, 37, 40], &[2, 3, 24, 40]],
+        ),
+        case(
+            "matmul of two, turned left",
+            MatMul { transpose_x: true, transpose_y: false },
+            &[&[2, 40, 37], &[2, 40, 24]],
+        ),
         case("matmul of two, both turned", MatMul { transpose_x: true, transpose_y: true }, &[&[40, 150], &[24, 40]]),
-        case("matmul of two, repeated", MatMul { transpose_x: false, transpose_y: false }, &[&[3, 1, 5, 33], &[2, 33, 7]]),
+        case(
+            "matmul of two, repeated",
+            MatMul { transpose_x: false, transpose_y: false },
+            &[&[3, 1, 5, 33], &[2, 33, 7]],
+        ),
         case("matmul of many rows", MatMul { transpose_x: false, transpose_y: false }, &[&[375, 50], &[50, 30]]),
-        case("matmul with constants", MatMul { transpose_x: false, transpose_y: false }, &[&[2, 9, 50]]).with(&[&[2, 50, 30]]),
+        case("matmul with constants", MatMul { transpose_x: false, transpose_y: false }, &[&[2, 9, 50]])
+            .with(&[&[2, 50, 30]]),
         case("max pool", pool(PoolKind::Max, 3, 2, same), &[&[1, 6, 12, 13]]),
         case("max pool 2", pool(PoolKind::Max, 2, 2, none), &[&[2, 6, 12, 12]]),
         case("average pool", pool(PoolKind::Average { exclude_padding: false }, 2, 2, none), &[&[1, 6, 12, 12]]),
@@ -111,14 +134,20 @@ fn cases() -> Vec<Case> {
             .with(&[&[6]])
             .constant(&[6], 0.7)
             .with(&[&[6], &[6]]),
-        case("layer norm", OpKind::LayerNorm { axes: vec![2], epsilon: 1e-5 }, &[&[1, 6, 40]]).with(&[&[40], &[40]]).table(),
+        case("layer norm", OpKind::LayerNorm { axes: vec![2], epsilon: 1e-5 }, &[&[1, 6, 40]])
+            .with(&[&[40], &[40]])
+            .table(),
         case("layer norm channels", OpKind::LayerNorm { axes: vec![1], epsilon: 1e-5 }, &[&[1, 40, 2, 3]]).table(),
         case("instance norm", OpKind::InstanceNorm { epsilon: 1e-5 }, &[&[1, 6, 7, 8]]).with(&[&[6], &[6]]).table(),
         case("broadcast", OpKind::Broadcast, &[&[1, 3, 1, 1]]).result(&[2, 3, 4, 5]),
     ];
     for axes in [&[3usize][..], &[2, 3], &[1], &[2], &[1, 2], &[1, 2, 3], &[1, 3], &[0]] {
         for kind in [ReduceKind::Sum, ReduceKind::Mean, ReduceKind::Max, ReduceKind::Min] {
-            all.push(case(&format!("reduce {kind:?} {axes:?}"), reduce(kind, axes, axes.len() % 2 == 1), &[&[2, 5, 6, 7]]));
+            all.push(case(
+                &format!("reduce {kind:?} {axes:?}"),
+                reduce(kind, axes, axes.len() % 2 == 1),
+                &[&[2, 5, 6, 7]],
+            ));
         }
     }
     for kind in [ReduceKind::SumSquare, ReduceKind::L1, ReduceKind::L2, ReduceKind::LogSumExp] {
@@ -143,7 +172,8 @@ fn cases() -> Vec<Case> {
             all.push(c);
         }
         for value in [0.75, 2.0] {
-            let mut c = case(&format!("{f:?} scalar {value}"), OpKind::Binary(f), &[&[1, 4, 5, 6]]).constant(&[1], value);
+            let mut c =
+                case(&format!("{f:?} scalar {value}"), OpKind::Binary(f), &[&[1, 4, 5, 6]]).constant(&[1], value);
             c = c.range(0.25, 2.0);
             if table {
                 c = c.table();
@@ -191,7 +221,9 @@ fn cases() -> Vec<Case> {
         Unary::Rsqrt { epsilon: 0.01 },
         Unary::Inverse { epsilon: 0.01 },
     ];
-    for (functions, range, table) in [(&exact[..], (-4.0, 4.0), false), (&tables, (-4.0, 4.0), true), (&positive, (0.1, 8.0), true)] {
+    for (functions, range, table) in
+        [(&exact[..], (-4.0, 4.0), false), (&tables, (-4.0, 4.0), true), (&positive, (0.1, 8.0), true)]
+    {
         for &f in functions {
             let mut c = case(&format!("{f:?}"), OpKind::Unary(f), &[&[1, 5, 6, 70]]).range(range.0, range.1);
             if table {

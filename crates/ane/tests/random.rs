@@ -38,12 +38,8 @@ impl Draw {
         let pads = [0, 1].map(|i| (self.below(reach[i]), self.below(reach[i])));
         let size = [0, 1].map(|i| reach[i] + self.below(12));
         let strides = [self.size(4), self.size(4)];
-        let kind = OpKind::Conv {
-            strides: strides.to_vec(),
-            pads: pads.to_vec(),
-            dilations: dilations.to_vec(),
-            groups,
-        };
+        let kind =
+            OpKind::Conv { strides: strides.to_vec(), pads: pads.to_vec(), dilations: dilations.to_vec(), groups };
         let x = [self.size(2), groups * per, size[0], size[1]];
         case(name, kind, &[&x]).with(&[&[out, per, kernel[0], kernel[1]], &[out]])
     }

@@ -21,7 +21,9 @@ fn programs() -> Vec<(String, Program)> {
     }
     for folder in entries(&dir.join("h13/pairs")) {
         let bytes = std::fs::read(folder.join("model.hwx")).unwrap_or_default();
-        if let Ok(program) = Container::read(&bytes).map_err(|e| e.to_string()).and_then(|c| c.program().map_err(|e| e.to_string())) {
+        if let Ok(program) =
+            Container::read(&bytes).map_err(|e| e.to_string()).and_then(|c| c.program().map_err(|e| e.to_string()))
+        {
             all.push((stem(&folder), program));
         }
     }
