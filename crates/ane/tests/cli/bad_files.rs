@@ -184,11 +184,27 @@ const CONV_FROM_ELSEWHERE: &str = "\
 <integer>0</integer><key>KernelType</key><string>Float32</string><key>Type</key><string>Conv</string>";
 
 #[test]
-fn a_dimension_past_the_chips_limit() {
+fn dimensions_past_the_chips_limits() {
     let scratch = Scratch::new();
-    let path = scratch.file("wide.plist", netplist("Softmax", "<key>Dimension</key><string>Width</string>", 3, 16385));
-    let ran = ane!("compile", path, "-t", "m1", "-o", scratch.out("x.hwx"));
-    ran.refused(1, "ANE1002", &["width is 16385", "h13 takes at most 16384"]);
+    scratch.file("conv.weights", [0; 4 * 40]);
+    let wide_kernel = CONV_FROM_ELSEWHERE.replacen("<integer>1</integer>", "<integer>40</integer>", 1);
+    let mut refusals = 0;
+    for (text, found, limit) in [
+        (netplist("Softmax", "<key>Dimension</key><string>Width</string>", 1, 20000), "width is 20000", "most 16384"),
+        (netplist("Softmax", "<key>Dimension</key><string>Channel</string>", 70000, 1), "is 70000", "most 65536"),
+        (netplist("Conv", &wide_kernel, 1, 64), "kernel width is 40", "h13 takes at most 13"),
+    ] {
+        let path = scratch.file("large.plist", text);
+        let ran = ane!("compile", path, "-t", "m1", "-o", scratch.out("x.hwx"));
+        // The compiler may learn to split any of these; what it does not split it refuses with the numbers.
+        if ran.code == Some(0) {
+            std::fs::remove_file(scratch.out("x.hwx")).expect("it was written");
+            continue;
+        }
+        ran.refused(1, "ANE1002", &[found, "h13 takes at", limit, "layer", &path]);
+        refusals += 1;
+    }
+    assert!(refusals > 0, "no limit is left to be refused");
     scratch.nothing_written();
 }
 
