@@ -1,7 +1,12 @@
 //! The only place that rounds.
 //!
-//! The model: operands are fp16, everything between is fp32, and one rounding to nearest even makes the fp16 result.
-//! An argument of an activation table is rounded to fp16 first, because the table is indexed by it.
+//! The functions of this file are the model `fast`: operands are fp16, everything between is fp32, and one rounding to
+//! nearest even makes the fp16 result. An argument of an activation table is rounded to fp16 first, because the table is
+//! indexed by it. The submodules are the models of the devices; `docs/numerics.md` says what stands behind each.
+
+pub mod mac;
+pub mod packed;
+pub mod planar;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;

@@ -36,8 +36,7 @@ pub struct Accumulator {
 impl Accumulator {
     /// A sum that starts with `bias`, rounded as products are.
     pub fn new(mac: &Mac, bias: f64) -> Accumulator {
-        let mut new =
-            Accumulator { mac: *mac, sum: 0, tile: 0, in_tile: 0, overflow: None, infinite: [false; 2] };
+        let mut new = Accumulator { mac: *mac, sum: 0, tile: 0, in_tile: 0, overflow: None, infinite: [false; 2] };
         if bias.is_infinite() {
             new.infinite[usize::from(bias < 0.0)] = true;
         } else {

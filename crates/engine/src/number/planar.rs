@@ -15,17 +15,20 @@ pub fn settle(planar: &Planar, x: f64) -> f16 {
     if x.is_nan() {
         return f16::ZERO;
     }
-    let nearest = f16::from_f64(x);
-    match planar.ties {
-        Ties::Even => nearest,
-        Ties::Away if nearest.is_infinite() => nearest,
-        Ties::Away => {
-            // Halfway to the next number of larger magnitude, and nearest-even stayed below.
-            let next = f16::from_bits(nearest.to_bits() + 1);
-            let above = if next.is_infinite() { f64::from(1u32 << 16).copysign(x) } else { next.to_f64() };
-            if x - nearest.to_f64() == above - x { next } else { nearest }
-        }
+    // Exact at every step: a power of two scales the last digit of the result to 1. Conversion by way of fp32 would round
+    // twice.
+    let magnitude = x.abs();
+    if magnitude >= 65536.0 {
+        return f16::INFINITY.copysign(f16::from_f64(x));
     }
+    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
+    let digit = f64::from(exponent - 10).exp2();
+    let (whole, rest) = ((magnitude / digit).trunc(), (magnitude / digit).fract());
+    let up = match planar.ties {
+        Ties::Away => rest >= 0.5,
+        Ties::Even => rest > 0.5 || (rest == 0.5 && whole % 2.0 == 1.0),
+    };
+    f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
 }
 
 /// Sum.

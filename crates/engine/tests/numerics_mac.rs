@@ -1,0 +1,463 @@
+//! Published device results against the models: recorded dot products and elementwise results of the M4 and M6, and the
+//! probes that the literature reports of the M1. See `docs/numerics.md`; the fingerprints are in their own test.
+
+use anemone_engine::number::{mac, packed, planar};
+use anemone_facts::numerics::{FIXED, GENERATIONS, Mac, Model, PLANAR, RULES, TILED, TILED_SUM};
+use half::f16;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Prints past the test harness, which would keep the lines of a passing test.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
+
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+    /// Cases that the data mark as not following the model.
+    skipped: usize,
+    /// Marked so, and yet equal.
+    agrees: usize,
+    /// Equal zeros of different sign: the records compare by value.
+    zero_signs: usize,
+}
+
+#[test]
+fn recorded_results_come_out_bit_for_bit() {
+    let Some(dir) = golden_dir() else {
+        say!("skipped: no golden data (set ANE_GOLDEN_DIR)");
+        return;
+    };
+    let mut total = Count::default();
+    for path in entries(&dir) {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let data = Json::read(&text).unwrap_or_else(|at| panic!("{}: not JSON at byte {at}", path.display()));
+        let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+        for case in data.get("mac_cases").list() {
+            let line = format!("{} {} {}", case.text("chip"), case.text("set"), case.text("section"));
+            check(counts.entry(line).or_default(), case, &[dot(case), dot_packed(case)]);
+        }
+        for case in data.get("elementwise_cases").list() {
+            let line = format!("{} {} elementwise {}", case.text("chip"), case.text("set"), case.text("op"));
+            check(counts.entry(line).or_default(), case, &[elementwise(case)]);
+        }
+        for (line, c) in counts {
+            say!("{line}: {} passed, {} failed, {} skipped", c.passed, c.failed, c.skipped);
+            if c.zero_signs > 0 {
+                say!("    {} zeros have the other sign in the record", c.zero_signs);
+            }
+            total.passed += c.passed;
+            total.failed += c.failed;
+            total.skipped += c.skipped;
+            total.agrees += c.agrees;
+        }
+    }
+    if total.agrees > 0 {
+        say!("{} cases marked as different from the model are equal to it", total.agrees);
+    }
+    say!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    assert_eq!(total.failed, 0, "see the lines above");
+    assert!(total.passed > 0, "{} holds no case", dir.display());
+}
+
+/// Counts a case; `found` are results that must all be the recorded one.
+fn check(count: &mut Count, case: &Json, found: &[Option<f16>]) {
+    let expected = case.number("ane_out").map(f16::from_f64);
+    let marked = matches!(case.get("model_agrees"), Json::Bool(false));
+    let same = |found: &Option<f16>| match (found, expected) {
+        (Some(a), Some(b)) => a == &b || (a.is_nan() && b.is_nan()),
+        _ => false,
+    };
+    let equal = found.iter().all(same);
+    match (marked, equal) {
+        (true, _) => {
+            count.skipped += 1;
+            count.agrees += usize::from(equal);
+            if equal {
+                say!("    marked as different, and equal: {case:?}");
+            }
+        }
+        (false, true) => {
+            count.passed += 1;
+            let sign = |x: &Option<f16>| x.is_some_and(f16::is_sign_negative);
+            count.zero_signs += usize::from(found.iter().any(|f| sign(f) != sign(&expected)));
+        }
+        (false, false) => {
+            count.failed += 1;
+            say!("    {expected:?} recorded, {found:?} computed: {case:?}");
+        }
+    }
+}
+
+/// Weight and operand of each term.
+fn terms(case: &Json) -> Option<Vec<(f16, f16)>> {
+    let half = |j: &Json| Some(f16::from_bits(u16::from_str_radix(j.as_text()?, 16).ok()?));
+    case.get("terms_fp16_hex")
+        .list()
+        .iter()
+        .map(|pair| Some((half(pair.list().get(1)?)?, half(pair.list().first()?)?)))
+        .collect()
+}
+
+fn dot(case: &Json) -> Option<f16> {
+    Some(mac::dot(&FIXED, &terms(case)?, case.number("bias").unwrap_or(0.0)))
+}
+
+fn dot_packed(case: &Json) -> Option<f16> {
+    let terms = terms(case)?;
+    let signalling = |x: f16| x.is_nan() && x.to_bits() & 0x200 == 0;
+    if terms.iter().any(|&(w, x)| signalling(w) || signalling(x)) {
+        // Packed operands are fp32, which has made the NaN quiet: nothing to compare.
+        return dot(case);
+    }
+    Some(sum_packed(&FIXED, &terms, case.number("bias").unwrap_or(0.0) as f32))
+}
+
+fn sum_packed(mac: &Mac, terms: &[(f16, f16)], bias: f32) -> f16 {
+    let (w, x): (Vec<f32>, Vec<f32>) = terms.iter().map(|(w, x)| (w.to_f32(), x.to_f32())).unzip();
+    let mut out = [0.0];
+    let weights = packed::Weights::pack(mac, 1, terms.len(), &w);
+    packed::product(&weights, &packed::Columns::pack(mac, terms.len(), 1, &x), &[bias], &mut out);
+    f16::from_f32(out[0])
+}
+
+fn elementwise(case: &Json) -> Option<f16> {
+    let (a, b) = (f16::from_f64(case.number("a")?), f16::from_f64(case.number("b")?));
+    match case.text("op") {
+        "add" => Some(planar::add(&PLANAR, a, b)),
+        "sub" => Some(planar::subtract(&PLANAR, a, b)),
+        "mul" => Some(planar::multiply(&PLANAR, a, b)),
+        "max" | "maximum" => Some(planar::maximum(&PLANAR, a, b)),
+        "min" | "minimum" => Some(planar::minimum(&PLANAR, a, b)),
+        _ => None,
+    }
+}
+
+/// A sum that someone measured, and the models that give it.
+struct Probe {
+    name: String,
+    terms: Vec<(f16, f16)>,
+    measured: f16,
+    /// `fast`, `fixed`, `tiled`.
+    met: [bool; 3],
+}
+
+fn h(x: f64) -> f16 {
+    f16::from_f64(x)
+}
+
+/// Values times one.
+fn probe(name: impl Into<String>, values: &[f64], measured: f64, met: [bool; 3]) -> Probe {
+    let terms = values.iter().map(|&x| (f16::ONE, h(x))).collect();
+    Probe { name: name.into(), terms, measured: h(measured), met }
+}
+
+fn probes() -> Vec<Probe> {
+    const ALL: [bool; 3] = [true; 3];
+    let ones = |n: usize| vec![1.0; n];
+    let with = |first: &[f64], n: usize| [first, &ones(n)].concat();
+    let exact = [false, true, true];
+    let mut all = vec![
+        probe("16000 ones", &ones(16000), 16000.0, ALL),
+        probe("16384 ones", &ones(16384), 16384.0, ALL),
+        probe("8192 and 16 ones: none is lost", &with(&[8192.0], 16), 8208.0, ALL),
+        probe("4096 and 1024 ones", &with(&[4096.0], 1024), 5116.0, [false, false, true]),
+        probe("32752 passes", &[32752.0], 32752.0, ALL),
+        probe("32768", &[32768.0], f64::INFINITY, exact),
+        probe("-32768", &[-32768.0], f64::NEG_INFINITY, exact),
+        probe("16384 twice", &[16384.0; 2], f64::INFINITY, exact),
+        probe("32 times 1000", &[1000.0; 32], 32000.0, ALL),
+        probe("33 times 1000", &[1000.0; 33], f64::INFINITY, exact),
+        probe("a partial sum of 40000", &[20000.0, 20000.0, 0.0, 0.0, -20000.0], f64::INFINITY, exact),
+        probe("2048 and 1, as the book says", &[2048.0, 1.0], 2048.0, [true, false, true]),
+        probe(
+            "257 and seven 256, as four M1 runs show",
+            &[257.0, 256.0, 256.0, 256.0, 256.0, 256.0, 256.0, 256.0],
+            2050.0,
+            [false, true, false],
+        ),
+        probe("two of the smallest number", &[2f64.powi(-24); 2], 0.0, exact),
+        probe(
+            "two of the largest subnormal number, read strictly",
+            &[1023.0 * 2f64.powi(-24); 2],
+            0.0,
+            [false, false, true],
+        ),
+    ];
+    for (large, survivors) in
+        [(1024, 16), (3000, 16), (4000, 16), (4090, 16), (4096, 4), (8000, 4), (16000, 4), (30000, 4)]
+    {
+        let (b, n) = (f64::from(large), f64::from(survivors));
+        // fp32 and integers keep every one.
+        let met = [survivors == 16, survivors == 16, true];
+        all.push(probe(format!("{large}, -{large}, 1, sixteen times"), &[b, -b, 1.0].repeat(16), n, met));
+        // At 30000 both orders stay below the ceiling in every partial sum.
+        all.push(probe(format!("{large}, 1, -{large}, sixteen times"), &[b, 1.0, -b].repeat(16), n, met));
+    }
+    all
+}
+
+#[test]
+fn probes_of_the_m1_meet_the_models_that_the_documentation_lists() {
+    let mut met_by = [0; 3];
+    let all = probes();
+    for p in &all {
+        let found = [fast(&p.terms), mac::dot(&FIXED, &p.terms, 0.0), mac::dot(&TILED, &p.terms, 0.0)];
+        say!("{}: measured {}, fast {}, fixed {}, tiled {}", p.name, p.measured, found[0], found[1], found[2]);
+        assert_eq!(found.map(|f| f == p.measured), p.met, "{}", p.name);
+        assert_eq!(sum_packed(&FIXED, &p.terms, 0.0), found[1], "{}", p.name);
+        assert_eq!(sum_packed(&TILED, &p.terms, 0.0), found[2], "{}", p.name);
+        for (count, met) in met_by.iter_mut().zip(p.met) {
+            *count += usize::from(met);
+        }
+    }
+    let [fast, fixed, tiled] = met_by;
+    say!("{} probes: fast meets {fast}, fixed {fixed}, tiled {tiled}", all.len());
+    // The numbers of the table in the documentation.
+    assert_eq!((all.len(), met_by), (31, [14, 20, 30]));
+}
+
+/// fp32 sums, one rounding to nearest even.
+fn fast(terms: &[(f16, f16)]) -> f16 {
+    f16::from_f32(terms.iter().map(|(w, x)| w.to_f32() * x.to_f32()).sum())
+}
+
+#[test]
+fn a_reduction_holds_the_range_of_fp16() {
+    let of = |mac: &Mac, values: &[f64]| mac::dot(mac, &probe("", values, 0.0, [true; 3]).terms, 0.0);
+    assert_eq!(of(&TILED_SUM, &[60000.0, 5504.0]), f16::MAX);
+    assert_eq!(of(&TILED_SUM, &[40000.0, 40000.0]), f16::INFINITY);
+    assert_eq!(of(&TILED, &[60000.0]), f16::INFINITY);
+}
+
+#[test]
+fn exponent_31_is_read_as_each_model_says() {
+    let (inf, nan) = (f16::INFINITY, f16::NAN);
+    let of = |mac: &Mac, terms: &[(f16, f16)]| {
+        let found = mac::dot(mac, terms, 0.0);
+        assert_eq!(sum_packed(mac, terms, 0.0).to_bits(), found.to_bits(), "{} {terms:?}", mac.name);
+        found
+    };
+    // Numbers: 65536 / 4 = 16384, 98304 / 4 = 24576; zero times one of them is zero.
+    let quarter = h(0.25);
+    assert_eq!(of(&FIXED, &[(quarter, inf)]), h(16384.0));
+    assert_eq!(of(&FIXED, &[(quarter, nan)]), h(24576.0));
+    assert_eq!(of(&FIXED, &[(quarter, inf), (quarter, -inf)]), f16::ZERO);
+    assert_eq!(of(&FIXED, &[(f16::ZERO, nan)]), f16::ZERO);
+    // Infinities: NaN is the positive one; what has no value is plus zero.
+    assert_eq!(of(&TILED, &[(quarter, nan)]), inf);
+    assert_eq!(of(&TILED, &[(-quarter, nan)]), -inf);
+    assert_eq!(of(&TILED, &[(quarter, inf), (quarter, -inf)]).to_bits(), 0);
+    assert_eq!(of(&TILED, &[(f16::ZERO, inf)]).to_bits(), 0);
+    assert_eq!(of(&TILED, &[(f16::ONE, h(5.0)), (f16::ZERO, inf)]), h(5.0));
+}
+
+#[test]
+fn elementwise_probes_of_the_m1() {
+    let p = &PLANAR;
+    let (zero, minus_zero, inf, nan) = (f16::ZERO, f16::NEG_ZERO, f16::INFINITY, f16::NAN);
+    for bits in 1..=0x3ff {
+        let x = f16::from_bits(bits);
+        assert_eq!(planar::add(p, x, zero), x, "subnormal numbers pass a sum");
+        assert_eq!(planar::multiply(p, x, f16::ONE), x, "and a product");
+    }
+    let plus_zero = [
+        planar::subtract(p, inf, inf),
+        planar::multiply(p, zero, inf),
+        planar::square_root(p, h(-1.0)),
+        planar::reciprocal_square_root(p, h(-1.0)),
+        planar::square_root(p, minus_zero),
+        planar::add(p, minus_zero, zero),
+    ];
+    assert!(plus_zero.iter().all(|x| x.to_bits() == 0), "{plus_zero:?}");
+    let infinite = [
+        planar::add(p, nan, zero),
+        planar::maximum(p, nan, f16::ONE),
+        planar::maximum(p, f16::ONE, nan),
+        planar::reciprocal(p, minus_zero),
+        planar::reciprocal_square_root(p, minus_zero),
+        planar::multiply(p, h(256.0), h(256.0)),
+        planar::crop(4, h(4096.0)),
+    ];
+    assert_eq!(infinite, [inf; 7]);
+    assert_eq!(planar::minimum(p, nan, f16::ONE), f16::ONE);
+    assert_eq!(planar::multiply(p, h(255.875), h(255.875)), h(65472.0));
+    assert_eq!(planar::crop(4, h(4094.0)), h(4094.0));
+    assert_eq!(planar::crop(4, h(-4096.0)), -inf);
+    assert_eq!(planar::crop(4, h(1e-7)), h(1e-7));
+}
+
+#[test]
+fn every_source_of_a_rule_has_its_section() {
+    let document = include_str!("../../../docs/numerics.md");
+    let sections: Vec<&str> = document.lines().filter_map(|l| l.strip_prefix("## ")).collect();
+    for rule in RULES {
+        assert!(sections.contains(&rule.source), "{}: no section {}", rule.subject, rule.source);
+    }
+    for g in GENERATIONS {
+        assert!(g.mac == Model::Fixed, "{}: the documentation says that one model serves all", g.generation);
+    }
+}
+
+fn golden_dir() -> Option<PathBuf> {
+    let golden = match std::env::var_os("ANE_GOLDEN_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden"),
+    };
+    Some(golden.join("numerics")).filter(|dir| dir.is_dir())
+}
+
+/// Data files in name order.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(dir).into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let mut all: Vec<PathBuf> = all.filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
+    all.sort();
+    all
+}
+
+/// JSON, with the NaN and Infinity that some writers add.
+#[derive(Debug)]
+enum Json {
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(String),
+    List(Vec<Json>),
+    Map(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// The document, or the offset where it stops making sense.
+    fn read(text: &str) -> Result<Json, usize> {
+        let mut reader = Reader { text, at: 0 };
+        let value = reader.value(0)?;
+        reader.blanks();
+        if reader.at == text.len() { Ok(value) } else { Err(reader.at) }
+    }
+
+    fn get(&self, key: &str) -> &Json {
+        match self {
+            Json::Map(all) => all.iter().find(|(k, _)| k == key).map_or(&Json::Null, |(_, v)| v),
+            _ => &Json::Null,
+        }
+    }
+
+    fn list(&self) -> &[Json] {
+        if let Json::List(all) = self { all } else { &[] }
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        if let Json::Text(text) = self { Some(text) } else { None }
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.get(key).as_text().unwrap_or_default()
+    }
+
+    /// A number, or a text that names one.
+    fn number(&self, key: &str) -> Option<f64> {
+        match self.get(key) {
+            Json::Number(x) => Some(*x),
+            Json::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn blanks(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        self.blanks();
+        let found = self.text[self.at..].starts_with(token);
+        self.at += if found { token.len() } else { 0 };
+        found
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json, usize> {
+        if depth > 64 {
+            return Err(self.at);
+        }
+        if self.eat("[") {
+            let mut all = Vec::new();
+            while !self.eat("]") {
+                if !all.is_empty() && !self.eat(",") {
+                    return Err(self.at);
+                }
+                all.push(self.value(depth + 1)?);
+            }
+            return Ok(Json::List(all));
+        }
+        if self.eat("{") {
+            let mut all = Vec::new();
+            while !self.eat("}") {
+                if !all.is_empty() && !self.eat(",") {
+                    return Err(self.at);
+                }
+                self.blanks();
+                let key = self.string()?;
+                if !self.eat(":") {
+                    return Err(self.at);
+                }
+                all.push((key, self.value(depth + 1)?));
+            }
+            return Ok(Json::Map(all));
+        }
+        for (token, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
+            if self.eat(token) {
+                return Ok(value);
+            }
+        }
+        if self.text[self.at..].starts_with('"') {
+            return Ok(Json::Text(self.string()?));
+        }
+        let rest = &self.text[self.at..];
+        let end = rest.find([',', ']', '}', ' ', '\n', '\r', '\t']).unwrap_or(rest.len());
+        let number = rest[..end].parse().map_err(|_| self.at)?;
+        self.at += end;
+        Ok(Json::Number(number))
+    }
+
+    fn string(&mut self) -> Result<String, usize> {
+        let start = self.at;
+        if !self.eat("\"") {
+            return Err(start);
+        }
+        let mut text = String::new();
+        let mut chars = self.text[self.at..].char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += i + 1;
+                    return Ok(text);
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, 't')) => text.push('\t'),
+                    Some((_, 'u')) => {
+                        let code: String = chars.by_ref().take(4).map(|(_, c)| c).collect();
+                        let code = u32::from_str_radix(&code, 16).map_err(|_| start)?;
+                        text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                    }
+                    Some((_, c)) => text.push(c),
+                    None => return Err(start),
+                },
+                c => text.push(c),
+            }
+        }
+        Err(start)
+    }
+}
