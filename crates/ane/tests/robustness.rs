@@ -48,7 +48,7 @@ fn flipped_bits_end_in_an_outcome() {
                 }
             }
             let lenient = random.next().is_multiple_of(2);
-            match run(&damaged, &mut memory, Options { lenient }) {
+            match run(&damaged, &mut memory, Options { lenient, ..Options::default() }) {
                 Ok(_) => ran += 1,
                 Err(fault) => {
                     assert!(!fault.to_string().is_empty());

@@ -5,6 +5,7 @@ use crate::honours::{Treatment, treatment};
 use crate::memory::{Memory, Region};
 use crate::tensor::Tensor;
 use anemone_facts::code::class;
+use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Program, Task};
 
@@ -14,6 +15,8 @@ pub struct Options {
     /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
     /// to be trusted.
     pub lenient: bool,
+    /// How the multiply-accumulate array computes. Everything else is fp32 with one rounding in every model.
+    pub model: Model,
 }
 
 /// What a run did.
@@ -35,6 +38,8 @@ pub(crate) struct Machine<'a> {
     /// Result of the task before, where it was chained.
     pub(crate) chain: Option<Tensor>,
     pub(crate) task: &'a Task,
+    /// The array's arithmetic; `None` is fp32 sums.
+    pub(crate) mac: Option<&'static Mac>,
 }
 
 /// Executes a program against bound memory. Outputs are in their regions afterwards.
@@ -51,7 +56,7 @@ pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<O
         } else if let Some(kind) = strays.into_iter().next() {
             return Err(fault(kind));
         }
-        let mut machine = Machine { layout: program.layout, memory, l2, chain, task };
+        let mut machine = Machine { layout: program.layout, memory, l2, chain, task, mac: options.model.mac() };
         machine.execute().map_err(fault)?;
         (l2, chain) = (machine.l2, machine.chain);
     }

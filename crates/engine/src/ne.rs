@@ -4,11 +4,13 @@ use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
+use crate::number::packed::{Columns, Weights, product as product_exact};
 use crate::tensor::{Extents, LIMIT, Tensor};
 use crate::unpack::Coefficients;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural, nonlinear};
 use anemone_facts::lut::RECORD_BYTES;
+use anemone_facts::numerics::Mac;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
@@ -111,6 +113,11 @@ impl Machine<'_> {
             let Some(kernel) = &held else { continue };
             let from = &x.data[g * in_group..][..in_group];
             let to = &mut y.data[g * out_group..][..out_group];
+            if let Some(mac) = self.mac {
+                let (cin, cout) = if unicast { (per_output, 1) } else { (x.ext.c, output.c) };
+                window.exact(mac, from, to, kernel, cin, cout);
+                continue;
+            }
             if unicast {
                 window.depthwise(from, to, kernel, per_output);
             } else {
@@ -272,6 +279,33 @@ impl Window {
             let unfolded = MatRef::from_row_major_slice(&unfolded[..taps * n], taps, n);
             let block = MatMut::from_row_major_slice_mut(to, cout, columns).subcols_mut(first * self.to[1], n);
             product(block, weights, unfolded);
+        }
+    }
+
+    /// As the device's array sums, bias included: `cout` outputs at a time from the `cin` channels that they read.
+    fn exact(&self, mac: &Mac, from: &[f32], to: &mut [f32], kernel: &Coefficients, cin: usize, cout: usize) {
+        let taps = cin * self.k[0] * self.k[1];
+        let (in_set, columns) = (cin * self.from[0] * self.from[1], self.to[0] * self.to[1]);
+        if taps == 0 || columns == 0 {
+            return;
+        }
+        let rows = (BLOCK_ELEMENTS / (taps * self.to[1])).clamp(1, self.to[0]);
+        let mut unfolded = vec![0.0; taps * rows * self.to[1]];
+        let mut block = vec![0.0; cout * rows * self.to[1]];
+        for (set, to) in to.chunks_exact_mut(cout * columns).enumerate() {
+            let weights = Weights::pack(mac, cout, taps, &kernel.weights[set * cout * taps..][..cout * taps]);
+            let bias = kernel.biases.as_ref().map_or(&[][..], |b| &b[set * cout..][..cout]);
+            // Dense outputs all read the whole group; a unicast output reads channels of its own.
+            let from = &from[(set * in_set).min(from.len() - in_set)..][..in_set];
+            for first in (0..self.to[0]).step_by(rows) {
+                let n = rows.min(self.to[0] - first) * self.to[1];
+                self.unfold(from, &mut unfolded[..taps * n], first, n);
+                let block = &mut block[..cout * n];
+                product_exact(&weights, &Columns::pack(mac, taps, n, &unfolded[..taps * n]), bias, block);
+                for (to, row) in to.chunks_exact_mut(columns).zip(block.chunks_exact(n)) {
+                    to[first * self.to[1]..][..n].copy_from_slice(row);
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use super::{Voice, chip, print};
 use anemone::tensor::{self, Array, Difference};
 use anemone::{Code, Compiled, Diagnostic, Model, Result, execute, files};
 use anemone_compile::{Compat, Options};
+use anemone_facts::numerics;
 use anemone_net::Net;
 use anemone_program::{Direction, Program};
 use clap::Args;
@@ -54,6 +55,17 @@ pub struct Flags {
     /// Pass over fields that the engine does not obey
     #[arg(long)]
     lenient: bool,
+    /// How the multiply-accumulate array computes: fp32 sums, or bit for bit as the device's array is known to
+    #[arg(long, value_enum, default_value = "fast")]
+    numerics: Numerics,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Numerics {
+    /// fp16 operands, fp32 sums, one rounding
+    Fast,
+    /// The model of the chip's generation (docs/numerics.md); slower
+    Exact,
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
@@ -77,8 +89,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let targets = destinations(&flags.output, &program)?;
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
 
+    let model = match flags.numerics {
+        Numerics::Fast => numerics::Model::Fast,
+        Numerics::Exact => exact_model(&program)?,
+    };
     let bar = voice.progress("executing".into());
-    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient });
+    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model });
     bar.finish_and_clear();
     let mut run = result.map_err(in_file)?;
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
@@ -177,6 +193,14 @@ fn expectation_fits(name: &str, wanted: &Array, program: &Program, net: Option<&
         wanted.shape
     );
     Err(Diagnostic::new(Code::BadTensor, message))
+}
+
+/// The arithmetic of the program's generation.
+fn exact_model(program: &Program) -> Result<numerics::Model> {
+    let generation = program.layout.generation;
+    numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
+        Diagnostic::new(Code::UnsupportedOp, format!("no arithmetic is known for {generation}")).help("--numerics fast")
+    })
 }
 
 /// Input arrays by port name: given, or random.
