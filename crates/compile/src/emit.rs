@@ -13,6 +13,7 @@ use crate::place::{Address, Placed};
 use crate::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
+use anemone_facts::kernel::ENGINES;
 use anemone_facts::{Field, Field::*, Layout, lut};
 use anemone_program::{Direction, Element, FieldError, Nchw, Port, Program, Strides, Task, task::encode_stream};
 use half::f16;
@@ -25,7 +26,7 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let hints = stage::Hints::of(&placed);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
-        let emitter = Emitter { layout, layer, placed: &placed, options, task: Task::full(layout) };
+        let emitter = Emitter { layout, chip, layer, placed: &placed, options, task: Task::full(layout) };
         let task = emitter
             .emit(&mut kernel, i, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
@@ -113,6 +114,7 @@ impl Kernel {
 
 struct Emitter<'a> {
     layout: &'static Layout,
+    chip: &'static Chip,
     layer: &'a Layer,
     placed: &'a Placed,
     options: &'a Options,
@@ -176,7 +178,7 @@ impl Emitter<'_> {
         self.common(&packing)?;
         self.sources(hints, index)?;
         self.destination(hints, index)?;
-        self.staging(index, count)?;
+        self.staging(index)?;
         if self.is_neural() {
             self.neural()?
         } else {
@@ -226,7 +228,7 @@ impl Emitter<'_> {
         if !self.is_neural() {
             return Ok(0);
         }
-        for i in 0..16 {
+        for i in 0..ENGINES as u32 {
             self.task.set_at(self.layout, CoeffCacheHint, i, hint::NO_ALLOC)?;
             self.task.set_bytes_at(self.layout, CoeffSize, i, constant::IDLE_STREAM_BYTES)?;
         }

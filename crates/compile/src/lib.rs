@@ -70,7 +70,7 @@ pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn 
     let legal = legalize::legalize(graph, chip)?; // 2  every layer fits the chip
     let order = schedule::schedule(legal); // 3  one order
     log.stage("3-scheduled", &|| order.to_string());
-    let placed = place::place(order, chip); // 4  every buffer has its address
+    let placed = place::place(order); // 4  every buffer has its address
     log.stage("4-placed", &|| placed.to_string());
     emit::emit(placed, chip, options)
 }

@@ -5,7 +5,6 @@
 
 use crate::anec::*;
 use crate::schedule::Schedule;
-use anemone_facts::chips::Chip;
 use anemone_program::Program;
 use std::fmt;
 
@@ -31,7 +30,7 @@ pub struct Placed {
 }
 
 /// Assigns addresses.
-pub fn place(schedule: Schedule, _chip: &Chip) -> Placed {
+pub fn place(schedule: Schedule) -> Placed {
     let Schedule { graph, live } = schedule;
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();

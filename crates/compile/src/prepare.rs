@@ -63,7 +63,13 @@ fn drop_conversions(net: &mut Net) {
             }
         }
         let trivial = match op.kind {
-            OpKind::Cast | OpKind::Unary(Unary::Identity) => true,
+            OpKind::Unary(Unary::Identity) => true,
+            // To an integer a float is truncated, which is a task; to a truth value it is compared.
+            OpKind::Cast => {
+                let dtype = |id: Option<&ValueId>| id.map(|&id| net.value(id).ty.dtype);
+                let (from, to) = (dtype(op.inputs.first()), dtype(op.outputs.first()));
+                to != Some(DType::Bool) && (from.is_some_and(|d| !d.is_float()) || to.is_some_and(|d| d.is_float()))
+            }
             OpKind::Reshape => net.value(op.inputs[0]).ty.shape == net.value(op.outputs[0]).ty.shape,
             _ => false,
         };

@@ -175,10 +175,3 @@ fn impossible_sizes_are_refused_before_memory_is_taken() {
     let (_, kind) = fault(vec![task]);
     assert!(matches!(kind, FaultKind::TooLarge { .. }), "{kind}");
 }
-
-#[test]
-fn every_field_has_a_treatment() {
-    use anemone_engine::{Treatment, treatment};
-    let obeyed = Field::ALL.iter().filter(|f| treatment(**f) == Treatment::Obeyed).count();
-    assert!(obeyed > 60, "{obeyed} fields are obeyed");
-}

@@ -58,7 +58,7 @@ impl Tile {
 
 impl Emitter<'_> {
     /// Tile and patch shapes, L2 geometry and dependency bits.
-    pub(super) fn staging(&mut self, index: usize, _count: usize) -> Result<(), FieldError> {
+    pub(super) fn staging(&mut self, index: usize) -> Result<(), FieldError> {
         let (cin, hin, win) = self.input();
         let (cout, hout, wout) = self.computed();
         let conv = self.convolves();
@@ -135,8 +135,10 @@ impl Emitter<'_> {
             let (_, hin, win) = self.input();
             let small = hin.max(win) <= 8;
             let shape = if small { 4 } else { 3 };
-            // Eight accumulators hold four channels each of a small source, two otherwise; double buffering needs half.
-            let capacity = 8 * if small { 4 } else { 2 };
+            // Each accumulator holds more channels of a small source; double buffering needs twice the lanes.
+            let hal = &self.chip.hal;
+            let each = if small { hal.oc_per_acc_small } else { hal.oc_per_acc_fp16 };
+            let capacity = hal.acc_budget.unwrap_or(0) * each.unwrap_or(0);
             return self.set_all(&[
                 (SmallSourceMode, u32::from(small)),
                 (ShPref, shape),

@@ -4,7 +4,7 @@ use super::Lowerer;
 use crate::anec::*;
 use crate::error::Result;
 use crate::lut::Table;
-use anemone_net::{Binary, GeluMode, Unary, ValueId};
+use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::sync::Arc;
 
@@ -220,6 +220,19 @@ impl Lowerer<'_> {
             }
         };
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
+    }
+
+    /// A conversion that is more than a change of type: floats lose their fraction on the way to an integer.
+    pub(super) fn cast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
+        let (source, target) = (self.net.value(x).ty.dtype, self.net.value(out).ty.dtype);
+        if target == DType::Bool {
+            return Err(self.unsupported("a conversion to truth values", "use max, min and sign"));
+        }
+        let (from, to) = (self.view(x)?, self.result(out));
+        if source.is_float() && !target.is_float() {
+            return self.table(Table::truncate(), 0.0, 1.0, &from, &to);
+        }
+        self.copy(&from, &to)
     }
 
     /// Repeats axes: both sources of a maximum are the operand.
