@@ -89,7 +89,7 @@ impl Machine<'_> {
             }
             residency::CHAIN => {
                 result.data.iter_mut().for_each(|x| *x = number::through_f16(*x));
-                self.chain = Some(result);
+                *self.chain = Some(result);
                 Ok(())
             }
             value => Err(FaultKind::NotHonoured { field: ResType, value, reason: "no sample sends a result this way" }),

@@ -17,11 +17,12 @@ mod memory;
 mod ne;
 pub mod number;
 mod pe;
+mod plan;
 mod tensor;
 mod unpack;
 
 pub use fault::{Fault, FaultKind};
 pub use honours::{Treatment, treatment};
 pub use lut::Table;
-pub use machine::{Options, Outcome, run};
 pub use memory::{Memory, Region};
+pub use plan::{Options, Outcome, Plan, run};

@@ -1,128 +1,44 @@
-//! The walk over the chain: each task is checked field by field, its operands fetched, computed and stored.
+//! One task at work: the memory it sees and the fields it reads.
 
-use crate::fault::{Fault, FaultKind};
-use crate::honours::{Treatment, treatment};
+use crate::fault::FaultKind;
 use crate::memory::{Memory, Region};
+use crate::plan::{Fields, Work};
 use crate::tensor::Tensor;
 use anemone_facts::code::class;
-use anemone_facts::numerics::{Mac, Model};
-use anemone_facts::{Field, Layout, Space};
-use anemone_program::{Direction, Program, Task};
-
-/// How strictly to execute.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
-    /// to be trusted.
-    pub lenient: bool,
-    /// How the multiply-accumulate array computes. Everything else is fp32 with one rounding in every model.
-    pub model: Model,
-}
-
-/// What a run did.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Tasks executed.
-    pub tasks: usize,
-    /// What `lenient` passed over.
-    pub passed_over: Vec<Fault>,
-    /// Output ports with elements that no task wrote.
-    pub incomplete: Vec<String>,
-}
+use anemone_facts::numerics::Mac;
+use anemone_facts::{Field, Layout};
+use anemone_program::{Program, Task};
 
 /// State between tasks, and the task at hand.
 pub(crate) struct Machine<'a> {
     pub(crate) layout: &'static Layout,
     pub(crate) memory: &'a mut Memory,
-    pub(crate) l2: Region,
+    /// The kernel section while the task is planned, before any memory is bound.
+    pub(crate) constants: Option<&'a [u8]>,
+    pub(crate) l2: &'a mut Region,
     /// Result of the task before, where it was chained.
-    pub(crate) chain: Option<Tensor>,
+    pub(crate) chain: &'a mut Option<Tensor>,
     pub(crate) task: &'a Task,
+    pub(crate) fields: &'a Fields,
     /// The array's arithmetic; `None` is fp32 sums.
     pub(crate) mac: Option<&'static Mac>,
 }
 
-/// Executes a program against bound memory. Outputs are in their regions afterwards.
-pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
-    let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
-    let mut passed_over = Vec::new();
-    let mut l2 = Region::unwritten("L2", tile_memory_bytes(program.layout));
-    let mut chain = None;
-    for (index, task) in tasks.iter().enumerate() {
-        let fault = |kind| Fault { task: Some(index), offset: task.offset, kind };
-        let strays = check_fields(program.layout, task);
-        if options.lenient {
-            passed_over.extend(strays.into_iter().map(fault));
-        } else if let Some(kind) = strays.into_iter().next() {
-            return Err(fault(kind));
-        }
-        let mut machine = Machine { layout: program.layout, memory, l2, chain, task, mac: options.model.mac() };
-        machine.execute().map_err(fault)?;
-        (l2, chain) = (machine.l2, machine.chain);
-    }
-    let incomplete =
-        program.ports_of(Direction::Output).filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-    Ok(Outcome { tasks: tasks.len(), passed_over, incomplete })
-}
-
-/// What the address field of a source in tile memory can reach.
-fn tile_memory_bytes(layout: &Layout) -> usize {
-    layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
-}
-
-fn port_written(memory: &Memory, port: &anemone_program::Port) -> bool {
-    let Some(region) = memory.region(port.bar) else { return false };
-    let (s, row) = (port.strides, port.shape.w as u64 * port.element.bytes());
-    (0..port.shape.n as u64).all(|n| {
-        (0..port.shape.c as u64).all(|c| {
-            (0..port.shape.h as u64)
-                .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
-        })
-    })
-}
-
-/// Fields with a value the engine does not obey, and bits that no row explains.
-fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
-    let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
-        space: match space {
-            Space::Header => "header word",
-            Space::Register => "register",
-        },
-        addr,
-        bits,
-    });
-    let refused = layout.rows.iter().flat_map(|row| {
-        (0..row.count as u32).filter_map(move |i| match treatment(row.field) {
-            Treatment::Only(values, reason) => {
-                let value = task.get_at(layout, row.field, i)?;
-                (!values.contains(&value)).then_some(FaultKind::NotHonoured { field: row.field, value, reason })
-            }
-            Treatment::Obeyed | Treatment::NoEffect => None,
-        })
-    });
-    unexplained.chain(refused).collect()
-}
-
 impl Machine<'_> {
-    fn execute(&mut self) -> Result<(), FaultKind> {
-        match self.get(Field::TaskClass) {
-            class::NEURAL => self.neural(),
-            class::PLANAR_ONE => self.planar_pool(),
-            class::PLANAR_TWO => self.planar_two_sources(),
-            class::PLANAR_AFFINE => self.planar_affine(),
-            class::PLANAR_REDUCE => self.planar_reduce(false),
-            class::PLANAR_REDUCE_TWO => self.planar_reduce(true),
-            value => Err(FaultKind::NotHonoured {
-                field: Field::TaskClass,
-                value,
-                reason: "no sample has a task of this class",
-            }),
+    pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
+        match (work, self.get(Field::TaskClass)) {
+            (Work::Neural(neural), _) => self.neural(neural),
+            (Work::Planar, class::PLANAR_TWO) => self.planar_two_sources(),
+            (Work::Planar, class::PLANAR_AFFINE) => self.planar_affine(),
+            (Work::Planar, class::PLANAR_REDUCE) => self.planar_reduce(false),
+            (Work::Planar, class::PLANAR_REDUCE_TWO) => self.planar_reduce(true),
+            (Work::Planar, _) => self.planar_pool(),
         }
     }
 
     /// Raw bits of a field; 0 where the descriptor does not write its register.
     pub(crate) fn get(&self, field: Field) -> u32 {
-        self.task.get(self.layout, field).unwrap_or(0)
+        self.fields.get(field)
     }
 
     /// As [`Machine::get`], for sizes.
@@ -132,7 +48,7 @@ impl Machine<'_> {
 
     /// Byte quantity of a shifted field.
     pub(crate) fn bytes(&self, field: Field) -> u64 {
-        self.task.bytes(self.layout, field)
+        u64::from(self.get(field)) << self.layout.row(field).map_or(0, |row| row.lo)
     }
 
     /// fp16 field as a number.
@@ -144,6 +60,23 @@ impl Machine<'_> {
     pub(crate) fn bar(&self, base: Field, enable: Field) -> Result<u8, FaultKind> {
         self.require(enable, 1, "the base register is used")?;
         Ok(self.get(base) as u8)
+    }
+
+    /// Kernel data at an address behind `KBase0`.
+    pub(crate) fn kernel_bytes(&self, address: u64, bytes: u64) -> Result<&[u8], FaultKind> {
+        let bar = self.bar(Field::KBase0, Field::Kbe0)?;
+        if let Some(constants) = self.constants.filter(|_| bar == Program::KERNEL_BAR) {
+            let end = address.checked_add(bytes).filter(|&end| end <= constants.len() as u64);
+            return end.map(|end| &constants[address as usize..end as usize]).ok_or_else(|| FaultKind::Stray {
+                field: Field::CoeffBase,
+                region: format!("BAR {bar}"),
+                address,
+                bytes,
+                limit: constants.len() as u64,
+            });
+        }
+        let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: Field::KBase0, bar })?;
+        region.read_bytes(Field::CoeffBase, address, bytes as usize)
     }
 
     pub(crate) fn require(&self, field: Field, wanted: u32, reason: &str) -> Result<(), FaultKind> {

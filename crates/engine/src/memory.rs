@@ -47,6 +47,12 @@ impl Region {
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..self.bytes]
     }
 
+    /// Makes everything unwritten again.
+    pub(crate) fn forget(&mut self) {
+        let bits = self.written.get_or_insert_with(|| vec![0; self.bytes.div_ceil(128)]);
+        bits.fill(0);
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes

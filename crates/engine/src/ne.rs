@@ -5,6 +5,7 @@ use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
 use crate::number::packed::{Columns, Weights, product as product_exact};
+use crate::plan::Constants;
 use crate::tensor::{Extents, LIMIT, Tensor};
 use crate::unpack::Coefficients;
 use anemone_facts::Field::*;
@@ -20,23 +21,83 @@ const BLOCK_ELEMENTS: usize = 1 << 20;
 /// From this many elements on, a table is expanded to one value per fp16 argument.
 const EXPAND_FROM: usize = 1 << 16;
 
+/// A task of the neural engine, ready to run.
+pub(crate) struct Neural {
+    input: Extents,
+    output: Extents,
+    operation: Operation,
+    activation: Activation,
+}
+
+enum Operation {
+    Convolution(Convolution),
+    /// Without coefficients, an output channel that reads all channels adds them up.
+    SumOfChannels,
+    /// Output channel `c` is the maximum of so many input channels from `c` times that on.
+    MaxOverChannels(usize),
+    Copy,
+}
+
+struct Convolution {
+    window: Window,
+    /// Input channels that one output channel reads.
+    per_output: usize,
+    /// Whether an output channel reads channels of its own.
+    unicast: bool,
+    /// Whether all groups use the first group's coefficients.
+    reuse: bool,
+    /// By group, one for all under `reuse`; `None` where they are read in every run.
+    kernels: Option<Vec<Kernel>>,
+}
+
+/// Coefficients of one group as the arithmetic wants them.
+enum Kernel {
+    Fast(Coefficients),
+    /// For each set of outputs that read the same inputs.
+    Exact(Vec<Weights>, Option<Vec<f32>>),
+}
+
+enum Activation {
+    None,
+    Relu,
+    /// The value of every fp16 argument where the record is known at planning.
+    Table(Option<Vec<f32>>),
+}
+
 impl Machine<'_> {
-    pub(crate) fn neural(&mut self) -> Result<(), FaultKind> {
+    pub(crate) fn prepare_neural(&self, constants: &mut Constants) -> Result<Neural, FaultKind> {
         let input = Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) };
         let output = Extents { g: input.g, c: self.size(Cout), h: self.size(Hout), w: self.size(Wout) };
-        let x = self.source1(input)?;
-        let y = match (self.get(NeOpMode), self.get(KernelMode)) {
-            (neural::MAC, kernel::REAL) => self.convolution(&x, output)?,
-            (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => self.sum_of_channels(&x, output)?,
+        input.elements()?;
+        output.elements()?;
+        let operation = match (self.get(NeOpMode), self.get(KernelMode)) {
+            (neural::MAC, kernel::REAL) => Operation::Convolution(self.prepare_convolution(input, output, constants)?),
+            (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => {
+                self.no_window()?;
+                self.require(Cout, 1, "without coefficients all channels make one sum")?;
+                if (output.h, output.w) != (input.h, input.w) {
+                    return Err(
+                        self.inconsistent(Wout, "without a kernel the result has the source's rows and columns")
+                    );
+                }
+                Operation::SumOfChannels
+            }
             (neural::MAC, kernel::UNITY) | (neural::BYPASS, kernel::UNITY) => {
                 self.require(UnicastEn, 1, "without a kernel each channel reads itself")?;
                 self.no_window()?;
                 if output != input {
                     return Err(self.inconsistent(Cout, "without a kernel the result has the source's extents"));
                 }
-                x
+                Operation::Copy
             }
-            (neural::MAX, kernel::UNITY) => self.max_over_channels(&x, output)?,
+            (neural::MAX, kernel::UNITY) => {
+                let per = self.size(UnicastCin);
+                self.no_window()?;
+                if per == 0 || per * output.c != input.c || (output.h, output.w) != (input.h, input.w) {
+                    return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
+                }
+                Operation::MaxOverChannels(per)
+            }
             (value, _) => {
                 return Err(FaultKind::NotHonoured {
                     field: NeOpMode,
@@ -45,7 +106,19 @@ impl Machine<'_> {
                 });
             }
         };
-        let y = self.epilogue(y)?;
+        let activation = self.prepare_activation(constants)?;
+        Ok(Neural { input, output, operation, activation })
+    }
+
+    pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
+        let x = self.source1(neural.input)?;
+        let y = match &neural.operation {
+            Operation::Convolution(convolution) => self.convolution(convolution, &x, neural.output)?,
+            Operation::SumOfChannels => sum_of_channels(&x, neural.output)?,
+            Operation::MaxOverChannels(per) => max_over_channels(&x, neural.output, *per)?,
+            Operation::Copy => x,
+        };
+        let y = self.epilogue(&neural.activation, y)?;
         let y = if self.get(NeTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
     }
@@ -60,73 +133,76 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Output channel `c` is the maximum of input channels `c * UnicastCin ..`.
-    fn max_over_channels(&self, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
-        let per = self.size(UnicastCin);
-        self.no_window()?;
-        if per == 0 || per * output.c != x.ext.c || (output.h, output.w) != (x.ext.h, x.ext.w) {
-            return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
-        }
-        let mut y = Tensor::zeros(output)?;
-        let n = x.ext.plane().max(1);
-        y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * per)).for_each(|(y, x)| {
-            y.copy_from_slice(&x[..n]);
-            for plane in x.chunks_exact(n).skip(1) {
-                y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
-            }
-        });
-        Ok(y)
-    }
-
-    /// Without coefficients, an output channel that reads all channels adds them up.
-    fn sum_of_channels(&self, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
-        self.no_window()?;
-        self.require(Cout, 1, "without coefficients all channels make one sum")?;
-        let mut y = Tensor::zeros(output)?;
-        let n = x.ext.plane().max(1);
-        y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * x.ext.c.max(1))).for_each(|(y, x)| {
-            x.chunks_exact(n).for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
-        });
-        Ok(y)
-    }
-
-    fn convolution(&self, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
-        let window = self.window(x.ext, output)?;
+    fn prepare_convolution(
+        &self,
+        input: Extents,
+        output: Extents,
+        constants: &mut Constants,
+    ) -> Result<Convolution, FaultKind> {
+        let window = self.window(input, output)?;
         let unicast = self.get(UnicastEn) == 1;
-        let per_output = if unicast { self.size(UnicastCin).max(1) } else { x.ext.c };
-        if unicast && per_output * output.c != x.ext.c {
+        let per_output = if unicast { self.size(UnicastCin).max(1) } else { input.c };
+        if unicast && per_output * output.c != input.c {
             return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
         }
-        let taps = per_output * window.k[0] * window.k[1];
-        let unfolded_row = taps as u64 * output.w as u64;
+        let reuse = self.get(GroupKernelReuse) == 1;
+        let mut convolution = Convolution { window, per_output, unicast, reuse, kernels: None };
+        let unfolded_row = convolution.taps() as u64 * output.w as u64;
         if unfolded_row > LIMIT {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
-        let reuse = self.get(GroupKernelReuse) == 1;
+        let groups = if reuse { 1 } else { input.g };
+        let coefficients = (groups as u64).saturating_mul(output.c as u64).saturating_mul(convolution.taps() as u64);
+        if constants.holds(self.bar(KBase0, Kbe0)?) && constants.keep(coefficients as usize) {
+            let kernels: Result<_, _> = (0..groups).map(|g| self.kernel(&convolution, g, output.c)).collect();
+            convolution.kernels = Some(kernels?);
+        }
+        Ok(convolution)
+    }
+
+    /// Coefficients of one group, packed.
+    fn kernel(&self, convolution: &Convolution, g: usize, cout: usize) -> Result<Kernel, FaultKind> {
+        let taps = convolution.taps();
+        let coefficients = self.coefficients(g, cout, taps)?;
+        let Some(mac) = self.mac else { return Ok(Kernel::Fast(coefficients)) };
+        let rows = if convolution.unicast { 1 } else { cout };
+        let sets = coefficients.weights.chunks_exact((rows * taps).max(1));
+        Ok(Kernel::Exact(sets.map(|w| Weights::pack(mac, rows, taps, w)).collect(), coefficients.biases))
+    }
+
+    fn convolution(&self, convolution: &Convolution, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+        let (window, unicast, per_output) = (&convolution.window, convolution.unicast, convolution.per_output);
         let mut y = Tensor::zeros(output)?;
         let (in_group, out_group) = (x.ext.c * x.ext.plane(), output.c * output.plane());
-        let mut held: Option<Coefficients> = None;
+        let mut held: Option<Kernel> = None;
         for g in 0..x.ext.g {
-            if held.is_none() || !reuse {
-                held = Some(self.coefficients(g, output.c, taps)?);
-            }
-            let Some(kernel) = &held else { continue };
+            let kernel = match &convolution.kernels {
+                Some(kernels) => &kernels[if convolution.reuse { 0 } else { g }],
+                None => match held {
+                    Some(ref kernel) if convolution.reuse => kernel,
+                    _ => held.insert(self.kernel(convolution, g, output.c)?),
+                },
+            };
             let from = &x.data[g * in_group..][..in_group];
             let to = &mut y.data[g * out_group..][..out_group];
-            if let Some(mac) = self.mac {
-                let (cin, cout) = if unicast { (per_output, 1) } else { (x.ext.c, output.c) };
-                window.exact(mac, from, to, kernel, cin, cout);
-                continue;
-            }
-            if unicast {
-                window.depthwise(from, to, kernel, per_output);
-            } else {
-                window.dense(from, to, kernel, x.ext.c, output.c);
-            }
-            if let Some(biases) = &kernel.biases {
-                for (plane, &bias) in to.chunks_exact_mut(output.plane().max(1)).zip(biases) {
-                    plane.iter_mut().for_each(|v| *v += bias);
+            match (kernel, self.mac) {
+                (Kernel::Exact(weights, biases), Some(mac)) => {
+                    let (cin, cout) = if unicast { (per_output, 1) } else { (x.ext.c, output.c) };
+                    window.exact(mac, from, to, weights, biases.as_deref(), cin, cout);
                 }
+                (Kernel::Fast(kernel), _) => {
+                    if unicast {
+                        window.depthwise(from, to, kernel, per_output);
+                    } else {
+                        window.dense(from, to, kernel, x.ext.c, output.c);
+                    }
+                    if let Some(biases) = &kernel.biases {
+                        for (plane, &bias) in to.chunks_exact_mut(output.plane().max(1)).zip(biases) {
+                            plane.iter_mut().for_each(|v| *v += bias);
+                        }
+                    }
+                }
+                (Kernel::Exact(..), None) => {}
             }
         }
         Ok(y)
@@ -151,43 +227,85 @@ impl Machine<'_> {
         Ok(window)
     }
 
-    /// `NL((y + AccBias) * PostScale)`. The sum and the product stay in fp32 unless a table is indexed by them.
-    fn epilogue(&self, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (self.half(AccBias), self.half(PostScale));
-        if bias != 0.0 && self.get(NeOpMode) == neural::BYPASS {
+    fn prepare_activation(&self, constants: &Constants) -> Result<Activation, FaultKind> {
+        if self.half(AccBias) != 0.0 && self.get(NeOpMode) == neural::BYPASS {
             return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
         }
-        let mode = self.get(NonlinearMode);
-        let affine = move |v: f32| (v + bias) * scale;
-        match mode {
-            nonlinear::NONE if bias == 0.0 && scale == 1.0 => {}
-            nonlinear::NONE => each(&mut y, affine),
-            nonlinear::RELU => each(&mut y, move |v| affine(v).max(0.0)),
-            nonlinear::LUT => {
+        match self.get(NonlinearMode) {
+            nonlinear::NONE => Ok(Activation::None),
+            nonlinear::RELU => Ok(Activation::Relu),
+            value @ nonlinear::LUT => {
                 if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
                     return Err(FaultKind::NotHonoured {
                         field: NonlinearMode,
-                        value: mode,
+                        value,
                         reason: "a table behind coefficients in one stream is not executed",
                     });
                 }
-                let table = Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)?;
+                let known = constants.holds(self.bar(KBase0, Kbe0)?);
+                Ok(Activation::Table(if known { Some(self.table()?.expand()) } else { None }))
+            }
+            value => {
+                Err(FaultKind::NotHonoured { field: NonlinearMode, value, reason: "none, relu and lut are executed" })
+            }
+        }
+    }
+
+    fn table(&self) -> Result<Table, FaultKind> {
+        Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)
+    }
+
+    /// `NL((y + AccBias) * PostScale)`. The sum and the product stay in fp32 unless a table is indexed by them.
+    fn epilogue(&self, activation: &Activation, mut y: Tensor) -> Result<Tensor, FaultKind> {
+        let (bias, scale) = (self.half(AccBias), self.half(PostScale));
+        let affine = move |v: f32| (v + bias) * scale;
+        let look_up = |y: &mut Tensor, values: &[f32]| {
+            each(y, |v| values[number::round(affine(v)).to_bits() as usize]);
+        };
+        match activation {
+            Activation::None if bias == 0.0 && scale == 1.0 => {}
+            Activation::None => each(&mut y, affine),
+            Activation::Relu => each(&mut y, move |v| affine(v).max(0.0)),
+            Activation::Table(Some(values)) => look_up(&mut y, values),
+            Activation::Table(None) => {
+                let table = self.table()?;
                 if y.data.len() >= EXPAND_FROM {
-                    let values = table.expand();
-                    each(&mut y, |v| values[number::round(affine(v)).to_bits() as usize]);
+                    look_up(&mut y, &table.expand());
                 } else {
                     each(&mut y, |v| table.eval(affine(v)));
                 }
             }
-            value => {
-                return Err(FaultKind::NotHonoured {
-                    field: NonlinearMode,
-                    value,
-                    reason: "none, relu and lut are executed",
-                });
-            }
         }
         Ok(y)
+    }
+}
+
+/// Output channel `c` is the maximum of input channels `c * per ..`.
+fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
+    let mut y = Tensor::zeros(output)?;
+    let n = x.ext.plane().max(1);
+    y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * per)).for_each(|(y, x)| {
+        y.copy_from_slice(&x[..n]);
+        for plane in x.chunks_exact(n).skip(1) {
+            y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
+        }
+    });
+    Ok(y)
+}
+
+fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+    let mut y = Tensor::zeros(output)?;
+    let n = x.ext.plane().max(1);
+    y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * x.ext.c.max(1))).for_each(|(y, x)| {
+        x.chunks_exact(n).for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
+    });
+    Ok(y)
+}
+
+impl Convolution {
+    /// Coefficients of one output channel.
+    fn taps(&self) -> usize {
+        self.per_output * self.window.k[0] * self.window.k[1]
     }
 }
 
@@ -283,7 +401,16 @@ impl Window {
     }
 
     /// As the device's array sums, bias included: `cout` outputs at a time from the `cin` channels that they read.
-    fn exact(&self, mac: &Mac, from: &[f32], to: &mut [f32], kernel: &Coefficients, cin: usize, cout: usize) {
+    fn exact(
+        &self,
+        mac: &Mac,
+        from: &[f32],
+        to: &mut [f32],
+        weights: &[Weights],
+        biases: Option<&[f32]>,
+        cin: usize,
+        cout: usize,
+    ) {
         let taps = cin * self.k[0] * self.k[1];
         let (in_set, columns) = (cin * self.from[0] * self.from[1], self.to[0] * self.to[1]);
         if taps == 0 || columns == 0 {
@@ -292,16 +419,15 @@ impl Window {
         let rows = (BLOCK_ELEMENTS / (taps * self.to[1])).clamp(1, self.to[0]);
         let mut unfolded = vec![0.0; taps * rows * self.to[1]];
         let mut block = vec![0.0; cout * rows * self.to[1]];
-        for (set, to) in to.chunks_exact_mut(cout * columns).enumerate() {
-            let weights = Weights::pack(mac, cout, taps, &kernel.weights[set * cout * taps..][..cout * taps]);
-            let bias = kernel.biases.as_ref().map_or(&[][..], |b| &b[set * cout..][..cout]);
+        for (set, (to, weights)) in to.chunks_exact_mut((cout * columns).max(1)).zip(weights).enumerate() {
+            let bias = biases.map_or(&[][..], |b| &b[set * cout..][..cout]);
             // Dense outputs all read the whole group; a unicast output reads channels of its own.
             let from = &from[(set * in_set).min(from.len() - in_set)..][..in_set];
             for first in (0..self.to[0]).step_by(rows) {
                 let n = rows.min(self.to[0] - first) * self.to[1];
                 self.unfold(from, &mut unfolded[..taps * n], first, n);
                 let block = &mut block[..cout * n];
-                product_exact(&weights, &Columns::pack(mac, taps, n, &unfolded[..taps * n]), bias, block);
+                product_exact(weights, &Columns::pack(mac, taps, n, &unfolded[..taps * n]), bias, block);
                 for (to, row) in to.chunks_exact_mut(columns).zip(block.chunks_exact(n)) {
                     to[first * self.to[1]..][..n].copy_from_slice(row);
                 }

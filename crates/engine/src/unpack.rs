@@ -49,9 +49,7 @@ impl Machine<'_> {
                 limit: size,
             });
         }
-        let bar = self.bar(KBase0, Kbe0)?;
-        let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: KBase0, bar })?;
-        region.read_bytes(CoeffBase, base + from, bytes as usize)
+        self.kernel_bytes(base + from, bytes)
     }
 
     /// Coefficients of group `g`: `out` channels of `taps` coefficients each.

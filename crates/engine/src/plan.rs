@@ -1,0 +1,229 @@
+//! What is done once for a program: the chain decoded, every task checked and prepared for its runs.
+
+use crate::fault::{Fault, FaultKind};
+use crate::honours::{Treatment, treatment};
+use crate::machine::Machine;
+use crate::memory::{Memory, Region};
+use crate::ne::Neural;
+use crate::tensor::Tensor;
+use anemone_facts::code::class;
+use anemone_facts::numerics::{Mac, Model};
+use anemone_facts::{Field, Layout, Space};
+use anemone_program::{Direction, Port, Program, Task};
+
+/// How strictly to execute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
+    /// to be trusted.
+    pub lenient: bool,
+    /// How the multiply-accumulate array computes. Everything else is fp32 with one rounding in every model.
+    pub model: Model,
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Tasks executed.
+    pub tasks: usize,
+    /// What `lenient` passed over.
+    pub passed_over: Vec<Fault>,
+    /// Output ports with elements that no task wrote.
+    pub incomplete: Vec<String>,
+}
+
+/// A program made ready to run any number of times.
+///
+/// Coefficients and tables that no task can change are taken from the program, once. Later runs do not look at the
+/// kernel section that their memory binds, except where a task reads it as a tensor.
+pub struct Plan {
+    layout: &'static Layout,
+    mac: Option<&'static Mac>,
+    steps: Vec<Step>,
+    passed_over: Vec<Fault>,
+    outputs: Vec<Port>,
+    l2: Region,
+}
+
+/// One task, decoded.
+pub(crate) struct Step {
+    pub(crate) task: Task,
+    pub(crate) fields: Fields,
+    pub(crate) work: Work,
+}
+
+/// What the task's unit has to do.
+pub(crate) enum Work {
+    Neural(Neural),
+    Planar,
+}
+
+/// Raw bits of every field, first element of arrays; 0 where the descriptor does not write the register.
+pub(crate) struct Fields(Box<[u32; Field::COUNT]>);
+
+impl Fields {
+    fn of(layout: &Layout, task: &Task) -> Fields {
+        let mut values = Box::new([0; Field::COUNT]);
+        for row in layout.rows {
+            values[row.field as usize] = task.get(layout, row.field).unwrap_or(0);
+        }
+        Fields(values)
+    }
+
+    pub(crate) fn get(&self, field: Field) -> u32 {
+        self.0[field as usize]
+    }
+}
+
+/// Executes a program against bound memory, once. Outputs are in their regions afterwards.
+pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
+    Plan::new(program, options)?.run(memory)
+}
+
+impl Plan {
+    /// Decodes and checks every task. Faults that depend on the memory bound come with [`Plan::run`].
+    pub fn new(program: &Program, options: Options) -> Result<Plan, Fault> {
+        let layout = program.layout;
+        let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
+        let mac = options.model.mac();
+        let mut passed_over = Vec::new();
+        let mut constants = Constants::of(program, &tasks);
+        let mut steps = Vec::with_capacity(tasks.len());
+        let (mut nothing, mut nowhere) = (Memory::new(), Region::unwritten("L2", 0));
+        for (index, task) in tasks.into_iter().enumerate() {
+            let offset = task.offset;
+            let fault = |kind| Fault { task: Some(index), offset, kind };
+            let strays = check_fields(layout, &task);
+            if options.lenient {
+                passed_over.extend(strays.into_iter().map(fault));
+            } else if let Some(kind) = strays.into_iter().next() {
+                return Err(fault(kind));
+            }
+            let fields = Fields::of(layout, &task);
+            let machine = Machine {
+                layout,
+                memory: &mut nothing,
+                constants: Some(constants.bytes),
+                l2: &mut nowhere,
+                chain: &mut None,
+                task: &task,
+                fields: &fields,
+                mac,
+            };
+            let work = machine.prepare(&mut constants).map_err(fault)?;
+            steps.push(Step { task, fields, work });
+        }
+        let outputs = program.ports_of(Direction::Output).cloned().collect();
+        let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
+        Ok(Plan { layout, mac, steps, passed_over, outputs, l2 })
+    }
+
+    /// Executes the program against bound memory. Outputs are in their regions afterwards.
+    pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
+        self.l2.forget();
+        let mut chain: Option<Tensor> = None;
+        for (index, step) in self.steps.iter().enumerate() {
+            let mut machine = Machine {
+                layout: self.layout,
+                memory,
+                constants: None,
+                l2: &mut self.l2,
+                chain: &mut chain,
+                task: &step.task,
+                fields: &step.fields,
+                mac: self.mac,
+            };
+            machine.execute(&step.work).map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
+        }
+        let incomplete = self.outputs.iter().filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
+    }
+}
+
+/// Kernel data that may be taken at planning.
+pub(crate) struct Constants<'a> {
+    bytes: &'a [u8],
+    /// Whether no task writes the kernel section.
+    unchanged: bool,
+    /// Coefficients that may still be kept. Tasks may share kernel data, so their sum is not bounded by its size; what
+    /// exceeds this is unpacked in every run.
+    left: usize,
+}
+
+impl Constants<'_> {
+    fn of<'a>(program: &'a Program, tasks: &[Task]) -> Constants<'a> {
+        let get = |task: &Task, field| task.get(program.layout, field).unwrap_or(0);
+        let written = |task: &Task| get(task, Field::Wbe) == 1 && get(task, Field::WBase) == Program::KERNEL_BAR as u32;
+        // Two bytes a coefficient; twice for kernel data that several tasks use.
+        let left = program.kernel.len();
+        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left }
+    }
+
+    /// Whether kernel data behind `bar` is known now.
+    pub(crate) fn holds(&self, bar: u8) -> bool {
+        self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
+    }
+
+    /// Takes room for so many coefficients.
+    pub(crate) fn keep(&mut self, coefficients: usize) -> bool {
+        let left = self.left.checked_sub(coefficients);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
+/// What the address field of a source in tile memory can reach.
+fn tile_memory_bytes(layout: &Layout) -> usize {
+    layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
+}
+
+fn port_written(memory: &Memory, port: &Port) -> bool {
+    let Some(region) = memory.region(port.bar) else { return false };
+    let (s, row) = (port.strides, port.shape.w as u64 * port.element.bytes());
+    (0..port.shape.n as u64).all(|n| {
+        (0..port.shape.c as u64).all(|c| {
+            (0..port.shape.h as u64)
+                .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
+        })
+    })
+}
+
+/// Fields with a value the engine does not obey, and bits that no row explains.
+fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
+    let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
+        space: match space {
+            Space::Header => "header word",
+            Space::Register => "register",
+        },
+        addr,
+        bits,
+    });
+    let refused = layout.rows.iter().flat_map(|row| {
+        (0..row.count as u32).filter_map(move |i| match treatment(row.field) {
+            Treatment::Only(values, reason) => {
+                let value = task.get_at(layout, row.field, i)?;
+                (!values.contains(&value)).then_some(FaultKind::NotHonoured { field: row.field, value, reason })
+            }
+            Treatment::Obeyed | Treatment::NoEffect => None,
+        })
+    });
+    unexplained.chain(refused).collect()
+}
+
+impl Machine<'_> {
+    fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
+        match self.get(Field::TaskClass) {
+            class::NEURAL => Ok(Work::Neural(self.prepare_neural(constants)?)),
+            class::PLANAR_ONE
+            | class::PLANAR_TWO
+            | class::PLANAR_AFFINE
+            | class::PLANAR_REDUCE
+            | class::PLANAR_REDUCE_TWO => Ok(Work::Planar),
+            value => Err(FaultKind::NotHonoured {
+                field: Field::TaskClass,
+                value,
+                reason: "no sample has a task of this class",
+            }),
+        }
+    }
+}
