@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Array, compare};
-use anemone_engine::{Memory, Options, run};
+use anemone_engine::{Options, Plan};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
@@ -58,7 +58,8 @@ pub fn check(program: &Program) -> Result<()> {
 /// joined, added or left out, but not exchanged.
 pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) -> Result<Run> {
     check(program)?;
-    let mut memory = Memory::for_program(program);
+    let mut plan = Plan::new(program, options)?;
+    let mut memory = plan.memory();
     for port in program.ports_of(Direction::Input) {
         let Some((_, array)) = inputs.iter().find(|(name, _)| *name == port.name) else {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
@@ -84,7 +85,7 @@ pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) 
             }
         }
     }
-    let outcome = run(program, &mut memory, options)?;
+    let outcome = plan.run(&mut memory)?;
     if let Some(name) = outcome.incomplete.first() {
         return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
     }

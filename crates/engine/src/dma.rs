@@ -3,9 +3,11 @@
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::number;
+use crate::rows::{Strides, nested, reach};
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::residency;
+use std::ops::Range;
 
 /// The fields that place one operand: in memory, or in tile memory.
 struct Place {
@@ -25,7 +27,77 @@ const SRC2_L2: Place =
 const RES_L2: Place =
     Place { base: ResL2Base, row: ResL2RowStride, channel: ResL2ChannelStride, group: ResL2GroupStride };
 
+/// Where an operand lies, for units that go over memory themselves.
+pub(crate) struct Span {
+    pub(crate) bar: u8,
+    /// From the first element to one past the last.
+    pub(crate) range: Range<usize>,
+    pub(crate) strides: Strides,
+}
+
+/// Source 1 and the result of a task that goes from memory to memory.
+pub(crate) struct Direct {
+    pub(crate) from: Span,
+    pub(crate) to: Span,
+}
+
 impl Machine<'_> {
+    /// Where source 1 and the result lie, if both are in memory row by row and neither needs to be rearranged. Their
+    /// rows are checked, and the result's count as written.
+    pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
+        let plain = self.get(SrcType) == residency::DMA
+            && self.get(ResType) == residency::DMA
+            && self.size(Src1Interleave) <= 1
+            && self.size(DstInterleave) <= 1
+            && self.get(DstEn) == 1
+            && [input, output].iter().all(|e| !e.array().contains(&0));
+        let wanted = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
+        if !plain || !wanted(RBase0, Rbe0) || !wanted(WBase, Wbe) {
+            return Ok(None);
+        }
+        let (from, to) = (self.span(&SRC1_DMA, RBase0, input), self.span(&DST_DMA, WBase, output));
+        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
+        if !nested(output, to.strides) {
+            return Ok(None);
+        }
+        if let Some(region) = self.memory.region(from.bar).filter(|r| !r.is_trusted()) {
+            let (base, strides) = self.place(&SRC1_DMA);
+            each_row(input, base, strides, |address| region.read(Src1Base, address, input.w).map(|_| ()))?;
+        }
+        let (base, strides) = self.place(&DST_DMA);
+        if let Some(region) = self.memory.region_mut(to.bar).filter(|r| !r.is_trusted()) {
+            each_row(output, base, strides, |address| region.write(DstBase, address, output.w).map(|_| ()))?;
+        }
+        Ok(Some(Direct { from, to }))
+    }
+
+    /// As [`Machine::direct`] for source 2, which has one element along the axes that it repeats: rows, channels.
+    pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
+        let bound = self.memory.region(self.get(RBase1) as u8).filter(|_| self.get(Rbe1) == 1);
+        let (Some(region), 1) = (bound, self.get(Src2Type)) else { return Ok(None) };
+        let one = |flag: bool, n: usize| if flag { 1 } else { n };
+        let stored = Extents { h: one(repeats[0], ext.h), c: one(repeats[1], ext.c), ..ext };
+        let Some(mut span) = self.span(&SRC2_DMA, RBase1, stored) else { return Ok(None) };
+        if !region.is_trusted() {
+            let (base, strides) = self.place(&SRC2_DMA);
+            each_row(stored, base, strides, |address| region.read(Src2Base, address, ext.w).map(|_| ()))?;
+        }
+        let [_, channel, row] = &mut span.strides;
+        (*row, *channel) = (*row * usize::from(!repeats[0]), *channel * usize::from(!repeats[1]));
+        Ok(Some(span))
+    }
+
+    /// `None` where a distance is not a whole number of elements.
+    fn span(&self, place: &Place, base_field: Field, ext: Extents) -> Option<Span> {
+        let (base, strides) = self.place(place);
+        if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
+            return None;
+        }
+        let strides = strides.map(|s| s as usize / 2);
+        let base = base as usize / 2;
+        Some(Span { bar: self.get(base_field) as u8, range: base..base + reach(ext, strides), strides })
+    }
+
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         match self.get(SrcType) {
@@ -181,6 +253,22 @@ fn exchange(ext: Extents, by: usize, mut pair: impl FnMut(usize, usize)) {
 /// Byte address of row `h` of channel `c` of group `g`; strides are group, channel, row.
 fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
     base + g as u64 * strides[0] + c as u64 * strides[1] + h as u64 * strides[2]
+}
+
+fn each_row(
+    ext: Extents,
+    base: u64,
+    strides: [u64; 3],
+    mut row: impl FnMut(u64) -> Result<(), FaultKind>,
+) -> Result<(), FaultKind> {
+    for g in 0..ext.g {
+        for c in 0..ext.c {
+            for h in 0..ext.h {
+                row(address(base, strides, g, c, h))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn load_rows(

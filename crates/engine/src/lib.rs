@@ -5,9 +5,11 @@
 //! every access outside a region.
 //!
 //! Dependencies: `half` converts fp16 (hardware instructions where the host has them), `bytemuck` views memory as
-//! halfwords without `unsafe`, `faer` is the dense matrix kernel under convolutions, `rayon` spreads rows over cores,
-//! `thiserror` words the faults.
+//! halfwords without `unsafe`, `pulp` chooses the vector instructions of the machine at hand without `unsafe`, `rayon`
+//! spreads work over cores, `thiserror` words the faults.
 
+mod activation;
+mod convolution;
 mod dma;
 mod fault;
 mod honours;
@@ -18,8 +20,13 @@ mod ne;
 pub mod number;
 mod pe;
 mod plan;
+mod planar;
+mod product;
+mod rows;
 mod tensor;
 mod unpack;
+mod window;
+mod work;
 
 pub use fault::{Fault, FaultKind};
 pub use honours::{Treatment, treatment};

@@ -1,7 +1,7 @@
 //! Activation tables: 33 knots, limits and tails, in eleven modes.
 
 use crate::fault::FaultKind;
-use crate::number::through_f16;
+use crate::number::{round, through_f16};
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
 use half::f16;
 
@@ -116,9 +116,9 @@ impl Table {
         a + (b - a) * (t - i as f32)
     }
 
-    /// The value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors.
-    pub(crate) fn expand(&self) -> Vec<f32> {
-        (0..=u16::MAX).map(|bits| self.eval(f16::from_bits(bits).to_f32())).collect()
+    /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors.
+    pub(crate) fn expand(&self) -> Vec<f16> {
+        (0..=u16::MAX).map(|bits| round(self.eval(f16::from_bits(bits).to_f32()))).collect()
     }
 }
 

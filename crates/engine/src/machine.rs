@@ -4,6 +4,7 @@ use crate::fault::FaultKind;
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
 use crate::tensor::Tensor;
+use crate::work::Workers;
 use anemone_facts::code::class;
 use anemone_facts::numerics::Mac;
 use anemone_facts::{Field, Layout};
@@ -20,6 +21,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) chain: &'a mut Option<Tensor>,
     pub(crate) task: &'a Task,
     pub(crate) fields: &'a Fields,
+    pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
     pub(crate) mac: Option<&'static Mac>,
 }

@@ -5,6 +5,8 @@ use anemone_facts::Field;
 use anemone_program::BAR_COUNT;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
+use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A contiguous piece of memory. Tracks which halfwords have been written when asked to.
 #[derive(Clone, Debug)]
@@ -15,13 +17,20 @@ pub struct Region {
     bytes: usize,
     /// One bit per halfword, set once written; `None` = everything counts as written.
     written: Option<Vec<u64>>,
+    /// Whether `written` is left alone: an earlier run of the same accesses found them in order.
+    trusted: bool,
 }
 
 impl Region {
     /// A region with contents, all of it readable.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Region {
-        let mut region =
-            Region { name: name.into(), storage: vec![0; bytes.len().div_ceil(8)], bytes: bytes.len(), written: None };
+        let mut region = Region {
+            name: name.into(),
+            storage: vec![0; bytes.len().div_ceil(8)],
+            bytes: bytes.len(),
+            written: None,
+            trusted: false,
+        };
         region.bytes_mut().copy_from_slice(bytes);
         region
     }
@@ -33,6 +42,7 @@ impl Region {
             storage: vec![0; bytes.div_ceil(8)],
             bytes,
             written: Some(vec![0; bytes.div_ceil(128)]),
+            trusted: false,
         }
     }
 
@@ -53,6 +63,16 @@ impl Region {
         bits.fill(0);
     }
 
+    /// Stops, or resumes, to track what is written.
+    pub(crate) fn trust(&mut self, trusted: bool) {
+        self.trusted = trusted;
+    }
+
+    /// Whether accesses need not be looked at one by one.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
@@ -70,6 +90,16 @@ impl Region {
         words_of(first, last).all(|(word, mask)| bits.get(word).is_some_and(|w| w & mask == mask))
     }
 
+    fn halfwords(&self) -> &[f16] {
+        let halfwords: &[u16] = bytemuck::cast_slice(&self.storage);
+        halfwords[..self.bytes / 2].reinterpret_cast()
+    }
+
+    fn halfwords_mut(&mut self) -> &mut [f16] {
+        let halfwords: &mut [u16] = bytemuck::cast_slice_mut(&mut self.storage);
+        halfwords[..self.bytes / 2].reinterpret_cast_mut()
+    }
+
     fn range(&self, field: Field, address: u64, bytes: u64) -> Result<std::ops::Range<usize>, FaultKind> {
         match address.checked_add(bytes) {
             Some(end) if end <= self.bytes as u64 => Ok(address as usize..end as usize),
@@ -81,7 +111,7 @@ impl Region {
     pub(crate) fn read(&self, field: Field, address: u64, elements: usize) -> Result<&[f16], FaultKind> {
         let bytes = 2 * elements as u64;
         let range = self.range(field, address, bytes)?;
-        if !self.is_written(address, bytes) {
+        if !self.trusted && !self.is_written(address, bytes) {
             return Err(FaultKind::Unwritten { field, region: self.name.clone(), address, bytes });
         }
         let halfwords: &[u16] = bytemuck::cast_slice(&self.storage);
@@ -91,7 +121,7 @@ impl Region {
     /// Bytes at any address, checked as in [`Region::read`].
     pub(crate) fn read_bytes(&self, field: Field, address: u64, bytes: usize) -> Result<&[u8], FaultKind> {
         let range = self.range(field, address, bytes as u64)?;
-        if !self.is_written(address, bytes as u64) {
+        if !self.trusted && !self.is_written(address, bytes as u64) {
             return Err(FaultKind::Unwritten { field, region: self.name.clone(), address, bytes: bytes as u64 });
         }
         Ok(&self.bytes()[range])
@@ -101,13 +131,20 @@ impl Region {
     pub(crate) fn write(&mut self, field: Field, address: u64, elements: usize) -> Result<&mut [f16], FaultKind> {
         let range = self.range(field, address, 2 * elements as u64)?;
         let (first, last) = (range.start / 2, range.end / 2);
-        if let Some(bits) = &mut self.written {
+        if let Some(bits) = self.written.as_mut().filter(|_| !self.trusted) {
             words_of(first, last).for_each(|(word, mask)| bits[word] |= mask);
         }
         let halfwords: &mut [u16] = bytemuck::cast_slice_mut(&mut self.storage);
         Ok(halfwords[first..last].reinterpret_cast_mut())
     }
 }
+
+/// What is known of a region before or after a run: bytes, and the bits of what is written, if not all.
+type State = Option<(usize, Option<Vec<u64>>)>;
+
+/// Sizes of all regions, and what was written in them.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot(Vec<State>);
 
 /// The 64-bit words that hold bits `first..last`, with the bits' mask in each.
 fn words_of(first: usize, last: usize) -> impl Iterator<Item = (usize, u64)> {
@@ -180,5 +217,66 @@ impl Memory {
     /// The region behind a base register, writable.
     pub fn region_mut(&mut self, bar: u8) -> Option<&mut Region> {
         self.regions.get_mut(bar as usize)?.as_mut()
+    }
+
+    /// Sizes, and what is written now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot(self.regions.iter().map(|r| r.as_ref().map(|r| (r.bytes, r.written.clone()))).collect())
+    }
+
+    /// Whether regions have the same sizes as in a snapshot, and everything that was written then is written now.
+    pub(crate) fn covers(&self, snapshot: &Snapshot) -> bool {
+        self.regions.iter().zip(&snapshot.0).all(|(region, state)| match (region, state) {
+            (None, None) => true,
+            (Some(region), Some((bytes, written))) => {
+                region.bytes == *bytes
+                    && match (&region.written, written) {
+                        (None, _) => true,
+                        (Some(now), None) => now.iter().all(|&w| w == u64::MAX),
+                        (Some(now), Some(then)) => now.iter().zip(then).all(|(now, then)| now & then == *then),
+                    }
+            }
+            _ => false,
+        })
+    }
+
+    /// Stops, or resumes, to track what is written.
+    pub(crate) fn trust(&mut self, trusted: bool) {
+        self.regions.iter_mut().flatten().for_each(|r| r.trust(trusted));
+    }
+
+    /// Counts as written what was so in a snapshot.
+    pub(crate) fn mark(&mut self, snapshot: &Snapshot) {
+        for (region, state) in self.regions.iter_mut().zip(&snapshot.0) {
+            let (Some(region), Some((_, then))) = (region, state) else { continue };
+            match (&mut region.written, then) {
+                (Some(now), Some(then)) => now.iter_mut().zip(then).for_each(|(now, then)| *now |= then),
+                (written, _) => *written = None,
+            }
+        }
+    }
+
+    /// Ranges of halfwords of some regions to read, and of one to write. `None` where the regions do not have them, or
+    /// where a range to read overlaps the one to write.
+    pub(crate) fn views<const N: usize>(
+        &mut self,
+        from: [(u8, Range<usize>); N],
+        (bar, to): (u8, Range<usize>),
+    ) -> Option<([&[f16]; N], &mut [f16])> {
+        let (below, rest) = self.regions.split_at_mut_checked(bar as usize)?;
+        let (own, above) = rest.split_first_mut()?;
+        let own = own.as_mut()?.halfwords_mut();
+        let (before, rest) = own.split_at_mut_checked(to.start)?;
+        let (written, after) = rest.split_at_mut_checked(to.len())?;
+        let mut sources: [&[f16]; N] = [&[]; N];
+        for (source, (from_bar, range)) in sources.iter_mut().zip(from) {
+            *source = match from_bar.cmp(&bar) {
+                Ordering::Less => below.get(from_bar as usize)?.as_ref()?.halfwords().get(range)?,
+                Ordering::Greater => above.get((from_bar - bar - 1) as usize)?.as_ref()?.halfwords().get(range)?,
+                Ordering::Equal if range.end <= to.start => before.get(range)?,
+                Ordering::Equal => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
+            };
+        }
+        Some((sources, written))
     }
 }

@@ -1,25 +1,20 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
+use crate::activation::{self, Activation, Finish};
+use crate::convolution::{Kernels, Staging, convolve};
+use crate::dma::Direct;
 use crate::fault::FaultKind;
-use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
-use crate::number::packed::{Columns, Weights, product as product_exact};
+use crate::number::packed::Weights;
 use crate::plan::Constants;
+use crate::rows::{Source, dense};
 use crate::tensor::{Extents, LIMIT, Tensor};
-use crate::unpack::Coefficients;
+use crate::window::Window;
 use anemone_facts::Field::*;
-use anemone_facts::code::{kernel, neural, nonlinear};
-use anemone_facts::lut::RECORD_BYTES;
-use anemone_facts::numerics::Mac;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use anemone_facts::code::{kernel, neural};
+use half::f16;
 use rayon::prelude::*;
-
-/// fp32 elements of unfolded input that one block of a convolution may take (4 MiB: stays in a core's cache share).
-const BLOCK_ELEMENTS: usize = 1 << 20;
-/// From this many elements on, a table is expanded to one value per fp16 argument.
-const EXPAND_FROM: usize = 1 << 16;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
@@ -40,28 +35,30 @@ enum Operation {
 
 struct Convolution {
     window: Window,
+    staging: Staging,
     /// Input channels that one output channel reads.
     per_output: usize,
     /// Whether an output channel reads channels of its own.
     unicast: bool,
     /// Whether all groups use the first group's coefficients.
     reuse: bool,
-    /// By group, one for all under `reuse`; `None` where they are read in every run.
-    kernels: Option<Vec<Kernel>>,
+    /// `None` where they are read in every run.
+    coefficients: Option<Packed>,
 }
 
-/// Coefficients of one group as the arithmetic wants them.
-enum Kernel {
-    Fast(Coefficients),
-    /// For each set of outputs that read the same inputs.
-    Exact(Vec<Weights>, Option<Vec<f32>>),
+/// Coefficients as the arithmetic wants them.
+enum Packed {
+    Fast(Kernels),
+    /// By group, one for all under `reuse`: for each set of outputs that read the same inputs, and biases.
+    Exact(Vec<(Vec<Weights>, Option<Vec<f32>>)>),
 }
 
-enum Activation {
-    None,
-    Relu,
-    /// The value of every fp16 argument where the record is known at planning.
-    Table(Option<Vec<f32>>),
+impl Neural {
+    /// Whether a run reads coefficients or a table from memory.
+    pub(crate) fn reads_streams(&self) -> bool {
+        let unread = matches!(self.activation, Activation::Unread);
+        unread || matches!(&self.operation, Operation::Convolution(c) if c.coefficients.is_none())
+    }
 }
 
 impl Machine<'_> {
@@ -111,16 +108,66 @@ impl Machine<'_> {
     }
 
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
+        if self.compute_in_place(neural)? {
+            return Ok(());
+        }
         let x = self.source1(neural.input)?;
         let y = match &neural.operation {
-            Operation::Convolution(convolution) => self.convolution(convolution, &x, neural.output)?,
-            Operation::SumOfChannels => sum_of_channels(&x, neural.output)?,
-            Operation::MaxOverChannels(per) => max_over_channels(&x, neural.output, *per)?,
-            Operation::Copy => x,
+            Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
+            Operation::SumOfChannels => self.finished(neural, sum_of_channels(&x, neural.output)?)?,
+            Operation::MaxOverChannels(per) => self.finished(neural, max_over_channels(&x, neural.output, *per)?)?,
+            Operation::Copy => self.finished(neural, x)?,
         };
-        let y = self.epilogue(&neural.activation, y)?;
         let y = if self.get(NeTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
+    }
+
+    /// From memory to memory without a tensor between, where the task allows it.
+    fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
+        let convolution = match &neural.operation {
+            Operation::Convolution(convolution) if self.mac.is_none() => Some(convolution),
+            Operation::Copy => None,
+            _ => return Ok(false),
+        };
+        if self.get(NeTranspose) == 1 {
+            return Ok(false);
+        }
+        let Some(Direct { from, to }) = self.direct(neural.input, neural.output)? else { return Ok(false) };
+        let activation = self.activation_of(neural)?;
+        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
+        let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
+            return Ok(false);
+        };
+        let source = Source { data, strides: from.strides };
+        let Some(convolution) = convolution else {
+            activation::copy(self.workers, &finish, source, target, neural.output, to.strides);
+            return Ok(true);
+        };
+        let Some(Packed::Fast(kernels)) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Ok(false) };
+        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, neural.output, to.strides);
+        Ok(true)
+    }
+
+    /// The task's non-linearity, read now where it was not at planning.
+    fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
+        match &neural.activation {
+            Activation::Unread => self.activation(),
+            known => Ok(known.clone()),
+        }
+    }
+
+    /// Scaled, through the non-linearity, and rounded.
+    fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
+        let activation = self.activation_of(neural)?;
+        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        y.data.par_chunks_mut(1 << 12).for_each(|row| {
+            let mut rounded = [f16::ZERO; 1 << 12];
+            let rounded = &mut rounded[..row.len()];
+            finish.row(0.0, row, rounded);
+            number::widen_row(rounded, row);
+        });
+        Ok(y)
     }
 
     fn no_window(&self) -> Result<(), FaultKind> {
@@ -146,66 +193,76 @@ impl Machine<'_> {
             return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
         }
         let reuse = self.get(GroupKernelReuse) == 1;
-        let mut convolution = Convolution { window, per_output, unicast, reuse, kernels: None };
-        let unfolded_row = convolution.taps() as u64 * output.w as u64;
+        let taps = per_output as u64 * (window.k[0] * window.k[1]) as u64;
+        let unfolded_row = taps * output.w as u64;
         if unfolded_row > LIMIT {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
-        let groups = if reuse { 1 } else { input.g };
-        let coefficients = (groups as u64).saturating_mul(output.c as u64).saturating_mul(convolution.taps() as u64);
+        let staging = Staging::new(window.clone(), per_output, unicast, output)?;
+        let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
+        let groups = if reuse { 1 } else { input.g as u64 };
+        let coefficients = groups.saturating_mul(output.c as u64).saturating_mul(taps);
         if constants.holds(self.bar(KBase0, Kbe0)?) && constants.keep(coefficients as usize) {
-            let kernels: Result<_, _> = (0..groups).map(|g| self.kernel(&convolution, g, output.c)).collect();
-            convolution.kernels = Some(kernels?);
+            convolution.coefficients = Some(self.pack(&convolution, input.g, output.c)?);
         }
         Ok(convolution)
     }
 
-    /// Coefficients of one group, packed.
-    fn kernel(&self, convolution: &Convolution, g: usize, cout: usize) -> Result<Kernel, FaultKind> {
-        let taps = convolution.taps();
-        let coefficients = self.coefficients(g, cout, taps)?;
-        let Some(mac) = self.mac else { return Ok(Kernel::Fast(coefficients)) };
-        let rows = if convolution.unicast { 1 } else { cout };
-        let sets = coefficients.weights.chunks_exact((rows * taps).max(1));
-        Ok(Kernel::Exact(sets.map(|w| Weights::pack(mac, rows, taps, w)).collect(), coefficients.biases))
+    /// The task's coefficients, unless they were kept at planning.
+    fn unless_kept(&self, convolution: &Convolution, neural: &Neural) -> Result<Option<Packed>, FaultKind> {
+        match convolution.coefficients {
+            Some(_) => Ok(None),
+            None => self.pack(convolution, neural.input.g, neural.output.c).map(Some),
+        }
     }
 
-    fn convolution(&self, convolution: &Convolution, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
-        let (window, unicast, per_output) = (&convolution.window, convolution.unicast, convolution.per_output);
+    fn pack(&self, convolution: &Convolution, groups: usize, cout: usize) -> Result<Packed, FaultKind> {
+        let taps = convolution.per_output * convolution.window.k[0] * convolution.window.k[1];
+        let groups = if convolution.reuse { groups.min(1) } else { groups };
+        let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
+        let Some(mac) = self.mac else {
+            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, cout, coefficients)?));
+        };
+        let rows = if convolution.unicast { 1 } else { cout };
+        let exact = coefficients.map(|group| {
+            let group = group?;
+            let sets = group.weights.chunks_exact((rows * taps).max(1));
+            Ok((sets.map(|w| Weights::pack(mac, rows, taps, w)).collect(), group.biases))
+        });
+        Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
+    }
+
+    fn convolution(&self, convolution: &Convolution, neural: &Neural, x: Tensor) -> Result<Tensor, FaultKind> {
+        let output = neural.output;
+        let read = self.unless_kept(convolution, neural)?;
+        let Some(packed) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Tensor::zeros(output) };
+        let groups = match packed {
+            Packed::Exact(groups) => groups,
+            Packed::Fast(kernels) => {
+                let activation = self.activation_of(neural)?;
+                let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+                let mut from = vec![f16::ZERO; x.data.len()];
+                number::round_row(&x.data, &mut from);
+                let source = Source { data: &from, strides: dense(x.ext) };
+                let mut to = vec![f16::ZERO; output.elements()?];
+                let strides = dense(output);
+                convolve(self.workers, &convolution.staging, kernels, &finish, source, &mut to, output, strides);
+                let mut y = Tensor::zeros(output)?;
+                number::widen_row(&to, &mut y.data);
+                return Ok(y);
+            }
+        };
         let mut y = Tensor::zeros(output)?;
         let (in_group, out_group) = (x.ext.c * x.ext.plane(), output.c * output.plane());
-        let mut held: Option<Kernel> = None;
+        let (cin, cout) = if convolution.unicast { (convolution.per_output, 1) } else { (x.ext.c, output.c) };
         for g in 0..x.ext.g {
-            let kernel = match &convolution.kernels {
-                Some(kernels) => &kernels[if convolution.reuse { 0 } else { g }],
-                None => match held {
-                    Some(ref kernel) if convolution.reuse => kernel,
-                    _ => held.insert(self.kernel(convolution, g, output.c)?),
-                },
-            };
+            let Some((weights, biases)) = groups.get(if convolution.reuse { 0 } else { g }) else { break };
+            let Some(mac) = self.mac else { break };
             let from = &x.data[g * in_group..][..in_group];
             let to = &mut y.data[g * out_group..][..out_group];
-            match (kernel, self.mac) {
-                (Kernel::Exact(weights, biases), Some(mac)) => {
-                    let (cin, cout) = if unicast { (per_output, 1) } else { (x.ext.c, output.c) };
-                    window.exact(mac, from, to, weights, biases.as_deref(), cin, cout);
-                }
-                (Kernel::Fast(kernel), _) => {
-                    if unicast {
-                        window.depthwise(from, to, kernel, per_output);
-                    } else {
-                        window.dense(from, to, kernel, x.ext.c, output.c);
-                    }
-                    if let Some(biases) = &kernel.biases {
-                        for (plane, &bias) in to.chunks_exact_mut(output.plane().max(1)).zip(biases) {
-                            plane.iter_mut().for_each(|v| *v += bias);
-                        }
-                    }
-                }
-                (Kernel::Exact(..), None) => {}
-            }
+            convolution.window.exact(mac, from, to, weights, biases.as_deref(), cin, cout);
         }
-        Ok(y)
+        self.finished(neural, y)
     }
 
     fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {
@@ -225,58 +282,6 @@ impl Machine<'_> {
             }
         }
         Ok(window)
-    }
-
-    fn prepare_activation(&self, constants: &Constants) -> Result<Activation, FaultKind> {
-        if self.half(AccBias) != 0.0 && self.get(NeOpMode) == neural::BYPASS {
-            return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
-        }
-        match self.get(NonlinearMode) {
-            nonlinear::NONE => Ok(Activation::None),
-            nonlinear::RELU => Ok(Activation::Relu),
-            value @ nonlinear::LUT => {
-                if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
-                    return Err(FaultKind::NotHonoured {
-                        field: NonlinearMode,
-                        value,
-                        reason: "a table behind coefficients in one stream is not executed",
-                    });
-                }
-                let known = constants.holds(self.bar(KBase0, Kbe0)?);
-                Ok(Activation::Table(if known { Some(self.table()?.expand()) } else { None }))
-            }
-            value => {
-                Err(FaultKind::NotHonoured { field: NonlinearMode, value, reason: "none, relu and lut are executed" })
-            }
-        }
-    }
-
-    fn table(&self) -> Result<Table, FaultKind> {
-        Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)
-    }
-
-    /// `NL((y + AccBias) * PostScale)`. The sum and the product stay in fp32 unless a table is indexed by them.
-    fn epilogue(&self, activation: &Activation, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (self.half(AccBias), self.half(PostScale));
-        let affine = move |v: f32| (v + bias) * scale;
-        let look_up = |y: &mut Tensor, values: &[f32]| {
-            each(y, |v| values[number::round(affine(v)).to_bits() as usize]);
-        };
-        match activation {
-            Activation::None if bias == 0.0 && scale == 1.0 => {}
-            Activation::None => each(&mut y, affine),
-            Activation::Relu => each(&mut y, move |v| affine(v).max(0.0)),
-            Activation::Table(Some(values)) => look_up(&mut y, values),
-            Activation::Table(None) => {
-                let table = self.table()?;
-                if y.data.len() >= EXPAND_FROM {
-                    look_up(&mut y, &table.expand());
-                } else {
-                    each(&mut y, |v| table.eval(affine(v)));
-                }
-            }
-        }
-        Ok(y)
     }
 }
 
@@ -300,174 +305,4 @@ fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
         x.chunks_exact(n).for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
     });
     Ok(y)
-}
-
-impl Convolution {
-    /// Coefficients of one output channel.
-    fn taps(&self) -> usize {
-        self.per_output * self.window.k[0] * self.window.k[1]
-    }
-}
-
-fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
-    y.data.par_iter_mut().with_min_len(1 << 14).for_each(|v| *v = f(*v));
-}
-
-/// A convolution's geometry; rows first.
-struct Window {
-    k: [usize; 2],
-    s: [usize; 2],
-    p: [usize; 2],
-    from: [usize; 2],
-    to: [usize; 2],
-}
-
-impl Window {
-    fn is_pointwise(&self) -> bool {
-        self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
-    }
-
-    /// Output columns whose input column for kernel column `kw` lies inside the source.
-    fn columns(&self, kw: usize) -> std::ops::Range<usize> {
-        let (s, p, n) = (self.s[1], self.p[1], self.from[1]);
-        let first = p.saturating_sub(kw).div_ceil(s);
-        let last = (n + p).saturating_sub(kw).div_ceil(s).min(self.to[1]);
-        first.min(last)..last
-    }
-
-    /// Input row of kernel row `kh` for output row `oh`.
-    fn row(&self, oh: usize, kh: usize) -> Option<usize> {
-        (oh * self.s[0] + kh).checked_sub(self.p[0]).filter(|&h| h < self.from[0])
-    }
-
-    /// Each output channel reads `per` channels of its own.
-    fn depthwise(&self, from: &[f32], to: &mut [f32], kernel: &Coefficients, per: usize) {
-        let (in_plane, out_plane) = (self.from[0] * self.from[1], (self.to[0] * self.to[1]).max(1));
-        let taps = per * self.k[0] * self.k[1];
-        to.par_chunks_mut(out_plane).enumerate().for_each(|(c, to)| {
-            let mut weights = kernel.weights[c * taps..][..taps].iter();
-            for i in 0..per {
-                let plane = &from[(c * per + i) * in_plane..][..in_plane];
-                for kh in 0..self.k[0] {
-                    for kw in 0..self.k[1] {
-                        let Some(&weight) = weights.next() else { return };
-                        self.accumulate(plane, to, kh, kw, weight);
-                    }
-                }
-            }
-        });
-    }
-
-    fn accumulate(&self, plane: &[f32], to: &mut [f32], kh: usize, kw: usize, weight: f32) {
-        let columns = self.columns(kw);
-        if columns.is_empty() {
-            return;
-        }
-        let first = columns.start * self.s[1] + kw - self.p[1];
-        for (oh, row) in to.chunks_exact_mut(self.to[1]).enumerate() {
-            let Some(h) = self.row(oh, kh) else { continue };
-            let source = &plane[h * self.from[1] + first..(h + 1) * self.from[1]];
-            let row = &mut row[columns.clone()];
-            if self.s[1] == 1 {
-                row.iter_mut().zip(source).for_each(|(y, &x)| *y += weight * x);
-            } else {
-                row.iter_mut().zip(source.iter().step_by(self.s[1])).for_each(|(y, &x)| *y += weight * x);
-            }
-        }
-    }
-
-    /// Every output channel reads every input channel: unfold blocks of output rows, then a matrix product.
-    fn dense(&self, from: &[f32], to: &mut [f32], kernel: &Coefficients, cin: usize, cout: usize) {
-        let taps = cin * self.k[0] * self.k[1];
-        let columns = self.to[0] * self.to[1];
-        if taps == 0 || cout == 0 || columns == 0 {
-            return;
-        }
-        let weights = MatRef::from_row_major_slice(&kernel.weights, cout, taps);
-        if self.is_pointwise() {
-            let from = MatRef::from_row_major_slice(from, cin, columns);
-            product(MatMut::from_row_major_slice_mut(to, cout, columns), weights, from);
-            return;
-        }
-        let rows = (BLOCK_ELEMENTS / (taps * self.to[1])).clamp(1, self.to[0]);
-        let mut unfolded = vec![0.0; taps * rows * self.to[1]];
-        for first in (0..self.to[0]).step_by(rows) {
-            let n = rows.min(self.to[0] - first) * self.to[1];
-            self.unfold(from, &mut unfolded[..taps * n], first, n);
-            let unfolded = MatRef::from_row_major_slice(&unfolded[..taps * n], taps, n);
-            let block = MatMut::from_row_major_slice_mut(to, cout, columns).subcols_mut(first * self.to[1], n);
-            product(block, weights, unfolded);
-        }
-    }
-
-    /// As the device's array sums, bias included: `cout` outputs at a time from the `cin` channels that they read.
-    fn exact(
-        &self,
-        mac: &Mac,
-        from: &[f32],
-        to: &mut [f32],
-        weights: &[Weights],
-        biases: Option<&[f32]>,
-        cin: usize,
-        cout: usize,
-    ) {
-        let taps = cin * self.k[0] * self.k[1];
-        let (in_set, columns) = (cin * self.from[0] * self.from[1], self.to[0] * self.to[1]);
-        if taps == 0 || columns == 0 {
-            return;
-        }
-        let rows = (BLOCK_ELEMENTS / (taps * self.to[1])).clamp(1, self.to[0]);
-        let mut unfolded = vec![0.0; taps * rows * self.to[1]];
-        let mut block = vec![0.0; cout * rows * self.to[1]];
-        for (set, (to, weights)) in to.chunks_exact_mut((cout * columns).max(1)).zip(weights).enumerate() {
-            let bias = biases.map_or(&[][..], |b| &b[set * cout..][..cout]);
-            // Dense outputs all read the whole group; a unicast output reads channels of its own.
-            let from = &from[(set * in_set).min(from.len() - in_set)..][..in_set];
-            for first in (0..self.to[0]).step_by(rows) {
-                let n = rows.min(self.to[0] - first) * self.to[1];
-                self.unfold(from, &mut unfolded[..taps * n], first, n);
-                let block = &mut block[..cout * n];
-                product_exact(weights, &Columns::pack(mac, taps, n, &unfolded[..taps * n]), bias, block);
-                for (to, row) in to.chunks_exact_mut(columns).zip(block.chunks_exact(n)) {
-                    to[first * self.to[1]..][..n].copy_from_slice(row);
-                }
-            }
-        }
-    }
-
-    /// im2col: row `(c, kh, kw)` holds the input element under that coefficient for `n` outputs from row `first` on.
-    fn unfold(&self, from: &[f32], to: &mut [f32], first: usize, n: usize) {
-        let plane = self.from[0] * self.from[1];
-        let window = self.k[0] * self.k[1];
-        to.par_chunks_mut(n).enumerate().for_each(|(tap, to)| {
-            let (c, kh, kw) = (tap / window, tap % window / self.k[1], tap % self.k[1]);
-            let plane = &from[c * plane..][..plane];
-            let columns = self.columns(kw);
-            for (i, row) in to.chunks_exact_mut(self.to[1]).enumerate() {
-                let source = self.row(first + i, kh).filter(|_| !columns.is_empty());
-                let Some(h) = source else {
-                    row.fill(0.0);
-                    continue;
-                };
-                row[..columns.start].fill(0.0);
-                row[columns.end..].fill(0.0);
-                let at = columns.start * self.s[1] + kw - self.p[1];
-                let source = &plane[h * self.from[1] + at..(h + 1) * self.from[1]];
-                let row = &mut row[columns.clone()];
-                if self.s[1] == 1 {
-                    row.copy_from_slice(&source[..row.len()]);
-                } else {
-                    row.iter_mut().zip(source.iter().step_by(self.s[1])).for_each(|(y, &x)| *y = x);
-                }
-            }
-        });
-    }
-}
-
-/// `to = a * b` in fp32.
-fn product(to: MatMut<f32>, a: MatRef<f32>, b: MatRef<f32>) {
-    // Small products are not worth waking the other cores.
-    let work = a.nrows() * a.ncols() * b.ncols();
-    let par = if work < 1 << 18 { Par::Seq } else { Par::rayon(0) };
-    matmul(to, Accum::Replace, a, b, 1.0, par);
 }

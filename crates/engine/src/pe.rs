@@ -21,8 +21,8 @@ impl Machine<'_> {
 
     /// One source; with a window larger than 1x1 this is pooling.
     pub(crate) fn planar_pool(&mut self) -> Result<(), FaultKind> {
-        let x = self.planar_source1(self.input_extents())?;
-        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..x.ext };
+        let input = self.input_extents();
+        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..input };
         let window = Window {
             k: [self.size(Kh).max(1), self.size(Kw).max(1)],
             s: [self.size(Sy).max(1), self.size(Sx).max(1)],
@@ -32,13 +32,22 @@ impl Machine<'_> {
             return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
         }
         self.require(Cout, self.get(Cin), "a planar task keeps its channels")?;
+        if !window.is_trivial() {
+            self.check_windows(&window, input, out)?;
+            let max = self.pool_is_max()?;
+            let (k, s, p) = (window.k, window.s, window.p);
+            let geometry = crate::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
+            if self.pool_in_place(geometry, input, out, max)? {
+                return Ok(());
+            }
+        }
+        let x = self.planar_source1(input)?;
         let pooled = if window.is_trivial() {
             if x.ext != out {
                 return Err(self.inconsistent(Wout, "without a window the result has the source's extents"));
             }
             x
         } else {
-            self.check_windows(&window, x.ext, out)?;
             let max = self.pool_is_max()?;
             let mut y = Tensor::zeros(out)?;
             y.data.par_chunks_mut(out.plane().max(1)).enumerate().for_each(|(i, plane)| {
@@ -55,6 +64,9 @@ impl Machine<'_> {
         let ext = Extents { c: self.size(Cout), h: self.size(Hout), w: self.size(Wout), ..self.input_extents() };
         if ext != self.input_extents() {
             return Err(self.inconsistent(Cout, "a planar task with two sources keeps its extents"));
+        }
+        if self.combine_in_place(ext)? {
+            return Ok(());
         }
         let a = self.planar_source1(ext)?;
         let b = self.planar_source2(ext)?;
@@ -184,9 +196,14 @@ impl Machine<'_> {
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
     fn finish(&mut self, mut y: Tensor) -> Result<(), FaultKind> {
-        let last = f32::from_bits(self.get(PeFinalScale));
-        let (scale, bias) = (self.half(PeScale), self.half(PeBias));
-        let epsilon = self.half(PeEpsilon);
+        let ending = self.ending()?;
+        y.data.par_chunks_mut(1 << 14).for_each(|row| ending.apply(row));
+        let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
+        self.store(y)
+    }
+
+    /// What follows a task's operation.
+    pub(crate) fn ending(&self) -> Result<Ending, FaultKind> {
         let function: Option<fn(f32) -> f32> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,
             planar_nonlinear::RECIPROCAL => Some(|x| 1.0 / x),
@@ -199,21 +216,12 @@ impl Machine<'_> {
                 });
             }
         };
+        let epsilon = self.half(PeEpsilon);
         if epsilon != 0.0 && self.get(PeNonlinear) != planar_nonlinear::RSQRT {
             return Err(self.inconsistent(PeEpsilon, "only a reciprocal square root has an epsilon"));
         }
-        let relu = self.get(PeReluEn) == 1;
-        if last != 1.0 || scale != 1.0 || bias != 0.0 || function.is_some() || relu {
-            y.data.par_iter_mut().with_min_len(1 << 14).for_each(|v| {
-                let mut x = *v * last * scale + bias;
-                if let Some(function) = function {
-                    x = function(x + epsilon);
-                }
-                *v = if relu { x.max(0.0) } else { x };
-            });
-        }
-        let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
-        self.store(y)
+        let (last, relu) = (f32::from_bits(self.get(PeFinalScale)), self.get(PeReluEn) == 1);
+        Ok(Ending { last, scale: self.half(PeScale), bias: self.half(PeBias), epsilon, function, relu })
     }
 
     fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {
@@ -231,6 +239,33 @@ impl Machine<'_> {
 
     pub(crate) fn inconsistent(&self, field: anemone_facts::Field, reason: &str) -> FaultKind {
         FaultKind::Inconsistent { field, value: self.get(field), reason: reason.into() }
+    }
+}
+
+/// Final scale, scale, bias, function of the sum with an epsilon, ReLU.
+pub(crate) struct Ending {
+    last: f32,
+    scale: f32,
+    bias: f32,
+    epsilon: f32,
+    function: Option<fn(f32) -> f32>,
+    relu: bool,
+}
+
+impl Ending {
+    /// In place.
+    #[inline(always)]
+    pub(crate) fn apply(&self, row: &mut [f32]) {
+        let &Ending { last, scale, bias, epsilon, function, relu } = self;
+        if last != 1.0 || scale != 1.0 || bias != 0.0 {
+            row.iter_mut().for_each(|v| *v = *v * last * scale + bias);
+        }
+        if let Some(function) = function {
+            row.iter_mut().for_each(|v| *v = function(*v + epsilon));
+        }
+        if relu {
+            row.iter_mut().for_each(|v| *v = v.max(0.0));
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::fault::{Fault, FaultKind};
 use crate::honours::{Treatment, treatment};
 use crate::machine::Machine;
-use crate::memory::{Memory, Region};
+use crate::memory::{Memory, Region, Snapshot};
 use crate::ne::Neural;
 use crate::tensor::Tensor;
+use crate::work::Workers;
 use anemone_facts::code::class;
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
@@ -41,8 +42,14 @@ pub struct Plan {
     mac: Option<&'static Mac>,
     steps: Vec<Step>,
     passed_over: Vec<Fault>,
+    /// What the program's own memory has: sizes by base register, and the sections that some task reads in every run.
+    buffers: Vec<(u8, usize)>,
+    sections: Vec<(u8, Vec<u8>)>,
     outputs: Vec<Port>,
     l2: Region,
+    workers: Workers,
+    /// The memory before and after a run that went well: what was written.
+    seen: Option<(Snapshot, Snapshot)>,
 }
 
 /// One task, decoded.
@@ -50,6 +57,21 @@ pub(crate) struct Step {
     pub(crate) task: Task,
     pub(crate) fields: Fields,
     pub(crate) work: Work,
+}
+
+impl Step {
+    /// Whether a run looks at what is bound to a base register for this task.
+    fn names(&self, bar: u8) -> bool {
+        let named = |base, enable| self.fields.get(enable) == 1 && self.fields.get(base) == u32::from(bar);
+        let streams = match &self.work {
+            Work::Neural(neural) => neural.reads_streams(),
+            Work::Planar => false,
+        };
+        named(Field::RBase0, Field::Rbe0)
+            || named(Field::RBase1, Field::Rbe1)
+            || named(Field::WBase, Field::Wbe)
+            || streams && named(Field::KBase0, Field::Kbe0)
+    }
 }
 
 /// What the task's unit has to do.
@@ -86,6 +108,7 @@ impl Plan {
         let layout = program.layout;
         let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
         let mac = options.model.mac();
+        let workers = Workers::new();
         let mut passed_over = Vec::new();
         let mut constants = Constants::of(program, &tasks);
         let mut steps = Vec::with_capacity(tasks.len());
@@ -108,19 +131,53 @@ impl Plan {
                 chain: &mut None,
                 task: &task,
                 fields: &fields,
+                workers: &workers,
                 mac,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
             steps.push(Step { task, fields, work });
         }
+        let scratch = (program.scratch_bytes > 0).then_some((Program::SCRATCH_BAR, program.scratch_bytes as usize));
+        let buffers = scratch.into_iter().chain(program.ports.iter().map(|p| (p.bar, p.bytes as usize))).collect();
+        let sections = [(Program::STREAM_BAR, &program.stream), (Program::KERNEL_BAR, &program.kernel)];
+        let sections = sections.into_iter().filter(|&(bar, _)| steps.iter().any(|s: &Step| s.names(bar)));
+        let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let outputs = program.ports_of(Direction::Output).cloned().collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        Ok(Plan { layout, mac, steps, passed_over, outputs, l2 })
+        Ok(Plan { layout, mac, steps, passed_over, buffers, sections, outputs, l2, workers, seen: None })
+    }
+
+    /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory::new();
+        self.sections.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
+        self.buffers.iter().for_each(|&(bar, bytes)| memory.allocate(bar, bytes));
+        memory
     }
 
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
+    ///
+    /// The first run checks every row that it reads or writes. Which rows those are does not depend on data, so later
+    /// runs on memory of the same sizes, with no less written before, check sizes alone.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
+        let known = self.seen.take_if(|(before, _)| !memory.covers(before)).is_none() && self.seen.is_some();
+        let before = (!known).then(|| memory.snapshot());
         self.l2.forget();
+        self.l2.trust(known);
+        memory.trust(known);
+        let done = self.execute(memory);
+        memory.trust(false);
+        done?;
+        match (before, &self.seen) {
+            (Some(before), _) => self.seen = Some((before, memory.snapshot())),
+            (None, Some((_, after))) => memory.mark(after),
+            (None, None) => {}
+        }
+        let incomplete = self.outputs.iter().filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
+    }
+
+    fn execute(&mut self, memory: &mut Memory) -> Result<(), Fault> {
         let mut chain: Option<Tensor> = None;
         for (index, step) in self.steps.iter().enumerate() {
             let mut machine = Machine {
@@ -131,12 +188,12 @@ impl Plan {
                 chain: &mut chain,
                 task: &step.task,
                 fields: &step.fields,
+                workers: &self.workers,
                 mac: self.mac,
             };
             machine.execute(&step.work).map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
         }
-        let incomplete = self.outputs.iter().filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the engine refuses, and how it says so: one task by hand, one thing wrong at a time.
 
-use anemone_engine::{FaultKind, Memory, Options, run};
+use anemone_engine::{FaultKind, Memory, Options, Plan, run};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::*;
 use anemone_facts::layout::H13;
@@ -174,4 +174,26 @@ fn impossible_sizes_are_refused_before_memory_is_taken() {
     }
     let (_, kind) = fault(vec![task]);
     assert!(matches!(kind, FaultKind::TooLarge { .. }), "{kind}");
+}
+
+#[test]
+fn a_plan_runs_again_and_looks_at_other_memory() {
+    let mut plan = Plan::new(&program(vec![copy()]), Options::default()).expect("a plan");
+    for _ in 0..2 {
+        let mut memory = memory();
+        plan.run(&mut memory).expect("runs");
+        let (from, to) = (memory.region(SOURCE).expect("bound"), memory.region(RESULT).expect("bound"));
+        assert_eq!(from.bytes()[448..464], to.bytes()[448..464]);
+        // What was written is known after a run that did not look.
+        assert!(to.is_written(448, 16) && !to.is_written(464, 2));
+    }
+    let mut short = memory();
+    short.allocate(RESULT, 256);
+    let kind = plan.run(&mut short).expect_err("too short").kind;
+    assert!(matches!(kind, FaultKind::Stray { field: DstBase, address: 256, limit: 256, .. }), "{kind}");
+    plan.run(&mut memory()).expect("runs");
+    let mut empty = memory();
+    empty.allocate(SOURCE, 512);
+    let kind = plan.run(&mut empty).expect_err("nothing written").kind;
+    assert!(matches!(kind, FaultKind::Unwritten { field: Src1Base, address: 0, .. }), "{kind}");
 }

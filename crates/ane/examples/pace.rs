@@ -1,0 +1,41 @@
+//! Runs a model again and again at another program's word: each number read from standard input is answered by the
+//! nanoseconds of so many runs, one line each. `scripts/compare_onnxruntime.py` takes turns with it.
+
+use anemone::{Model, Result};
+use anemone_compile::Options;
+use anemone_engine::Plan;
+use anemone_facts::chips;
+use anemone_program::Direction;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::time::Instant;
+
+fn main() -> Result<()> {
+    let path = std::env::args().nth(1).unwrap_or_default();
+    let compiled = Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ())?;
+    let program = compiled.program;
+    let mut plan = Plan::new(&program, Default::default())?;
+    let mut memory = plan.memory();
+    for port in program.ports_of(Direction::Input) {
+        if let Some(region) = memory.region_mut(port.bar) {
+            // fp16 numbers around 0.06: no unit is quicker on them than on others.
+            region.bytes_mut().chunks_exact_mut(2).enumerate().for_each(|(i, b)| b.copy_from_slice(&[i as u8, 0x2b]));
+        }
+    }
+    plan.run(&mut memory)?;
+    let mut out = std::io::stdout().lock();
+    let mut say = |line: String| {
+        // A reader that has gone away ends the loop below.
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    };
+    say("ready".into());
+    for line in std::io::stdin().lock().lines().map_while(|line| line.ok()) {
+        let runs: usize = line.trim().parse().unwrap_or(1);
+        let start = Instant::now();
+        for _ in 0..runs {
+            plan.run(&mut memory)?;
+        }
+        say(start.elapsed().as_nanos().to_string());
+    }
+    Ok(())
+}

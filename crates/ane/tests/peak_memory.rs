@@ -1,0 +1,67 @@
+//! What the engine allocates for a run, beside what the program says it needs.
+
+use anemone_compile::{Options, compile};
+use anemone_engine::Plan;
+use anemone_facts::chips;
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
+use anemone_program::{Direction, Program};
+use peak_alloc::PeakAlloc;
+use std::sync::Arc;
+
+#[global_allocator]
+static ALLOCATIONS: PeakAlloc = PeakAlloc;
+
+/// Weights and the buffers of the program: ports, and the region whose size is the peak of live intermediate results.
+fn needed(program: &Program) -> usize {
+    let ports: u64 = program.ports.iter().map(|p| p.bytes).sum();
+    program.kernel.len() + (program.scratch_bytes + ports) as usize
+}
+
+/// Convolutions one after another, of so many channels on so many rows and columns.
+fn chain(channels: usize, extent: usize, kernel: usize, layers: usize) -> Program {
+    let mut net = Net { name: "chain".into(), ..Net::default() };
+    let shape = vec![1, channels, extent, extent];
+    let ty = |shape: &[usize]| TensorType { dtype: DType::F16, shape: shape.to_vec() };
+    let value = |name: String, shape: &[usize]| Value { name, ty: ty(shape), data: None, surface: None };
+    let mut last = net.add_value(value("x".into(), &shape));
+    net.inputs = vec![last];
+    for layer in 0..layers {
+        let of = [channels, channels, kernel, kernel];
+        let data = (0..of.iter().product()).map(|i: usize| half::f16::from_f32((i % 7) as f32 / 256.0)).collect();
+        let tensor = Tensor { shape: of.to_vec(), data: Data::F16(data) };
+        let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), &of) };
+        let weights = net.add_value(weights);
+        let y = net.add_value(value(format!("y{layer}"), &shape));
+        let pads = vec![(kernel / 2, kernel / 2); 2];
+        let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups: 1 };
+        net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
+        last = y;
+    }
+    net.outputs = vec![last];
+    compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("the network compiles")
+}
+
+#[test]
+fn a_run_takes_little_more_than_weights_and_activations() {
+    for (name, program) in [
+        ("weights prevail", chain(512, 8, 3, 4)),
+        ("activations prevail", chain(64, 224, 3, 3)),
+        ("both", chain(256, 64, 3, 4)),
+    ] {
+        let needed = needed(&program);
+        let before = ALLOCATIONS.current_usage();
+        ALLOCATIONS.reset_peak_usage();
+        let mut plan = Plan::new(&program, Default::default()).expect("a plan");
+        let mut memory = plan.memory();
+        for port in program.ports_of(Direction::Input) {
+            memory.region_mut(port.bar).expect("bound").bytes_mut().fill(0x11);
+        }
+        for _ in 0..3 {
+            plan.run(&mut memory).expect("runs");
+        }
+        let taken = ALLOCATIONS.peak_usage() - before;
+        let share = taken as f64 / needed as f64;
+        println!("{name}: {taken} bytes allocated for {needed} of weights and activations: {share:.2}");
+        assert!(share <= 1.3, "{name}: {taken} bytes for {needed}");
+    }
+}

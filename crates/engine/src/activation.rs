@@ -1,0 +1,154 @@
+//! What follows the sums of the neural engine: `NL((y + AccBias) * PostScale)`, rounded once.
+
+use crate::fault::FaultKind;
+use crate::lut::Table;
+use crate::machine::Machine;
+use crate::number;
+use crate::plan::Constants;
+use crate::rows::{Share, Source, Strides, cut};
+use crate::tensor::Extents;
+use crate::work::{Scratch, Workers, room};
+use anemone_facts::Field::*;
+use anemone_facts::code::{kernel, neural, nonlinear};
+use anemone_facts::lut::RECORD_BYTES;
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::sync::Arc;
+
+/// Elements that are not worth waking other threads.
+const WORTH_SHARING: usize = 1 << 15;
+
+/// The non-linearity of a task.
+#[derive(Clone)]
+pub(crate) enum Activation {
+    None,
+    Relu,
+    /// A table that leaves arguments between two values alone; NaN stays.
+    Clamp(f32, f32),
+    /// The value of every fp16 argument, by bit pattern.
+    Table(Arc<[f16]>),
+    /// A table that is read in every run.
+    Unread,
+}
+
+impl Activation {
+    /// The cheapest form that has the table's value at every argument.
+    pub(crate) fn of(table: &Table) -> Activation {
+        let values = table.expand();
+        let at = |x: f32| values[number::round(x).to_bits() as usize];
+        let (low, high) = (at(f32::NEG_INFINITY).to_f32(), at(f32::INFINITY).to_f32());
+        let clamps = |bits: u16| {
+            let (x, y) = (f16::from_bits(bits), values[bits as usize]);
+            if x.is_nan() { y.is_nan() } else { number::round(clamp(x.to_f32(), low, high)) == y }
+        };
+        if low < high && (0..=u16::MAX).all(clamps) {
+            Activation::Clamp(low, high)
+        } else {
+            Activation::Table(values.into())
+        }
+    }
+}
+
+/// As the tables take their limits.
+#[inline(always)]
+fn clamp(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x <= low { low } else { x };
+    if x >= high { high } else { x }
+}
+
+/// Everything between a sum and its place in memory.
+pub(crate) struct Finish<'a> {
+    pub(crate) bias: f32,
+    pub(crate) scale: f32,
+    pub(crate) activation: &'a Activation,
+}
+
+impl Finish<'_> {
+    /// `bias` is the channel's own. The row is used up.
+    #[inline(always)]
+    pub(crate) fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
+        if bias != 0.0 {
+            row.iter_mut().for_each(|v| *v += bias);
+        }
+        if self.bias != 0.0 || self.scale != 1.0 {
+            row.iter_mut().for_each(|v| *v = (*v + self.bias) * self.scale);
+        }
+        match self.activation {
+            Activation::None | Activation::Unread => {}
+            Activation::Relu => row.iter_mut().for_each(|v| *v = v.max(0.0)),
+            &Activation::Clamp(low, high) => row.iter_mut().for_each(|v| *v = clamp(*v, low, high)),
+            Activation::Table(values) => {
+                number::round_row(row, to);
+                to.iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
+                return;
+            }
+        }
+        number::round_row(row, to);
+    }
+}
+
+/// `to = finish(from)`, element by element.
+pub(crate) fn copy(workers: &Workers, finish: &Finish, from: Source, to: &mut [f16], ext: Extents, strides: Strides) {
+    let parts = 4 * rayon::current_num_threads();
+    let channels = ext.c.div_ceil(parts).max(1);
+    let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+    let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
+    workers.each(cut(to, ext, strides, rows, channels), shared, |share, scratch| {
+        workers.arch.dispatch(Job { finish, from, columns: ext.w, share, scratch });
+    });
+}
+
+struct Job<'a, 'b> {
+    finish: &'a Finish<'a>,
+    from: Source<'a>,
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Job { finish, from, columns, share, scratch } = self;
+        let wide = room(&mut scratch.wide, columns);
+        for c in 0..share.channels() {
+            for row in 0..share.rows {
+                let from = from.row(share.group, share.first_channel + c, share.first_row + row, columns);
+                number::widen_row(from, wide);
+                finish.row(0.0, wide, share.row(c, row, columns));
+            }
+        }
+    }
+}
+
+impl Machine<'_> {
+    pub(crate) fn prepare_activation(&self, constants: &Constants) -> Result<Activation, FaultKind> {
+        if self.half(AccBias) != 0.0 && self.get(NeOpMode) == neural::BYPASS {
+            return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
+        }
+        match self.get(NonlinearMode) {
+            nonlinear::NONE => Ok(Activation::None),
+            nonlinear::RELU => Ok(Activation::Relu),
+            value @ nonlinear::LUT => {
+                if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
+                    return Err(FaultKind::NotHonoured {
+                        field: NonlinearMode,
+                        value,
+                        reason: "a table behind coefficients in one stream is not executed",
+                    });
+                }
+                if constants.holds(self.bar(KBase0, Kbe0)?) { self.activation() } else { Ok(Activation::Unread) }
+            }
+            value => {
+                Err(FaultKind::NotHonoured { field: NonlinearMode, value, reason: "none, relu and lut are executed" })
+            }
+        }
+    }
+
+    /// The table of this task.
+    pub(crate) fn activation(&self) -> Result<Activation, FaultKind> {
+        Ok(Activation::of(&Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)?))
+    }
+}

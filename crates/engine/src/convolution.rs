@@ -1,0 +1,239 @@
+//! Convolutions in the model `fast`: the source staged in fp32, sums by [`crate::product`], results rounded once.
+//!
+//! Staging pads rows and takes strides apart: input rows and columns that are a stride apart become neighbours in a plane
+//! of their own. Every tap then reads consecutive numbers for consecutive outputs, at an offset that is the tap's own.
+//! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored.
+
+use crate::activation::Finish;
+use crate::fault::FaultKind;
+use crate::number;
+use crate::product::{PANEL, Packed, SLACK, Sums};
+use crate::rows::{Share, Source, Strides, cut};
+use crate::tensor::{Extents, LIMIT};
+use crate::unpack::Coefficients;
+use crate::window::Window;
+use crate::work::{Scratch, Workers, room};
+use pulp::{Simd, WithSimd};
+
+/// Elements of a staged source that stay near a core while all output channels pass over them.
+const STAGED_ELEMENTS: usize = 3 << 16;
+/// Outputs of a panel that are summed before they are rounded and stored.
+const OUTPUTS: usize = 1 << 10;
+/// Multiply-additions that are not worth waking other threads.
+const WORTH_SHARING: usize = 1 << 17;
+
+/// How a convolution, or pooling, is cut into shares, and how a share's source is staged.
+#[derive(Clone, Debug)]
+pub(crate) struct Staging {
+    pub(crate) window: Window,
+    /// Source channels that one output reads.
+    channels: usize,
+    /// Whether every output channel reads channels of its own.
+    unicast: bool,
+    /// Planes that a source channel is taken apart into: rows, columns.
+    phases: [usize; 2],
+    /// Extents of a staged plane.
+    height: usize,
+    pub(crate) width: usize,
+    /// Most output rows and channels of a share.
+    pub(crate) share_rows: usize,
+    pub(crate) share_channels: usize,
+}
+
+impl Staging {
+    pub(crate) fn new(window: Window, channels: usize, unicast: bool, to: Extents) -> Result<Staging, FaultKind> {
+        let threads = rayon::current_num_threads();
+        let [k, s] = [window.k, window.s];
+        let phases = [k[0].min(s[0]), k[1].min(s[1])];
+        let width = to.w + (k[1] - 1) / s[1];
+        let height = |rows: usize| rows + (k[0] - 1) / s[0];
+        let staged = |rows: usize| channels as u64 * (phases[0] * phases[1] * height(rows) * width) as u64;
+        if staged(1) + SLACK as u64 > LIMIT {
+            return Err(FaultKind::TooLarge { elements: staged(1), limit: LIMIT });
+        }
+        let fits = |rows: &usize| rows * width <= OUTPUTS && staged(*rows) <= STAGED_ELEMENTS as u64;
+        let rows = (1..=to.h).take_while(fits).last().unwrap_or(1);
+        let blocks = to.h.div_ceil(rows).max(1);
+        let panels = if unicast { to.c } else { to.c.div_ceil(PANEL) };
+        let (blocks, share_panels) = if blocks >= 2 * threads {
+            (blocks.next_multiple_of(threads), panels)
+        } else if panels >= 2 * threads {
+            (blocks, panels.div_ceil(threads))
+        } else {
+            (blocks.next_multiple_of(threads), panels)
+        };
+        let share_rows = to.h.div_ceil(blocks).max(1);
+        let share_channels = (share_panels * if unicast { 1 } else { PANEL }).max(1);
+        let height = height(share_rows);
+        Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
+    }
+
+    /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
+    pub(crate) fn offsets(&self) -> Vec<u32> {
+        let [k, s] = [self.window.k, self.window.s];
+        let mut offsets = Vec::with_capacity(self.channels * k[0] * k[1]);
+        for c in 0..self.channels {
+            for kh in 0..k[0] {
+                for kw in 0..k[1] {
+                    let plane = (c * self.phases[0] + kh % s[0]) * self.phases[1] + kw % s[1];
+                    offsets.push(((plane * self.height + kh / s[0]) * self.width + kw / s[1]) as u32);
+                }
+            }
+        }
+        offsets
+    }
+
+    pub(crate) fn staged_elements(&self) -> usize {
+        let beyond = SLACK + (self.window.k[1] - 1) / self.window.s[1];
+        self.channels * self.phases[0] * self.phases[1] * self.height * self.width + beyond
+    }
+
+    /// Stages channels from `first` on for a share's outputs. `outside` stands for what lies beyond the source.
+    #[inline(always)]
+    pub(crate) fn stage(
+        &self,
+        source: Source,
+        share: &Share,
+        first: usize,
+        outside: f32,
+        to: &mut [f32],
+        wide: &mut [f32],
+    ) {
+        let (g, first_row) = (share.group, share.first_row);
+        let (s, p, from) = (self.window.s, self.window.p, self.window.from);
+        let mut rows = to.chunks_exact_mut(self.width);
+        for c in first..first + self.channels {
+            for kh in 0..self.phases[0] {
+                for kw in 0..self.phases[1] {
+                    // Staged columns whose input column lies inside the source.
+                    let start = p[1].saturating_sub(kw).div_ceil(s[1]).min(self.width);
+                    let end = (from[1] + p[1]).saturating_sub(kw).div_ceil(s[1]).clamp(start, self.width);
+                    for (q, row) in rows.by_ref().take(self.height).enumerate() {
+                        let h = ((first_row + q) * s[0] + kh).checked_sub(p[0]).filter(|&h| h < from[0]);
+                        let Some(h) = h.filter(|_| start < end) else {
+                            row.fill(outside);
+                            continue;
+                        };
+                        row[..start].fill(outside);
+                        row[end..].fill(outside);
+                        let (row, at) = (&mut row[start..end], start * s[1] + kw - p[1]);
+                        let source = source.row(g, c, h, from[1]);
+                        if s[1] == 1 {
+                            number::widen_row(&source[at..], row);
+                        } else {
+                            let wide = &mut wide[..from[1]];
+                            number::widen_row(source, wide);
+                            row.iter_mut().zip(wide[at..].iter().step_by(s[1])).for_each(|(y, &x)| *y = x);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Coefficients of all groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernels {
+    /// One for all groups, or one a group.
+    groups: Vec<Kernel>,
+    offsets: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Kernel {
+    packed: Packed,
+    biases: Option<Vec<f32>>,
+}
+
+impl Kernels {
+    /// Packs what the coefficient streams hold: one item for all groups, or one a group.
+    pub(crate) fn pack(
+        staging: &Staging,
+        channels: usize,
+        groups: impl Iterator<Item = Result<Coefficients, FaultKind>>,
+    ) -> Result<Kernels, FaultKind> {
+        let height = if staging.unicast { 1 } else { PANEL };
+        let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
+        let pack =
+            |Coefficients { weights, biases }| Kernel { packed: Packed::of(&weights, channels, taps, height), biases };
+        let groups = groups.map(|c| c.map(pack)).collect::<Result<_, _>>()?;
+        Ok(Kernels { groups, offsets: staging.offsets() })
+    }
+}
+
+/// `to = finish(kernels * from)`.
+pub(crate) fn convolve(
+    workers: &Workers,
+    staging: &Staging,
+    kernels: &Kernels,
+    finish: &Finish,
+    from: Source,
+    to: &mut [half::f16],
+    ext: Extents,
+    strides: Strides,
+) {
+    let Some(first) = kernels.groups.first() else { return };
+    let shares = cut(to, ext, strides, staging.share_rows, staging.share_channels);
+    let work = ext.g * ext.c * ext.plane() * first.packed.taps();
+    workers.each(shares, work >= WORTH_SHARING, |share, scratch| {
+        let kernel = kernels.groups.get(share.group).unwrap_or(first);
+        workers.arch.dispatch(Job {
+            staging,
+            kernel,
+            finish,
+            offsets: &kernels.offsets,
+            from,
+            columns: ext.w,
+            share,
+            scratch,
+        });
+    });
+}
+
+/// One share at work.
+struct Job<'a, 'b> {
+    staging: &'a Staging,
+    kernel: &'a Kernel,
+    finish: &'a Finish<'a>,
+    offsets: &'a [u32],
+    from: Source<'a>,
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Job { staging, kernel, finish, offsets, from, columns, share, scratch } = self;
+        let staged = room(&mut scratch.staged, staging.staged_elements());
+        let wide = room(&mut scratch.wide, staging.window.from[1]);
+        let outputs = share.rows * staging.width;
+        let stride = outputs + SLACK;
+        let sums = room(&mut scratch.sums, PANEL * stride);
+        let panel = room(&mut scratch.panel, PANEL * kernel.packed.taps());
+        let mut c = 0;
+        while c < share.channels() {
+            let channel = share.first_channel + c;
+            if c == 0 || staging.unicast {
+                let first = if staging.unicast { channel * staging.channels } else { 0 };
+                staging.stage(from, share, first, 0.0, staged, wide);
+            }
+            let (coefficients, height) = kernel.packed.panel(channel);
+            let panel = &mut panel[..coefficients.len()];
+            number::widen_row(coefficients, panel);
+            Sums { panel, height, source: staged, offsets, sums, stride, outputs }.with_simd(simd);
+            for m in 0..height.min(share.channels() - c) {
+                let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
+                for row in 0..share.rows {
+                    let sums = &mut sums[m * stride + row * staging.width..][..columns];
+                    finish.row(bias, sums, share.row(c + m, row, columns));
+                }
+            }
+            c += height;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Tasks of the planar engine that go from memory to memory: the common forms of the model `fast`, without tensors
+//! between. `pe.rs` has every form.
+
+use crate::convolution::Staging;
+use crate::dma::Direct;
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::number;
+use crate::pe::Ending;
+use crate::rows::{Share, Source, cut};
+use crate::tensor::Extents;
+use crate::window::Window;
+use crate::work::{Scratch, room};
+use anemone_facts::Field::*;
+use anemone_facts::code::{condition, first, planar, second};
+use pulp::{Simd, WithSimd};
+
+/// Elements that are not worth waking other threads.
+const WORTH_SHARING: usize = 1 << 15;
+
+impl Machine<'_> {
+    /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way.
+    fn is_plain(&self) -> bool {
+        let clear = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose, ResultTranspose];
+        self.mac.is_none()
+            && clear.iter().all(|&f| self.get(f) == 0)
+            && self.half(PePreScale) == 1.0
+            && self.get(PeCond) == condition::NONE
+    }
+
+    /// Two sources, element by element. False where the task is of another form.
+    pub(crate) fn combine_in_place(&mut self, ext: Extents) -> Result<bool, FaultKind> {
+        let plain = self.is_plain()
+            && self.get(PeFirst) == first::SOURCE
+            && self.get(PeSecond) == second::SOURCE
+            && self.get(Src2Transpose) == 0
+            && self.get(Src2BroadcastW) == 0;
+        let op = self.get(PeOp);
+        if !plain || ![planar::ADD, planar::MUL, planar::MAX, planar::MIN].contains(&op) {
+            return Ok(false);
+        }
+        let repeats = [Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
+        let Some(b) = self.direct_second(ext, repeats)? else { return Ok(false) };
+        let Some(Direct { from: a, to }) = self.direct(ext, ext)? else { return Ok(false) };
+        let ending = self.ending()?;
+        let views = self.memory.views([(a.bar, a.range), (b.bar, b.range)], (to.bar, to.range));
+        let Some(([x, y], target)) = views else { return Ok(false) };
+        let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides: b.strides }];
+        let parts = 4 * rayon::current_num_threads();
+        let channels = ext.c.div_ceil(parts).max(1);
+        let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+        let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
+        let workers = self.workers;
+        workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
+            workers.arch.dispatch(Combine { op, ending: &ending, sources, columns: ext.w, share, scratch });
+        });
+        Ok(true)
+    }
+
+    /// Windows over one source. False where the task is of another form.
+    pub(crate) fn pool_in_place(
+        &mut self,
+        window: Window,
+        input: Extents,
+        output: Extents,
+        max: bool,
+    ) -> Result<bool, FaultKind> {
+        if !self.is_plain() {
+            return Ok(false);
+        }
+        let Some(Direct { from, to }) = self.direct(input, output)? else { return Ok(false) };
+        let ending = self.ending()?;
+        let staging = Staging::new(window, 1, true, output)?;
+        let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
+            return Ok(false);
+        };
+        let source = Source { data, strides: from.strides };
+        let offsets = staging.offsets();
+        let shared = output.g * output.c * output.plane() * offsets.len() >= WORTH_SHARING;
+        let (workers, columns) = (self.workers, output.w);
+        let shares = cut(target, output, to.strides, staging.share_rows, staging.share_channels);
+        workers.each(shares, shared, |share, scratch| {
+            let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
+            workers.arch.dispatch(Pool { max, staging, offsets, ending, source, columns, share, scratch });
+        });
+        Ok(true)
+    }
+}
+
+struct Combine<'a, 'b> {
+    op: u32,
+    ending: &'a Ending,
+    sources: [Source<'a>; 2],
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Combine<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Combine { op, ending, sources, columns, share, scratch } = self;
+        let a = room(&mut scratch.wide, columns);
+        let b = room(&mut scratch.sums, columns);
+        for c in 0..share.channels() {
+            for h in 0..share.rows {
+                let (channel, row) = (share.first_channel + c, share.first_row + h);
+                let [first, second] = sources.map(|s| s.row(share.group, channel, row, columns));
+                number::widen_row(first, a);
+                number::widen_row(second, b);
+                let pairs = a.iter_mut().zip(b.iter());
+                match op {
+                    planar::ADD => pairs.for_each(|(x, &b)| *x += b),
+                    planar::MUL => pairs.for_each(|(x, &b)| *x *= b),
+                    planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
+                    _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
+                }
+                ending.apply(a);
+                number::round_row(a, share.row(c, h, columns));
+            }
+        }
+    }
+}
+
+struct Pool<'a, 'b> {
+    max: bool,
+    staging: &'a Staging,
+    offsets: &'a [u32],
+    ending: &'a Ending,
+    source: Source<'a>,
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Pool<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Pool { max, staging, offsets, ending, source, columns, share, scratch } = self;
+        let staged = room(&mut scratch.staged, staging.staged_elements());
+        let wide = room(&mut scratch.wide, staging.window.from[1]);
+        let sums = room(&mut scratch.sums, columns);
+        let outside = if max { f32::NEG_INFINITY } else { 0.0 };
+        for c in 0..share.channels() {
+            staging.stage(source, share, share.first_channel + c, outside, staged, wide);
+            for h in 0..share.rows {
+                sums.fill(outside);
+                for &offset in offsets {
+                    let taps = &staged[offset as usize + h * staging.width..][..columns];
+                    let pairs = sums.iter_mut().zip(taps);
+                    if max {
+                        pairs.for_each(|(y, &x)| *y = y.max(x));
+                    } else {
+                        pairs.for_each(|(y, &x)| *y += x);
+                    }
+                }
+                ending.apply(sums);
+                number::round_row(sums, share.row(c, h, columns));
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! fp32 sums of fp16 products: the kernel under every convolution of the model `fast`.
+//!
+//! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
+//! ([`crate::convolution`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
+//! convolution needs no unfolded copy of its source. Coefficients stay fp16, in the order the kernel takes them, and are
+//! widened a panel at a time.
+
+use crate::number::round;
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Output channels whose sums are held in registers together.
+pub(crate) const PANEL: usize = 6;
+
+/// Numbers that may be read beyond the last output: the widest run but one element.
+pub(crate) const SLACK: usize = 64;
+
+/// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
+/// that are left over.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    coefficients: Vec<f16>,
+    channels: usize,
+    taps: usize,
+    /// Channels of a panel.
+    height: usize,
+}
+
+impl Packed {
+    /// From `[channel][tap]`, fp16 numbers held in fp32.
+    pub(crate) fn of(weights: &[f32], channels: usize, taps: usize, height: usize) -> Packed {
+        let mut coefficients = Vec::with_capacity(channels * taps);
+        for first in (0..channels).step_by(height) {
+            let rows = first..channels.min(first + height);
+            for tap in 0..taps {
+                coefficients.extend(rows.clone().map(|c| round(weights[c * taps + tap])));
+            }
+        }
+        Packed { coefficients, channels, taps, height }
+    }
+
+    /// Coefficients of one channel.
+    pub(crate) fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// Coefficients of the panel that begins with a channel, and how many channels it has.
+    pub(crate) fn panel(&self, first: usize) -> (&[f16], usize) {
+        let height = self.height.min(self.channels - first);
+        (&self.coefficients[first * self.taps..][..height * self.taps], height)
+    }
+}
+
+/// Sums of one panel for consecutive outputs.
+pub(crate) struct Sums<'a> {
+    /// Coefficients of the panel, tap by tap.
+    pub(crate) panel: &'a [f32],
+    /// Channels of the panel.
+    pub(crate) height: usize,
+    pub(crate) source: &'a [f32],
+    /// Where each tap's numbers begin in `source`.
+    pub(crate) offsets: &'a [u32],
+    /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
+    pub(crate) sums: &'a mut [f32],
+    /// Elements between channels in `sums`, at least the outputs and [`SLACK`].
+    pub(crate) stride: usize,
+    pub(crate) outputs: usize,
+}
+
+impl WithSimd for Sums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.height {
+            1 => self.rows::<S, 1>(simd),
+            2 => self.rows::<S, 2>(simd),
+            3 => self.rows::<S, 3>(simd),
+            4 => self.rows::<S, 4>(simd),
+            5 => self.rows::<S, 5>(simd),
+            _ => self.rows::<S, PANEL>(simd),
+        }
+    }
+}
+
+impl Sums<'_> {
+    #[inline(always)]
+    fn rows<S: Simd, const M: usize>(mut self, simd: S) {
+        // 32 registers hold four vectors a channel, 16 hold two.
+        let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
+        let mut at = 0;
+        while at < self.outputs {
+            let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
+            match vectors {
+                1 => self.run::<S, M, 1>(simd, at),
+                2 => self.run::<S, M, 2>(simd, at),
+                3 => self.run::<S, M, 3>(simd, at),
+                _ => self.run::<S, M, 4>(simd, at),
+            }
+            at += vectors * S::F32_LANES;
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
+        let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        let source = &self.source[at..];
+        for (weights, &offset) in self.panel.as_chunks::<M>().0.iter().zip(self.offsets) {
+            let (vectors, _) = S::as_simd_f32s(&source[offset as usize..][..N * S::F32_LANES]);
+            let Some(x) = vectors.first_chunk::<N>() else { return };
+            for m in 0..M {
+                let weight = simd.splat_f32s(weights[m]);
+                for n in 0..N {
+                    sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
+                }
+            }
+        }
+        for (m, sums) in sums.iter().enumerate() {
+            let to = &mut self.sums[m * self.stride + at..][..N * S::F32_LANES];
+            S::as_mut_simd_f32s(to).0.copy_from_slice(sums);
+        }
+    }
+}

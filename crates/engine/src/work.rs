@@ -1,0 +1,51 @@
+//! Threads and the buffers they keep between tasks.
+
+use pulp::Arch;
+use rayon::prelude::*;
+use std::sync::Mutex;
+
+/// The vector instructions of this machine, and scratch memory for each thread.
+pub(crate) struct Workers {
+    pub(crate) arch: Arch,
+    scratch: Vec<Mutex<Scratch>>,
+}
+
+/// Buffers of one thread. They grow to what the largest task needs and stay.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) staged: Vec<f32>,
+    pub(crate) wide: Vec<f32>,
+    pub(crate) panel: Vec<f32>,
+    pub(crate) sums: Vec<f32>,
+}
+
+/// The first `elements` of a buffer, with whatever they held before.
+pub(crate) fn room(buffer: &mut Vec<f32>, elements: usize) -> &mut [f32] {
+    if buffer.len() < elements {
+        buffer.resize(elements, 0.0);
+    }
+    &mut buffer[..elements]
+}
+
+impl Workers {
+    pub(crate) fn new() -> Workers {
+        let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
+        Workers { arch: Arch::new(), scratch }
+    }
+
+    /// Does the work of every item, on all threads where it is worth it.
+    pub(crate) fn each<T: Send>(&self, mut items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
+        let one = |item: &mut T| {
+            let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);
+            match self.scratch.get(i).and_then(|s| s.lock().ok()) {
+                Some(mut scratch) => work(item, &mut scratch),
+                None => work(item, &mut Scratch::default()),
+            }
+        };
+        if shared && items.len() > 1 {
+            items.par_iter_mut().with_max_len(1).for_each(one);
+        } else {
+            items.iter_mut().for_each(one);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Times the engine beside ONNX Runtime, in turns, and prints the ratio of their medians.
+
+Both run the same architectures in the same process order on the same machine: Anemone a Core ML package through its
+register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times do not depend on them).
+
+    python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
+    cargo build --release -p anemone --example pace
+    venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models
+"""
+
+import argparse
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Graph:
+    """Builds a network layer by layer; a value is its name and its channels."""
+
+    def __init__(self):
+        self.nodes, self.weights = [], []
+        self.random = np.random.default_rng(1)
+
+    def add(self, op, inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def weight(self, *shape):
+        name = f"w{len(self.weights)}"
+        fan_in = np.prod(shape[1:]) if len(shape) > 1 else 100
+        data = self.random.normal(0, (2 / fan_in) ** 0.5, shape).astype(np.float32)
+        self.weights.append(numpy_helper.from_array(data, name))
+        return name
+
+    def scalar(self, value):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.float32(value), name))
+        return name
+
+    def conv(self, x, cin, cout, k=1, stride=1, groups=1):
+        pad = k // 2
+        return self.add(
+            "Conv",
+            [x, self.weight(cout, cin // groups, k, k), self.weight(cout)],
+            kernel_shape=[k, k],
+            strides=[stride, stride],
+            pads=[pad] * 4,
+            group=groups,
+        )
+
+    def relu(self, x):
+        return self.add("Relu", [x])
+
+    def relu6(self, x):
+        return self.add("Clip", [x, self.scalar(0), self.scalar(6)])
+
+    def classify(self, x, channels):
+        x = self.add("Flatten", [self.add("GlobalAveragePool", [x])])
+        return self.add("Gemm", [x, self.weight(1000, channels), self.weight(1000)], transB=1)
+
+    def model(self, y):
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, [1, 1000])],
+            self.weights,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.checker.check_model(model)
+        return model.SerializeToString()
+
+
+def mobilenet_v2():
+    g = Graph()
+    x, c = g.relu6(g.conv("x", 3, 32, 3, 2)), 32
+    stages = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    for expand, cout, count, first_stride in stages:
+        for i in range(count):
+            stride, hidden, y = (first_stride if i == 0 else 1), c * expand, x
+            if expand > 1:
+                y = g.relu6(g.conv(y, c, hidden))
+            y = g.relu6(g.conv(y, hidden, hidden, 3, stride, hidden))
+            y = g.conv(y, hidden, cout)
+            x, c = (g.add("Add", [x, y]) if stride == 1 and c == cout else y), cout
+    return g.model(g.classify(g.relu6(g.conv(x, c, 1280)), 1280))
+
+
+def resnet18():
+    g = Graph()
+    x = g.relu(g.conv("x", 3, 64, 7, 2))
+    x, c = g.add("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), 64
+    for cout, first_stride in [(64, 1), (128, 2), (256, 2), (512, 2)]:
+        for stride in (first_stride, 1):
+            y = g.conv(g.relu(g.conv(x, c, cout, 3, stride)), cout, cout, 3)
+            if stride > 1:
+                x = g.conv(x, c, cout, 1, stride)
+            x, c = g.relu(g.add("Add", [x, y])), cout
+    return g.model(g.classify(x, c))
+
+
+NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18}
+
+
+class Pace:
+    """The engine, in a process of its own."""
+
+    def __init__(self, program, package):
+        self.process = subprocess.Popen([program, package], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline().strip() != "ready":
+            raise SystemExit(f"{program} did not start with {package}")
+
+    def run(self, runs):
+        self.process.stdin.write(f"{runs}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline()) / runs / 1e6
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pace", required=True, help="the built example `pace`")
+    parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    for name, build in NETWORKS.items():
+        packages = sorted(arguments.models.glob(f"{name}*/model.mlpackage"))
+        if not packages:
+            print(f"{name}: no package {name}*/model.mlpackage in {arguments.models}")
+            continue
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = arguments.threads
+        # Waiting threads would take the cores from the engine in its turn.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = ort.InferenceSession(build(), options, providers=["CPUExecutionProvider"])
+        x = {"x": np.random.default_rng(2).normal(0, 1, (1, 3, 224, 224)).astype(np.float32)}
+        engine = Pace(arguments.pace, packages[0])
+        ours, theirs = [], []
+        for _ in range(arguments.rounds):
+            engine.run(1)
+            ours.append(engine.run(4))
+            session.run(None, x)
+            start = time.perf_counter()
+            for _ in range(4):
+                session.run(None, x)
+            theirs.append((time.perf_counter() - start) * 1e3 / 4)
+        a, b = statistics.median(ours), statistics.median(theirs)
+        print(
+            f"{packages[0].parent.name}: engine {a:.2f} ms (best {min(ours):.2f}), "
+            f"ONNX Runtime {ort.__version__} {b:.2f} ms (best {min(theirs):.2f}), "
+            f"ratio of medians {a / b:.2f}, of bests {min(ours) / min(theirs):.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
