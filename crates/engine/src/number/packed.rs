@@ -48,6 +48,11 @@ const TASK_PANELS: usize = 16;
 /// Products of fewer multiply-additions are not worth waking the other cores.
 const WORTH_SHARING: usize = 1 << 18;
 
+/// The columns of a panel under one tap. Aligned to the longest vectors.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([f32; WIDTH]);
+
 /// Weights, decoded.
 #[derive(Clone, Debug)]
 pub struct Weights {
@@ -71,7 +76,7 @@ pub struct Columns {
     taps: usize,
     columns: usize,
     /// By panel, then tap. Zeros after the last column.
-    panels: Vec<[f32; WIDTH]>,
+    panels: Vec<Line>,
     /// Exponents met, one bit each; zeros have none. By panel, then tap.
     exponents: Vec<u32>,
     /// Largest norm of a column. By panel, then segment.
@@ -164,7 +169,7 @@ impl Columns {
             mac: *mac,
             taps,
             columns,
-            panels: vec![[0.0; WIDTH]; panels * taps],
+            panels: vec![Line([0.0; WIDTH]); panels * taps],
             exponents: vec![0; panels * taps],
             norms: vec![0.0; panels * segments],
         };
@@ -198,7 +203,7 @@ fn pack_panels(
     first: usize,
     taps: usize,
     values: &[f32],
-    panels: &mut [[f32; WIDTH]],
+    panels: &mut [Line],
     exponents: &mut [u32],
     norms: &mut [f32],
 ) {
@@ -208,7 +213,7 @@ fn pack_panels(
     for tap in 0..taps {
         let row = &values[(tap * columns + first).min(values.len())..(tap * columns + end).min(values.len())];
         for ((panel, row), squares) in row.chunks(WIDTH).enumerate().zip(&mut squares) {
-            let to = &mut panels[panel * taps + tap];
+            let to = &mut panels[panel * taps + tap].0;
             to[..row.len()].copy_from_slice(row);
             let mut met = 0;
             for (x, square) in to.iter_mut().zip(squares) {

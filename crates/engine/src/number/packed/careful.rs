@@ -1,7 +1,7 @@
 //! One row over a panel for any model: the first stage, infinite operands, every ceiling.
 
 use super::super::mac::settle;
-use super::{WIDTH, lower};
+use super::{Line, WIDTH, lower};
 use anemone_facts::numerics::{Mac, Specials};
 use half::f16;
 
@@ -10,7 +10,7 @@ use half::f16;
 pub(super) fn careful<'a>(
     mac: &Mac,
     weights: impl Iterator<Item = (&'a f32, &'a f32)>,
-    x: &[[f32; WIDTH]],
+    x: &[Line],
     bias: f64,
     out: &mut [f32],
 ) {
@@ -25,7 +25,7 @@ pub(super) fn careful<'a>(
     let mut in_tile = 0;
     for ((&w, &keep), x) in weights.zip(x) {
         let w = f64::from(lower(w));
-        let mut terms: [f64; WIDTH] = x.map(|x| w * f64::from(if x.abs() < keep { 0.0 } else { x }));
+        let mut terms: [f64; WIDTH] = x.0.map(|x| w * f64::from(if x.abs() < keep { 0.0 } else { x }));
         if mac.specials == Specials::Infinities && terms.iter().any(|t| !t.is_finite()) {
             for (term, infinite) in terms.iter_mut().zip(lanes.infinite.iter_mut()) {
                 if term.is_infinite() {

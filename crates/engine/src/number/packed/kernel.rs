@@ -2,7 +2,7 @@
 
 use super::super::mac;
 use super::careful::careful;
-use super::{Columns, HEIGHT, SEGMENT, WIDTH, Weights, height, lower};
+use super::{Columns, HEIGHT, Line, SEGMENT, WIDTH, Weights, height, lower};
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
 
@@ -83,7 +83,7 @@ struct Pair<'a> {
     keep: &'a [f32],
     dropping: &'a [u32],
     row_norms: &'a [f32],
-    x: &'a [[f32; WIDTH]],
+    x: &'a [Line],
     exponents: &'a [u32],
     column_norms: &'a [f32],
     bias: [f64; HEIGHT],
@@ -259,7 +259,7 @@ fn narrow<S: Simd, const H: usize, const R: usize>(
     mixed: &[u8],
     w: &[f32],
     keep: &[f32],
-    x: &[[f32; WIDTH]],
+    x: &[Line],
     sums: &mut Tile,
 ) {
     let (w, _) = w.as_chunks::<H>();
@@ -268,7 +268,7 @@ fn narrow<S: Simd, const H: usize, const R: usize>(
         for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
             let mut acc = [[simd.splat_f32s(START); VECTORS]; R];
             for &tap in clean {
-                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)]).0);
+                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)].0).0);
                 for v in 0..VECTORS {
                     for r in 0..R {
                         acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x[vector + v], acc[r][v]);
@@ -276,7 +276,7 @@ fn narrow<S: Simd, const H: usize, const R: usize>(
                 }
             }
             for &tap in mixed {
-                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)]).0);
+                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)].0).0);
                 let keep = &keep[usize::from(tap)];
                 for v in 0..VECTORS {
                     let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
@@ -322,7 +322,7 @@ impl Converted {
                 *to = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
             }
             self.keep[i].iter_mut().zip(&pair.keep[of_tap]).for_each(|(to, &from)| *to = f64::from(from));
-            self.x[i].iter_mut().zip(&pair.x[first + i]).for_each(|(to, &from)| *to = f64::from(from));
+            self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
         }
         count
     }
