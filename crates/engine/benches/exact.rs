@@ -31,9 +31,13 @@ fn main() {
     );
     let only: Option<usize> = std::env::var("ONLY").ok().and_then(|v| v.parse().ok());
     for [m, k, n] in [[512, 512, 512], [2048, 2048, 2048], [64, 576, 4096]] {
-        if only.is_some_and(|o| o != m) { continue; }
+        if only.is_some_and(|o| o != m) {
+            continue;
+        }
         let scales: usize = std::env::var("SCALES").ok().and_then(|v| v.parse().ok()).unwrap_or(9);
-        for (sw, sx) in [(1.0 / (k as f32).sqrt(), 1.0), (0.02, 0.3), (0.05, 50.0), (0.5, 500.0)].into_iter().take(scales) {
+        for (sw, sx) in
+            [(1.0 / (k as f32).sqrt(), 1.0), (0.02, 0.3), (0.05, 50.0), (0.5, 500.0)].into_iter().take(scales)
+        {
             let (w, x) = (draw(m * k, sw), draw(k * n, sx));
             let (mut direct, mut exact) = (vec![0.0f32; m * n], vec![0.0f32; m * n]);
             let weights = Weights::pack(&FIXED, m, k, &w);

@@ -107,9 +107,13 @@ impl Weights {
         parts.enumerate().with_min_len(share).for_each(|(block, ((raised, keep), (dropping, norms)))| {
             let values = &values[(block * HEIGHT * taps).min(values.len())..];
             let height = height(rows, block);
+            let values = &values[..values.len().min(height * taps)];
             Arch::new().dispatch(
                 #[inline(always)]
-                || pack_block(mac, height, &values[..values.len().min(height * taps)], raised, keep, dropping, norms),
+                || match height {
+                    HEIGHT => pack_block::<HEIGHT>(mac, values, raised, keep, dropping, norms),
+                    _ => pack_block::<{ HEIGHT / 2 }>(mac, values, raised, keep, dropping, norms),
+                },
             );
         });
         new
@@ -122,42 +126,39 @@ impl Weights {
 }
 
 #[inline(always)]
-fn pack_block(
+fn pack_block<const HEIGHT: usize>(
     mac: &Mac,
-    height: usize,
     values: &[f32],
     raised: &mut [f32],
     keep: &mut [f32],
     dropping: &mut [u32],
     norms: &mut [f32],
 ) {
-    let taps = dropping.len();
-    let parts = raised.chunks_mut(SEGMENT * height).zip(keep.chunks_mut(SEGMENT * height));
+    let (taps, sums) = (dropping.len(), dropped_sums(mac));
+    let (raised, keep) = (raised.as_chunks_mut::<HEIGHT>().0, keep.as_chunks_mut::<HEIGHT>().0);
+    let parts = raised.chunks_mut(SEGMENT).zip(keep.chunks_mut(SEGMENT));
     for (i, (((raised, keep), dropping), norm)) in parts.zip(dropping.chunks_mut(SEGMENT)).zip(norms).enumerate() {
-        let mut segment = [[0.0f32; SEGMENT]; HEIGHT];
-        let mut sets = [0u32; SEGMENT];
-        let mut largest = 0.0f32;
+        let mut lines = [[0.0f32; HEIGHT]; SEGMENT];
         for (row, values) in values.chunks(taps).enumerate() {
             let values = &values[(i * SEGMENT).min(values.len())..];
-            let mut square = 0.0;
-            let row = &mut segment[row];
-            for (to, &from) in row.iter_mut().zip(&values[..values.len().min(dropping.len())]) {
-                *to = decode(mac, from);
-            }
-            for (&w, set) in row.iter().zip(&mut sets) {
-                *set |= dropping_of(mac, w);
-                square += w * w;
-            }
-            largest = largest.max(square);
-        }
-        *norm = largest.sqrt();
-        dropping.copy_from_slice(&sets[..dropping.len()]);
-        for (tap, (raised, keep)) in raised.chunks_exact_mut(height).zip(keep.chunks_exact_mut(height)).enumerate() {
-            for (row, (raised, keep)) in raised.iter_mut().zip(keep).enumerate() {
-                *raised = raise(segment[row][tap]);
-                *keep = keep_from(mac, segment[row][tap]);
+            match values.first_chunk::<SEGMENT>() {
+                Some(values) => lines.iter_mut().zip(values).for_each(|(line, &w)| line[row] = w),
+                None => lines.iter_mut().zip(values).for_each(|(line, &w)| line[row] = w),
             }
         }
+        let mut squares = [0.0f32; HEIGHT];
+        for (line, ((raised, keep), dropping)) in lines.iter().zip(raised.iter_mut().zip(keep).zip(dropping)) {
+            let mut set = 0;
+            for (row, &w) in line.iter().enumerate() {
+                let w = decode(mac, w);
+                set |= dropping_of(sums, w);
+                squares[row] += w * w;
+                raised[row] = raise(w);
+                keep[row] = keep_from(mac, w);
+            }
+            *dropping = set;
+        }
+        *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
     }
 }
 
@@ -214,7 +215,10 @@ fn pack_panels(
         let row = &values[(tap * columns + first).min(values.len())..(tap * columns + end).min(values.len())];
         for ((panel, row), squares) in row.chunks(WIDTH).enumerate().zip(&mut squares) {
             let to = &mut panels[panel * taps + tap].0;
-            to[..row.len()].copy_from_slice(row);
+            match row.first_chunk() {
+                Some(row) => *to = *row,
+                None => to[..row.len()].copy_from_slice(row),
+            }
             let mut met = 0;
             for (x, square) in to.iter_mut().zip(squares) {
                 *x = decode(mac, *x);
@@ -320,13 +324,17 @@ fn exponent_bit(x: f32) -> u32 {
     if x == 0.0 { 0 } else { 1u32.wrapping_shl((exponent(x) - LEAST_EXPONENT) as u32) }
 }
 
-/// [`exponent_bit`] of every operand whose product with `w` is dropped and would not round to zero: the exponents add up
-/// to at least -18 and to less than the limit.
-#[inline(always)]
-fn dropping_of(mac: &Mac, w: f32) -> u32 {
+/// Sums of exponents whose products are dropped and would not round to zero, bit `sum - 2 * LEAST_EXPONENT` each: -18
+/// and more, below the limit.
+fn dropped_sums(mac: &Mac) -> u64 {
     const ROUND_TO_ZERO_BELOW: i32 = -18;
-    let below = |sum: i32| 1u64.wrapping_shl((sum - 2 * LEAST_EXPONENT).clamp(0, 63) as u32) - 1;
-    let sums = below(mac.least_exponent_sum) & !below(ROUND_TO_ZERO_BELOW);
+    let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 63)) - 1;
+    below(mac.least_exponent_sum) & !below(ROUND_TO_ZERO_BELOW)
+}
+
+/// [`exponent_bit`] of every operand whose product with `w` is one of [`dropped_sums`].
+#[inline(always)]
+fn dropping_of(sums: u64, w: f32) -> u32 {
     if w == 0.0 { 0 } else { (sums >> (exponent(w) - LEAST_EXPONENT).min(63)) as u32 }
 }
 

@@ -12,7 +12,7 @@ const PASS: usize = 256;
 const ROWS: usize = 4;
 const VECTORS: usize = 2;
 /// Taps converted to 64-bit floats at a time.
-const CONVERTED: usize = 16;
+const CONVERTED: usize = 32;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 const START: f32 = 192.0;
 /// Products of one run add up to less, with room for the rounding of norms.
@@ -124,9 +124,13 @@ impl<'a> Pair<'a> {
             }
         }
         let first = pass * PASS;
-        self.run(simd, first, self.taps.min(first + PASS), &mut sums);
+        // One that is lost goes the other way with its whole tile.
+        if !sums.as_flattened().contains(&LOST) {
+            self.run(simd, first, self.taps.min(first + PASS), &mut sums);
+        }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
-            let bound = self.bound(0, self.taps) + self.bias.iter().fold(0.0f32, |a, b| a.max(b.abs() as f32));
+            let bound =
+                self.bounds(0, self.taps).sum::<f32>() + self.bias.iter().fold(0.0f32, |a, b| a.max(b.abs() as f32));
             match bound < 32700.0 {
                 true => self.wide::<S, false>(simd, part, out),
                 false => self.wide::<S, true>(simd, part, out),
@@ -134,72 +138,61 @@ impl<'a> Pair<'a> {
             return;
         }
         for (sums, out) in sums.iter().zip(out) {
-            for (to, &sum) in out[part.clone()].iter_mut().zip(sums) {
-                *to = if last { settle(self.mac, sum as i32) } else { f32::from_bits(sum) };
+            let pairs = out[part.clone()].iter_mut().zip(sums);
+            match (last, self.mac.ties) {
+                (false, _) => pairs.for_each(|(to, &sum)| *to = f32::from_bits(sum)),
+                (true, Ties::Away) => pairs.for_each(|(to, &sum)| *to = settle_away(sum as i32)),
+                (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
             }
         }
     }
 
-    /// Nothing between these taps adds up to more, in magnitude. `first` begins a segment.
+    /// By segment: no part of its products adds up to more, in magnitude. `first` begins a segment.
     #[inline(always)]
-    fn bound(&self, first: usize, end: usize) -> f32 {
+    fn bounds(&self, first: usize, end: usize) -> impl Iterator<Item = f32> {
         let segments = first / SEGMENT..end.div_ceil(SEGMENT);
         let (rows, columns) = (&self.row_norms[segments.clone()], &self.column_norms[segments]);
-        rows.iter().zip(columns).map(|(a, b)| a * b).sum()
+        rows.iter().zip(columns).map(|(a, b)| a * b)
     }
 
     /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile) {
-        if self.bound(first, end) < RUN_LIMIT {
+        let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
+        if sum < RUN_LIMIT {
             return self.one_run(simd, first, end, sums);
         }
-        let mut at = first;
-        while at < end {
-            let (mut to, mut bound) = (at, 0.0);
-            while to < end {
-                let more = self.row_norms[to / SEGMENT] * self.column_norms[to / SEGMENT];
-                if bound + more >= RUN_LIMIT {
-                    break;
-                }
-                bound += more;
-                to = end.min(to + SEGMENT);
-            }
-            if to == at {
-                *sums = [[LOST; WIDTH]; HEIGHT];
-                return;
-            }
-            self.one_run(simd, at, to, sums);
-            at = to;
+        if largest >= RUN_LIMIT {
+            *sums = [[LOST; WIDTH]; HEIGHT];
+            return;
         }
+        let (mut start, mut sum) = (first, 0.0);
+        for (i, bound) in self.bounds(first, end).enumerate() {
+            if sum + bound >= RUN_LIMIT {
+                let to = first + i * SEGMENT;
+                self.one_run(simd, start, to, sums);
+                (start, sum) = (to, 0.0);
+            }
+            sum += bound;
+        }
+        self.one_run(simd, start, end, sums);
     }
 
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
-    #[inline(never)]
+    #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile) {
+        // A function of its own: loops with so many registers are not compiled well within others.
         simd.vectorize(
             #[inline(always)]
             || {
-                let (mut clean, mut mixed) = ([0u8; PASS], [0u8; PASS]);
-                let (mut cleans, mut mixes) = (0, 0);
-                for (tap, (dropping, met)) in
-                    self.dropping[first..end].iter().zip(&self.exponents[first..end]).enumerate()
-                {
-                    let drops = dropping & met != 0;
-                    clean[cleans % PASS] = tap as u8;
-                    mixed[mixes % PASS] = tap as u8;
-                    cleans += usize::from(!drops);
-                    mixes += usize::from(drops);
-                }
-                let (clean, mixed) = (&clean[..cleans], &mixed[..mixes]);
+                let mut lists = Lists::EMPTY;
+                lists.fill(self, first, end);
                 let of_run = first * self.height..end * self.height;
                 let (w, keep, x) = (&self.raised[of_run.clone()], &self.keep[of_run], &self.x[first..end]);
                 match self.height {
-                    HEIGHT if S::REGISTER_COUNT >= 32 => {
-                        narrow::<S, HEIGHT, HEIGHT>(simd, clean, mixed, w, keep, x, sums)
-                    }
-                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, clean, mixed, w, keep, x, sums),
-                    _ => narrow::<S, ROWS, ROWS>(simd, clean, mixed, w, keep, x, sums),
+                    HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, &lists, w, keep, x, sums),
+                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, &lists, w, keep, x, sums),
+                    _ => narrow::<S, ROWS, ROWS>(simd, &lists, w, keep, x, sums),
                 }
             },
         )
@@ -212,21 +205,32 @@ impl<'a> Pair<'a> {
         for (sums, bias) in sums.iter_mut().zip(self.bias) {
             sums.fill(start_wide(bias));
         }
-        let mut converted = Converted::default();
+        let (mut converted, mut lists) = (Converted::default(), Lists::EMPTY);
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(self, first);
+            match WATCH {
+                true => lists.fill_in_order(count),
+                false => lists.fill(self, first, first + count),
+            }
             for row in (0..out.len()).step_by(ROWS) {
                 for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
-                    wide_run::<S, WATCH>(simd, &converted, count, row, vector, &mut sums);
+                    wide_run::<S, WATCH>(simd, &converted, &lists, row, vector, &mut sums);
                 }
             }
         }
         for (sums, out) in sums.iter().zip(out) {
             for (to, &sum) in out[part.clone()].iter_mut().zip(sums) {
                 let infinite = if sum > 0.0 { f32::INFINITY } else { f32::NEG_INFINITY };
-                let finite = settle(self.mac, ((sum - WIDE_START) * UNIT) as i32);
+                let finite = self.settle(((sum - WIDE_START) * UNIT) as i32);
                 *to = if sum.is_finite() { finite } else { infinite };
             }
+        }
+    }
+
+    fn settle(&self, sum: i32) -> f32 {
+        match self.mac.ties {
+            Ties::Away => settle_away(sum),
+            Ties::Even => mac::settle(self.mac, i64::from(sum)).to_f32(),
         }
     }
 
@@ -251,12 +255,53 @@ fn start_wide(bias: f64) -> f64 {
     }
 }
 
-/// One run over `H` rows, `R` of them at a time. No product of the taps `clean` is dropped.
+/// Taps of a run, counted from its first.
+struct Lists {
+    /// None of their products is dropped, or all that are round to zero anyway.
+    clean: [u8; PASS],
+    cleans: usize,
+    mixed: [u8; PASS],
+    mixes: usize,
+}
+
+impl Lists {
+    const EMPTY: Lists = Lists { clean: [0; PASS], cleans: 0, mixed: [0; PASS], mixes: 0 };
+
+    #[inline(always)]
+    fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
+        (self.cleans, self.mixes) = (0, 0);
+        for (tap, (dropping, met)) in pair.dropping[first..end].iter().zip(&pair.exponents[first..end]).enumerate() {
+            // Written to both, kept in one: no branch to mispredict.
+            self.clean[self.cleans % PASS] = tap as u8;
+            self.mixed[self.mixes % PASS] = tap as u8;
+            let drops = usize::from(dropping & met != 0);
+            (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
+        }
+    }
+
+    /// All are compared, one after the other.
+    #[inline(always)]
+    fn fill_in_order(&mut self, taps: usize) {
+        (self.cleans, self.mixes) = (0, taps);
+        self.mixed.iter_mut().zip(0..).take(taps).for_each(|(to, tap)| *to = tap);
+    }
+
+    #[inline(always)]
+    fn clean(&self) -> impl Iterator<Item = usize> {
+        self.clean[..self.cleans].iter().map(|&tap| usize::from(tap))
+    }
+
+    #[inline(always)]
+    fn mixed(&self) -> impl Iterator<Item = usize> {
+        self.mixed[..self.mixes].iter().map(|&tap| usize::from(tap))
+    }
+}
+
+/// One run over `H` rows, `R` of them at a time.
 #[inline(always)]
 fn narrow<S: Simd, const H: usize, const R: usize>(
     simd: S,
-    clean: &[u8],
-    mixed: &[u8],
+    lists: &Lists,
     w: &[f32],
     keep: &[f32],
     x: &[Line],
@@ -267,17 +312,17 @@ fn narrow<S: Simd, const H: usize, const R: usize>(
     for row in (0..H).step_by(R) {
         for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
             let mut acc = [[simd.splat_f32s(START); VECTORS]; R];
-            for &tap in clean {
-                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)].0).0);
+            for tap in lists.clean() {
+                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
                 for v in 0..VECTORS {
                     for r in 0..R {
                         acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x[vector + v], acc[r][v]);
                     }
                 }
             }
-            for &tap in mixed {
-                let (w, x) = (&w[usize::from(tap)], S::as_simd_f32s(&x[usize::from(tap)].0).0);
-                let keep = &keep[usize::from(tap)];
+            for tap in lists.mixed() {
+                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
+                let keep = &keep[tap];
                 for v in 0..VECTORS {
                     let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
                     for r in 0..R {
@@ -332,7 +377,7 @@ impl Converted {
 fn wide_run<S: Simd, const WATCH: bool>(
     simd: S,
     from: &Converted,
-    count: usize,
+    lists: &Lists,
     row: usize,
     vector: usize,
     sums: &mut [[f64; WIDTH]; HEIGHT],
@@ -340,8 +385,16 @@ fn wide_run<S: Simd, const WATCH: bool>(
     let mut acc: [[S::f64s; VECTORS]; ROWS] =
         std::array::from_fn(|r| std::array::from_fn(|v| S::as_simd_f64s(&sums[row + r]).0[vector + v]));
     let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
-    for ((w, keep), x) in from.w.iter().zip(&from.keep).zip(&from.x).take(count) {
-        let x = S::as_simd_f64s(x).0;
+    for tap in lists.clean() {
+        let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
+        for v in 0..VECTORS {
+            for r in 0..ROWS {
+                acc[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x[vector + v], acc[r][v]);
+            }
+        }
+    }
+    for tap in lists.mixed() {
+        let (w, keep, x) = (&from.w[tap], &from.keep[tap], S::as_simd_f64s(&from.x[tap]).0);
         for v in 0..VECTORS {
             let (x, magnitude) = (x[vector + v], simd.abs_f64s(x[vector + v]));
             for r in 0..ROWS {
@@ -360,14 +413,6 @@ fn wide_run<S: Simd, const WATCH: bool>(
     }
     for (r, acc) in acc.into_iter().enumerate() {
         S::as_mut_simd_f64s(&mut sums[row + r]).0[vector..vector + VECTORS].copy_from_slice(&acc);
-    }
-}
-
-#[inline(always)]
-fn settle(mac: &Mac, sum: i32) -> f32 {
-    match mac.ties {
-        Ties::Away => settle_away(sum),
-        Ties::Even => mac::settle(mac, i64::from(sum)).to_f32(),
     }
 }
 

@@ -26,6 +26,14 @@ impl Draw {
     }
 }
 
+/// Every instruction set that this host has.
+fn arches() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar, Arch::new()];
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+    all
+}
+
 fn widen(x: &[f16]) -> Vec<f32> {
     x.iter().map(|x| x.to_f32()).collect()
 }
@@ -36,17 +44,27 @@ fn compare(mac: &Mac, seed: u64, rows: usize, taps: usize, columns: usize, field
     let w: Vec<f16> = (0..rows * taps).map(|_| draw.number(fields)).collect();
     let x: Vec<f16> = (0..taps * columns).map(|_| draw.number(fields)).collect();
     let bias: Vec<f32> = (0..rows).map(|_| draw.number(20).to_f32()).collect();
-    let mut out = vec![f32::NAN; rows * columns];
+    let expected: Vec<f32> = (0..rows * columns)
+        .map(|i| {
+            let (row, column) = (i / columns, i % columns);
+            let terms: Vec<(f16, f16)> = (0..taps).map(|k| (w[row * taps + k], x[k * columns + column])).collect();
+            mac::dot(mac, &terms, f64::from(bias[row])).to_f32()
+        })
+        .collect();
     let packed = (Weights::pack(mac, rows, taps, &widen(&w)), Columns::pack(mac, taps, columns, &widen(&x)));
-    product(&packed.0, &packed.1, &bias, &mut out);
-    for (i, &out) in out.iter().enumerate() {
-        let (row, column) = (i / columns, i % columns);
-        let terms: Vec<(f16, f16)> = (0..taps).map(|k| (w[row * taps + k], x[k * columns + column])).collect();
-        let expected = mac::dot(mac, &terms, f64::from(bias[row]));
-        let same = expected.to_f32() == out;
-        assert!(same, "{} seed {seed} row {row} column {column}: {expected} expected, {out} found", mac.name);
+    for arch in arches() {
+        let mut out = vec![f32::NAN; rows * columns];
+        product_with(arch, &packed.0, &packed.1, &bias, &mut out);
+        for (i, (out, expected)) in out.iter().zip(&expected).enumerate() {
+            let (row, column) = (i / columns, i % columns);
+            let name = mac.name;
+            assert!(
+                expected == out,
+                "{name}, {arch:?}, seed {seed}, row {row}, column {column}: {expected} expected, {out} found"
+            );
+        }
     }
-    out.iter().filter(|x| x.is_infinite()).count()
+    expected.iter().filter(|x| x.is_infinite()).count()
 }
 
 #[test]
@@ -81,6 +99,47 @@ fn every_product_of_small_numbers_rounds_as_the_reference() {
         for (i, &out) in out.iter().enumerate() {
             let (w, x) = (w[i / x.len()], x[i % x.len()]);
             assert_eq!(mac::dot(&FIXED, &[(w, x)], 0.0).to_f32(), out, "{w} * {x}");
+        }
+    }
+}
+
+#[test]
+fn products_of_several_tasks_and_passes_equal_the_reference() {
+    // More rows and columns than a task has, more taps than a pass.
+    for (rows, taps, columns) in [(130, 20, 33), (3, 12, 530), (9, 530, 35)] {
+        // With longer sums smaller numbers, so that few overflow.
+        for fields in [11, 15, if taps > 100 { 16 } else { 20 }] {
+            compare(&FIXED, 7 + fields, rows, taps, columns, fields);
+        }
+    }
+}
+
+#[test]
+fn sums_that_turn_below_the_ceiling_stay_finite() {
+    // Up in steps of two, and down again. The top is reached in short runs of small products.
+    let tops = [16382usize, 16383, 16384, 16385];
+    let taps = 2 * 16400;
+    for sign in [1.0, -1.0f32] {
+        let x: Vec<f32> = (0..taps)
+            .flat_map(|tap| {
+                tops.map(|top| {
+                    if tap < top {
+                        2.0 * sign
+                    } else if tap < 2 * top {
+                        -2.0 * sign
+                    } else {
+                        0.0
+                    }
+                })
+            })
+            .collect();
+        let weights = Weights::pack(&FIXED, 1, taps, &vec![1.0; taps]);
+        let columns = Columns::pack(&FIXED, taps, tops.len(), &x);
+        for arch in arches() {
+            let mut out = [f32::NAN; 4];
+            product_with(arch, &weights, &columns, &[sign], &mut out);
+            // 32765 and 32767 on the way; 32769 and more are infinite.
+            assert_eq!(out, [sign, sign, sign * f32::INFINITY, sign * f32::INFINITY], "{arch:?}");
         }
     }
 }
