@@ -100,6 +100,7 @@ impl Weights {
         if room == 0 {
             return new;
         }
+        let reading = Reading::new(mac);
         let share = if room < WORTH_SHARING / 8 { blocks } else { 1 };
         let raised = new.raised.par_chunks_mut(HEIGHT * taps);
         let parts = raised.zip(new.keep.par_chunks_mut(HEIGHT * taps));
@@ -111,8 +112,8 @@ impl Weights {
             Arch::new().dispatch(
                 #[inline(always)]
                 || match height {
-                    HEIGHT => pack_block::<HEIGHT>(mac, values, raised, keep, dropping, norms),
-                    _ => pack_block::<{ HEIGHT / 2 }>(mac, values, raised, keep, dropping, norms),
+                    HEIGHT => pack_block::<HEIGHT>(reading, values, raised, keep, dropping, norms),
+                    _ => pack_block::<{ HEIGHT / 2 }>(reading, values, raised, keep, dropping, norms),
                 },
             );
         });
@@ -127,14 +128,14 @@ impl Weights {
 
 #[inline(always)]
 fn pack_block<const HEIGHT: usize>(
-    mac: &Mac,
+    reading: Reading,
     values: &[f32],
     raised: &mut [f32],
     keep: &mut [f32],
     dropping: &mut [u32],
     norms: &mut [f32],
 ) {
-    let (taps, sums) = (dropping.len(), dropped_sums(mac));
+    let taps = dropping.len();
     let (raised, keep) = (raised.as_chunks_mut::<HEIGHT>().0, keep.as_chunks_mut::<HEIGHT>().0);
     let parts = raised.chunks_mut(SEGMENT).zip(keep.chunks_mut(SEGMENT));
     for (i, (((raised, keep), dropping), norm)) in parts.zip(dropping.chunks_mut(SEGMENT)).zip(norms).enumerate() {
@@ -146,17 +147,23 @@ fn pack_block<const HEIGHT: usize>(
                 None => lines.iter_mut().zip(values).for_each(|(line, &w)| line[row] = w),
             }
         }
+        // One loop for each, over the whole segment: that is what becomes vector instructions.
+        let mut steps = [[0.0f32; HEIGHT]; SEGMENT];
+        let mut least = [[0.0f32; HEIGHT]; SEGMENT];
+        let mut sets = [[0u32; HEIGHT]; SEGMENT];
+        lines.as_flattened_mut().iter_mut().for_each(|w| *w = reading.decode(*w));
+        let each = || lines.as_flattened().iter();
+        steps.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = raise(w));
+        least.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = reading.keep_from(w));
+        sets.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = reading.dropping(w));
+        raised.copy_from_slice(&steps[..raised.len()]);
+        keep.copy_from_slice(&least[..keep.len()]);
+        for (to, set) in dropping.iter_mut().zip(sets) {
+            *to = set.iter().fold(0, |a, b| a | b);
+        }
         let mut squares = [0.0f32; HEIGHT];
-        for (line, ((raised, keep), dropping)) in lines.iter().zip(raised.iter_mut().zip(keep).zip(dropping)) {
-            let mut set = 0;
-            for (row, &w) in line.iter().enumerate() {
-                let w = decode(mac, w);
-                set |= dropping_of(sums, w);
-                squares[row] += w * w;
-                raised[row] = raise(w);
-                keep[row] = keep_from(mac, w);
-            }
-            *dropping = set;
+        for line in lines {
+            squares.iter_mut().zip(line).for_each(|(square, w)| *square += w * w);
         }
         *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
     }
@@ -177,6 +184,7 @@ impl Columns {
         if new.panels.is_empty() {
             return new;
         }
+        let reading = Reading::new(mac);
         let share = if columns * taps < WORTH_SHARING / 8 { panels } else { 1 };
         let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
         let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
@@ -184,7 +192,18 @@ impl Columns {
         parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
             Arch::new().dispatch(
                 #[inline(always)]
-                || pack_panels(mac, columns, group * PANELS_AT_ONCE * WIDTH, taps, values, panels, exponents, norms),
+                || {
+                    pack_panels(
+                        reading,
+                        columns,
+                        group * PANELS_AT_ONCE * WIDTH,
+                        taps,
+                        values,
+                        panels,
+                        exponents,
+                        norms,
+                    )
+                },
             );
         });
         new
@@ -199,7 +218,7 @@ impl Columns {
 /// Packs neighbouring panels, whose first column is `first`.
 #[inline(always)]
 fn pack_panels(
-    mac: &Mac,
+    reading: Reading,
     columns: usize,
     first: usize,
     taps: usize,
@@ -219,12 +238,9 @@ fn pack_panels(
                 Some(row) => *to = *row,
                 None => to[..row.len()].copy_from_slice(row),
             }
-            let mut met = 0;
-            for (x, square) in to.iter_mut().zip(squares) {
-                *x = decode(mac, *x);
-                met |= exponent_bit(*x);
-                *square += *x * *x;
-            }
+            to.iter_mut().for_each(|x| *x = reading.decode(*x));
+            squares.iter_mut().zip(&*to).for_each(|(square, x)| *square += x * x);
+            let met = to.iter().fold(0, |set, &x| set | exponent_bit(x));
             exponents[panel * taps + tap] = met;
         }
         if tap % SEGMENT == SEGMENT - 1 || tap == taps - 1 {
@@ -277,32 +293,71 @@ fn height(rows: usize, block: usize) -> usize {
     if rows - block * HEIGHT > HEIGHT / 2 { HEIGHT } else { HEIGHT / 2 }
 }
 
-/// An operand as the model reads it.
-#[inline(always)]
-fn decode(mac: &Mac, x: f32) -> f32 {
-    const SPECIAL: u32 = 0xff << 23;
-    let bits = x.to_bits();
-    if bits & SPECIAL == SPECIAL {
-        return match mac.specials {
-            // The same fraction under exponent 16.
-            Specials::Numbers => f32::from_bits(bits & !SPECIAL | (127 + 16) << 23),
-            Specials::Infinities if x.is_nan() => f32::INFINITY,
-            Specials::Infinities => x,
-        };
+/// What a model makes of operands.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// Exponent 31 makes a number.
+    numbers: bool,
+    /// Smaller magnitudes count as zero.
+    flush: f32,
+    least_exponent_sum: i32,
+    /// Sums of exponents whose products are dropped and would not round to zero, bit `sum - 2 * LEAST_EXPONENT` each.
+    dropped: u32,
+}
+
+// No branches below: these become vector instructions.
+impl Reading {
+    fn new(mac: &Mac) -> Reading {
+        const ROUND_TO_ZERO_BELOW: i32 = -18;
+        let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
+        Reading {
+            numbers: mac.specials == Specials::Numbers,
+            flush: if mac.flush_subnormals { exp2i(LEAST_EXPONENT) } else { 0.0 },
+            least_exponent_sum: mac.least_exponent_sum,
+            dropped: (below(mac.least_exponent_sum) & !below(ROUND_TO_ZERO_BELOW)) as u32,
+        }
     }
-    if mac.flush_subnormals && x.abs() < exp2i(LEAST_EXPONENT) { 0.0 } else { x }
+
+    #[inline(always)]
+    fn decode(self, x: f32) -> f32 {
+        const SPECIAL: u32 = 0xff << 23;
+        let bits = x.to_bits();
+        // The same fraction under exponent 16.
+        let number = f32::from_bits(bits & !SPECIAL | (127 + 16) << 23);
+        let infinite = if x.is_nan() { f32::INFINITY } else { x };
+        let read = if self.numbers { number } else { infinite };
+        let x = if bits & SPECIAL == SPECIAL { read } else { x };
+        if x.abs() < self.flush { 0.0 } else { x }
+    }
+
+    /// The smallest magnitude whose product with `w` counts; 0 where all do.
+    #[inline(always)]
+    fn keep_from(self, w: f32) -> f32 {
+        let least = self.least_exponent_sum - exponent(w);
+        let all = (w == 0.0) | w.is_infinite() | (least <= LEAST_EXPONENT);
+        f32::from_bits(if all { 0 } else { ((least + 127) as u32) << 23 })
+    }
+
+    /// [`exponent_bit`] of every operand whose product with `w` is one of the dropped.
+    #[inline(always)]
+    fn dropping(self, w: f32) -> u32 {
+        let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
+        if w == 0.0 { 0 } else { all }
+    }
 }
 
 /// One step away from zero; zero and infinities stay.
 #[inline(always)]
 fn raise(w: f32) -> f32 {
-    if w == 0.0 || w.is_infinite() { w } else { f32::from_bits(w.to_bits() + 1) }
+    let raised = f32::from_bits(w.to_bits().wrapping_add(1));
+    if (w == 0.0) | w.is_infinite() { w } else { raised }
 }
 
 /// Undoes [`raise`].
 #[inline(always)]
 fn lower(w: f32) -> f32 {
-    if w == 0.0 || w.is_infinite() { w } else { f32::from_bits(w.to_bits() - 1) }
+    let lowered = f32::from_bits(w.to_bits().wrapping_sub(1));
+    if (w == 0.0) | w.is_infinite() { w } else { lowered }
 }
 
 /// Exponent, as the arrays count it.
@@ -311,31 +366,11 @@ fn exponent(x: f32) -> i32 {
     ((x.to_bits() >> 23 & 0xff) as i32 - 127).max(LEAST_EXPONENT)
 }
 
-/// The smallest magnitude whose product with `w` counts; 0 where all do.
-#[inline(always)]
-fn keep_from(mac: &Mac, w: f32) -> f32 {
-    let least = mac.least_exponent_sum - exponent(w);
-    if w == 0.0 || w.is_infinite() || least <= LEAST_EXPONENT { 0.0 } else { exp2i(least) }
-}
-
 /// Bit `e - LEAST_EXPONENT` for exponent `e`.
 #[inline(always)]
 fn exponent_bit(x: f32) -> u32 {
-    if x == 0.0 { 0 } else { 1u32.wrapping_shl((exponent(x) - LEAST_EXPONENT) as u32) }
-}
-
-/// Sums of exponents whose products are dropped and would not round to zero, bit `sum - 2 * LEAST_EXPONENT` each: -18
-/// and more, below the limit.
-fn dropped_sums(mac: &Mac) -> u64 {
-    const ROUND_TO_ZERO_BELOW: i32 = -18;
-    let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 63)) - 1;
-    below(mac.least_exponent_sum) & !below(ROUND_TO_ZERO_BELOW)
-}
-
-/// [`exponent_bit`] of every operand whose product with `w` is one of [`dropped_sums`].
-#[inline(always)]
-fn dropping_of(sums: u64, w: f32) -> u32 {
-    if w == 0.0 { 0 } else { (sums >> (exponent(w) - LEAST_EXPONENT).min(63)) as u32 }
+    let bit = 1u32.wrapping_shl((exponent(x) - LEAST_EXPONENT) as u32);
+    if x == 0.0 { 0 } else { bit }
 }
 
 #[inline(always)]

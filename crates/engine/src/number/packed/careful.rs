@@ -25,7 +25,10 @@ pub(super) fn careful<'a>(
     let mut in_tile = 0;
     for ((&w, &keep), x) in weights.zip(x) {
         let w = f64::from(lower(w));
-        let mut terms: [f64; WIDTH] = x.0.map(|x| w * f64::from(if x.abs() < keep { 0.0 } else { x }));
+        let mut terms = [0.0; WIDTH];
+        for (term, &x) in terms.iter_mut().zip(&x.0) {
+            *term = w * f64::from(if x.abs() < keep { 0.0 } else { x });
+        }
         if mac.specials == Specials::Infinities && terms.iter().any(|t| !t.is_finite()) {
             for (term, infinite) in terms.iter_mut().zip(lanes.infinite.iter_mut()) {
                 if term.is_infinite() {

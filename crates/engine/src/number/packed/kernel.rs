@@ -5,9 +5,10 @@ use super::careful::careful;
 use super::{Columns, HEIGHT, Line, SEGMENT, WIDTH, Weights, height, lower};
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
-/// Taps that a panel keeps in a core's nearest cache while the rows of a task pass over it.
-const PASS: usize = 256;
+/// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
+const PASS: usize = 512;
 /// Rows and vectors of sums held in registers.
 const ROWS: usize = 4;
 const VECTORS: usize = 2;
@@ -49,6 +50,7 @@ impl WithSimd for Task<'_> {
         let width = self.out.first().map_or(0, |row| row.len());
         let passes = self.weights.taps.div_ceil(PASS).max(1);
         let fixed = is_fixed(&self.weights.mac);
+        let mut lists = Lists::EMPTY;
         for pass in 0..passes {
             for panel in 0..width.div_ceil(WIDTH) {
                 for block in 0..self.out.len().div_ceil(HEIGHT) {
@@ -58,7 +60,7 @@ impl WithSimd for Task<'_> {
                     let pair = Pair::new(&self, self.block + block, self.panel + panel);
                     let out = &mut self.out[first..first + rows];
                     if fixed {
-                        pair.pass(simd, pass, pass + 1 == passes, part, out);
+                        pair.pass(simd, pass, pass + 1 == passes, part, out, &mut lists);
                     } else if pass == 0 {
                         out.iter_mut().enumerate().for_each(|(row, out)| pair.careful(row, &mut out[part.clone()]));
                     }
@@ -71,7 +73,8 @@ impl WithSimd for Task<'_> {
 /// Whether the model is an integer accumulator of the width that the kernels count in.
 fn is_fixed(mac: &Mac) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
-    plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15)
+    // Exponent sums of 4 and more have no bit in the sets.
+    plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
 }
 
 /// A block and a panel.
@@ -114,7 +117,15 @@ impl<'a> Pair<'a> {
 
     /// Adds the taps of one pass. Between passes `out` holds the bits of the sums.
     #[inline(always)]
-    fn pass<S: Simd>(&self, simd: S, pass: usize, last: bool, part: std::ops::Range<usize>, out: &mut [&mut [f32]]) {
+    fn pass<S: Simd>(
+        &self,
+        simd: S,
+        pass: usize,
+        last: bool,
+        part: Range<usize>,
+        out: &mut [&mut [f32]],
+        lists: &mut Lists,
+    ) {
         let mut sums: Tile = [[0; WIDTH]; HEIGHT];
         for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias) {
             if pass == 0 {
@@ -126,14 +137,14 @@ impl<'a> Pair<'a> {
         let first = pass * PASS;
         // One that is lost goes the other way with its whole tile.
         if !sums.as_flattened().contains(&LOST) {
-            self.run(simd, first, self.taps.min(first + PASS), &mut sums);
+            self.run(simd, first, self.taps.min(first + PASS), &mut sums, lists);
         }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
             let bound =
                 self.bounds(0, self.taps).sum::<f32>() + self.bias.iter().fold(0.0f32, |a, b| a.max(b.abs() as f32));
             match bound < 32700.0 {
-                true => self.wide::<S, false>(simd, part, out),
-                false => self.wide::<S, true>(simd, part, out),
+                true => self.wide::<S, false>(simd, part, out, lists),
+                false => self.wide::<S, true>(simd, part, out, lists),
             }
             return;
         }
@@ -157,10 +168,10 @@ impl<'a> Pair<'a> {
 
     /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
     #[inline(always)]
-    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile) {
+    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
         let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
         if sum < RUN_LIMIT {
-            return self.one_run(simd, first, end, sums);
+            return self.one_run(simd, first, end, sums, lists);
         }
         if largest >= RUN_LIMIT {
             *sums = [[LOST; WIDTH]; HEIGHT];
@@ -170,29 +181,28 @@ impl<'a> Pair<'a> {
         for (i, bound) in self.bounds(first, end).enumerate() {
             if sum + bound >= RUN_LIMIT {
                 let to = first + i * SEGMENT;
-                self.one_run(simd, start, to, sums);
+                self.one_run(simd, start, to, sums, lists);
                 (start, sum) = (to, 0.0);
             }
             sum += bound;
         }
-        self.one_run(simd, start, end, sums);
+        self.one_run(simd, start, end, sums, lists);
     }
 
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
     #[inline(always)]
-    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile) {
+    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
         // A function of its own: loops with so many registers are not compiled well within others.
         simd.vectorize(
             #[inline(always)]
             || {
-                let mut lists = Lists::EMPTY;
                 lists.fill(self, first, end);
                 let of_run = first * self.height..end * self.height;
                 let (w, keep, x) = (&self.raised[of_run.clone()], &self.keep[of_run], &self.x[first..end]);
                 match self.height {
-                    HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, &lists, w, keep, x, sums),
-                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, &lists, w, keep, x, sums),
-                    _ => narrow::<S, ROWS, ROWS>(simd, &lists, w, keep, x, sums),
+                    HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, lists, w, keep, x, sums),
+                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, lists, w, keep, x, sums),
+                    _ => narrow::<S, ROWS, ROWS>(simd, lists, w, keep, x, sums),
                 }
             },
         )
@@ -200,12 +210,12 @@ impl<'a> Pair<'a> {
 
     /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
     #[inline(always)]
-    fn wide<S: Simd, const WATCH: bool>(&self, simd: S, part: std::ops::Range<usize>, out: &mut [&mut [f32]]) {
+    fn wide<S: Simd, const WATCH: bool>(&self, simd: S, part: Range<usize>, out: &mut [&mut [f32]], lists: &mut Lists) {
         let mut sums = [[0.0; WIDTH]; HEIGHT];
         for (sums, bias) in sums.iter_mut().zip(self.bias) {
             sums.fill(start_wide(bias));
         }
-        let (mut converted, mut lists) = (Converted::default(), Lists::EMPTY);
+        let mut converted = Converted::default();
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(self, first);
             match WATCH {
@@ -214,7 +224,7 @@ impl<'a> Pair<'a> {
             }
             for row in (0..out.len()).step_by(ROWS) {
                 for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
-                    wide_run::<S, WATCH>(simd, &converted, &lists, row, vector, &mut sums);
+                    wide_run::<S, WATCH>(simd, &converted, lists, row, vector, &mut sums);
                 }
             }
         }
@@ -258,9 +268,9 @@ fn start_wide(bias: f64) -> f64 {
 /// Taps of a run, counted from its first.
 struct Lists {
     /// None of their products is dropped, or all that are round to zero anyway.
-    clean: [u8; PASS],
+    clean: [u16; PASS],
     cleans: usize,
-    mixed: [u8; PASS],
+    mixed: [u16; PASS],
     mixes: usize,
 }
 
@@ -272,8 +282,8 @@ impl Lists {
         (self.cleans, self.mixes) = (0, 0);
         for (tap, (dropping, met)) in pair.dropping[first..end].iter().zip(&pair.exponents[first..end]).enumerate() {
             // Written to both, kept in one: no branch to mispredict.
-            self.clean[self.cleans % PASS] = tap as u8;
-            self.mixed[self.mixes % PASS] = tap as u8;
+            self.clean[self.cleans % PASS] = tap as u16;
+            self.mixed[self.mixes % PASS] = tap as u16;
             let drops = usize::from(dropping & met != 0);
             (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
         }
@@ -364,7 +374,8 @@ impl Converted {
             for (to, &from) in self.w[i].iter_mut().zip(&pair.raised[of_tap.clone()]) {
                 // One step of the wider format suffices, and does not move large products.
                 let w = f64::from(lower(from));
-                *to = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
+                let raised = f64::from_bits(w.to_bits() + 1);
+                *to = if w == 0.0 { 0.0 } else { raised };
             }
             self.keep[i].iter_mut().zip(&pair.keep[of_tap]).for_each(|(to, &from)| *to = f64::from(from));
             self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
