@@ -5,8 +5,8 @@
 //! every access outside a region.
 //!
 //! Dependencies: `half` converts fp16 (hardware instructions where the host has them), `bytemuck` views memory as
-//! halfwords without `unsafe`, `faer` is the dense matrix kernel under convolutions, `rayon` spreads rows over cores,
-//! `thiserror` words the faults.
+//! halfwords without `unsafe`, `faer` is the dense matrix kernel under convolutions, `pulp` gives exact sums the host's
+//! vectors without `unsafe`, `rayon` spreads rows over cores, `thiserror` words the faults.
 
 mod dma;
 mod fault;
