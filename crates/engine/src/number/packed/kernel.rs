@@ -1,0 +1,436 @@
+//! Blocks of rows times panels of columns. Everything here is inlined into one function per instruction set.
+
+use super::super::mac;
+use super::careful::careful;
+use super::{Columns, HEIGHT, Line, SEGMENT, WIDTH, Weights, height, lower};
+use anemone_facts::numerics::{Mac, Specials, Ties};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
+const PASS: usize = 512;
+/// Rows and vectors of sums held in registers.
+const ROWS: usize = 4;
+const VECTORS: usize = 2;
+/// Taps converted to 64-bit floats at a time.
+const CONVERTED: usize = 32;
+/// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
+const START: f32 = 192.0;
+/// Products of one run add up to less, with room for the rounding of norms.
+const RUN_LIMIT: f32 = 31.0;
+/// As [`START`], for everything less than 2^35 away: products stay below 2^34.
+const WIDE_START: f64 = 1.5 * (1u64 << 36) as f64;
+/// Units of the accumulator in one.
+const UNIT: f64 = 65536.0;
+/// Sums below this never touched the ceiling of 2^15 on their way to the end of a run.
+const SAFE: u32 = (32768 - 64) << 16;
+/// Marks a sum that did, or that no run of this kind could form. Adding one run keeps it outside of [`SAFE`].
+const LOST: u32 = 1 << 31;
+
+/// Sums of a block and a panel in units of 2^-16.
+type Tile = [[u32; WIDTH]; HEIGHT];
+
+/// Some rows and columns of a product.
+pub(super) struct Task<'a> {
+    pub weights: &'a Weights,
+    pub columns: &'a Columns,
+    pub bias: &'a [f32],
+    /// First block and first panel.
+    pub block: usize,
+    pub panel: usize,
+    /// By row.
+    pub out: Vec<&'a mut [f32]>,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let width = self.out.first().map_or(0, |row| row.len());
+        let passes = self.weights.taps.div_ceil(PASS).max(1);
+        let fixed = is_fixed(&self.weights.mac);
+        let mut lists = Lists::EMPTY;
+        for pass in 0..passes {
+            for panel in 0..width.div_ceil(WIDTH) {
+                for block in 0..self.out.len().div_ceil(HEIGHT) {
+                    let first = block * HEIGHT;
+                    let rows = HEIGHT.min(self.out.len() - first);
+                    let part = panel * WIDTH..width.min((panel + 1) * WIDTH);
+                    let pair = Pair::new(&self, self.block + block, self.panel + panel);
+                    let out = &mut self.out[first..first + rows];
+                    if fixed {
+                        pair.pass(simd, pass, pass + 1 == passes, part, out, &mut lists);
+                    } else if pass == 0 {
+                        out.iter_mut().enumerate().for_each(|(row, out)| pair.careful(row, &mut out[part.clone()]));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the model is an integer accumulator of the width that the kernels count in.
+fn is_fixed(mac: &Mac) -> bool {
+    let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
+    // Exponent sums of 4 and more have no bit in the sets.
+    plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
+}
+
+/// A block and a panel.
+struct Pair<'a> {
+    mac: &'a Mac,
+    taps: usize,
+    height: usize,
+    raised: &'a [f32],
+    keep: &'a [f32],
+    dropping: &'a [u32],
+    row_norms: &'a [f32],
+    x: &'a [Line],
+    exponents: &'a [u32],
+    column_norms: &'a [f32],
+    bias: [f64; HEIGHT],
+}
+
+impl<'a> Pair<'a> {
+    #[inline(always)]
+    fn new(task: &Task<'a>, block: usize, panel: usize) -> Pair<'a> {
+        let (weights, columns) = (task.weights, task.columns);
+        let taps = weights.taps;
+        let segments = taps.div_ceil(SEGMENT);
+        let height = height(weights.rows, block);
+        let of_block = block * HEIGHT * taps..(block * HEIGHT + height) * taps;
+        Pair {
+            mac: &weights.mac,
+            taps,
+            height,
+            raised: &weights.raised[of_block.clone()],
+            keep: &weights.keep[of_block],
+            dropping: &weights.dropping[block * taps..][..taps],
+            row_norms: &weights.norms[block * segments..][..segments],
+            x: &columns.panels[panel * taps..][..taps],
+            exponents: &columns.exponents[panel * taps..][..taps],
+            column_norms: &columns.norms[panel * segments..][..segments],
+            bias: std::array::from_fn(|row| task.bias.get(block * HEIGHT + row).map_or(0.0, |&b| f64::from(b))),
+        }
+    }
+
+    /// Adds the taps of one pass. Between passes `out` holds the bits of the sums.
+    #[inline(always)]
+    fn pass<S: Simd>(
+        &self,
+        simd: S,
+        pass: usize,
+        last: bool,
+        part: Range<usize>,
+        out: &mut [&mut [f32]],
+        lists: &mut Lists,
+    ) {
+        let mut sums: Tile = [[0; WIDTH]; HEIGHT];
+        for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias) {
+            if pass == 0 {
+                sums.fill(start(bias));
+            } else {
+                sums.iter_mut().zip(&out[part.clone()]).for_each(|(sum, out)| *sum = out.to_bits());
+            }
+        }
+        let first = pass * PASS;
+        // One that is lost goes the other way with its whole tile.
+        if !sums.as_flattened().contains(&LOST) {
+            self.run(simd, first, self.taps.min(first + PASS), &mut sums, lists);
+        }
+        if last && sums[..out.len()].as_flattened().contains(&LOST) {
+            let bound =
+                self.bounds(0, self.taps).sum::<f32>() + self.bias.iter().fold(0.0f32, |a, b| a.max(b.abs() as f32));
+            match bound < 32700.0 {
+                true => self.wide::<S, false>(simd, part, out, lists),
+                false => self.wide::<S, true>(simd, part, out, lists),
+            }
+            return;
+        }
+        for (sums, out) in sums.iter().zip(out) {
+            let pairs = out[part.clone()].iter_mut().zip(sums);
+            match (last, self.mac.ties) {
+                (false, _) => pairs.for_each(|(to, &sum)| *to = f32::from_bits(sum)),
+                (true, Ties::Away) => pairs.for_each(|(to, &sum)| *to = settle_away(sum as i32)),
+                (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
+            }
+        }
+    }
+
+    /// By segment: no part of its products adds up to more, in magnitude. `first` begins a segment.
+    #[inline(always)]
+    fn bounds(&self, first: usize, end: usize) -> impl Iterator<Item = f32> {
+        let segments = first / SEGMENT..end.div_ceil(SEGMENT);
+        let (rows, columns) = (&self.row_norms[segments.clone()], &self.column_norms[segments]);
+        rows.iter().zip(columns).map(|(a, b)| a * b)
+    }
+
+    /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
+    #[inline(always)]
+    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
+        let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
+        if sum < RUN_LIMIT {
+            return self.one_run(simd, first, end, sums, lists);
+        }
+        if largest >= RUN_LIMIT {
+            *sums = [[LOST; WIDTH]; HEIGHT];
+            return;
+        }
+        let (mut start, mut sum) = (first, 0.0);
+        for (i, bound) in self.bounds(first, end).enumerate() {
+            if sum + bound >= RUN_LIMIT {
+                let to = first + i * SEGMENT;
+                self.one_run(simd, start, to, sums, lists);
+                (start, sum) = (to, 0.0);
+            }
+            sum += bound;
+        }
+        self.one_run(simd, start, end, sums, lists);
+    }
+
+    /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
+    #[inline(always)]
+    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
+        // A function of its own: loops with so many registers are not compiled well within others.
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                lists.fill(self, first, end);
+                let of_run = first * self.height..end * self.height;
+                let (w, keep, x) = (&self.raised[of_run.clone()], &self.keep[of_run], &self.x[first..end]);
+                match self.height {
+                    HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, lists, w, keep, x, sums),
+                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, lists, w, keep, x, sums),
+                    _ => narrow::<S, ROWS, ROWS>(simd, lists, w, keep, x, sums),
+                }
+            },
+        )
+    }
+
+    /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
+    #[inline(always)]
+    fn wide<S: Simd, const WATCH: bool>(&self, simd: S, part: Range<usize>, out: &mut [&mut [f32]], lists: &mut Lists) {
+        let mut sums = [[0.0; WIDTH]; HEIGHT];
+        for (sums, bias) in sums.iter_mut().zip(self.bias) {
+            sums.fill(start_wide(bias));
+        }
+        let mut converted = Converted::default();
+        for first in (0..self.taps).step_by(CONVERTED) {
+            let count = converted.fill(self, first);
+            match WATCH {
+                true => lists.fill_in_order(count),
+                false => lists.fill(self, first, first + count),
+            }
+            for row in (0..out.len()).step_by(ROWS) {
+                for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
+                    wide_run::<S, WATCH>(simd, &converted, lists, row, vector, &mut sums);
+                }
+            }
+        }
+        for (sums, out) in sums.iter().zip(out) {
+            for (to, &sum) in out[part.clone()].iter_mut().zip(sums) {
+                let infinite = if sum > 0.0 { f32::INFINITY } else { f32::NEG_INFINITY };
+                let finite = self.settle(((sum - WIDE_START) * UNIT) as i32);
+                *to = if sum.is_finite() { finite } else { infinite };
+            }
+        }
+    }
+
+    fn settle(&self, sum: i32) -> f32 {
+        match self.mac.ties {
+            Ties::Away => settle_away(sum),
+            Ties::Even => mac::settle(self.mac, i64::from(sum)).to_f32(),
+        }
+    }
+
+    fn careful(&self, row: usize, out: &mut [f32]) {
+        let of_row = |list: &'a [f32]| list.iter().skip(row).step_by(self.height);
+        careful(self.mac, of_row(self.raised).zip(of_row(self.keep)), self.x, self.bias[row], out);
+    }
+}
+
+/// The sum before the first product.
+fn start(bias: f64) -> u32 {
+    let units = (bias * UNIT).round();
+    if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
+}
+
+fn start_wide(bias: f64) -> f64 {
+    let units = (bias * UNIT).round();
+    match () {
+        () if bias.is_nan() => WIDE_START,
+        () if units.abs() < 32768.0 * UNIT => WIDE_START + units / UNIT,
+        () => f64::INFINITY.copysign(bias),
+    }
+}
+
+/// Taps of a run, counted from its first.
+struct Lists {
+    /// None of their products is dropped, or all that are round to zero anyway.
+    clean: [u16; PASS],
+    cleans: usize,
+    mixed: [u16; PASS],
+    mixes: usize,
+}
+
+impl Lists {
+    const EMPTY: Lists = Lists { clean: [0; PASS], cleans: 0, mixed: [0; PASS], mixes: 0 };
+
+    #[inline(always)]
+    fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
+        (self.cleans, self.mixes) = (0, 0);
+        for (tap, (dropping, met)) in pair.dropping[first..end].iter().zip(&pair.exponents[first..end]).enumerate() {
+            // Written to both, kept in one: no branch to mispredict.
+            self.clean[self.cleans % PASS] = tap as u16;
+            self.mixed[self.mixes % PASS] = tap as u16;
+            let drops = usize::from(dropping & met != 0);
+            (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
+        }
+    }
+
+    /// All are compared, one after the other.
+    #[inline(always)]
+    fn fill_in_order(&mut self, taps: usize) {
+        (self.cleans, self.mixes) = (0, taps);
+        self.mixed.iter_mut().zip(0..).take(taps).for_each(|(to, tap)| *to = tap);
+    }
+
+    #[inline(always)]
+    fn clean(&self) -> impl Iterator<Item = usize> {
+        self.clean[..self.cleans].iter().map(|&tap| usize::from(tap))
+    }
+
+    #[inline(always)]
+    fn mixed(&self) -> impl Iterator<Item = usize> {
+        self.mixed[..self.mixes].iter().map(|&tap| usize::from(tap))
+    }
+}
+
+/// One run over `H` rows, `R` of them at a time.
+#[inline(always)]
+fn narrow<S: Simd, const H: usize, const R: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[f32],
+    keep: &[f32],
+    x: &[Line],
+    sums: &mut Tile,
+) {
+    let (w, _) = w.as_chunks::<H>();
+    let (keep, _) = keep.as_chunks::<H>();
+    for row in (0..H).step_by(R) {
+        for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
+            let mut acc = [[simd.splat_f32s(START); VECTORS]; R];
+            for tap in lists.clean() {
+                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
+                for v in 0..VECTORS {
+                    for r in 0..R {
+                        acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x[vector + v], acc[r][v]);
+                    }
+                }
+            }
+            for tap in lists.mixed() {
+                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
+                let keep = &keep[tap];
+                for v in 0..VECTORS {
+                    let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
+                    for r in 0..R {
+                        let counts = simd.greater_than_or_equal_f32s(magnitude, simd.splat_f32s(keep[row + r]));
+                        let sum = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x, acc[r][v]);
+                        acc[r][v] = simd.select_f32s(counts, sum, acc[r][v]);
+                    }
+                }
+            }
+            for (sums, acc) in sums[row..].iter_mut().zip(acc) {
+                let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + VECTORS];
+                for (sum, acc) in sums.iter_mut().zip(acc) {
+                    let units = simd.sub_u32s(simd.transmute_u32s_f32s(acc), simd.splat_u32s(START.to_bits()));
+                    let new = simd.add_u32s(*sum, units);
+                    let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
+                    let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
+                    *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
+                }
+            }
+        }
+    }
+}
+
+/// Operands of a few taps as 64-bit floats.
+#[derive(Default)]
+struct Converted {
+    w: [[f64; HEIGHT]; CONVERTED],
+    keep: [[f64; HEIGHT]; CONVERTED],
+    x: [[f64; WIDTH]; CONVERTED],
+}
+
+impl Converted {
+    /// Returns how many taps there were.
+    #[inline(always)]
+    fn fill(&mut self, pair: &Pair, first: usize) -> usize {
+        let count = CONVERTED.min(pair.taps - first);
+        for i in 0..count {
+            let of_tap = (first + i) * pair.height..(first + i + 1) * pair.height;
+            for (to, &from) in self.w[i].iter_mut().zip(&pair.raised[of_tap.clone()]) {
+                // One step of the wider format suffices, and does not move large products.
+                let w = f64::from(lower(from));
+                let raised = f64::from_bits(w.to_bits() + 1);
+                *to = if w == 0.0 { 0.0 } else { raised };
+            }
+            self.keep[i].iter_mut().zip(&pair.keep[of_tap]).for_each(|(to, &from)| *to = f64::from(from));
+            self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
+        }
+        count
+    }
+}
+
+#[inline(always)]
+fn wide_run<S: Simd, const WATCH: bool>(
+    simd: S,
+    from: &Converted,
+    lists: &Lists,
+    row: usize,
+    vector: usize,
+    sums: &mut [[f64; WIDTH]; HEIGHT],
+) {
+    let mut acc: [[S::f64s; VECTORS]; ROWS] =
+        std::array::from_fn(|r| std::array::from_fn(|v| S::as_simd_f64s(&sums[row + r]).0[vector + v]));
+    let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
+    for tap in lists.clean() {
+        let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
+        for v in 0..VECTORS {
+            for r in 0..ROWS {
+                acc[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x[vector + v], acc[r][v]);
+            }
+        }
+    }
+    for tap in lists.mixed() {
+        let (w, keep, x) = (&from.w[tap], &from.keep[tap], S::as_simd_f64s(&from.x[tap]).0);
+        for v in 0..VECTORS {
+            let (x, magnitude) = (x[vector + v], simd.abs_f64s(x[vector + v]));
+            for r in 0..ROWS {
+                let counts = simd.greater_than_or_equal_f64s(magnitude, simd.splat_f64s(keep[row + r]));
+                let new = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x, acc[r][v]);
+                let mut sum = simd.select_f64s(counts, new, acc[r][v]);
+                if WATCH {
+                    let over = simd.greater_than_or_equal_f64s(sum, top);
+                    sum = simd.select_f64s(over, simd.splat_f64s(f64::INFINITY), sum);
+                    let under = simd.less_than_or_equal_f64s(sum, bottom);
+                    sum = simd.select_f64s(under, simd.splat_f64s(f64::NEG_INFINITY), sum);
+                }
+                acc[r][v] = sum;
+            }
+        }
+    }
+    for (r, acc) in acc.into_iter().enumerate() {
+        S::as_mut_simd_f64s(&mut sums[row + r]).0[vector..vector + VECTORS].copy_from_slice(&acc);
+    }
+}
+
+/// A sum in units of 2^-16 to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
+#[inline(always)]
+pub(super) fn settle_away(sum: i32) -> f32 {
+    // Ten of the 52 digits of the fraction stay.
+    let bits = (f64::from(sum).to_bits() + (1 << 41)) & !((1 << 42) - 1);
+    (f64::from_bits(bits) / UNIT) as f32
+}
