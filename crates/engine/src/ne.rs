@@ -70,6 +70,7 @@ impl Machine<'_> {
         let output = Extents { g: input.g, c: self.size(Cout), h: self.size(Hout), w: self.size(Wout) };
         input.elements()?;
         output.elements()?;
+        self.check_extra_streams()?;
         let operation = match (self.get(NeOpMode), self.get(KernelMode)) {
             (neural::MAC, kernel::REAL) => Operation::Convolution(self.prepare_convolution(input, output, constants)?),
             (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => {
@@ -234,14 +235,7 @@ impl Machine<'_> {
         match self.get(NonlinearMode) {
             nonlinear::NONE => Ok(Activation::None),
             nonlinear::RELU => Ok(Activation::Relu),
-            value @ nonlinear::LUT => {
-                if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
-                    return Err(FaultKind::NotHonoured {
-                        field: NonlinearMode,
-                        value,
-                        reason: "a table behind coefficients in one stream is not executed",
-                    });
-                }
+            nonlinear::LUT => {
                 let known = constants.holds(self.bar(KBase0, Kbe0)?);
                 Ok(Activation::Table(if known { Some(self.table()?.expand()) } else { None }))
             }
@@ -252,7 +246,7 @@ impl Machine<'_> {
     }
 
     fn table(&self) -> Result<Table, FaultKind> {
-        Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)
+        Table::read(self.table_record(RECORD_BYTES as u64)?)
     }
 
     /// `NL((y + AccBias) * PostScale)`. The sum and the product stay in fp32 unless a table is indexed by them.
