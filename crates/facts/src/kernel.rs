@@ -12,6 +12,8 @@ pub mod zero_skip {
     pub const COUNT_BYTES: usize = 3;
     /// Mask bits of one kernel element: one a lane, and no fewer than these.
     pub const MIN_MASK_BITS: usize = 4;
+    /// The form is chosen where more than one place in so many is empty.
+    pub const WORTH_EMPTY: usize = 7;
 
     /// The kernel elements in the order of their mask bits: by position within the stride, then by window of that
     /// stride, rows first in both. `None` where the last window reaches beyond the kernel.
