@@ -122,7 +122,7 @@ layout! {
             0x0880c [1] { 0..=31 PeFinalScale Executed "h13-oracles" }
 
             0x0c800 [1] {
-                0..=1 KernelFmt Executed "h13-bytes", 2..=2 PalettizedEn Claimed "book-streams", 4..=7 PalettizedBits Bytes "h13-samples",
+                0..=1 KernelFmt Bytes "h13-bytes", 2..=2 PalettizedEn Claimed "book-streams", 4..=7 PalettizedBits Bytes "h13-samples",
                 8..=8 SparseFmt Executed "h13-zero-skip", 10..=10 GroupKernelReuse Claimed "regmap",
                 12..=12 OverlapFirst Bytes "h13-samples", 14..=14 OverlapSecond Bytes "h13-samples", 16..=16 RuntimeWeights Bytes "h13-oracles",
             }
