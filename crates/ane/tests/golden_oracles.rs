@@ -105,6 +105,57 @@ fn streams(weights: &[f16], bias: Option<&[f16]>, groups: usize, outputs: usize,
     bytes
 }
 
+/// The streams of a convolution that skip zeros: `[cin][kernel][kernel]` coefficients for each output channel.
+fn zero_skipping(
+    weights: &[f16],
+    bias: Option<&[f16]>,
+    groups: usize,
+    outputs: usize,
+    lanes: usize,
+    [kernel, stride]: [usize; 2],
+) -> Vec<u8> {
+    let taps = weights.len() / (groups * outputs);
+    let engines = outputs.next_power_of_two().min(16);
+    let windows = kernel.div_ceil(stride);
+    let square = |n: usize| (0..n * n).map(move |i| [i / n, i % n]);
+    // Elements by phase of the stride, then by window.
+    let elements: Vec<Option<usize>> = square(stride)
+        .flat_map(|[py, px]| square(windows).map(move |[wy, wx]| [wy * stride + py, wx * stride + px]))
+        .map(|[y, x]| (y < kernel && x < kernel).then_some(y * kernel + x))
+        .collect();
+    let mut bytes = Vec::new();
+    for engine in 0..engines {
+        for g in 0..groups {
+            for first in (engine * lanes..outputs).step_by(engines * lanes) {
+                let at = |lane: usize| g * outputs + first + lane;
+                bytes.extend(
+                    bias.into_iter().flat_map(|b| (0..lanes).map(move |l| b[at(l)])).flat_map(f16::to_le_bytes),
+                );
+                let mut body = Vec::new();
+                for input in 0..taps / (kernel * kernel) {
+                    let slots: Vec<f16> = elements
+                        .iter()
+                        .flat_map(|e| (0..lanes.max(4)).map(move |lane| (e, lane)))
+                        .map(|(e, lane)| match e {
+                            Some(e) if lane < lanes => weights[at(lane) * taps + input * kernel * kernel + e],
+                            _ => f16::ZERO,
+                        })
+                        .collect();
+                    for eight in slots.chunks(8) {
+                        let is_set = |v: &&f16| v.to_bits() << 1 != 0;
+                        body.push(eight.iter().enumerate().map(|(i, v)| u8::from(is_set(&v)) << i).sum());
+                        body.extend(eight.iter().filter(is_set).flat_map(|v| v.to_le_bytes()));
+                    }
+                }
+                bytes.extend_from_slice(&(body.len() as u32).to_le_bytes()[..3]);
+                bytes.extend(body);
+            }
+            bytes.resize(bytes.len().next_multiple_of(64), 0);
+        }
+    }
+    bytes
+}
+
 /// The constant section, or `None` where no rule for it is known.
 fn section(record: &Value, tasks: &[Task]) -> Option<Vec<u8>> {
     let size = record["constant_section"]["size"].as_u64()? as usize;
@@ -119,7 +170,13 @@ fn section(record: &Value, tasks: &[Task]) -> Option<Vec<u8>> {
             let weights = constant(record, 0, cout * cin / groups * k * k);
             let bias = (p["bias"] == true).then(|| constant(record, 1, cout));
             let (groups, outputs) = if groups == cout { (1, cout) } else { (groups, cout / groups) };
-            streams(&weights, bias.as_deref(), groups, outputs, lanes)
+            match conv.and_then(|t| t.get(&H13, SparseFmt)) {
+                Some(1) => {
+                    let stride = field("stride").max(1);
+                    zero_skipping(&weights, bias.as_deref(), groups, outputs, lanes, [k, stride])
+                }
+                _ => streams(&weights, bias.as_deref(), groups, outputs, lanes),
+            }
         }
         "matmul" | "env_matmul" if record["weights"]["storage"] == "BLOBFILE" => {
             let (n, k) = (field("columns"), field("reduction"));

@@ -235,14 +235,14 @@ impl Emitter<'_> {
         for i in 0..4 {
             self.task.set_at(self.layout, ExtraCacheHint, i, hint::NO_ALLOC)?;
         }
-        let (block, streams, stream_bytes, stride) = match &self.layer.kind {
+        let (block, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, .. } => {
-                let block = packing.streams(weights, bias.as_ref().map(|b| b.as_slice()));
-                (block, packing.active(), packing.stream_bytes(), packing.stream_bytes())
+                let (block, sizes) = packing.streams(weights, bias.as_ref().map(|b| b.as_slice()));
+                (block, sizes, true)
             }
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
-                (table.stream(), packing.active(), lut::STREAM_BYTES as u64, 0)
+                (table.stream(), vec![lut::STREAM_BYTES as u64; packing.active()], false)
             }
             // The streams are in memory already: a plane each.
             Kind::Product { .. } => {
@@ -260,12 +260,15 @@ impl Emitter<'_> {
             _ => return Ok(0),
         };
         let bytes = block.len() as u64;
-        let offset = kernel.place(block);
+        let mut offset = kernel.place(block);
         self.set(KernelDmaMaster, 1)?;
-        for i in 0..streams {
-            self.task.set_at(self.layout, CoeffEn, i as u32, 1)?;
-            self.task.set_bytes_at(self.layout, CoeffBase, i as u32, offset + i as u64 * stride)?;
-            self.task.set_bytes_at(self.layout, CoeffSize, i as u32, stream_bytes)?;
+        self.set(KernelDmaSparse, u32::from(packing.skips_zeros()))?;
+        self.set(SparseFmt, u32::from(packing.skips_zeros()))?;
+        for (i, size) in (0..).zip(sizes) {
+            self.task.set_at(self.layout, CoeffEn, i, 1)?;
+            self.task.set_bytes_at(self.layout, CoeffBase, i, offset)?;
+            self.task.set_bytes_at(self.layout, CoeffSize, i, size)?;
+            offset += if apart { size } else { 0 };
         }
         Ok(bytes)
     }

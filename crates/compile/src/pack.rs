@@ -1,9 +1,10 @@
 //! Coefficients into the engines' streams.
 //!
-//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, key `h13-kernel`.
+//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel` and
+//! `h13-zero-skip`.
 
 use crate::anec::*;
-use anemone_facts::kernel::{ALIGN_BYTES, ENGINES};
+use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
 use half::f16;
 
 /// Most output channels per engine at a time with small sources, and otherwise: the HAL's eight accumulators with four
@@ -25,6 +26,8 @@ pub struct Packing {
     groups: usize,
     taps: usize,
     bias: bool,
+    /// Kernel and stride, rows first, where zeros are skipped.
+    skips: Option<[[usize; 2]; 2]>,
 }
 
 /// Engines for `outputs` channels.
@@ -39,10 +42,18 @@ impl Packing {
         let engines = engines_for(outputs);
         if let Kind::Product { lanes } = layer.kind {
             let taps = layer.sources[0].channels();
-            return Packing { engines: engines_for(outputs / lanes), lanes, outputs, groups: 1, taps, bias: false };
+            return Packing {
+                engines: engines_for(outputs / lanes),
+                lanes,
+                outputs,
+                groups: 1,
+                taps,
+                bias: false,
+                skips: None,
+            };
         }
-        let Kind::Conv { connect, weights, bias, .. } = &layer.kind else {
-            return Packing { engines, lanes: 1, outputs, groups: 1, taps: 0, bias: false };
+        let Kind::Conv { connect, weights, bias, window, .. } = &layer.kind else {
+            return Packing { engines, lanes: 1, outputs, groups: 1, taps: 0, bias: false, skips: None };
         };
         let source = &layer.sources[0];
         let groups = source.groups();
@@ -55,7 +66,16 @@ impl Packing {
             }
         }
         let taps = weights.len() / (outputs * groups).max(1);
-        Packing { engines, lanes, outputs, groups, taps, bias: bias.is_some() }
+        let skips = [window.kernel, window.stride];
+        let places = zero_skip::order(window.kernel, window.stride);
+        let empty = places.iter().filter(|place| place.is_none()).count();
+        let skips = (empty * zero_skip::WORTH_EMPTY > places.len()).then_some(skips);
+        Packing { engines, lanes, outputs, groups, taps, bias: bias.is_some(), skips }
+    }
+
+    /// Whether the streams skip zeros.
+    pub fn skips_zeros(&self) -> bool {
+        self.skips.is_some()
     }
 
     /// Engines with at least one channel.
@@ -67,20 +87,31 @@ impl Packing {
         self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.engines * self.lanes)
     }
 
-    /// Bytes of each engine's stream.
+    /// Bytes of each engine's stream; the most it can have where zeros are skipped.
     pub fn stream_bytes(&self) -> u64 {
-        let plane = 2 * self.lanes * (self.taps + usize::from(self.bias));
-        ((plane * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) * self.groups) as u64
+        let mut pass = 2 * self.lanes * (self.taps + usize::from(self.bias));
+        if let Some([kernel, stride]) = self.skips {
+            let inputs = self.taps / (kernel[0] * kernel[1]).max(1);
+            pass +=
+                zero_skip::COUNT_BYTES + inputs * self.mask_bits(zero_skip::order(kernel, stride).len()).div_ceil(8);
+        }
+        ((pass * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) * self.groups) as u64
     }
 
-    /// Bytes of all streams.
+    /// Mask bits of one input channel.
+    fn mask_bits(&self, places: usize) -> usize {
+        places * self.lanes.max(zero_skip::MIN_MASK_BITS)
+    }
+
+    /// Bytes of all streams; the most they can have where zeros are skipped.
     pub fn total_bytes(&self) -> u64 {
         self.stream_bytes() * self.active() as u64
     }
 
-    /// The streams one after another, each of [`Packing::stream_bytes`].
-    pub fn streams(&self, weights: &[f32], bias: Option<&[f32]>) -> Vec<u8> {
+    /// The streams one after another, and the bytes of each.
+    pub fn streams(&self, weights: &[f32], bias: Option<&[f32]>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
+        let mut sizes = Vec::with_capacity(self.active());
         let put = |bytes: &mut Vec<u8>, x: f32| bytes.extend(f16::from_f32(x).to_le_bytes());
         for engine in 0..self.active() {
             let start = bytes.len();
@@ -90,14 +121,51 @@ impl Packing {
                     if let Some(bias) = bias {
                         (first..first + self.lanes).for_each(|c| put(&mut bytes, bias[c]));
                     }
+                    if let Some([kernel, stride]) = self.skips {
+                        self.put_without_zeros(&mut bytes, weights, first, &zero_skip::order(kernel, stride));
+                        continue;
+                    }
                     for tap in 0..self.taps {
                         (first..first + self.lanes).for_each(|c| put(&mut bytes, weights[c * self.taps + tap]));
                     }
                 }
-                let group = self.stream_bytes() as usize / self.groups;
-                bytes.resize(start + (g + 1) * group, 0);
+                if self.skips.is_some() {
+                    bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
+                } else {
+                    let group = self.stream_bytes() as usize / self.groups;
+                    bytes.resize(start + (g + 1) * group, 0);
+                }
+            }
+            sizes.push((bytes.len() - start) as u64);
+        }
+        (bytes, sizes)
+    }
+
+    /// One pass from output channel `first` on: the count, then masks of eight and their values.
+    fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f32], first: usize, order: &[Option<usize>]) {
+        let count_at = bytes.len();
+        bytes.extend([0; zero_skip::COUNT_BYTES]);
+        let elements = order.iter().flatten().count();
+        let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
+        for input in 0..self.taps / elements {
+            let value = |i: usize| match order.get(i / bits) {
+                Some(Some(tap)) if i % bits < self.lanes => {
+                    f16::from_f32(weights[(first + i % bits) * self.taps + input * elements + tap])
+                }
+                _ => f16::ZERO,
+            };
+            for eight in (0..self.mask_bits(order.len())).step_by(8) {
+                let mask_at = bytes.len();
+                bytes.push(0);
+                for (i, value) in (0..8).map(|i| (i, value(eight + i))).filter(|(_, v)| *v != f16::ZERO) {
+                    bytes[mask_at] |= 1 << i;
+                    bytes.extend(value.to_le_bytes());
+                }
             }
         }
-        bytes
+        let count = bytes.len() - count_at - zero_skip::COUNT_BYTES;
+        for (i, byte) in bytes[count_at..][..zero_skip::COUNT_BYTES].iter_mut().enumerate() {
+            *byte = (count >> (8 * i)) as u8;
+        }
     }
 }

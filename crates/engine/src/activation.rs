@@ -9,7 +9,7 @@ use crate::rows::{Share, Source, Strides, cut};
 use crate::tensor::Extents;
 use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
-use anemone_facts::code::{kernel, neural, nonlinear};
+use anemone_facts::code::{neural, nonlinear};
 use anemone_facts::lut::RECORD_BYTES;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -131,14 +131,7 @@ impl Machine<'_> {
         match self.get(NonlinearMode) {
             nonlinear::NONE => Ok(Activation::None),
             nonlinear::RELU => Ok(Activation::Relu),
-            value @ nonlinear::LUT => {
-                if self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC {
-                    return Err(FaultKind::NotHonoured {
-                        field: NonlinearMode,
-                        value,
-                        reason: "a table behind coefficients in one stream is not executed",
-                    });
-                }
+            nonlinear::LUT => {
                 if constants.holds(self.bar(KBase0, Kbe0)?) { self.activation() } else { Ok(Activation::Unread) }
             }
             value => {
@@ -149,6 +142,6 @@ impl Machine<'_> {
 
     /// The table of this task.
     pub(crate) fn activation(&self) -> Result<Activation, FaultKind> {
-        Ok(Activation::of(&Table::read(self.stream(0, 0, RECORD_BYTES as u64)?)?))
+        Ok(Activation::of(&Table::read(self.table_record(RECORD_BYTES as u64)?)?))
     }
 }

@@ -6,7 +6,8 @@ use crate::number;
 use crate::rows::{Strides, nested, reach};
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
-use anemone_facts::code::residency;
+use anemone_facts::code::{format, residency};
+use anemone_program::Element;
 use std::ops::Range;
 
 /// The fields that place one operand: in memory, or in tile memory.
@@ -15,17 +16,32 @@ struct Place {
     row: Field,
     channel: Field,
     group: Field,
+    /// Element format of the operand.
+    format: Field,
 }
 
-const SRC1_DMA: Place = Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride };
-const SRC2_DMA: Place = Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride };
-const DST_DMA: Place = Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride };
+const SRC1_DMA: Place =
+    Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride, format: InFmt };
+const SRC2_DMA: Place =
+    Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride, format: Src2Fmt };
+const DST_DMA: Place =
+    Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride, format: OutFmt };
 const SRC1_L2: Place =
-    Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride };
-const SRC2_L2: Place =
-    Place { base: Src2L2Base, row: Src2L2RowStride, channel: Src2L2ChannelStride, group: Src2L2GroupStride };
-const RES_L2: Place =
-    Place { base: ResL2Base, row: ResL2RowStride, channel: ResL2ChannelStride, group: ResL2GroupStride };
+    Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride, format: InFmt };
+const SRC2_L2: Place = Place {
+    base: Src2L2Base,
+    row: Src2L2RowStride,
+    channel: Src2L2ChannelStride,
+    group: Src2L2GroupStride,
+    format: Src2Fmt,
+};
+const RES_L2: Place = Place {
+    base: ResL2Base,
+    row: ResL2RowStride,
+    channel: ResL2ChannelStride,
+    group: ResL2GroupStride,
+    format: OutFmt,
+};
 
 /// Where an operand lies, for units that go over memory themselves.
 pub(crate) struct Span {
@@ -50,6 +66,8 @@ impl Machine<'_> {
             && self.size(Src1Interleave) <= 1
             && self.size(DstInterleave) <= 1
             && self.get(DstEn) == 1
+            && self.get(InputRelu) == 0
+            && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
             && [input, output].iter().all(|e| !e.array().contains(&0));
         let wanted = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
         if !plain || !wanted(RBase0, Rbe0) || !wanted(WBase, Wbe) {
@@ -74,7 +92,8 @@ impl Machine<'_> {
     /// As [`Machine::direct`] for source 2, which has one element along the axes that it repeats: rows, channels.
     pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
         let bound = self.memory.region(self.get(RBase1) as u8).filter(|_| self.get(Rbe1) == 1);
-        let (Some(region), 1) = (bound, self.get(Src2Type)) else { return Ok(None) };
+        let halves = self.get(Src2Fmt) == format::FP16;
+        let (Some(region), 1, true) = (bound, self.get(Src2Type), halves) else { return Ok(None) };
         let one = |flag: bool, n: usize| if flag { 1 } else { n };
         let stored = Extents { h: one(repeats[0], ext.h), c: one(repeats[1], ext.c), ..ext };
         let Some(mut span) = self.span(&SRC2_DMA, RBase1, stored) else { return Ok(None) };
@@ -100,16 +119,22 @@ impl Machine<'_> {
 
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
+        let mut tensor = self.fetch_source1(ext)?;
+        if self.get(InputRelu) == 1 {
+            tensor.data.iter_mut().for_each(|x| *x = x.max(0.0));
+        }
+        Ok(tensor)
+    }
+
+    fn fetch_source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         match self.get(SrcType) {
             residency::DMA => self.load_source1(ext),
             residency::DMA_KEEP => {
                 let tensor = self.load_source1(ext)?;
                 let (base, strides) = self.place(&SRC1_L2);
+                let element = self.element(InFmt)?;
                 let l2 = &mut self.l2;
-                store_rows(&tensor, base, strides, |address, row| {
-                    number::round_row(row, l2.write(SrcL2Base, address, row.len())?);
-                    Ok(())
-                })?;
+                store_rows(&tensor, base, strides, |address, row| l2.write_row(SrcL2Base, address, element, row))?;
                 Ok(tensor)
             }
             residency::L2 => self.load_l2(&SRC1_L2, ext),
@@ -125,6 +150,7 @@ impl Machine<'_> {
     }
 
     fn load_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
+        self.in_memory(Src1MemFmt, InFmt)?;
         let by = self.interleave(Src1Interleave, ext.c)?;
         let tensor = self.load_dma(&SRC1_DMA, RBase0, Rbe0, interleaved(ext, by))?;
         Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
@@ -142,7 +168,10 @@ impl Machine<'_> {
     /// Source 2 with the extents that the task declares for it.
     pub(crate) fn source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         match self.get(Src2Type) {
-            1 => self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext),
+            1 => {
+                self.in_memory(Src2MemFmt, Src2Fmt)?;
+                self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext)
+            }
             0 => self.load_l2(&SRC2_L2, ext),
             value => {
                 Err(FaultKind::NotHonoured { field: Src2Type, value, reason: "no sample reads a source this way" })
@@ -160,7 +189,8 @@ impl Machine<'_> {
                 self.store_dma(result)
             }
             residency::CHAIN => {
-                result.data.iter_mut().for_each(|x| *x = number::through_f16(*x));
+                let element = self.element(OutFmt)?;
+                result.data.iter_mut().for_each(|x| *x = number::through(element, *x));
                 *self.chain = Some(result);
                 Ok(())
             }
@@ -170,26 +200,38 @@ impl Machine<'_> {
 
     fn store_dma(&mut self, mut result: Tensor) -> Result<(), FaultKind> {
         self.require(DstEn, 1, "a result that leaves by DMA needs the destination enabled")?;
+        self.in_memory(DstMemFmt, OutFmt)?;
         let bar = self.bar(WBase, Wbe)?;
         let (base, strides) = self.place(&DST_DMA);
         let by = self.interleave(DstInterleave, result.ext.c)?;
         if by > 1 {
             result = interlace(&result, by);
         }
+        let element = self.element(OutFmt)?;
         let region = self.memory.region_mut(bar).ok_or(FaultKind::Unbound { field: WBase, bar })?;
-        store_rows(&result, base, strides, |address, row| {
-            number::round_row(row, region.write(DstBase, address, row.len())?);
-            Ok(())
-        })
+        store_rows(&result, base, strides, |address, row| region.write_row(DstBase, address, element, row))
     }
 
     fn store_l2(&mut self, result: &Tensor) -> Result<(), FaultKind> {
         let (base, strides) = self.place(&RES_L2);
+        let element = self.element(OutFmt)?;
         let l2 = &mut self.l2;
-        store_rows(result, base, strides, |address, row| {
-            number::round_row(row, l2.write(ResL2Base, address, row.len())?);
-            Ok(())
-        })
+        store_rows(result, base, strides, |address, row| l2.write_row(ResL2Base, address, element, row))
+    }
+
+    /// The element format that a field names.
+    fn element(&self, field: Field) -> Result<Element, FaultKind> {
+        match self.get(field) {
+            format::UINT8 => Ok(Element::Uint8),
+            format::INT8 => Ok(Element::Int8),
+            format::FP16 => Ok(Element::Float16),
+            value => Err(FaultKind::NotHonoured { field, value, reason: "elements are uint8, int8 or fp16" }),
+        }
+    }
+
+    /// DMA moves elements as they are.
+    fn in_memory(&self, memory: Field, operand: Field) -> Result<(), FaultKind> {
+        self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
     fn place(&self, place: &Place) -> (u64, [u64; 3]) {
@@ -200,18 +242,14 @@ impl Machine<'_> {
         let bar = self.bar(base_field, enable)?;
         let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: base_field, bar })?;
         let (base, strides) = self.place(place);
-        load_rows(ext, base, strides, |address, row| {
-            number::widen_row(region.read(place.base, address, row.len())?, row);
-            Ok(())
-        })
+        let element = self.element(place.format)?;
+        load_rows(ext, base, strides, |address, row| region.read_row(place.base, address, element, row))
     }
 
     fn load_l2(&self, place: &Place, ext: Extents) -> Result<Tensor, FaultKind> {
         let (base, strides) = self.place(place);
-        load_rows(ext, base, strides, |address, row| {
-            number::widen_row(self.l2.read(place.base, address, row.len())?, row);
-            Ok(())
-        })
+        let element = self.element(place.format)?;
+        load_rows(ext, base, strides, |address, row| self.l2.read_row(place.base, address, element, row))
     }
 }
 

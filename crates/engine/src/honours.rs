@@ -36,10 +36,11 @@ pub fn treatment(field: Field) -> Treatment {
         | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
         Din | Dout => Only(&[0, 1], "volumes deeper than 1 are not executed"),
         Kd | Sz | Oz => Only(&[0, 1], "three-dimensional kernels are not executed"),
-        Ox | Oy => Only(&[0, 1], "output steps other than 1 are not executed"),
-        InFmt | OutFmt => Only(&[2], "only fp16 is executed"),
-        Src2Fmt => Only(&[0, 2], "only fp16 is executed"),
-        ElemMultMode => Only(&[0], "the elementwise multiply mode is not executed"),
+        Ox | Oy => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
+        InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
+            Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
+        }
+        ElemMultMode => Only(&[0], "only the name of the elementwise multiply mode is known"),
         Src1BroadcastD | Src2BroadcastD => Only(&[0], "volumes deeper than 1 are not executed"),
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling: only the order of work depends on it.
@@ -54,7 +55,6 @@ pub fn treatment(field: Field) -> Treatment {
         | ResL2DepthStride => NoEffect,
         Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
         | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
-        Src1MemFmt | Src2MemFmt | DstMemFmt => Only(&[0, 2], "only fp16 is executed"),
         Src1Interleave | DstInterleave => Obeyed,
         Src2Interleave => Only(&[0, 1], "an interleaved second source is not executed"),
         Src1FmtMode | Src2FmtMode | DstFmtMode => Only(&[0, 1], "only format mode 1 is executed"),
@@ -62,8 +62,7 @@ pub fn treatment(field: Field) -> Treatment {
         Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
         | DstCmpVec | CmpVecFill | PixelOffset => Only(&[0], "pixel formats are not executed"),
 
-        InputRelu => Only(&[0], "ReLU on the input is not executed"),
-        PaddingMode => Obeyed,
+        InputRelu | PaddingMode => Obeyed,
         SrcType | Src2Type | ResType | SrcL2Base | SrcL2ChannelStride | SrcL2RowStride | SrcL2GroupStride
         | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
         | ResL2RowStride | ResL2GroupStride => Obeyed,
@@ -79,15 +78,16 @@ pub fn treatment(field: Field) -> Treatment {
         PeFirst | PeEpsilon => Obeyed,
 
         KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
-        // 8 and 28 without a palette and with fp16 coefficients: constants of every sample.
-        PalettizedBits | BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
-        PalettizedEn => Only(&[0], "palettized coefficients are not executed"),
-        SparseFmt => Only(&[0], "zero-skipping coefficients are not executed"),
+        // 28 with fp16 coefficients, 0 with bytes: follows from the format in every sample.
+        BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
+        PalettizedEn | PalettizedBits | SparseFmt => Obeyed,
         GroupKernelReuse => Obeyed,
         // The kernel base already leads to the runtime tensor.
         RuntimeWeights => NoEffect,
         MatrixBiasEn | MatrixVectorBias => Only(&[0], "matrix bias is not executed"),
-        PostScaleMode => Only(&[0], "per-channel post-scale is not executed"),
+        PostScaleMode => {
+            Only(&[0], "no source says whether a post-scale for each channel comes before or after the bias")
+        }
         AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
@@ -95,9 +95,7 @@ pub fn treatment(field: Field) -> Treatment {
             NoEffect
         }
 
-        KernelDmaMaster | CoeffEn | CoeffBase | CoeffSize => Obeyed,
-        KernelDmaSparse => Only(&[0], "zero-skipping coefficients are not executed"),
-        CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch | ExtraSize => NoEffect,
-        ExtraEn | ExtraBase => Only(&[0], "extra coefficient streams are not executed"),
+        KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
+        CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,
     }
 }

@@ -1,8 +1,9 @@
 //! Memory behind the base address registers, and the on-chip tile memory. Bounds and first writes are tracked.
 
 use crate::fault::FaultKind;
+use crate::number;
 use anemone_facts::Field;
-use anemone_program::BAR_COUNT;
+use anemone_program::{BAR_COUNT, Element};
 use half::f16;
 use half::slice::HalfBitsSliceExt;
 use std::cmp::Ordering;
@@ -145,6 +146,47 @@ type State = Option<(usize, Option<Vec<u64>>)>;
 /// Sizes of all regions, and what was written in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot(Vec<State>);
+
+impl Region {
+    /// Elements of any format, widened; checked as in [`Region::read`].
+    pub(crate) fn read_row(
+        &self,
+        field: Field,
+        address: u64,
+        element: Element,
+        row: &mut [f32],
+    ) -> Result<(), FaultKind> {
+        match element {
+            Element::Float16 => number::widen_row(self.read(field, address, row.len())?, row),
+            Element::Int8 | Element::Uint8 => {
+                number::widen_bytes(self.read_bytes(field, address, row.len())?, element, row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Elements of any format, rounded on the way in. A byte marks its halfword as written.
+    pub(crate) fn write_row(
+        &mut self,
+        field: Field,
+        address: u64,
+        element: Element,
+        row: &[f32],
+    ) -> Result<(), FaultKind> {
+        match element {
+            Element::Float16 => number::round_row(row, self.write(field, address, row.len())?),
+            Element::Int8 | Element::Uint8 => {
+                let range = self.range(field, address, row.len() as u64)?;
+                if let Some(bits) = &mut self.written {
+                    words_of(range.start / 2, range.end.div_ceil(2)).for_each(|(word, mask)| bits[word] |= mask);
+                }
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.storage);
+                number::round_bytes(row, element, &mut bytes[range]);
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The 64-bit words that hold bits `first..last`, with the bits' mask in each.
 fn words_of(first: usize, last: usize) -> impl Iterator<Item = (usize, u64)> {

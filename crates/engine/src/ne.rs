@@ -67,6 +67,7 @@ impl Machine<'_> {
         let output = Extents { g: input.g, c: self.size(Cout), h: self.size(Hout), w: self.size(Wout) };
         input.elements()?;
         output.elements()?;
+        self.check_extra_streams()?;
         let operation = match (self.get(NeOpMode), self.get(KernelMode)) {
             (neural::MAC, kernel::REAL) => Operation::Convolution(self.prepare_convolution(input, output, constants)?),
             (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => {

@@ -8,6 +8,7 @@ pub mod mac;
 pub mod packed;
 pub mod planar;
 
+use anemone_program::Element;
 use half::f16;
 
 /// fp32 to fp16, nearest even.
@@ -31,6 +32,31 @@ pub fn round_row(from: &[f32], to: &mut [f16]) {
 pub fn widen_row(from: &[f16], to: &mut [f32]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = f32::from_bits(widen_bits(from.to_bits()));
+    }
+}
+
+/// Widens a row of bytes.
+pub fn widen_bytes(from: &[u8], element: Element, to: &mut [f32]) {
+    match element {
+        Element::Int8 => to.iter_mut().zip(from).for_each(|(y, &x)| *y = f32::from(x as i8)),
+        _ => to.iter_mut().zip(from).for_each(|(y, &x)| *y = f32::from(x)),
+    }
+}
+
+/// Rounds a row of results to bytes: to nearest even, beyond the range to its ends, NaN to 0.
+pub fn round_bytes(from: &[f32], element: Element, to: &mut [u8]) {
+    match element {
+        Element::Int8 => to.iter_mut().zip(from).for_each(|(y, x)| *y = x.round_ties_even() as i8 as u8),
+        _ => to.iter_mut().zip(from).for_each(|(y, x)| *y = x.round_ties_even() as u8),
+    }
+}
+
+/// Rounds in place: the value that an element of this format would hold.
+pub fn through(element: Element, x: f32) -> f32 {
+    match element {
+        Element::Float16 => through_f16(x),
+        Element::Int8 => f32::from(x.round_ties_even() as i8),
+        Element::Uint8 => f32::from(x.round_ties_even() as u8),
     }
 }
 

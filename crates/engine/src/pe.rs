@@ -92,6 +92,10 @@ impl Machine<'_> {
 
     /// Source 2 with its repeated and exchanged axes, at full extents.
     fn planar_source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
+        if self.get(InputRelu) == 1 {
+            let reason = "no sample says which of two sources it concerns";
+            return Err(FaultKind::NotHonoured { field: InputRelu, value: 1, reason });
+        }
         let flags = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
         let stored = shrink(ext, flags);
         let turned = self.get(Src2Transpose) == 1;
@@ -181,7 +185,7 @@ impl Machine<'_> {
                 return Err(FaultKind::NotHonoured {
                     field: PeCond,
                     value,
-                    reason: "only the absolute value is executed",
+                    reason: "only the absolute value is known; Apple compares by a difference and a step table",
                 });
             }
         };

@@ -1,20 +1,109 @@
 //! Coefficients out of the engines' streams.
 //!
 //! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it holds channels
-//! `p * E * lanes + e * lanes + lane`. A pass is one plane of its stream: a row of `lanes` biases where the task has
-//! biases, then one row of `lanes` coefficients for each (input channel, kernel row, kernel column). The planes of a
-//! group follow each other; each group starts on a 64-byte boundary, the same in all streams. See `docs/evidence.md`, key `h13-kernel`.
+//! `p * E * lanes + e * lanes + lane`. Its stream holds the activation table where the task has one, the palette where
+//! it has one, then the passes of every group. A pass is a row of `lanes` biases where the task has biases, then one
+//! row of `lanes` coefficients for each (input channel, kernel row, kernel column). The form that skips zeros stores
+//! masks and values instead of the rows. Each group starts on a 64-byte boundary. See `docs/evidence.md`, keys
+//! `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use anemone_facts::Field::*;
-use anemone_facts::kernel::ALIGN_BYTES;
+use anemone_facts::code::{format, kernel, neural, nonlinear};
+use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
+use anemone_facts::lut::STREAM_BYTES;
 use half::f16;
 
 /// Coefficients of one group, `[out][in * kh * kw]`, and biases.
 pub(crate) struct Coefficients {
     pub(crate) weights: Vec<f32>,
     pub(crate) biases: Option<Vec<f32>>,
+}
+
+/// How the passes of a task's streams are laid out.
+struct Form {
+    engines: usize,
+    lanes: usize,
+    outputs: usize,
+    taps: usize,
+    /// Bytes of the biases that lead a pass.
+    bias_bytes: u64,
+    /// Bytes before the first group.
+    head_bytes: u64,
+    store: Store,
+}
+
+/// How one pass stores its coefficients.
+enum Store {
+    Fp16,
+    Int8,
+    Uint8,
+    /// Indices of so many bits into these values.
+    Palette(u32, Vec<f32>),
+    /// Masks and values, kernel elements in this order.
+    ZeroSkipping(Vec<Option<usize>>),
+}
+
+impl Form {
+    /// Output channels of one pass over all engines.
+    fn per_pass(&self) -> usize {
+        self.engines * self.lanes
+    }
+
+    /// Passes in which an engine has a channel.
+    fn passes(&self, engine: usize) -> usize {
+        self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.per_pass())
+    }
+
+    /// First output channel of a pass.
+    fn first(&self, engine: usize, pass: usize) -> usize {
+        pass * self.per_pass() + engine * self.lanes
+    }
+
+    /// Bytes of one pass; the form that skips zeros states its own.
+    fn pass_bytes(&self) -> u64 {
+        let coefficients = (self.taps * self.lanes) as u64;
+        self.bias_bytes
+            + match &self.store {
+                Store::Fp16 => 2 * coefficients,
+                Store::Int8 | Store::Uint8 => coefficients,
+                Store::Palette(bits, _) => (coefficients * u64::from(*bits)).div_ceil(8),
+                Store::ZeroSkipping(_) => 0,
+            }
+    }
+
+    /// Bytes of the masks of one pass in the form that skips zeros.
+    fn mask_bytes(&self) -> u64 {
+        let Store::ZeroSkipping(order) = &self.store else { return 0 };
+        let inputs = self.taps / order.iter().flatten().count().max(1);
+        (inputs * (order.len() * self.mask_bits()).div_ceil(8)) as u64
+    }
+
+    /// Mask bits of one kernel element.
+    fn mask_bits(&self) -> usize {
+        self.lanes.max(zero_skip::MIN_MASK_BITS)
+    }
+
+    /// Every coefficient of a pass, in order, from its bytes.
+    fn values(&self, bytes: &[u8], mut put: impl FnMut(usize, f32)) {
+        let count = self.taps * self.lanes;
+        match &self.store {
+            Store::Fp16 => halfwords(bytes).enumerate().for_each(|(i, x)| put(i, x)),
+            Store::Int8 => bytes.iter().enumerate().for_each(|(i, &b)| put(i, f32::from(b as i8))),
+            Store::Uint8 => bytes.iter().enumerate().for_each(|(i, &b)| put(i, f32::from(b))),
+            Store::Palette(bits, palette) => {
+                let bits = *bits as usize;
+                for i in 0..count {
+                    let (byte, shift) = (i * bits / 8, i * bits % 8);
+                    let next = bytes.get(byte + 1).copied().unwrap_or(0);
+                    let index = u16::from_le_bytes([bytes[byte], next]) >> shift & ((1 << bits) - 1);
+                    put(i, palette[index as usize]);
+                }
+            }
+            Store::ZeroSkipping(_) => {}
+        }
+    }
 }
 
 impl Machine<'_> {
@@ -40,61 +129,237 @@ impl Machine<'_> {
         }
         let (base, size) =
             (self.task.bytes_at(self.layout, CoeffBase, i), self.task.bytes_at(self.layout, CoeffSize, i));
-        if from + bytes > size {
-            return Err(FaultKind::Stray {
-                field: CoeffSize,
-                region: format!("the stream of engine {engine}"),
-                address: from,
-                bytes,
-                limit: size,
-            });
-        }
+        within(from, bytes, size, || format!("the stream of engine {engine}"))?;
         self.kernel_bytes(base + from, bytes)
     }
 
-    /// Coefficients of group `g`: `out` channels of `taps` coefficients each.
-    pub(crate) fn coefficients(&self, g: usize, out: usize, taps: usize) -> Result<Coefficients, FaultKind> {
+    /// Whether an extra coefficient stream is on.
+    fn extra_is_on(&self, i: u32) -> bool {
+        self.task.get_at(self.layout, ExtraEn, i) == Some(1)
+    }
+
+    /// Every extra stream that is on has a use in this task.
+    pub(crate) fn check_extra_streams(&self) -> Result<(), FaultKind> {
+        if self.extra_is_on(extra::POST_SCALE) {
+            let reason = "a post-scale for each channel is not executed";
+            return Err(FaultKind::NotHonoured { field: ExtraEn, value: 1, reason });
+        }
+        let coefficients = self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC;
+        let uses = [
+            (extra::BIAS, coefficients && self.get(BiasMode) == 1, BiasMode),
+            (extra::PALETTE, coefficients && self.get(PalettizedEn) == 1, PalettizedEn),
+            (extra::TABLE, self.get(NonlinearMode) == nonlinear::LUT, NonlinearMode),
+        ];
+        for (i, used, field) in uses {
+            if self.extra_is_on(i) && !used {
+                return Err(self.inconsistent(field, "an extra stream is on that the task has no use for"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An extra coefficient stream, bounds checked against its stated size.
+    fn extra_stream(&self, i: u32, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
+        let (base, size) =
+            (self.task.bytes_at(self.layout, ExtraBase, i), self.task.bytes_at(self.layout, ExtraSize, i));
+        within(from, bytes, size, || format!("extra stream {i}"))?;
+        self.kernel_bytes(base + from, bytes)
+    }
+
+    /// The activation table's record: it leads every stream, or has a stream of its own.
+    pub(crate) fn table_record(&self, bytes: u64) -> Result<&[u8], FaultKind> {
+        match self.extra_is_on(extra::TABLE) {
+            true => self.extra_stream(extra::TABLE, 0, bytes),
+            false => self.stream(0, 0, bytes),
+        }
+    }
+
+    fn form(&self, outputs: usize, taps: usize) -> Result<Form, FaultKind> {
         let (engines, lanes) = self.engines_and_lanes()?;
-        let with_bias = self.get(BiasMode) == 1;
         self.require(KernelDmaMaster, 1, "coefficients are streamed")?;
-        self.require(KernelFmt, 2, "only fp16 coefficients are executed")?;
-        let per_pass = engines * lanes;
-        if lanes > 1 && !out.is_multiple_of(per_pass) {
+        self.require(KernelDmaSparse, self.get(SparseFmt), "the kernel DMA and the engines agree on skipped zeros")?;
+        if lanes > 1 && !outputs.is_multiple_of(engines * lanes) {
             return Err(
                 self.inconsistent(OcgSize, "output channels fill whole passes when engines hold several at a time")
             );
         }
-        let plane = 2 * ((taps + usize::from(with_bias)) * lanes) as u64;
-        // A group takes as much of every stream as of the first engine's, which has the most passes.
-        let group_bytes = (plane * out.div_ceil(per_pass) as u64).next_multiple_of(ALIGN_BYTES);
+        let with_bias = self.get(BiasMode) == 1;
+        let inline_bias = with_bias && !self.extra_is_on(extra::BIAS);
+        let table = self.get(NonlinearMode) == nonlinear::LUT && !self.extra_is_on(extra::TABLE);
+        let mut head_bytes = if table { STREAM_BYTES as u64 } else { 0 };
+        let store = match (self.get(KernelFmt), self.get(PalettizedEn) == 1, self.get(SparseFmt) == 1) {
+            (format::FP16, false, true) => {
+                let axes = [[Kh, Kw], [Sy, Sx]].map(|pair| pair.map(|f| self.size(f).max(1)));
+                Store::ZeroSkipping(zero_skip::order(axes[0], axes[1]))
+            }
+            (_, _, true) => {
+                return Err(self.inconsistent(SparseFmt, "zeros are skipped among fp16 coefficients only"));
+            }
+            (format::FP16, false, false) => Store::Fp16,
+            (format::INT8, false, false) => Store::Int8,
+            (format::UINT8, false, false) => Store::Uint8,
+            (format::FP16, true, false) => {
+                let bits = self.get(PalettizedBits);
+                if !matches!(bits, 2 | 4 | 6 | 8) {
+                    return Err(self.inconsistent(PalettizedBits, "palette indices have 2, 4, 6 or 8 bits"));
+                }
+                let bytes = 2u64 << bits;
+                let palette = if self.extra_is_on(extra::PALETTE) {
+                    self.extra_stream(extra::PALETTE, 0, bytes)?
+                } else {
+                    self.stream(0, head_bytes, bytes)?
+                };
+                if !self.extra_is_on(extra::PALETTE) {
+                    head_bytes += bytes.next_multiple_of(ALIGN_BYTES);
+                }
+                Store::Palette(bits, halfwords(palette).collect())
+            }
+            (value, true, false) => {
+                return Err(FaultKind::NotHonoured {
+                    field: KernelFmt,
+                    value,
+                    reason: "only palettes of fp16 values are executed",
+                });
+            }
+            (value, false, false) => {
+                return Err(FaultKind::NotHonoured {
+                    field: KernelFmt,
+                    value,
+                    reason: "coefficients are uint8, int8 or fp16",
+                });
+            }
+        };
+        let bias_bytes = if inline_bias { 2 * lanes as u64 } else { 0 };
+        Ok(Form { engines, lanes, outputs, taps, bias_bytes, head_bytes, store })
+    }
+
+    /// Coefficients of group `g`: `out` channels of `taps` coefficients each.
+    pub(crate) fn coefficients(&self, g: usize, out: usize, taps: usize) -> Result<Coefficients, FaultKind> {
+        let form = self.form(out, taps)?;
         // All streams are found before anything is allocated: what they hold bounds what is needed.
-        let mut streams = Vec::new();
-        for e in 0..engines {
-            // Passes in which this engine has a channel.
-            let passes = (out.saturating_sub(e * lanes)).div_ceil(per_pass) as u64;
-            if passes > 0 {
-                streams.push((e, self.stream(e, group_bytes * g as u64, plane * passes)?));
+        let mut passes = Vec::new();
+        for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
+            match form.store {
+                Store::ZeroSkipping(_) => self.zero_skipping_passes(&form, engine, g, &mut passes)?,
+                _ => self.dense_passes(&form, engine, g, &mut passes)?,
             }
         }
         let mut weights = vec![0.0; out * taps];
-        let mut biases = vec![0.0; if with_bias { out } else { 0 }];
-        for (e, bytes) in streams {
-            for (p, plane) in bytes.chunks_exact(plane as usize).enumerate() {
-                let first = p * per_pass + e * lanes;
-                let mut rows = plane.chunks_exact(2 * lanes);
-                if with_bias && let Some(row) = rows.next() {
-                    for (lane, x) in halfwords(row).enumerate() {
-                        biases[first + lane] = x;
-                    }
+        let mut biases = vec![0.0; if self.get(BiasMode) == 1 { out } else { 0 }];
+        if self.get(BiasMode) == 1 && self.extra_is_on(extra::BIAS) {
+            let stream = self.extra_stream(extra::BIAS, 2 * (g * out) as u64, 2 * out as u64)?;
+            biases.iter_mut().zip(halfwords(stream)).for_each(|(b, x)| *b = x);
+        }
+        for pass in passes {
+            biases.iter_mut().skip(pass.first).zip(halfwords(pass.biases)).for_each(|(b, x)| *b = x);
+            let lanes = form.lanes;
+            match &form.store {
+                Store::ZeroSkipping(order) => {
+                    self.scatter(&form, order, &pass, &mut weights)?;
                 }
-                for (tap, row) in rows.enumerate() {
-                    for (lane, x) in halfwords(row).enumerate() {
-                        weights[(first + lane) * taps + tap] = x;
-                    }
+                _ => form.values(pass.body, |i, x| weights[(pass.first + i % lanes) * taps + i / lanes] = x),
+            }
+        }
+        Ok(Coefficients { weights, biases: (self.get(BiasMode) == 1).then_some(biases) })
+    }
+
+    fn dense_passes<'a>(
+        &'a self,
+        form: &Form,
+        engine: usize,
+        g: usize,
+        passes: &mut Vec<Pass<'a>>,
+    ) -> Result<(), FaultKind> {
+        // A group takes as much of every stream as of the first engine's, which has the most passes.
+        let group_bytes = (form.pass_bytes() * form.passes(0) as u64).next_multiple_of(ALIGN_BYTES);
+        let from = form.head_bytes + group_bytes * g as u64;
+        let bytes = self.stream(engine, from, form.pass_bytes() * form.passes(engine) as u64)?;
+        for (i, bytes) in bytes.chunks_exact((form.pass_bytes() as usize).max(1)).enumerate() {
+            let (biases, body) = bytes.split_at(form.bias_bytes as usize);
+            passes.push(Pass { first: form.first(engine, i), biases, body });
+        }
+        Ok(())
+    }
+
+    /// Every pass states its length, so the groups before this one are passed over by their counts.
+    fn zero_skipping_passes<'a>(
+        &'a self,
+        form: &Form,
+        engine: usize,
+        g: usize,
+        passes: &mut Vec<Pass<'a>>,
+    ) -> Result<(), FaultKind> {
+        let lead_bytes = form.bias_bytes + zero_skip::COUNT_BYTES as u64;
+        let mut at = form.head_bytes;
+        for group in 0..=g {
+            at = at.next_multiple_of(ALIGN_BYTES);
+            for i in 0..form.passes(engine) {
+                let (biases, count) = self.stream(engine, at, lead_bytes)?.split_at(form.bias_bytes as usize);
+                let count = count.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+                // At least the masks; so the stream bounds what is allocated for it.
+                let masks = form.mask_bytes();
+                if count < masks {
+                    let region = format!("a pass without zeros of engine {engine}");
+                    return Err(FaultKind::Stray { field: CoeffSize, region, address: 0, bytes: masks, limit: count });
+                }
+                if group == g {
+                    let body = self.stream(engine, at + lead_bytes, count)?;
+                    passes.push(Pass { first: form.first(engine, i), biases, body });
+                }
+                at += lead_bytes + count;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pass without its zeros: for each input channel the mask bits of all kernel elements, eight to a byte, each
+    /// byte followed by the values of its set bits.
+    fn scatter(&self, form: &Form, order: &[Option<usize>], pass: &Pass, weights: &mut [f32]) -> Result<(), FaultKind> {
+        let short = |at: usize, bytes| FaultKind::Stray {
+            field: CoeffSize,
+            region: "a pass without zeros".into(),
+            address: at as u64,
+            bytes,
+            limit: pass.body.len() as u64,
+        };
+        let mask_bits = form.mask_bits();
+        let elements = order.iter().flatten().count().max(1);
+        let mut at = 0;
+        for input in 0..form.taps / elements {
+            for first_bit in (0..order.len() * mask_bits).step_by(8) {
+                let mask = *pass.body.get(at).ok_or_else(|| short(at, 1))?;
+                at += 1;
+                for bit in (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| first_bit + bit) {
+                    let value = pass.body.get(at..at + 2).ok_or_else(|| short(at, 2))?;
+                    at += 2;
+                    let lane = bit % mask_bits;
+                    let Some(tap) = order.get(bit / mask_bits).copied().flatten().filter(|_| lane < form.lanes) else {
+                        return Err(self.inconsistent(SparseFmt, "a mask bit beyond the kernel or the lanes is set"));
+                    };
+                    weights[(pass.first + lane) * form.taps + input * elements + tap] =
+                        f16::from_le_bytes([value[0], value[1]]).to_f32();
                 }
             }
         }
-        Ok(Coefficients { weights, biases: with_bias.then_some(biases) })
+        if at != pass.body.len() {
+            return Err(self.inconsistent(SparseFmt, "a pass without zeros is longer than its masks say"));
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of one pass of one engine.
+struct Pass<'a> {
+    /// First output channel.
+    first: usize,
+    biases: &'a [u8],
+    body: &'a [u8],
+}
+
+fn within(from: u64, bytes: u64, size: u64, region: impl Fn() -> String) -> Result<(), FaultKind> {
+    match from.checked_add(bytes) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(FaultKind::Stray { field: CoeffSize, region: region(), address: from, bytes, limit: size }),
     }
 }
 

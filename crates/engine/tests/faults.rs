@@ -27,6 +27,8 @@ fn copy() -> Task {
         (Dout, 1),
         (InFmt, format::FP16),
         (OutFmt, format::FP16),
+        (Src1MemFmt, format::FP16),
+        (DstMemFmt, format::FP16),
         (Kw, 1),
         (Kh, 1),
         (Sx, 1),
@@ -92,10 +94,10 @@ fn a_copy_copies() {
 #[test]
 fn a_set_field_that_is_not_obeyed_is_named() {
     let mut second = copy();
-    second.set(&H13, SparseFmt, 1).expect("fits");
+    second.set(&H13, ElemMultMode, 1).expect("fits");
     let (task, kind) = fault(vec![copy(), second.clone()]);
     assert_eq!(task, Some(1));
-    assert!(matches!(kind, FaultKind::NotHonoured { field: SparseFmt, value: 1, .. }), "{kind}");
+    assert!(matches!(kind, FaultKind::NotHonoured { field: ElemMultMode, value: 1, .. }), "{kind}");
     // Lenient runs pass over it, and say so.
     let outcome = run(&program(vec![copy(), second]), &mut memory(), Options { lenient: true, ..Options::default() })
         .expect("lenient");

@@ -2,8 +2,12 @@
 //!
 //! A test holds each value against its name in the vocabulary, so neither can drift.
 
-/// `InFmt`, `Src1MemFmt`, ...: element formats.
+/// `InFmt`, `Src1MemFmt`, `KernelFmt`, ...: element formats.
 pub mod format {
+    /// Unsigned bytes.
+    pub const UINT8: u32 = 0;
+    /// Signed bytes.
+    pub const INT8: u32 = 1;
     /// Half precision.
     pub const FP16: u32 = 2;
 }
@@ -192,7 +196,12 @@ mod tests {
     #[test]
     fn values_have_their_names() {
         let rows = [
+            (Field::InFmt, format::UINT8, "uint8"),
+            (Field::InFmt, format::INT8, "int8"),
             (Field::InFmt, format::FP16, "fp16"),
+            (Field::KernelFmt, format::UINT8, "uint8"),
+            (Field::KernelFmt, format::INT8, "int8"),
+            (Field::KernelFmt, format::FP16, "fp16"),
             (Field::DstMemFmt, format::FP16, "fp16"),
             (Field::TaskClass, class::NEURAL, "ne"),
             (Field::TaskClass, class::PLANAR_ONE, "pe1"),

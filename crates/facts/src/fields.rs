@@ -153,7 +153,7 @@ fields! {
     PixelOffset: Uint, "", "pixel offsets";
 
     // L2: where operands and result live on chip.
-    InputRelu: Flag, "", "ReLU on the input";
+    InputRelu: Flag, "", "ReLU on source 1 as it is read";
     PaddingMode: Names(&["zero", "negative", "", ""]), "", "value of padding; negative = below every number, for maxima";
     SrcType: RESIDENCY, "", "where source 1 comes from";
     Dependent: Uint, "", "an L2-resident source was produced by the task just before";
@@ -207,10 +207,10 @@ fields! {
     PeFinalScale: F32, "", "multiplies the reduced sum (1/n for means)";
 
     // Neural engine.
-    KernelFmt: Names(&["int8", "uint8", "fp16", ""]), "", "format of kernel coefficients; 0 without a kernel";
+    KernelFmt: Names(&["uint8", "int8", "fp16", ""]), "", "format of kernel coefficients; without a kernel it has no effect";
     PalettizedEn: Flag, "", "coefficients are palette indices";
     PalettizedBits: Uint, "", "bits of a palette index; 8 on tasks without a palette";
-    SparseFmt: Flag, "", "coefficients are mask and packed values";
+    SparseFmt: Flag, "", "coefficients are masks and the values that are not zero";
     GroupKernelReuse: Flag, "", "all groups share one kernel";
     OverlapFirst: Flag, "", "first of two consecutive planar tasks of a group";
     OverlapSecond: Flag, "", "second of two consecutive planar tasks of a group";
@@ -262,7 +262,7 @@ fields! {
     CoeffPrefetch: Uint, "", "coefficient stream takes part in prefetch";
     CoeffBase: Shifted(6), "bytes", "offset of engine i's stream from the kernel base";
     CoeffSize: Shifted(6), "bytes", "size of engine i's stream";
-    ExtraEn: Flag, "", "extra coefficient stream i is read";
+    ExtraEn: Flag, "", "extra coefficient stream i is read: biases, post-scales, palette, activation table";
     ExtraCrH: Uint, "", "extra stream cache read hint";
     ExtraCacheHint: Uint, "", "extra stream cache hint";
     ExtraPrefetch: Uint, "", "extra stream takes part in prefetch";

@@ -1,4 +1,4 @@
-//! The activation table record: 43 halfwords that follow one engine's coefficient stream.
+//! The activation table record: 43 halfwords at the head of an engine's stream.
 //!
 //! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`.
 

@@ -122,8 +122,8 @@ layout! {
             0x0880c [1] { 0..=31 PeFinalScale Executed "h13-oracles" }
 
             0x0c800 [1] {
-                0..=1 KernelFmt Bytes "h13-samples", 2..=2 PalettizedEn Claimed "regmap", 4..=7 PalettizedBits Bytes "h13-samples",
-                8..=8 SparseFmt Bytes "h13-oracles", 10..=10 GroupKernelReuse Claimed "regmap",
+                0..=1 KernelFmt Bytes "h13-bytes", 2..=2 PalettizedEn Claimed "book-streams", 4..=7 PalettizedBits Bytes "h13-samples",
+                8..=8 SparseFmt Executed "h13-zero-skip", 10..=10 GroupKernelReuse Claimed "regmap",
                 12..=12 OverlapFirst Bytes "h13-samples", 14..=14 OverlapSecond Bytes "h13-samples", 16..=16 RuntimeWeights Bytes "h13-oracles",
             }
             0x0c804 [1] {
@@ -183,13 +183,13 @@ layout! {
                 24..=27 DstInterleave Executed "h13-oracles", 28..=31 DstCmpVec Claimed "regmap",
             }
 
-            0x1f800 [1] { 5..=5 KernelDmaSparse Bytes "h13-oracles", 6..=6 KernelDmaMaster Bytes "h13-samples" }
+            0x1f800 [1] { 5..=5 KernelDmaSparse Executed "h13-zero-skip", 6..=6 KernelDmaMaster Bytes "h13-samples" }
             0x1f808 [16] { 0..=0 CoeffEn Executed "h13-samples", 4..=5 CoeffCrH Bytes "h13-samples", 6..=9 CoeffCacheHint Bytes "h13-samples", 27..=28 CoeffPrefetch Claimed "regmap" }
             0x1f848 [16] { 6..=31 CoeffBase Executed "h13-samples" }
             0x1f888 [16] { 6..=31 CoeffSize Executed "h13-samples" }
-            0x1f8c8 [4] { 0..=0 ExtraEn Claimed "by-analogy", 4..=5 ExtraCrH Claimed "by-analogy", 6..=9 ExtraCacheHint Bytes "h13-samples", 27..=28 ExtraPrefetch Claimed "by-analogy" }
-            0x1f8d8 [4] { 6..=31 ExtraBase Claimed "by-analogy" }
-            0x1f8e8 [4] { 6..=31 ExtraSize Claimed "by-analogy" }
+            0x1f8c8 [4] { 0..=0 ExtraEn Claimed "book-streams", 4..=5 ExtraCrH Claimed "by-analogy", 6..=9 ExtraCacheHint Bytes "h13-samples", 27..=28 ExtraPrefetch Claimed "by-analogy" }
+            0x1f8d8 [4] { 6..=31 ExtraBase Claimed "book-streams" }
+            0x1f8e8 [4] { 6..=31 ExtraSize Claimed "book-streams" }
         }
     }
 }

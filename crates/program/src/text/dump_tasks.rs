@@ -240,7 +240,10 @@ fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
 
 fn weights(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     let count = s.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
-    let halves = task.name(s.layout, Field::KernelFmt) == Some("fp16");
+    // Other forms do not start with halfwords.
+    let plain = [Field::SparseFmt, Field::PalettizedEn].iter().all(|&f| task.get(s.layout, f) != Some(1));
+    let leads = task.name(s.layout, Field::NonlinearMode) == Some("lut");
+    let halves = plain && !leads && task.name(s.layout, Field::KernelFmt) == Some("fp16");
     let mut entries = Vec::new();
     for (i, (base, bytes, data)) in (0..count).filter_map(|i| kernel_stream(s, task, i).map(|k| (i, k))) {
         if data.len() as u64 != bytes {
