@@ -9,6 +9,7 @@
 //! `thiserror` words the faults.
 
 mod dma;
+mod exact;
 mod fault;
 mod honours;
 mod lut;

@@ -1,5 +1,6 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
+use crate::exact;
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
@@ -114,11 +115,17 @@ impl Machine<'_> {
         let x = self.source1(neural.input)?;
         let y = match &neural.operation {
             Operation::Convolution(convolution) => self.convolution(convolution, &x, neural.output)?,
-            Operation::SumOfChannels => sum_of_channels(&x, neural.output)?,
-            Operation::MaxOverChannels(per) => max_over_channels(&x, neural.output, *per)?,
-            Operation::Copy => x,
+            Operation::SumOfChannels => match self.mac {
+                Some(mac) => exact::sum_of_channels(mac, &x, neural.output)?,
+                None => sum_of_channels(&x, neural.output)?,
+            },
+            Operation::MaxOverChannels(per) => max_over_channels(&self.admitted(x), neural.output, *per)?,
+            Operation::Copy => self.cropped(x),
         };
-        let y = self.epilogue(&neural.activation, y)?;
+        let y = match self.model.planar() {
+            Some(rules) => self.finish_exact(rules, y)?,
+            None => self.epilogue(&neural.activation, y)?,
+        };
         let y = if self.get(NeTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
     }

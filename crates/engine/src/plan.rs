@@ -17,7 +17,7 @@ pub struct Options {
     /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
     /// to be trusted.
     pub lenient: bool,
-    /// How the multiply-accumulate array computes. Everything else is fp32 with one rounding in every model.
+    /// How to compute.
     pub model: Model,
 }
 
@@ -39,9 +39,10 @@ pub struct Outcome {
 pub struct Plan {
     layout: &'static Layout,
     mac: Option<&'static Mac>,
+    model: Model,
     steps: Vec<Step>,
     passed_over: Vec<Fault>,
-    outputs: Vec<Port>,
+    ports: Vec<Port>,
     l2: Region,
 }
 
@@ -109,13 +110,14 @@ impl Plan {
                 task: &task,
                 fields: &fields,
                 mac,
+                model: options.model,
+                ports: &program.ports,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
             steps.push(Step { task, fields, work });
         }
-        let outputs = program.ports_of(Direction::Output).cloned().collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        Ok(Plan { layout, mac, steps, passed_over, outputs, l2 })
+        Ok(Plan { layout, mac, model: options.model, steps, passed_over, ports: program.ports.clone(), l2 })
     }
 
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
@@ -132,10 +134,13 @@ impl Plan {
                 task: &step.task,
                 fields: &step.fields,
                 mac: self.mac,
+                model: self.model,
+                ports: &self.ports,
             };
             machine.execute(&step.work).map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
         }
-        let incomplete = self.outputs.iter().filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        let outputs = self.ports.iter().filter(|p| p.direction == Direction::Output);
+        let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
         Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
     }
 }

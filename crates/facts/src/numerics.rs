@@ -142,6 +142,9 @@ pub struct Planar {
 /// The planar engine. Section `planar`.
 pub static PLANAR: Planar = Planar { ties: Ties::Away };
 
+/// The planar engine with the ties that the book reports of the M1's results. Section `planar`.
+pub static PLANAR_EVEN: Planar = Planar { ties: Ties::Even };
+
 /// A model to compute with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Model {
@@ -164,6 +167,23 @@ impl Model {
             Model::Fast => None,
             Model::Fixed => Some(&FIXED),
             Model::Tiled => Some(&TILED),
+        }
+    }
+
+    /// Parameters of elementwise arithmetic, tables and stages behind a sum; `None` where they are fp32.
+    pub const fn planar(self) -> Option<&'static Planar> {
+        match self {
+            Model::Fast => None,
+            Model::Fixed => Some(&PLANAR),
+            Model::Tiled => Some(&PLANAR_EVEN),
+        }
+    }
+
+    /// How a reduction task adds up; `None` is one sum without rounding.
+    pub const fn reduction(self) -> Option<&'static Mac> {
+        match self {
+            Model::Fast | Model::Fixed => None,
+            Model::Tiled => Some(&TILED_SUM),
         }
     }
 
