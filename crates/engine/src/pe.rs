@@ -217,7 +217,8 @@ impl Machine<'_> {
             return Err(self.inconsistent(PeEpsilon, "only a reciprocal square root has an epsilon"));
         }
         let relu = self.get(PeReluEn) == 1;
-        if last != 1.0 || scale != 1.0 || bias != 0.0 || function.is_some() || relu {
+        // The adder of the bias is always on the way: minus zero becomes plus zero.
+        if N::EXACT || last != 1.0 || scale != 1.0 || bias != 0.0 || function.is_some() || relu {
             let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::admit);
             y.data.par_iter_mut().with_min_len(PER_THREAD).for_each(|v| {
                 let mut x = v.mul(last).mul(scale).add(bias);

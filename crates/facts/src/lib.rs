@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod layout;
 pub mod lut;
 pub mod numerics;
+pub mod probes;
 mod table;
 
 pub use fields::Field;

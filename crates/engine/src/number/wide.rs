@@ -15,6 +15,9 @@ pub const PER_THREAD: usize = 1 << 14;
 
 /// A number between two roundings. Operands and results are `f32`, which holds every fp16 number.
 pub trait Wide: Copy + Send + Sync + 'static {
+    /// Whether the device's rules hold, so that a stage that changes no value may still change a NaN or a zero's sign.
+    const EXACT: bool;
+
     /// An operand as the unit sees it.
     fn admit(x: f32) -> Self;
     /// A value that is not an operand, such as a table's.
@@ -49,6 +52,8 @@ pub trait Wide: Copy + Send + Sync + 'static {
 }
 
 impl Wide for f32 {
+    const EXACT: bool = false;
+
     fn admit(x: f32) -> f32 {
         x
     }
@@ -124,6 +129,8 @@ impl Exact {
 }
 
 impl Wide for Exact {
+    const EXACT: bool = true;
+
     fn admit(x: f32) -> Exact {
         Exact(f64::from(planar::admit(x)))
     }
