@@ -48,14 +48,22 @@ fn probes_meet_the_models_that_their_rows_name() {
     let mut met_by = [0; Model::ALL.len()];
     for probe in PROBES {
         let outcome = results(probe).and_then(|all| {
-            let met: Vec<Model> =
-                Model::ALL.into_iter().zip(&all).filter(|(_, found)| gives(found, probe.measured)).map(|(m, _)| m).collect();
+            let met: Vec<Model> = Model::ALL
+                .into_iter()
+                .zip(&all)
+                .filter(|(_, found)| gives(found, probe.measured))
+                .map(|(m, _)| m)
+                .collect();
             met.iter().for_each(|m| met_by[*m as usize] += 1);
             let say = |x: &[f32]| format!("{:?}", &x[..x.len().min(4)]);
             let found: Vec<String> =
                 Model::ALL.into_iter().zip(&all).map(|(m, f)| format!("{} {}", m.name(), say(f))).collect();
             let note = format!("measured {}, {}", say(probe.measured), found.join(", "));
-            if met == probe.met { Ok(note) } else { Err(format!("met by {met:?}, the row says {:?}; {note}", probe.met)) }
+            if met == probe.met {
+                Ok(note)
+            } else {
+                Err(format!("met by {met:?}, the row says {:?}; {note}", probe.met))
+            }
         });
         score.case(probe.name, outcome);
     }

@@ -8,21 +8,24 @@ use anemone_facts::Field::{self, *};
 use anemone_facts::code::residency;
 
 /// The fields that place one operand: in memory, or in tile memory.
-struct Place {
-    base: Field,
+pub(crate) struct Place {
+    pub(crate) base: Field,
     row: Field,
     channel: Field,
     group: Field,
 }
 
-const SRC1_DMA: Place = Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride };
-const SRC2_DMA: Place = Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride };
-const DST_DMA: Place = Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride };
-const SRC1_L2: Place =
+pub(crate) const SRC1_DMA: Place =
+    Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride };
+pub(crate) const SRC2_DMA: Place =
+    Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride };
+pub(crate) const DST_DMA: Place =
+    Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride };
+pub(crate) const SRC1_L2: Place =
     Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride };
-const SRC2_L2: Place =
+pub(crate) const SRC2_L2: Place =
     Place { base: Src2L2Base, row: Src2L2RowStride, channel: Src2L2ChannelStride, group: Src2L2GroupStride };
-const RES_L2: Place =
+pub(crate) const RES_L2: Place =
     Place { base: ResL2Base, row: ResL2RowStride, channel: ResL2ChannelStride, group: ResL2GroupStride };
 
 impl Machine<'_> {
@@ -120,7 +123,8 @@ impl Machine<'_> {
         })
     }
 
-    fn place(&self, place: &Place) -> (u64, [u64; 3]) {
+    /// Byte address, and strides of groups, channels and rows.
+    pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
         (self.bytes(place.base), [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
     }
 
@@ -144,7 +148,7 @@ impl Machine<'_> {
 }
 
 /// Extents of a tensor with `by` channels side by side.
-fn interleaved(ext: Extents, by: usize) -> Extents {
+pub(crate) fn interleaved(ext: Extents, by: usize) -> Extents {
     Extents { c: ext.c / by, w: ext.w * by, ..ext }
 }
 
@@ -179,7 +183,7 @@ fn exchange(ext: Extents, by: usize, mut pair: impl FnMut(usize, usize)) {
 }
 
 /// Byte address of row `h` of channel `c` of group `g`; strides are group, channel, row.
-fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
+pub(crate) fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
     base + g as u64 * strides[0] + c as u64 * strides[1] + h as u64 * strides[2]
 }
 

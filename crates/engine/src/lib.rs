@@ -20,6 +20,7 @@ pub mod number;
 mod pe;
 mod plan;
 mod tensor;
+mod trace;
 mod unpack;
 
 pub use fault::{Fault, FaultKind};
@@ -27,3 +28,4 @@ pub use honours::{Treatment, treatment};
 pub use lut::Table;
 pub use memory::{Memory, Region};
 pub use plan::{Options, Outcome, Plan, run};
+pub use trace::{Moved, Operand, Site, TaskTrace, Values};

@@ -8,13 +8,16 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::number::wide::{Exact, PER_THREAD, Wide};
 use crate::tensor::{Extents, Tensor};
-use anemone_facts::Field::*;
+use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
 use anemone_facts::numerics::{Mac, PLANAR};
 use rayon::prelude::*;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
+/// Broadcast flags and exchange of each source.
+const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
+const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.
@@ -92,12 +95,31 @@ impl Machine<'_> {
         Ok(x)
     }
 
+    fn flags(&self, source: [Field; 4]) -> Broadcast {
+        [source[0], source[1], source[2]].map(|f| self.get(f) == 1)
+    }
+
+    /// Extents of a source before its flagged axes are repeated and exchanged.
+    fn stored(&self, source: [Field; 4], ext: Extents) -> Extents {
+        let stored = shrink(ext, self.flags(source));
+        if self.get(source[3]) == 1 { stored.transposed() } else { stored }
+    }
+
+    /// Extents of the sources as they stand in memory; `None` where a task has no second one.
+    pub(crate) fn planar_sources(&self) -> (Extents, Option<Extents>) {
+        let ext = self.input_extents();
+        let second = match self.get(TaskClass) {
+            class::PLANAR_TWO | class::PLANAR_REDUCE_TWO => Some(ext),
+            class::PLANAR_AFFINE => Some(Extents { h: 2, w: 1, ..ext }),
+            _ => None,
+        };
+        (self.stored(FIRST, ext), second.map(|ext| self.stored(SECOND, ext)))
+    }
+
     /// Source 2 with its repeated and exchanged axes, at full extents.
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
-        let flags = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
-        let stored = shrink(ext, flags);
-        let turned = self.get(Src2Transpose) == 1;
-        let b = self.source2(if turned { stored.transposed() } else { stored })?;
+        let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
+        let b = self.source2(self.stored(SECOND, ext))?;
         Ok(admit(expand(if turned { b.transposed() } else { b }, ext, flags)?))
     }
 
@@ -169,10 +191,8 @@ impl Machine<'_> {
 
     /// Source 1 after broadcast, pre-scale and condition.
     fn planar_source1<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
-        let flags = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC].map(|f| self.get(f) == 1);
-        let stored = shrink(ext, flags);
-        let turned = self.get(Src1Transpose) == 1;
-        let x = self.source1(if turned { stored.transposed() } else { stored })?;
+        let (flags, turned) = (self.flags(FIRST), self.get(Src1Transpose) == 1);
+        let x = self.source1(self.stored(FIRST, ext))?;
         let mut x = admit::<N>(expand(if turned { x.transposed() } else { x }, ext, flags)?);
         let pre = self.half(PePreScale);
         let abs = match self.get(PeCond) {

@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::memory::{Memory, Region};
 use crate::ne::Neural;
 use crate::tensor::Tensor;
+use crate::trace::TaskTrace;
 use anemone_facts::code::class;
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
@@ -19,6 +20,8 @@ pub struct Options {
     pub lenient: bool,
     /// How to compute.
     pub model: Model,
+    /// Look at the operands and results of every task, for [`Outcome::trace`].
+    pub trace: bool,
 }
 
 /// What a run did.
@@ -30,6 +33,8 @@ pub struct Outcome {
     pub passed_over: Vec<Fault>,
     /// Output ports with elements that no task wrote.
     pub incomplete: Vec<String>,
+    /// What each task did, where [`Options::trace`] asks for it.
+    pub trace: Vec<TaskTrace>,
 }
 
 /// A program made ready to run any number of times.
@@ -40,6 +45,7 @@ pub struct Plan {
     layout: &'static Layout,
     mac: Option<&'static Mac>,
     model: Model,
+    trace: bool,
     steps: Vec<Step>,
     passed_over: Vec<Fault>,
     ports: Vec<Port>,
@@ -117,12 +123,22 @@ impl Plan {
             steps.push(Step { task, fields, work });
         }
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        Ok(Plan { layout, mac, model: options.model, steps, passed_over, ports: program.ports.clone(), l2 })
+        Ok(Plan {
+            layout,
+            mac,
+            model: options.model,
+            trace: options.trace,
+            steps,
+            passed_over,
+            ports: program.ports.clone(),
+            l2,
+        })
     }
 
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
         self.l2.forget();
+        let mut trace = Vec::new();
         let mut chain: Option<Tensor> = None;
         for (index, step) in self.steps.iter().enumerate() {
             let mut machine = Machine {
@@ -137,11 +153,15 @@ impl Plan {
                 model: self.model,
                 ports: &self.ports,
             };
-            machine.execute(&step.work).map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
+            let done = match self.trace {
+                true => machine.execute_traced(&step.work).map(|task| trace.push(task)),
+                false => machine.execute(&step.work),
+            };
+            done.map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
         }
         let outputs = self.ports.iter().filter(|p| p.direction == Direction::Output);
         let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
+        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete, trace })
     }
 }
 
