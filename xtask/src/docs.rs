@@ -3,6 +3,9 @@
 use crate::{Outcome, conclude, evidence, repo};
 use anemone_engine::{Treatment, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
+use anemone_facts::numerics::Model;
+use anemone_facts::probes::{FINITE, PROBES};
+use anemone_facts::tolerance::TOLERANCES;
 use anemone_facts::{Coding, Evidence, Layout, Row, Space};
 use std::fmt::Write;
 
@@ -55,7 +58,49 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let readme = repo::read("README.md")?;
     let readme = with_part(&readme, &status(&layouts)).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("README.md".into(), readme));
+    let numerics = repo::read("docs/numerics.md")?;
+    let numerics =
+        with_part(&numerics, &probes()).ok_or(format!("docs/numerics.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/numerics.md".into(), numerics));
     Ok(all)
+}
+
+/// Measured results with the models that give them, and what the suites admit.
+fn probes() -> String {
+    let mut out = String::from("\n| probe | operation | measured |");
+    Model::ALL.iter().for_each(|m| out.push_str(&format!(" `{}` |", m.name())));
+    out.push_str(" source | note |\n|---|---|---|");
+    Model::ALL.iter().for_each(|_| out.push_str("---|"));
+    out.push_str("---|---|\n");
+    for p in PROBES {
+        let name = p.program.rsplit_once(" = ").map_or("", |(_, call)| call.split('(').next().unwrap_or(call));
+        let mut measured: Vec<String> = p.measured.iter().map(|&x| number(x)).collect();
+        measured.dedup();
+        let _ = write!(out, "| {} | {name} | {} |", cell(p.name), measured.join(", "));
+        Model::ALL.iter().for_each(|m| out.push_str(if p.met.contains(m) { " = |" } else { " no |" }));
+        let _ = writeln!(out, " {} | {} |", cell(p.source), cell(p.note));
+    }
+    let _ = write!(out, "| **met, of {}** | | |", PROBES.len());
+    for m in Model::ALL {
+        let _ = write!(out, " **{}** |", PROBES.iter().filter(|p| p.met.contains(&m)).count());
+    }
+    out.push_str(" | |\n\nAdmitted differences of the suites, as shares of the largest expected magnitude:\n\n");
+    out.push_str("| row | share | applies to | reason |\n|---|---|---|---|\n");
+    for t in TOLERANCES {
+        let _ = writeln!(out, "| {} | {:e} | {} | {} |", t.name, t.share, cell(t.applies), cell(t.reason));
+    }
+    out.push('\n');
+    out
+}
+
+/// As a reader of the probes expects it.
+fn number(x: f32) -> String {
+    match x {
+        _ if x == FINITE => "finite".into(),
+        _ if x.is_infinite() => if x > 0.0 { "inf" } else { "-inf" }.into(),
+        _ if x != 0.0 && x.abs() < 1e-4 => format!("{x:e}"),
+        _ => x.to_string(),
+    }
 }
 
 /// The document with its generated part exchanged.

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Array, compare};
-use anemone_engine::{Options, Plan};
+use anemone_engine::{Options, Plan, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
@@ -16,6 +16,8 @@ pub struct Run {
     pub tasks: usize,
     /// Faults that a lenient run passed over.
     pub passed_over: Vec<String>,
+    /// What each task did, where the options ask for it.
+    pub trace: Vec<TaskTrace>,
 }
 
 /// Most bytes of buffers that a program may ask for. The engine's own addresses reach further; a machine's memory may not.
@@ -101,7 +103,7 @@ pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) 
         outputs.push((port.name.clone(), Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }));
     }
     let passed_over = outcome.passed_over.iter().map(|f| f.to_string()).collect();
-    Ok(Run { outputs, tasks: outcome.tasks, passed_over })
+    Ok(Run { outputs, tasks: outcome.tasks, passed_over, trace: outcome.trace })
 }
 
 fn defect(port: &Port) -> Diagnostic {

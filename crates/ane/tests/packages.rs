@@ -1,21 +1,26 @@
-//! Real Core ML packages: compiled, executed from their words, compared with the package's own graph in fp32.
+//! Real Core ML packages: compiled, executed from their words in both modes, compared with the package's own graph in
+//! fp32.
 //!
-//! Admitted: four times the distance between the graph in fp32 and the graph with fp16 rounding after each operation,
-//! or 2e-3 of the largest value, whichever is larger. A package with an operation that is not lowered must be refused
+//! Admitted: a multiple of the distance between the graph in fp32 and the graph with fp16 rounding after each operation, or
+//! a share of the largest value, whichever is larger; see `facts::tolerance`. A package with an operation that is not lowered must be refused
 //! by the operation's name.
 
 mod common;
 
 use anemone::tensor::{compare, read_npy};
-use anemone::{Code, Model, execute};
+use anemone::{Array, Code, Model as Source, execute};
 use anemone_compile::Options;
+use anemone_engine::Options as EngineOptions;
 use anemone_facts::chips;
+use anemone_facts::numerics::Model;
+use anemone_facts::tolerance::{self, NETWORK_FACTOR};
 use common::*;
 use std::path::Path;
+use std::time::Instant;
 
 fn check(folder: &Path) -> Result<String, String> {
     let text = |e: anemone::Diagnostic| e.to_string();
-    let model = Model::load(&folder.join("model.mlpackage"));
+    let model = Source::load(&folder.join("model.mlpackage"));
     let compiled = match model.and_then(|m| m.compile(&chips::CHIPS[0], &Options::default(), &mut ())) {
         Ok(compiled) => compiled,
         Err(e) if e.code == Code::UnsupportedOp && e.help.is_some() => return Ok(format!("{REFUSED}{e}")),
@@ -26,17 +31,35 @@ fn check(folder: &Path) -> Result<String, String> {
     let rounded = read_npy(&folder.join("expected_pkg_fp16sim.npy")).map_err(text)?;
     let net = compiled.net.as_ref().ok_or("no network")?;
     let name = net.value(net.inputs[0]).name.clone();
-    let run = execute(&compiled.program, &[(name, input)], Default::default()).map_err(text)?;
-    let got = &run.outputs[0].1;
-    if got.data.len() != wanted.data.len() {
-        return Err(format!("{} elements for {}", got.data.len(), wanted.data.len()));
-    }
+    let torch = read_npy(&folder.join("expected_fp32.npy")).ok();
     let largest = wanted.data.iter().fold(0f32, |m, x| m.max(x.abs()));
     let distance = compare(&rounded.data, &wanted.data, 0.0, 0.0).max_abs;
-    let admitted = (4.0 * distance).max(2e-3 * largest);
-    let error = compare(&got.data, &wanted.data, 0.0, 0.0).max_abs;
-    let note = format!("{} tasks, largest error {error:.3e}, {admitted:.3e} admitted", run.tasks);
-    if error <= admitted { Ok(note) } else { Err(note) }
+    let admitted = (NETWORK_FACTOR * distance).max(tolerance::NETWORK.share * largest);
+    let mut lines = vec![format!("largest value {largest:.3e}, {admitted:.3e} admitted")];
+    let mut good = true;
+    for model in [Model::Fast, Model::Fixed] {
+        let started = Instant::now();
+        let options = EngineOptions { model, ..EngineOptions::default() };
+        let run = execute(&compiled.program, &[(name.clone(), input.clone())], options).map_err(text)?;
+        let seconds = started.elapsed().as_secs_f32();
+        let got = &run.outputs[0].1;
+        if got.data.len() != wanted.data.len() {
+            return Err(format!("{} elements for {}", got.data.len(), wanted.data.len()));
+        }
+        let error = |of: &Array| format!("{:.3e}", compare(&got.data, &of.data, 0.0, 0.0).max_abs);
+        good &= compare(&got.data, &wanted.data, 0.0, 0.0).max_abs <= admitted;
+        lines.push(format!(
+            "{}: {} tasks, {seconds:.2} s, largest error {} from the graph in fp32, {} from the graph with fp16 rounding, {} \
+             from PyTorch",
+            model.name(),
+            run.tasks,
+            error(&wanted),
+            error(&rounded),
+            torch.as_ref().map_or("?".into(), error)
+        ));
+    }
+    let note = lines.join("\n     ");
+    if good { Ok(note) } else { Err(note) }
 }
 
 /// How the note of a refusal begins.
@@ -63,7 +86,7 @@ fn packages_match_their_graphs() {
 #[test]
 fn digits_are_recognized() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
-    let compiled = Model::load(&dir.join("digits.mlpackage"))
+    let compiled = Source::load(&dir.join("digits.mlpackage"))
         .and_then(|m| m.compile(&chips::CHIPS[0], &Options::default(), &mut ()))
         .expect("the example compiles");
     let images = read_npy(&dir.join("test_images.npy")).expect("images");

@@ -1,22 +1,36 @@
 //! Damaged programs: whatever bits are flipped, a run ends in an outcome.
+//!
+//! A short run samples and keeps to its time. `ANE_FLIPS=1000000` sets the number of damaged programs, without a limit of
+//! time; small programs have the larger share. The fuzz targets in `fuzz/` go on for as long as they are let.
 
 mod common;
 
 use anemone_engine::{Memory, Options, run};
+use anemone_facts::numerics::Model;
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Program, raw};
 use common::*;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-/// Flips per program; the fuzz targets go on for longer.
-const FLIPS: u64 = 24;
+/// Damaged programs of a short run, and its time.
+const FLIPS: u64 = 20_000;
+const TIME: Duration = Duration::from_secs(15);
+/// Bytes that a program costs beside its buffers.
+const OVERHEAD_BYTES: u64 = 1 << 14;
 
-fn programs() -> Vec<(String, Program)> {
+/// Programs with the bytes that a run of them binds, small ones first.
+fn programs() -> Vec<(String, Program, u64)> {
     let mut all = Vec::new();
     let Some(dir) = golden_dir() else { return all };
+    let mut add = |name: String, program: Program| {
+        let bytes = program.ports.iter().map(|p| p.bytes).sum::<u64>() + program.scratch_bytes;
+        all.push((name, program, bytes + OVERHEAD_BYTES));
+    };
     for path in entries(&dir.join("h13/programs")) {
         let bytes = std::fs::read(&path).unwrap_or_default();
         if let Ok(program) = raw::read_bin(&bytes) {
-            all.push((stem(&path), program));
+            add(stem(&path), program);
         }
     }
     for folder in entries(&dir.join("h13/pairs")) {
@@ -24,38 +38,69 @@ fn programs() -> Vec<(String, Program)> {
         if let Ok(program) =
             Container::read(&bytes).map_err(|e| e.to_string()).and_then(|c| c.program().map_err(|e| e.to_string()))
         {
-            all.push((stem(&folder), program));
+            add(stem(&folder), program);
         }
     }
+    all.sort_by_key(|(_, _, bytes)| *bytes);
     all
+}
+
+/// One to three bits of the stream, or one time in eight of the kernel data.
+fn damage(program: &mut Program, random: &mut Random) {
+    for _ in 0..1 + random.next() % 3 {
+        let kernel = random.next().is_multiple_of(8) && !program.kernel.is_empty();
+        let bytes = if kernel { &mut program.kernel } else { &mut program.stream };
+        let bit = (random.next() % (8 * bytes.len() as u64)) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
 }
 
 #[test]
 fn flipped_bits_end_in_an_outcome() {
-    let (mut ran, mut refused) = (0, 0);
-    for (i, (_, program)) in programs().into_iter().enumerate() {
+    let asked = std::env::var("ANE_FLIPS").ok().and_then(|n| n.parse::<u64>().ok());
+    let flips = asked.unwrap_or(FLIPS);
+    let started = Instant::now();
+    let all = programs();
+    let shares: f64 = all.iter().map(|(_, _, bytes)| 1.0 / *bytes as f64).sum();
+    let (mut ran, mut refused) = (0u64, 0u64);
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    let mut slowest = Duration::ZERO;
+    'all: for (i, (_, program, bytes)) in all.iter().enumerate() {
         let mut random = Random::new(i as u64 + 100);
-        for _ in 0..FLIPS {
-            let mut damaged = program.clone();
-            for _ in 0..1 + random.next() % 3 {
-                let bit = (random.next() % (8 * damaged.stream.len() as u64)) as usize;
-                damaged.stream[bit / 8] ^= 1 << (bit % 8);
+        let share = (flips as f64 / *bytes as f64 / shares).ceil() as u64;
+        for _ in 0..share {
+            if asked.is_none() && started.elapsed() > TIME {
+                println!("stopped after {TIME:?}");
+                break 'all;
             }
+            let mut damaged = program.clone();
+            damage(&mut damaged, &mut random);
             let mut memory = Memory::for_program(&damaged);
             for port in damaged.ports_of(Direction::Input) {
                 if let Some(region) = memory.region_mut(port.bar) {
                     region.bytes_mut();
                 }
             }
-            let lenient = random.next().is_multiple_of(2);
-            match run(&damaged, &mut memory, Options { lenient, ..Options::default() }) {
+            let options = Options {
+                lenient: random.next().is_multiple_of(2),
+                model: Model::ALL[(random.next() % 3) as usize],
+                trace: random.next().is_multiple_of(4),
+            };
+            let one = Instant::now();
+            match run(&damaged, &mut memory, options) {
                 Ok(_) => ran += 1,
                 Err(fault) => {
                     assert!(!fault.to_string().is_empty());
+                    let kind = format!("{:?}", fault.kind);
+                    *reasons.entry(kind.split([' ', '(']).next().unwrap_or_default().into()).or_default() += 1;
                     refused += 1;
                 }
             }
+            slowest = slowest.max(one.elapsed());
         }
     }
-    println!("{ran} ran, {refused} refused");
+    let seconds = started.elapsed().as_secs_f32();
+    println!("{ran} ran, {refused} refused, {seconds:.1} s, the slowest run {:.2} s", slowest.as_secs_f32());
+    reasons.iter().for_each(|(reason, n)| println!("  {n} {reason}"));
+    assert!(all.is_empty() || ran > 0 && refused > 0, "no program ran, or none was refused");
 }

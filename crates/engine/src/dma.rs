@@ -11,31 +11,31 @@ use anemone_program::Element;
 use std::ops::Range;
 
 /// The fields that place one operand: in memory, or in tile memory.
-struct Place {
-    base: Field,
+pub(crate) struct Place {
+    pub(crate) base: Field,
     row: Field,
     channel: Field,
     group: Field,
     /// Element format of the operand.
-    format: Field,
+    pub(crate) format: Field,
 }
 
-const SRC1_DMA: Place =
+pub(crate) const SRC1_DMA: Place =
     Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride, format: InFmt };
-const SRC2_DMA: Place =
+pub(crate) const SRC2_DMA: Place =
     Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride, format: Src2Fmt };
-const DST_DMA: Place =
+pub(crate) const DST_DMA: Place =
     Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride, format: OutFmt };
-const SRC1_L2: Place =
+pub(crate) const SRC1_L2: Place =
     Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride, format: InFmt };
-const SRC2_L2: Place = Place {
+pub(crate) const SRC2_L2: Place = Place {
     base: Src2L2Base,
     row: Src2L2RowStride,
     channel: Src2L2ChannelStride,
     group: Src2L2GroupStride,
     format: Src2Fmt,
 };
-const RES_L2: Place = Place {
+pub(crate) const RES_L2: Place = Place {
     base: ResL2Base,
     row: ResL2RowStride,
     channel: ResL2ChannelStride,
@@ -220,7 +220,7 @@ impl Machine<'_> {
     }
 
     /// The element format that a field names.
-    fn element(&self, field: Field) -> Result<Element, FaultKind> {
+    pub(crate) fn element(&self, field: Field) -> Result<Element, FaultKind> {
         match self.get(field) {
             format::UINT8 => Ok(Element::Uint8),
             format::INT8 => Ok(Element::Int8),
@@ -234,7 +234,8 @@ impl Machine<'_> {
         self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
-    fn place(&self, place: &Place) -> (u64, [u64; 3]) {
+    /// Byte address, and strides of groups, channels and rows.
+    pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
         (self.bytes(place.base), [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
     }
 
@@ -254,7 +255,7 @@ impl Machine<'_> {
 }
 
 /// Extents of a tensor with `by` channels side by side.
-fn interleaved(ext: Extents, by: usize) -> Extents {
+pub(crate) fn interleaved(ext: Extents, by: usize) -> Extents {
     Extents { c: ext.c / by, w: ext.w * by, ..ext }
 }
 
@@ -289,7 +290,7 @@ fn exchange(ext: Extents, by: usize, mut pair: impl FnMut(usize, usize)) {
 }
 
 /// Byte address of row `h` of channel `c` of group `g`; strides are group, channel, row.
-fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
+pub(crate) fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
     base + g as u64 * strides[0] + c as u64 * strides[1] + h as u64 * strides[2]
 }
 

@@ -1,4 +1,5 @@
-//! Activation tables: 33 knots, limits and tails, in eleven modes.
+//! Activation tables: 33 knots, limits and tails, in eleven modes. Values are computed in 64 bits; who
+//! asks rounds them.
 
 use crate::fault::FaultKind;
 use crate::number::{round, through_f16};
@@ -8,14 +9,14 @@ use half::f16;
 /// One activation table, ready to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    x_low: f32,
-    x_high: f32,
-    y_low: f32,
-    y_high: f32,
-    knots: [f32; KNOTS],
+    x_low: f64,
+    x_high: f64,
+    y_low: f64,
+    y_high: f64,
+    knots: [f64; KNOTS],
     /// Slope, intercept.
-    left: (f32, f32),
-    right: (f32, f32),
+    left: (f64, f64),
+    right: (f64, f64),
     shift: i32,
     mode: Mode,
     symmetry: Symmetry,
@@ -26,7 +27,7 @@ impl Table {
     pub fn read(record: &[u8]) -> Result<Table, FaultKind> {
         debug_assert!(record.len() >= RECORD_BYTES);
         let half = |i: usize| u16::from_le_bytes([record[2 * i], record[2 * i + 1]]);
-        let value = |i: usize| f16::from_bits(half(i)).to_f32();
+        let value = |i: usize| f16::from_bits(half(i)).to_f64();
         let bad = |halfword, reason| FaultKind::Table { halfword, value: half(halfword), reason };
         let mode = half(place::MODE);
         if mode >> 8 != 0 {
@@ -46,9 +47,14 @@ impl Table {
         })
     }
 
-    /// The table's value; the argument counts as fp16, the result is not yet rounded.
+    /// The table's value in fp32; the argument counts as fp16, the result is not yet rounded.
     pub fn eval(&self, x: f32) -> f32 {
-        let x = through_f16(x);
+        self.value(through_f16(x)) as f32
+    }
+
+    /// The table's value at an fp16 number.
+    pub fn value(&self, x: f32) -> f64 {
+        let x = f64::from(x);
         match self.symmetry {
             Symmetry::None => self.positive(x),
             Symmetry::Odd => self.positive(x.abs()).copysign(x),
@@ -57,7 +63,12 @@ impl Table {
         }
     }
 
-    fn positive(&self, x: f32) -> f32 {
+    /// Whether the function of the table's mode has a value there: roots and logarithms of negative numbers have none.
+    pub fn is_defined(&self, x: f32) -> bool {
+        x >= 0.0 || !matches!(self.mode, Mode::Sqrt | Mode::Rsqrt | Mode::Log2)
+    }
+
+    fn positive(&self, x: f64) -> f64 {
         if x.is_nan() {
             return x;
         }
@@ -88,7 +99,7 @@ impl Table {
             }
             Mode::Log2 => {
                 let (m, e) = mantissa(x);
-                self.knot((m - 0.5) * scale) + e as f32
+                self.knot((m - 0.5) * scale) + e as f64
             }
             Mode::Exp2 => {
                 let whole = x.floor();
@@ -98,22 +109,22 @@ impl Table {
     }
 
     /// Linear interpolation at a coordinate, tails outside.
-    fn linear(&self, x: f32, t: f32) -> f32 {
-        let tail = |(slope, intercept): (f32, f32)| slope * x + intercept;
+    fn linear(&self, x: f64, t: f64) -> f64 {
+        let tail = |(slope, intercept): (f64, f64)| slope * x + intercept;
         if t < 0.0 {
             tail(self.left)
-        } else if t > (KNOTS - 1) as f32 {
+        } else if t > (KNOTS - 1) as f64 {
             tail(self.right)
         } else {
             self.knot(t)
         }
     }
 
-    fn knot(&self, t: f32) -> f32 {
-        let t = t.clamp(0.0, (KNOTS - 1) as f32);
+    fn knot(&self, t: f64) -> f64 {
+        let t = t.clamp(0.0, (KNOTS - 1) as f64);
         let i = (t as usize).min(KNOTS - 2);
         let (a, b) = (self.knots[i], self.knots[i + 1]);
-        a + (b - a) * (t - i as f32)
+        a + (b - a) * (t - i as f64)
     }
 
     /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors.
@@ -123,15 +134,15 @@ impl Table {
 }
 
 /// `x = m * 2^e` with `m` in [1/2, 1); 0 for 0.
-fn mantissa(x: f32) -> (f32, i32) {
+fn mantissa(x: f64) -> (f64, i32) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0);
     }
-    // fp16 arguments are normal numbers in fp32, so the exponent field is exact.
-    let e = ((x.to_bits() >> 23) & 0xff) as i32 - 126;
+    // fp16 arguments are normal numbers in 64 bits, so the exponent field is exact.
+    let e = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1022;
     (x * exp2i(-e), e)
 }
 
-fn exp2i(e: i32) -> f32 {
-    (e as f32).exp2()
+fn exp2i(e: i32) -> f64 {
+    f64::from(e).exp2()
 }

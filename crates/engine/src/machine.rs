@@ -5,10 +5,9 @@ use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
 use crate::tensor::Tensor;
 use crate::work::Workers;
-use anemone_facts::code::class;
-use anemone_facts::numerics::Mac;
+use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout};
-use anemone_program::{Program, Task};
+use anemone_program::{Port, Program, Task};
 
 /// State between tasks, and the task at hand.
 pub(crate) struct Machine<'a> {
@@ -24,17 +23,17 @@ pub(crate) struct Machine<'a> {
     pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
     pub(crate) mac: Option<&'static Mac>,
+    /// How everything else computes.
+    pub(crate) model: Model,
+    /// Where inputs and outputs of the program stand.
+    pub(crate) ports: &'a [Port],
 }
 
 impl Machine<'_> {
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
-        match (work, self.get(Field::TaskClass)) {
-            (Work::Neural(neural), _) => self.neural(neural),
-            (Work::Planar, class::PLANAR_TWO) => self.planar_two_sources(),
-            (Work::Planar, class::PLANAR_AFFINE) => self.planar_affine(),
-            (Work::Planar, class::PLANAR_REDUCE) => self.planar_reduce(false),
-            (Work::Planar, class::PLANAR_REDUCE_TWO) => self.planar_reduce(true),
-            (Work::Planar, _) => self.planar_pool(),
+        match work {
+            Work::Neural(neural) => self.neural(neural),
+            Work::Planar => self.planar(),
         }
     }
 

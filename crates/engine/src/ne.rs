@@ -3,6 +3,7 @@
 use crate::activation::{self, Activation, Finish};
 use crate::convolution::{Kernels, Staging, convolve};
 use crate::dma::Direct;
+use crate::exact;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::number;
@@ -115,9 +116,18 @@ impl Machine<'_> {
         let x = self.source1(neural.input)?;
         let y = match &neural.operation {
             Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
-            Operation::SumOfChannels => self.finished(neural, sum_of_channels(&x, neural.output)?)?,
-            Operation::MaxOverChannels(per) => self.finished(neural, max_over_channels(&x, neural.output, *per)?)?,
-            Operation::Copy => self.finished(neural, x)?,
+            Operation::SumOfChannels => {
+                let sums = match self.mac {
+                    Some(mac) => exact::sum_of_channels(mac, &x, neural.output)?,
+                    None => sum_of_channels(&x, neural.output)?,
+                };
+                self.finished(neural, sums)?
+            }
+            Operation::MaxOverChannels(per) => {
+                let largest = max_over_channels(&self.admitted(x), neural.output, *per)?;
+                self.finished(neural, largest)?
+            }
+            Operation::Copy => self.finished(neural, self.cropped(x))?,
         };
         let y = if self.get(NeTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
@@ -130,7 +140,7 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
-        if self.get(NeTranspose) == 1 {
+        if self.get(NeTranspose) == 1 || self.model.planar().is_some() {
             return Ok(false);
         }
         let Some(Direct { from, to }) = self.direct(neural.input, neural.output)? else { return Ok(false) };
@@ -160,6 +170,9 @@ impl Machine<'_> {
 
     /// Scaled, through the non-linearity, and rounded.
     fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
+        if let Some(rules) = self.model.planar() {
+            return self.finish_exact(rules, y);
+        }
         let activation = self.activation_of(neural)?;
         let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
         y.data.par_chunks_mut(1 << 12).for_each(|row| {

@@ -7,6 +7,7 @@
 pub mod mac;
 pub mod packed;
 pub mod planar;
+pub mod wide;
 
 use anemone_program::Element;
 use half::f16;
@@ -14,6 +15,16 @@ use half::f16;
 /// fp32 to fp16, nearest even.
 pub fn round(x: f32) -> f16 {
     f16::from_f32(x)
+}
+
+/// Every fp16 number, by its bits.
+pub fn every_f16() -> impl Iterator<Item = f32> {
+    (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32())
+}
+
+/// The place of an fp16 number among [`every_f16`].
+pub fn bits(x: f32) -> usize {
+    usize::from(round(x).to_bits())
 }
 
 /// Rounds a row of results into memory.

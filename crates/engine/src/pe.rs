@@ -6,137 +6,196 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::number::wide::{Exact, PER_THREAD, Wide};
 use crate::tensor::{Extents, Tensor};
-use anemone_facts::Field::*;
-use anemone_facts::code::{condition, first, padding, planar, planar_nonlinear, pool, second};
+use anemone_facts::Field::{self, *};
+use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
+use anemone_facts::numerics::{Mac, PLANAR};
 use rayon::prelude::*;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
+/// Broadcast flags and exchange of each source.
+const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
+const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
+    /// A task of the planar engine, in the numbers of the model.
+    pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
+        match self.model.planar() {
+            Some(_) => self.planar_in::<Exact>(),
+            None if self.in_place()? => Ok(()),
+            None => self.planar_in::<f32>(),
+        }
+    }
+
+    /// From memory to memory without a tensor between, where the task allows it. What is wrong with a task is said by
+    /// the way through tensors.
+    fn in_place(&mut self) -> Result<bool, FaultKind> {
+        let input = self.input_extents();
+        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..input };
+        let same_channels = self.get(Cout) == self.get(Cin);
+        match self.get(TaskClass) {
+            class::PLANAR_TWO if same_channels && out == input => self.combine_in_place(input),
+            class::PLANAR_ONE if same_channels && self.get(PeSecond) == second::NONE => {
+                let window = self.pooling_window();
+                if window.is_trivial() || self.check_windows(&window, input, out).is_err() {
+                    return Ok(false);
+                }
+                let max = match (self.get(PePool), self.get(PaddingMode)) {
+                    (pool::SUM, _) => false,
+                    (pool::MAX, padding::NEGATIVE) => true,
+                    _ => return Ok(false),
+                };
+                let (k, s, p) = (window.k, window.s, window.p);
+                let geometry = crate::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
+                self.pool_in_place(geometry, input, out, max)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn pooling_window(&self) -> Window {
+        Window {
+            k: [self.size(Kh).max(1), self.size(Kw).max(1)],
+            s: [self.size(Sy).max(1), self.size(Sx).max(1)],
+            p: [self.size(Py), self.size(Px)],
+        }
+    }
+
+    fn planar_in<N: Wide>(&mut self) -> Result<(), FaultKind> {
+        let y = match self.get(TaskClass) {
+            class::PLANAR_ONE => self.pooled::<N>(),
+            class::PLANAR_TWO => self.two_sources(),
+            class::PLANAR_AFFINE => self.affine(),
+            value => self.reduced(value == class::PLANAR_REDUCE_TWO),
+        }?;
+        self.finish::<N>(y)
+    }
+
     fn input_extents(&self) -> Extents {
         Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) }
     }
 
     /// One source; with a window larger than 1x1 this is pooling.
-    pub(crate) fn planar_pool(&mut self) -> Result<(), FaultKind> {
-        let input = self.input_extents();
-        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..input };
-        let window = Window {
-            k: [self.size(Kh).max(1), self.size(Kw).max(1)],
-            s: [self.size(Sy).max(1), self.size(Sx).max(1)],
-            p: [self.size(Py), self.size(Px)],
-        };
+    fn pooled<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
+        let x = self.planar_source1::<N>(self.input_extents())?;
+        let out = Extents { h: self.size(Hout), w: self.size(Wout), ..x.ext };
+        let window = self.pooling_window();
         if self.get(PeSecond) != second::NONE {
             return Err(self.inconsistent(PeSecond, "a task with one source has no second operand"));
         }
         self.require(Cout, self.get(Cin), "a planar task keeps its channels")?;
-        if !window.is_trivial() {
-            self.check_windows(&window, input, out)?;
-            let max = self.pool_is_max()?;
-            let (k, s, p) = (window.k, window.s, window.p);
-            let geometry = crate::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
-            if self.pool_in_place(geometry, input, out, max)? {
-                return Ok(());
-            }
-        }
-        let x = self.planar_source1(input)?;
-        let pooled = if window.is_trivial() {
+        if window.is_trivial() {
             if x.ext != out {
                 return Err(self.inconsistent(Wout, "without a window the result has the source's extents"));
             }
-            x
-        } else {
-            let max = self.pool_is_max()?;
-            let mut y = Tensor::zeros(out)?;
-            y.data.par_chunks_mut(out.plane().max(1)).enumerate().for_each(|(i, plane)| {
-                let source = &x.data[i * x.ext.plane()..][..x.ext.plane()];
-                window.pool(source, x.ext, plane, out, max);
-            });
-            y
-        };
-        self.finish(pooled)
+            return Ok(x);
+        }
+        self.check_windows(&window, x.ext, out)?;
+        let fold = self.fold()?;
+        let mut y = Tensor { ext: out, data: vec![N::admit(0.0); out.elements()?] };
+        y.data.par_chunks_mut(out.plane().max(1)).enumerate().for_each(|(i, plane)| {
+            let source = &x.data[i * x.ext.plane()..][..x.ext.plane()];
+            window.pool(source, x.ext, plane, out, &fold);
+        });
+        Ok(y)
     }
 
     /// Two sources.
-    pub(crate) fn planar_two_sources(&mut self) -> Result<(), FaultKind> {
+    fn two_sources<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let ext = Extents { c: self.size(Cout), h: self.size(Hout), w: self.size(Wout), ..self.input_extents() };
         if ext != self.input_extents() {
             return Err(self.inconsistent(Cout, "a planar task with two sources keeps its extents"));
         }
-        if self.combine_in_place(ext)? {
-            return Ok(());
-        }
         let a = self.planar_source1(ext)?;
         let b = self.planar_source2(ext)?;
-        let y = self.combine(a, &b)?;
-        self.finish(y)
+        self.combine(a, &b)
     }
 
     /// One source; two rows of source 2 hold an addend and a factor for every channel: `(x ± s0) * s1`.
-    pub(crate) fn planar_affine(&mut self) -> Result<(), FaultKind> {
+    fn affine<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
-        let mut x = self.planar_source1(ext)?;
-        let pairs = self.planar_source2(Extents { h: 2, w: 1, ..ext })?;
-        let sign = self.second_sign()?;
+        let mut x = self.planar_source1::<N>(ext)?;
+        let pairs = self.planar_source2::<N>(Extents { h: 2, w: 1, ..ext })?;
+        let sign: N = self.second_sign()?;
         if self.get(PeOp) != planar::ADD {
             return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
         }
         let plane = ext.plane().max(1);
         for (plane, pair) in x.data.chunks_exact_mut(plane).zip(pairs.data.chunks_exact(2)) {
-            plane.iter_mut().for_each(|v| *v = (*v + sign * pair[0]) * pair[1]);
+            plane.iter_mut().for_each(|v| *v = v.add(sign.mul(pair[0])).mul(pair[1]));
         }
-        self.finish(x)
+        Ok(x)
+    }
+
+    fn flags(&self, source: [Field; 4]) -> Broadcast {
+        [source[0], source[1], source[2]].map(|f| self.get(f) == 1)
+    }
+
+    /// Extents of a source before its flagged axes are repeated and exchanged.
+    fn stored(&self, source: [Field; 4], ext: Extents) -> Extents {
+        let stored = shrink(ext, self.flags(source));
+        if self.get(source[3]) == 1 { stored.transposed() } else { stored }
+    }
+
+    /// Extents of the sources as they stand in memory; `None` where a task has no second one.
+    pub(crate) fn planar_sources(&self) -> (Extents, Option<Extents>) {
+        let ext = self.input_extents();
+        let second = match self.get(TaskClass) {
+            class::PLANAR_TWO | class::PLANAR_REDUCE_TWO => Some(ext),
+            class::PLANAR_AFFINE => Some(Extents { h: 2, w: 1, ..ext }),
+            _ => None,
+        };
+        (self.stored(FIRST, ext), second.map(|ext| self.stored(SECOND, ext)))
     }
 
     /// Source 2 with its repeated and exchanged axes, at full extents.
-    fn planar_source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
+    fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
         if self.get(InputRelu) == 1 {
             let reason = "no sample says which of two sources it concerns";
             return Err(FaultKind::NotHonoured { field: InputRelu, value: 1, reason });
         }
-        let flags = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
-        let stored = shrink(ext, flags);
-        let turned = self.get(Src2Transpose) == 1;
-        let b = self.source2(if turned { stored.transposed() } else { stored })?;
-        expand(if turned { b.transposed() } else { b }, ext, flags)
+        let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
+        let b = self.source2(self.stored(SECOND, ext))?;
+        Ok(admit(expand(if turned { b.transposed() } else { b }, ext, flags)?))
     }
 
-    fn second_sign(&self) -> Result<f32, FaultKind> {
+    fn second_sign<N: Wide>(&self) -> Result<N, FaultKind> {
         match self.get(PeSecond) {
-            second::SOURCE => Ok(1.0),
-            second::NEGATED => Ok(-1.0),
+            second::SOURCE => Ok(N::admit(1.0)),
+            second::NEGATED => Ok(N::admit(-1.0)),
             _ => Err(self.inconsistent(PeSecond, "2 (source 2) or 3 (negated source 2) expected")),
         }
     }
 
     /// Both sources combined by the task's operation.
-    fn combine(&self, mut a: Tensor, b: &Tensor) -> Result<Tensor, FaultKind> {
-        let sign = self.second_sign()?;
+    fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
+        let sign: N = self.second_sign()?;
         let first = match self.get(PeFirst) {
-            first::SOURCE => 1.0,
-            first::NEGATED => -1.0,
+            first::SOURCE => N::admit(1.0),
+            first::NEGATED => N::admit(-1.0),
             value => {
                 return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
             }
         };
-        let op: fn(f32, f32) -> f32 = match self.get(PeOp) {
-            planar::ADD => |a, b| a + b,
-            planar::MUL => |a, b| a * b,
-            planar::MAX => f32::max,
-            planar::MIN => f32::min,
-            planar::SQUARE_SUM => |a, b| (a + b) * (a + b),
+        let op: fn(N, N) -> N = match self.get(PeOp) {
+            planar::ADD => N::add,
+            planar::MUL => N::mul,
+            planar::MAX => N::max,
+            planar::MIN => N::min,
+            planar::SQUARE_SUM => |a, b| a.add(b).mul(a.add(b)),
             value => {
                 return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" });
             }
         };
-        a.data.par_iter_mut().with_min_len(1 << 14).zip(&b.data).for_each(|(x, &b)| *x = op(first * *x, sign * b));
+        let pairs = a.data.par_iter_mut().with_min_len(PER_THREAD).zip(&b.data);
+        pairs.for_each(|(x, &b)| *x = op(first.mul(*x), sign.mul(b)));
         Ok(a)
     }
 
     /// One source, or two combined, reduced over rows and columns.
-    pub(crate) fn planar_reduce(&mut self, two: bool) -> Result<(), FaultKind> {
+    fn reduced<N: Wide>(&mut self, two: bool) -> Result<Tensor<N>, FaultKind> {
         let ext = self.input_extents();
         let mut x = self.planar_source1(ext)?;
         if two {
@@ -151,32 +210,28 @@ impl Machine<'_> {
         if x.ext.plane() == 0 {
             return Err(self.inconsistent(Win, "nothing to reduce"));
         }
-        let max = self.pool_is_max()?;
-        let mut y = Tensor::zeros(Extents { h: 1, w: 1, ..x.ext })?;
-        y.data.par_iter_mut().zip(x.data.par_chunks(x.ext.plane())).for_each(|(y, plane)| {
-            *y = if max { plane.iter().copied().fold(f32::NEG_INFINITY, f32::max) } else { plane.iter().sum() };
-        });
-        self.finish(y)
+        let fold = self.fold()?;
+        let data = x.data.par_chunks(x.ext.plane()).map(|plane| fold.of(plane.iter().copied())).collect();
+        Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
 
-    fn pool_is_max(&self) -> Result<bool, FaultKind> {
+    /// What makes one number of many.
+    fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
-            pool::SUM => Ok(false),
+            pool::SUM => Ok(Fold::Sum(self.model.reduction())),
             pool::MAX => {
                 self.require(PaddingMode, padding::NEGATIVE, "a maximum must not see padding")?;
-                Ok(true)
+                Ok(Fold::Max)
             }
             value => Err(FaultKind::NotHonoured { field: PePool, value, reason: "only sum and max are executed" }),
         }
     }
 
     /// Source 1 after broadcast, pre-scale and condition.
-    fn planar_source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
-        let flags = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC].map(|f| self.get(f) == 1);
-        let stored = shrink(ext, flags);
-        let turned = self.get(Src1Transpose) == 1;
-        let x = self.source1(if turned { stored.transposed() } else { stored })?;
-        let mut x = expand(if turned { x.transposed() } else { x }, ext, flags)?;
+    fn planar_source1<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
+        let (flags, turned) = (self.flags(FIRST), self.get(Src1Transpose) == 1);
+        let x = self.source1(self.stored(FIRST, ext))?;
+        let mut x = admit::<N>(expand(if turned { x.transposed() } else { x }, ext, flags)?);
         let pre = self.half(PePreScale);
         let abs = match self.get(PeCond) {
             condition::NONE => false,
@@ -185,13 +240,14 @@ impl Machine<'_> {
                 return Err(FaultKind::NotHonoured {
                     field: PeCond,
                     value,
-                    reason: "only the absolute value is known; Apple compares by a difference and a step table",
+                    reason: "only the absolute value is executed",
                 });
             }
         };
         if pre != 1.0 || abs {
-            x.data.par_iter_mut().with_min_len(1 << 14).for_each(|v| {
-                let y = *v * pre;
+            let pre = N::admit(pre);
+            x.data.par_iter_mut().with_min_len(PER_THREAD).for_each(|v| {
+                let y = v.mul(pre);
                 *v = if abs { y.abs() } else { y };
             });
         }
@@ -199,19 +255,23 @@ impl Machine<'_> {
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
-    fn finish(&mut self, mut y: Tensor) -> Result<(), FaultKind> {
-        let ending = self.ending()?;
-        y.data.par_chunks_mut(1 << 14).for_each(|row| ending.apply(row));
+    fn finish<N: Wide>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
+        let ending = self.ending::<N>()?;
+        if !ending.is_idle() {
+            y.data.par_chunks_mut(PER_THREAD).for_each(|row| ending.apply(row));
+        }
+        let rules = self.model.planar().unwrap_or(&PLANAR);
+        let y = Tensor { ext: y.ext, data: N::settle_all(y.data, rules) };
         let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
     }
 
     /// What follows a task's operation.
-    pub(crate) fn ending(&self) -> Result<Ending, FaultKind> {
-        let function: Option<fn(f32) -> f32> = match self.get(PeNonlinear) {
+    pub(crate) fn ending<N: Wide>(&self) -> Result<Ending<N>, FaultKind> {
+        let function: Option<fn(N) -> N> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,
-            planar_nonlinear::RECIPROCAL => Some(|x| 1.0 / x),
-            planar_nonlinear::RSQRT => Some(|x| 1.0 / x.sqrt()),
+            planar_nonlinear::RECIPROCAL => Some(N::reciprocal),
+            planar_nonlinear::RSQRT => Some(N::rsqrt),
             value => {
                 return Err(FaultKind::NotHonoured {
                     field: PeNonlinear,
@@ -225,7 +285,10 @@ impl Machine<'_> {
             return Err(self.inconsistent(PeEpsilon, "only a reciprocal square root has an epsilon"));
         }
         let (last, relu) = (f32::from_bits(self.get(PeFinalScale)), self.get(PeReluEn) == 1);
-        Ok(Ending { last, scale: self.half(PeScale), bias: self.half(PeBias), epsilon, function, relu })
+        let (scale, bias) = (self.half(PeScale), self.half(PeBias));
+        let plain = !N::EXACT && last == 1.0 && scale == 1.0 && bias == 0.0;
+        let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::admit);
+        Ok(Ending { plain, last, scale, bias, epsilon, function, relu })
     }
 
     fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {
@@ -247,30 +310,57 @@ impl Machine<'_> {
 }
 
 /// Final scale, scale, bias, function of the sum with an epsilon, ReLU.
-pub(crate) struct Ending {
-    last: f32,
-    scale: f32,
-    bias: f32,
-    epsilon: f32,
-    function: Option<fn(f32) -> f32>,
+pub(crate) struct Ending<N> {
+    /// Scales and bias change nothing. The exact adder of the bias always does: minus zero becomes plus zero.
+    plain: bool,
+    last: N,
+    scale: N,
+    bias: N,
+    epsilon: N,
+    function: Option<fn(N) -> N>,
     relu: bool,
 }
 
-impl Ending {
+impl<N: Wide> Ending<N> {
+    fn is_idle(&self) -> bool {
+        self.plain && self.function.is_none() && !self.relu
+    }
+
     /// In place.
     #[inline(always)]
-    pub(crate) fn apply(&self, row: &mut [f32]) {
-        let &Ending { last, scale, bias, epsilon, function, relu } = self;
-        if last != 1.0 || scale != 1.0 || bias != 0.0 {
-            row.iter_mut().for_each(|v| *v = *v * last * scale + bias);
+    pub(crate) fn apply(&self, row: &mut [N]) {
+        let &Ending { plain, last, scale, bias, epsilon, function, relu } = self;
+        if !plain {
+            row.iter_mut().for_each(|v| *v = v.mul(last).mul(scale).add(bias));
         }
         if let Some(function) = function {
-            row.iter_mut().for_each(|v| *v = function(*v + epsilon));
+            row.iter_mut().for_each(|v| *v = function(v.add(epsilon)));
         }
         if relu {
-            row.iter_mut().for_each(|v| *v = v.max(0.0));
+            row.iter_mut().for_each(|v| *v = v.relu());
         }
     }
+}
+
+/// What makes one number of many.
+enum Fold {
+    /// The sum, by the rules of the adders where there are any.
+    Sum(Option<&'static Mac>),
+    Max,
+}
+
+impl Fold {
+    fn of<N: Wide>(&self, elements: impl Iterator<Item = N>) -> N {
+        match self {
+            Fold::Sum(rules) => N::sum(elements, *rules),
+            Fold::Max => elements.fold(N::admit(f32::NEG_INFINITY), N::max),
+        }
+    }
+}
+
+/// Operands as the model sees them.
+fn admit<N: Wide>(x: Tensor) -> Tensor<N> {
+    Tensor { ext: x.ext, data: N::admit_all(x.data) }
 }
 
 /// Kernel extents, strides and leading padding; rows first.
@@ -292,13 +382,13 @@ impl Window {
         (start.max(0) as usize).min(end)..end
     }
 
-    fn pool(&self, from: &[f32], from_ext: Extents, to: &mut [f32], to_ext: Extents, max: bool) {
+    fn pool<N: Wide>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
         for oh in 0..to_ext.h {
             let rows = self.span(0, oh, from_ext.h);
             for ow in 0..to_ext.w {
                 let columns = self.span(1, ow, from_ext.w);
                 let elements = rows.clone().flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied());
-                to[oh * to_ext.w + ow] = if max { elements.fold(f32::NEG_INFINITY, f32::max) } else { elements.sum() };
+                to[oh * to_ext.w + ow] = fold.of(elements);
             }
         }
     }

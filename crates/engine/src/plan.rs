@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::memory::{Memory, Region, Snapshot};
 use crate::ne::Neural;
 use crate::tensor::Tensor;
+use crate::trace::TaskTrace;
 use crate::work::Workers;
 use anemone_facts::code::class;
 use anemone_facts::numerics::{Mac, Model};
@@ -18,8 +19,10 @@ pub struct Options {
     /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
     /// to be trusted.
     pub lenient: bool,
-    /// How the multiply-accumulate array computes. Everything else is fp32 with one rounding in every model.
+    /// How to compute.
     pub model: Model,
+    /// Look at the operands and results of every task, for [`Outcome::trace`].
+    pub trace: bool,
 }
 
 /// What a run did.
@@ -31,6 +34,8 @@ pub struct Outcome {
     pub passed_over: Vec<Fault>,
     /// Output ports with elements that no task wrote.
     pub incomplete: Vec<String>,
+    /// What each task did, where [`Options::trace`] asks for it.
+    pub trace: Vec<TaskTrace>,
 }
 
 /// A program made ready to run any number of times.
@@ -40,12 +45,14 @@ pub struct Outcome {
 pub struct Plan {
     layout: &'static Layout,
     mac: Option<&'static Mac>,
+    model: Model,
+    trace: bool,
     steps: Vec<Step>,
     passed_over: Vec<Fault>,
     /// What the program's own memory has: sizes by base register, and the sections that some task reads in every run.
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Vec<u8>)>,
-    outputs: Vec<Port>,
+    ports: Vec<Port>,
     l2: Region,
     workers: Workers,
     /// The memory before and after a run that went well: what was written.
@@ -133,6 +140,8 @@ impl Plan {
                 fields: &fields,
                 workers: &workers,
                 mac,
+                model: options.model,
+                ports: &program.ports,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
             steps.push(Step { task, fields, work });
@@ -140,11 +149,25 @@ impl Plan {
         let scratch = (program.scratch_bytes > 0).then_some((Program::SCRATCH_BAR, program.scratch_bytes as usize));
         let buffers = scratch.into_iter().chain(program.ports.iter().map(|p| (p.bar, p.bytes as usize))).collect();
         let sections = [(Program::STREAM_BAR, &program.stream), (Program::KERNEL_BAR, &program.kernel)];
-        let sections = sections.into_iter().filter(|&(bar, _)| steps.iter().any(|s: &Step| s.names(bar)));
+        // A trace looks at coefficients, and the exact models read tables in every run.
+        let all = options.trace || options.model.planar().is_some();
+        let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
-        let outputs = program.ports_of(Direction::Output).cloned().collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        Ok(Plan { layout, mac, steps, passed_over, buffers, sections, outputs, l2, workers, seen: None })
+        Ok(Plan {
+            layout,
+            mac,
+            model: options.model,
+            trace: options.trace,
+            steps,
+            passed_over,
+            buffers,
+            sections,
+            ports: program.ports.clone(),
+            l2,
+            workers,
+            seen: None,
+        })
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
@@ -167,17 +190,19 @@ impl Plan {
         memory.trust(known);
         let done = self.execute(memory);
         memory.trust(false);
-        done?;
+        let trace = done?;
         match (before, &self.seen) {
             (Some(before), _) => self.seen = Some((before, memory.snapshot())),
             (None, Some((_, after))) => memory.mark(after),
             (None, None) => {}
         }
-        let incomplete = self.outputs.iter().filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete })
+        let outputs = self.ports.iter().filter(|p| p.direction == Direction::Output);
+        let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete, trace })
     }
 
-    fn execute(&mut self, memory: &mut Memory) -> Result<(), Fault> {
+    fn execute(&mut self, memory: &mut Memory) -> Result<Vec<TaskTrace>, Fault> {
+        let mut trace = Vec::new();
         let mut chain: Option<Tensor> = None;
         for (index, step) in self.steps.iter().enumerate() {
             let mut machine = Machine {
@@ -190,10 +215,16 @@ impl Plan {
                 fields: &step.fields,
                 workers: &self.workers,
                 mac: self.mac,
+                model: self.model,
+                ports: &self.ports,
             };
-            machine.execute(&step.work).map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
+            let done = match self.trace {
+                true => machine.execute_traced(&step.work).map(|task| trace.push(task)),
+                false => machine.execute(&step.work),
+            };
+            done.map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
         }
-        Ok(())
+        Ok(trace)
     }
 }
 

@@ -42,7 +42,7 @@ impl Machine<'_> {
         let repeats = [Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
         let Some(b) = self.direct_second(ext, repeats)? else { return Ok(false) };
         let Some(Direct { from: a, to }) = self.direct(ext, ext)? else { return Ok(false) };
-        let ending = self.ending()?;
+        let ending = self.ending::<f32>()?;
         let views = self.memory.views([(a.bar, a.range), (b.bar, b.range)], (to.bar, to.range));
         let Some(([x, y], target)) = views else { return Ok(false) };
         let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides: b.strides }];
@@ -69,7 +69,7 @@ impl Machine<'_> {
             return Ok(false);
         }
         let Some(Direct { from, to }) = self.direct(input, output)? else { return Ok(false) };
-        let ending = self.ending()?;
+        let ending = self.ending::<f32>()?;
         let staging = Staging::new(window, 1, true, output)?;
         let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
             return Ok(false);
@@ -89,7 +89,7 @@ impl Machine<'_> {
 
 struct Combine<'a, 'b> {
     op: u32,
-    ending: &'a Ending,
+    ending: &'a Ending<f32>,
     sources: [Source<'a>; 2],
     columns: usize,
     share: &'a mut Share<'b>,
@@ -128,7 +128,7 @@ struct Pool<'a, 'b> {
     max: bool,
     staging: &'a Staging,
     offsets: &'a [u32],
-    ending: &'a Ending,
+    ending: &'a Ending<f32>,
     source: Source<'a>,
     columns: usize,
     share: &'a mut Share<'b>,

@@ -44,9 +44,9 @@ impl Extents {
 
 /// Extents and elements; columns are contiguous, then rows, channels, groups.
 #[derive(Clone, Debug)]
-pub struct Tensor {
+pub struct Tensor<T = f32> {
     pub ext: Extents,
-    pub data: Vec<f32>,
+    pub data: Vec<T>,
 }
 
 impl Tensor {

@@ -1,6 +1,7 @@
-//! Published device results against the models: recorded dot products and elementwise results of the M4 and M6, and the
-//! probes that the literature reports of the M1. See `docs/numerics.md`; the fingerprints are in their own test.
+//! Published device results against the models: recorded dot products and elementwise results of the M4 and M6. See
+//! `docs/numerics.md`; the fingerprints and the probes of the M1 are tests of their own.
 
+use anemone_engine::number::wide::{Exact, Wide};
 use anemone_engine::number::{mac, packed, planar};
 use anemone_facts::numerics::{FIXED, GENERATIONS, Mac, Model, PLANAR, RULES, TILED, TILED_SUM};
 use half::f16;
@@ -127,109 +128,38 @@ fn sum_packed(mac: &Mac, terms: &[(f16, f16)], bias: f32) -> f16 {
 }
 
 fn elementwise(case: &Json) -> Option<f16> {
-    let (a, b) = (f16::from_f64(case.number("a")?), f16::from_f64(case.number("b")?));
-    match case.text("op") {
-        "add" => Some(planar::add(&PLANAR, a, b)),
-        "sub" => Some(planar::subtract(&PLANAR, a, b)),
-        "mul" => Some(planar::multiply(&PLANAR, a, b)),
-        "max" | "maximum" => Some(planar::maximum(&PLANAR, a, b)),
-        "min" | "minimum" => Some(planar::minimum(&PLANAR, a, b)),
-        _ => None,
-    }
+    let (a, b) = (exact(f16::from_f64(case.number("a")?)), exact(f16::from_f64(case.number("b")?)));
+    let op: fn(Exact, Exact) -> Exact = match case.text("op") {
+        "add" => Exact::add,
+        "sub" => |a, b| a.add(b.mul(Exact::wide(-1.0))),
+        "mul" => Exact::mul,
+        "max" | "maximum" => Exact::max,
+        "min" | "minimum" => Exact::min,
+        _ => return None,
+    };
+    Some(settled(op(a, b)))
 }
 
-/// A sum that someone measured, and the models that give it.
-struct Probe {
-    name: String,
-    terms: Vec<(f16, f16)>,
-    measured: f16,
-    /// `fast`, `fixed`, `tiled`.
-    met: [bool; 3],
+/// An operand.
+fn exact(x: f16) -> Exact {
+    Exact::admit(x.to_f32())
+}
+
+/// A result: of fp16 already, so nothing is rounded here.
+fn settled(x: Exact) -> f16 {
+    f16::from_f32(x.settle(&PLANAR))
 }
 
 fn h(x: f64) -> f16 {
     f16::from_f64(x)
 }
 
-/// Values times one.
-fn probe(name: impl Into<String>, values: &[f64], measured: f64, met: [bool; 3]) -> Probe {
-    let terms = values.iter().map(|&x| (f16::ONE, h(x))).collect();
-    Probe { name: name.into(), terms, measured: h(measured), met }
-}
-
-fn probes() -> Vec<Probe> {
-    const ALL: [bool; 3] = [true; 3];
-    let ones = |n: usize| vec![1.0; n];
-    let with = |first: &[f64], n: usize| [first, &ones(n)].concat();
-    let exact = [false, true, true];
-    let mut all = vec![
-        probe("16000 ones", &ones(16000), 16000.0, ALL),
-        probe("16384 ones", &ones(16384), 16384.0, ALL),
-        probe("8192 and 16 ones: none is lost", &with(&[8192.0], 16), 8208.0, ALL),
-        probe("4096 and 1024 ones", &with(&[4096.0], 1024), 5116.0, [false, false, true]),
-        probe("32752 passes", &[32752.0], 32752.0, ALL),
-        probe("32768", &[32768.0], f64::INFINITY, exact),
-        probe("-32768", &[-32768.0], f64::NEG_INFINITY, exact),
-        probe("16384 twice", &[16384.0; 2], f64::INFINITY, exact),
-        probe("32 times 1000", &[1000.0; 32], 32000.0, ALL),
-        probe("33 times 1000", &[1000.0; 33], f64::INFINITY, exact),
-        probe("a partial sum of 40000", &[20000.0, 20000.0, 0.0, 0.0, -20000.0], f64::INFINITY, exact),
-        probe("2048 and 1, as the book says", &[2048.0, 1.0], 2048.0, [true, false, true]),
-        probe(
-            "257 and seven 256, as four M1 runs show",
-            &[257.0, 256.0, 256.0, 256.0, 256.0, 256.0, 256.0, 256.0],
-            2050.0,
-            [false, true, false],
-        ),
-        probe("two of the smallest number", &[2f64.powi(-24); 2], 0.0, exact),
-        probe(
-            "two of the largest subnormal number, read strictly",
-            &[1023.0 * 2f64.powi(-24); 2],
-            0.0,
-            [false, false, true],
-        ),
-    ];
-    for (large, survivors) in
-        [(1024, 16), (3000, 16), (4000, 16), (4090, 16), (4096, 4), (8000, 4), (16000, 4), (30000, 4)]
-    {
-        let (b, n) = (f64::from(large), f64::from(survivors));
-        // fp32 and integers keep every one.
-        let met = [survivors == 16, survivors == 16, true];
-        all.push(probe(format!("{large}, -{large}, 1, sixteen times"), &[b, -b, 1.0].repeat(16), n, met));
-        // At 30000 both orders stay below the ceiling in every partial sum.
-        all.push(probe(format!("{large}, 1, -{large}, sixteen times"), &[b, 1.0, -b].repeat(16), n, met));
-    }
-    all
-}
-
-#[test]
-fn probes_of_the_m1_meet_the_models_that_the_documentation_lists() {
-    let mut met_by = [0; 3];
-    let all = probes();
-    for p in &all {
-        let found = [fast(&p.terms), mac::dot(&FIXED, &p.terms, 0.0), mac::dot(&TILED, &p.terms, 0.0)];
-        say!("{}: measured {}, fast {}, fixed {}, tiled {}", p.name, p.measured, found[0], found[1], found[2]);
-        assert_eq!(found.map(|f| f == p.measured), p.met, "{}", p.name);
-        assert_eq!(sum_packed(&FIXED, &p.terms, 0.0), found[1], "{}", p.name);
-        assert_eq!(sum_packed(&TILED, &p.terms, 0.0), found[2], "{}", p.name);
-        for (count, met) in met_by.iter_mut().zip(p.met) {
-            *count += usize::from(met);
-        }
-    }
-    let [fast, fixed, tiled] = met_by;
-    say!("{} probes: fast meets {fast}, fixed {fixed}, tiled {tiled}", all.len());
-    // The numbers of the table in the documentation.
-    assert_eq!((all.len(), met_by), (31, [14, 20, 30]));
-}
-
-/// fp32 sums, one rounding to nearest even.
-fn fast(terms: &[(f16, f16)]) -> f16 {
-    f16::from_f32(terms.iter().map(|(w, x)| w.to_f32() * x.to_f32()).sum())
-}
-
 #[test]
 fn a_reduction_holds_the_range_of_fp16() {
-    let of = |mac: &Mac, values: &[f64]| mac::dot(mac, &probe("", values, 0.0, [true; 3]).terms, 0.0);
+    let of = |mac: &Mac, values: &[f64]| {
+        let terms: Vec<(f16, f16)> = values.iter().map(|&x| (f16::ONE, h(x))).collect();
+        mac::dot(mac, &terms, 0.0)
+    };
     assert_eq!(of(&TILED_SUM, &[60000.0, 5504.0]), f16::MAX);
     assert_eq!(of(&TILED_SUM, &[40000.0, 40000.0]), f16::INFINITY);
     assert_eq!(of(&TILED, &[60000.0]), f16::INFINITY);
@@ -259,37 +189,30 @@ fn exponent_31_is_read_as_each_model_says() {
 
 #[test]
 fn elementwise_probes_of_the_m1() {
-    let p = &PLANAR;
-    let (zero, minus_zero, inf, nan) = (f16::ZERO, f16::NEG_ZERO, f16::INFINITY, f16::NAN);
+    let (zero, minus_zero, one) = (exact(f16::ZERO), exact(f16::NEG_ZERO), exact(f16::ONE));
+    let (inf, nan, minus_inf) = (exact(f16::INFINITY), exact(f16::NAN), exact(f16::NEG_INFINITY));
     for bits in 1..=0x3ff {
         let x = f16::from_bits(bits);
-        assert_eq!(planar::add(p, x, zero), x, "subnormal numbers pass a sum");
-        assert_eq!(planar::multiply(p, x, f16::ONE), x, "and a product");
+        assert_eq!(settled(exact(x).add(zero)), x, "subnormal numbers pass a sum");
+        assert_eq!(settled(exact(x).mul(one)), x, "and a product");
     }
-    let plus_zero = [
-        planar::subtract(p, inf, inf),
-        planar::multiply(p, zero, inf),
-        planar::square_root(p, h(-1.0)),
-        planar::reciprocal_square_root(p, h(-1.0)),
-        planar::square_root(p, minus_zero),
-        planar::add(p, minus_zero, zero),
-    ];
-    assert!(plus_zero.iter().all(|x| x.to_bits() == 0), "{plus_zero:?}");
+    let plus_zero = [inf.add(minus_inf), zero.mul(inf), exact(h(-1.0)).rsqrt(), minus_zero.add(zero)];
+    assert!(plus_zero.iter().all(|&x| settled(x).to_bits() == 0), "{plus_zero:?}");
     let infinite = [
-        planar::add(p, nan, zero),
-        planar::maximum(p, nan, f16::ONE),
-        planar::maximum(p, f16::ONE, nan),
-        planar::reciprocal(p, minus_zero),
-        planar::reciprocal_square_root(p, minus_zero),
-        planar::multiply(p, h(256.0), h(256.0)),
-        planar::crop(4, h(4096.0)),
+        nan.add(zero),
+        nan.max(one),
+        one.max(nan),
+        minus_zero.reciprocal(),
+        minus_zero.rsqrt(),
+        exact(h(256.0)).mul(exact(h(256.0))),
     ];
-    assert_eq!(infinite, [inf; 7]);
-    assert_eq!(planar::minimum(p, nan, f16::ONE), f16::ONE);
-    assert_eq!(planar::multiply(p, h(255.875), h(255.875)), h(65472.0));
-    assert_eq!(planar::crop(4, h(4094.0)), h(4094.0));
-    assert_eq!(planar::crop(4, h(-4096.0)), -inf);
-    assert_eq!(planar::crop(4, h(1e-7)), h(1e-7));
+    assert_eq!(infinite.map(settled), [f16::INFINITY; 6]);
+    assert_eq!(settled(nan.min(one)), f16::ONE);
+    assert_eq!(settled(exact(h(255.875)).mul(exact(h(255.875)))), h(65472.0));
+    assert_eq!(
+        [4094.0, 4096.0, -4096.0, 1e-7].map(|x| planar::crop(4, x)),
+        [4094.0, f32::INFINITY, f32::NEG_INFINITY, 1e-7]
+    );
 }
 
 #[test]

@@ -11,7 +11,9 @@ pub mod kernel;
 pub mod layout;
 pub mod lut;
 pub mod numerics;
+pub mod probes;
 mod table;
+pub mod tolerance;
 
 pub use fields::Field;
 pub use table::{Block, Coding, Evidence, FieldInfo, Layout, Row, Space};

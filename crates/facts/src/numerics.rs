@@ -35,6 +35,8 @@ pub enum Unit {
     Sum,
     /// The planar engine: elementwise operations.
     Planar,
+    /// Activation tables, and the stages behind a sum.
+    Table,
     /// The copy of a part of a row that does not start at its first column.
     Crop,
 }
@@ -142,6 +144,9 @@ pub struct Planar {
 /// The planar engine. Section `planar`.
 pub static PLANAR: Planar = Planar { ties: Ties::Away };
 
+/// The planar engine with the ties that the book reports of the M1's results. Section `planar`.
+pub static PLANAR_EVEN: Planar = Planar { ties: Ties::Even };
+
 /// A model to compute with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Model {
@@ -164,6 +169,23 @@ impl Model {
             Model::Fast => None,
             Model::Fixed => Some(&FIXED),
             Model::Tiled => Some(&TILED),
+        }
+    }
+
+    /// Parameters of elementwise arithmetic, tables and stages behind a sum; `None` where they are fp32.
+    pub const fn planar(self) -> Option<&'static Planar> {
+        match self {
+            Model::Fast => None,
+            Model::Fixed => Some(&PLANAR),
+            Model::Tiled => Some(&PLANAR_EVEN),
+        }
+    }
+
+    /// How a reduction task adds up; `None` is one sum without rounding.
+    pub const fn reduction(self) -> Option<&'static Mac> {
+        match self {
+            Model::Fast | Model::Fixed => None,
+            Model::Tiled => Some(&TILED_SUM),
         }
     }
 
@@ -378,6 +400,34 @@ pub static RULES: &[Rule] = {
             "values pass through a gain of 16: 4094 is finite, 4096 is infinite",
             "M1 M2",
             Recomputed,
+            "crop",
+        ),
+        rule(Planar, "several stages", "one rounding, at the end of the task", "", Chosen, "planar"),
+        rule(Planar, "minus zero", "becomes plus zero in the adder of the bias", "M1", Reported, "planar"),
+        rule(
+            Sum,
+            "sum of a reduction task",
+            "without rounding until the result",
+            "M1 M2 M4 M5 M6",
+            Recomputed,
+            "planar",
+        ),
+        rule(
+            Table,
+            "stages behind a sum",
+            "the sum is rounded to fp16, then scale and bias once more",
+            "M1",
+            Reported,
+            "tables",
+        ),
+        rule(Table, "interpolation", "wide, then one rounding", "M1", Reported, "tables"),
+        rule(Table, "roots and logarithms of negative numbers", "plus zero", "M1", Reported, "tables"),
+        rule(
+            Crop,
+            "which copies",
+            "plain ones whose source begins inside the rows of an input port; no known word says it",
+            "",
+            Chosen,
             "crop",
         ),
         rule(Crop, "gain", "none", "M4 M5 M6", Recomputed, "crop"),

@@ -5,6 +5,7 @@ mod compile;
 mod dump;
 mod run;
 mod targets;
+mod trace;
 
 use anemone::{Code, Diagnostic, Result};
 use anemone_facts::chips::{self, Chip};

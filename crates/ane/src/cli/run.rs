@@ -1,11 +1,13 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
 use super::compile::CompatName;
+use super::trace::{self, Risk};
 use super::{Voice, chip, print};
 use anemone::tensor::{self, Array, Difference};
 use anemone::{Code, Compiled, Diagnostic, Model, Result, execute, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
+use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
 use anemone_program::{Direction, Program};
 use clap::Args;
@@ -55,9 +57,12 @@ pub struct Flags {
     /// Pass over fields that the engine does not obey
     #[arg(long)]
     lenient: bool,
-    /// How the multiply-accumulate array computes: fp32 sums, or bit for bit as the device's array is known to
+    /// How to compute: in fp32, or as the device is known to
     #[arg(long, value_enum, default_value = "fast")]
     numerics: Numerics,
+    /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -87,6 +92,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         expectation_fits(name, wanted, &program, net.as_deref())?;
     }
     let targets = destinations(&flags.output, &program)?;
+    if let Some(path) = flags.trace.as_deref().filter(|path| targets.iter().any(|(_, target)| target == path)) {
+        let message = format!("--trace: {} is also the file of an output", path.display());
+        return Err(Diagnostic::new(Code::Usage, message));
+    }
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
 
     let model = match flags.numerics {
@@ -94,7 +103,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         Numerics::Exact => exact_model(&program)?,
     };
     let bar = voice.progress("executing".into());
-    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model });
+    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model, trace: true });
     bar.finish_and_clear();
     let mut run = result.map_err(in_file)?;
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
@@ -144,14 +153,24 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         reports.push(report);
     }
+    let risk = Risk::of(&run.trace);
+    if !voice.json {
+        print(&format!("{risk}\n"))?;
+    }
+    if let Some(path) = &flags.trace {
+        let document = trace::document(&program, chip.target, model, &run.trace);
+        files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
+    }
     if !failed {
         write(&targets, &run.outputs)?;
     } else if !targets.is_empty() {
         voice.note("no output is written: an expectation is not met");
     }
     if voice.json {
-        let document =
-            json!({ "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "outputs": reports });
+        let document = json!({
+            "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
+            "risk": risk.json(), "outputs": reports,
+        });
         print(&format!("{document}\n"))?;
     }
     voice.detail(format!("{} tasks executed", run.tasks));
@@ -309,11 +328,6 @@ struct Tolerance {
     rounding: Option<f32>,
 }
 
-/// Share of the largest expected value that fp16 arithmetic may always lose.
-const RELATIVE_FLOOR: f32 = 2e-3;
-/// How many times the network's own rounding cost is admitted.
-const ROUNDING_FACTOR: f32 = 4.0;
-
 fn tolerance(
     flags: &Flags,
     net: Option<&Net>,
@@ -326,7 +340,7 @@ fn tolerance(
     }
     let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
     let rounding = net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output));
-    let atol = (RELATIVE_FLOOR * largest).max(ROUNDING_FACTOR * rounding.unwrap_or(0.0));
+    let atol = (NETWORK.share * largest).max(NETWORK_FACTOR * rounding.unwrap_or(0.0));
     Ok(Tolerance { atol, rtol: 0.0, rounding })
 }
 

@@ -46,6 +46,28 @@ fn loudness() {
 }
 
 #[test]
+fn a_trace_tells_what_each_task_did() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let path = scratch.out("trace.json");
+    let ran = ane!("run", package, "-i", image, "--trace", path, "--numerics", "exact", "--json").fine();
+    let risk = ran.json("anemone.run/1")["risk"].clone();
+    assert_eq!((&risk["saturated"], &risk["nan_coerced"]), (&0.into(), &0.into()), "{risk}");
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    let trace: serde_json::Value = serde_json::from_str(&text).expect("a document");
+    assert_eq!((&trace["schema"], &trace["numerics"]), (&"anemone.trace/1".into(), &"fixed".into()));
+    assert_eq!(trace["risk"], risk);
+    let tasks = trace["tasks"].as_array().expect("tasks");
+    assert_eq!(Some(tasks.len() as u64), ran.json("anemone.run/1")["tasks"].as_u64());
+    let first = &tasks[0];
+    assert_eq!(first["inputs"][0]["bytes"], first["bytes"]["source1"], "{first}");
+    assert!(tasks.iter().any(|t| t["macs"].as_u64() > Some(0)), "{text}");
+    let plain = ane!("run", package, "-i", image).fine();
+    assert!(plain.out.contains("largest value ") && plain.out.contains("saturated 0"), "{plain:?}");
+    ane!("run", package, "-i", image, "--trace", path, "-o", path).refused(2, "ANE2004", &["--trace"]);
+}
+
+#[test]
 fn outputs_are_written() {
     let scratch = Scratch::new();
     let [package, image, _] = digits();

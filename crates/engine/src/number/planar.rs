@@ -1,4 +1,4 @@
-//! Elementwise arithmetic as the planar engine does it: one exact operation, one rounding.
+//! The edges of elementwise arithmetic: how an operand is read and a result rounded. Between them stands [`super::wide`].
 //!
 //! Sums and products of two fp16 numbers are exact in 64-bit floats; fp32 would round a sum a first time.
 
@@ -6,8 +6,8 @@ use anemone_facts::numerics::{Planar, Ties};
 use half::f16;
 
 /// An operand as the unit sees it: NaN is plus infinity.
-pub fn admit(x: f16) -> f64 {
-    if x.is_nan() { f64::INFINITY } else { x.to_f64() }
+pub fn admit(x: f32) -> f32 {
+    if x.is_nan() { f32::INFINITY } else { x }
 }
 
 /// A result as the unit stores it: rounded once; an indeterminate form is plus zero.
@@ -22,7 +22,8 @@ pub fn settle(planar: &Planar, x: f64) -> f16 {
         return f16::INFINITY.copysign(f16::from_f64(x));
     }
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
-    let digit = f64::from(exponent - 10).exp2();
+    // 2^-24 at least, so a normal 64-bit number.
+    let digit = f64::from_bits(((exponent - 10 + 1023) as u64) << 52);
     let (whole, rest) = ((magnitude / digit).trunc(), (magnitude / digit).fract());
     let up = match planar.ties {
         Ties::Away => rest >= 0.5,
@@ -31,55 +32,11 @@ pub fn settle(planar: &Planar, x: f64) -> f16 {
     f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
 }
 
-/// Sum.
-pub fn add(planar: &Planar, a: f16, b: f16) -> f16 {
-    settle(planar, admit(a) + admit(b))
-}
-
-/// Difference.
-pub fn subtract(planar: &Planar, a: f16, b: f16) -> f16 {
-    settle(planar, admit(a) - admit(b))
-}
-
-/// Product.
-pub fn multiply(planar: &Planar, a: f16, b: f16) -> f16 {
-    settle(planar, admit(a) * admit(b))
-}
-
-/// The larger one.
-pub fn maximum(planar: &Planar, a: f16, b: f16) -> f16 {
-    settle(planar, admit(a).max(admit(b)))
-}
-
-/// The smaller one.
-pub fn minimum(planar: &Planar, a: f16, b: f16) -> f16 {
-    settle(planar, admit(a).min(admit(b)))
-}
-
-/// Reciprocal. A zero has no sign here.
-pub fn reciprocal(planar: &Planar, x: f16) -> f16 {
-    settle(planar, 1.0 / unsigned_zero(admit(x)))
-}
-
-/// Square root; of a negative number, plus zero.
-pub fn square_root(planar: &Planar, x: f16) -> f16 {
-    settle(planar, unsigned_zero(admit(x)).sqrt())
-}
-
-/// Reciprocal square root; of a negative number, plus zero. A zero has no sign here.
-pub fn reciprocal_square_root(planar: &Planar, x: f16) -> f16 {
-    settle(planar, 1.0 / unsigned_zero(admit(x)).sqrt())
-}
-
 /// A copy through a gain of `2^gain_log2`: the value itself, or infinity where the gain overflows fp16.
-pub fn crop(gain_log2: u32, x: f16) -> f16 {
-    let x = f16::from_f64(admit(x));
-    let raised = f16::from_f64(x.to_f64() * f64::from(gain_log2).exp2());
-    if raised.is_infinite() { raised } else { x }
-}
-
-fn unsigned_zero(x: f64) -> f64 {
-    if x == 0.0 { 0.0 } else { x }
+pub fn crop(gain_log2: u32, x: f32) -> f32 {
+    let x = admit(x);
+    let raised = super::round(x * f64::from(gain_log2).exp2() as f32);
+    if raised.is_infinite() { raised.to_f32() } else { x }
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! What a run's tasks did, as JSON and as one line of numeric risk.
+
+use anemone_engine::{Operand, Site, TaskTrace, Values};
+use anemone_facts::numerics::Model;
+use anemone_facts::{Coding, Field};
+use anemone_program::Program;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// What could make a network right elsewhere and wrong here, over all tasks.
+pub struct Risk {
+    /// Largest finite magnitude of any result.
+    largest: f32,
+    saturated: u64,
+    denormals_flushed: u64,
+    nan_coerced: u64,
+    /// Index of the task with the largest value, and of the first one that saturates.
+    at: [Option<usize>; 2],
+}
+
+impl Risk {
+    pub fn of(tasks: &[TaskTrace]) -> Risk {
+        let sum = |of: fn(&TaskTrace) -> u64| tasks.iter().map(of).sum();
+        let largest = tasks.iter().map(TaskTrace::largest).fold(0f32, f32::max);
+        Risk {
+            largest,
+            saturated: sum(|t| t.saturated),
+            denormals_flushed: sum(|t| t.denormals_flushed),
+            nan_coerced: sum(|t| t.nan_coerced),
+            at: [tasks.iter().position(|t| t.largest() == largest), tasks.iter().position(|t| t.saturated > 0)],
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        let [largest_task, first_saturated_task] = self.at;
+        json!({
+            "largest": self.largest, "largest_task": largest_task,
+            "saturated": self.saturated, "first_saturated_task": first_saturated_task,
+            "denormals_flushed": self.denormals_flushed, "nan_coerced": self.nan_coerced,
+        })
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "largest value {}", self.largest)?;
+        if let Some(task) = self.at[0] {
+            write!(f, " (task {task})")?;
+        }
+        write!(f, ", saturated {}", self.saturated)?;
+        if let Some(task) = self.at[1] {
+            write!(f, " (first in task {task})")?;
+        }
+        write!(f, ", denormals flushed {}, NaN coerced {}", self.denormals_flushed, self.nan_coerced)
+    }
+}
+
+/// The whole record.
+pub fn document(program: &Program, chip: &str, model: Model, tasks: &[TaskTrace]) -> Value {
+    let ports = program.ports.iter().map(|p| json!({ "name": p.name, "bar": p.bar })).collect::<Vec<_>>();
+    json!({
+        "schema": "anemone.trace/1", "chip": chip, "program": program.name, "numerics": model.name(), "ports": ports,
+        "tasks": tasks.iter().enumerate().map(|(i, t)| task(i, t)).collect::<Vec<_>>(),
+        "risk": Risk::of(tasks).json(),
+    })
+}
+
+fn task(index: usize, t: &TaskTrace) -> Value {
+    let m = t.moved;
+    json!({
+        "task": index, "offset": t.offset, "class": class(t.class),
+        "inputs": t.inputs.iter().map(operand).collect::<Vec<_>>(),
+        "outputs": t.outputs.iter().map(operand).collect::<Vec<_>>(),
+        "coefficients": t.coefficients.as_ref().map(values),
+        "bytes": {
+            "source1": m.source1, "source2": m.source2, "coefficients": m.coefficients,
+            "destination": m.destination, "l2_read": m.l2_read, "l2_written": m.l2_written,
+        },
+        "macs": t.macs, "largest": t.largest(), "saturated": t.saturated,
+        "denormals_flushed": t.denormals_flushed, "nan_coerced": t.nan_coerced,
+    })
+}
+
+/// The field's name for the value, else the value.
+fn class(value: u32) -> Value {
+    match Field::TaskClass.info().coding {
+        Coding::Names(names) => names.get(value as usize).filter(|n| !n.is_empty()).map_or(json!(value), |n| json!(n)),
+        _ => json!(value),
+    }
+}
+
+fn operand(o: &Operand) -> Value {
+    let mut value = values(&o.values);
+    match o.site {
+        Site::Memory { bar, address } => (value["bar"], value["address"]) = (json!(bar), json!(address)),
+        Site::Tile { address } => value["l2_address"] = json!(address),
+        Site::Chain => value["chained"] = json!(true),
+    }
+    value["shape"] = json!(o.shape);
+    value["strides"] = json!(o.strides);
+    value["bytes"] = json!(o.bytes());
+    value
+}
+
+fn values(v: &Values) -> Value {
+    json!({ "largest": v.largest, "infinite": v.infinite, "nan": v.nan, "subnormal": v.subnormal })
+}

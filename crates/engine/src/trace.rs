@@ -1,0 +1,320 @@
+//! What each task moved and met, where a run is asked for it. Operands are looked at before and after the task, so that a
+//! run that is not asked pays nothing, and every way to compute is seen alike.
+
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address, interleaved};
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::memory::Region;
+use crate::plan::Work;
+use crate::tensor::{Extents, Tensor};
+use anemone_facts::Field::{self, *};
+use anemone_facts::code::{class, kernel, neural, residency};
+use anemone_program::Element;
+use half::f16;
+
+/// Magnitudes from here on have all of fp16's digits: 2^-14.
+const LEAST_NORMAL: f32 = 6.103_515_6e-5;
+/// Exponent of zero and of subnormal numbers.
+const SUBNORMAL_EXPONENT: i32 = -14;
+
+/// Where an operand or a result stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Behind a base register.
+    Memory {
+        /// The register.
+        bar: u8,
+        /// Byte offset from its base.
+        address: u64,
+    },
+    /// In tile memory.
+    Tile {
+        /// Byte address.
+        address: u64,
+    },
+    /// Handed from task to task.
+    Chain,
+}
+
+/// What kinds of numbers stand in an operand.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Values {
+    /// Largest finite magnitude.
+    pub largest: f32,
+    /// Infinities of both signs.
+    pub infinite: u64,
+    /// NaN patterns.
+    pub nan: u64,
+    /// Subnormal numbers.
+    pub subnormal: u64,
+}
+
+impl Values {
+    fn see(&mut self, x: f32) {
+        let magnitude = x.abs();
+        if magnitude.is_finite() {
+            self.largest = self.largest.max(magnitude);
+            self.subnormal += u64::from(magnitude > 0.0 && magnitude < LEAST_NORMAL);
+        } else {
+            self.nan += u64::from(x.is_nan());
+            self.infinite += u64::from(!x.is_nan());
+        }
+    }
+
+    fn is_finite(&self) -> bool {
+        self.infinite == 0 && self.nan == 0
+    }
+}
+
+/// One operand or result of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// Where its first element stands.
+    pub site: Site,
+    /// Groups, channels, rows, columns as stored.
+    pub shape: [usize; 4],
+    /// Bytes between groups, channels and rows; zero in a chain.
+    pub strides: [u64; 3],
+    /// Bytes of an element.
+    pub element_bytes: u64,
+    /// Its elements.
+    pub values: Values,
+}
+
+impl Operand {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        self.element_bytes * self.shape.iter().map(|&n| n as u64).product::<u64>()
+    }
+}
+
+/// Bytes moved by each engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Source 1 from memory.
+    pub source1: u64,
+    /// Source 2 from memory.
+    pub source2: u64,
+    /// Coefficients and tables, as the streams state their sizes.
+    pub coefficients: u64,
+    /// Result to memory.
+    pub destination: u64,
+    /// Out of tile memory.
+    pub l2_read: u64,
+    /// Into tile memory.
+    pub l2_written: u64,
+}
+
+/// What one task did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskTrace {
+    /// Value of the task's class field.
+    pub class: u32,
+    /// Byte offset of the descriptor in the stream.
+    pub offset: u32,
+    /// Sources, in order.
+    pub inputs: Vec<Operand>,
+    /// The result, where it went; twice for memory and tile memory.
+    pub outputs: Vec<Operand>,
+    /// Coefficients, where the task has any.
+    pub coefficients: Option<Values>,
+    /// Bytes moved.
+    pub moved: Moved,
+    /// Multiply-accumulate operations of the arrays, padding included.
+    pub macs: u64,
+    /// Infinite results, where all sources are finite.
+    pub saturated: u64,
+    /// Subnormal operands of the arrays all of whose products the model drops.
+    pub denormals_flushed: u64,
+    /// NaN elements of sources that the model reads as numbers.
+    pub nan_coerced: u64,
+}
+
+impl TaskTrace {
+    /// Largest finite magnitude of any result.
+    pub fn largest(&self) -> f32 {
+        self.outputs.iter().fold(0.0, |m, o| m.max(o.values.largest))
+    }
+}
+
+impl Machine<'_> {
+    /// Executes the task, and says what it did.
+    pub(crate) fn execute_traced(&mut self, work: &Work) -> Result<TaskTrace, FaultKind> {
+        let mut trace = self.look_before()?;
+        self.execute(work)?;
+        self.look_after(&mut trace)?;
+        Ok(trace)
+    }
+
+    /// The task's sources and coefficients; before it runs.
+    fn look_before(&self) -> Result<TaskTrace, FaultKind> {
+        let class = self.get(TaskClass);
+        let mut trace = TaskTrace { class, offset: self.task.offset, ..TaskTrace::default() };
+        let (first, second) = match class {
+            class::NEURAL => (self.stated_extents().0, None),
+            _ => self.planar_sources(),
+        };
+        let source = match self.get(SrcType) {
+            residency::L2 => self.in_tile(&SRC1_L2, first)?,
+            residency::CHAIN => match self.chain.as_ref() {
+                Some(tensor) => in_chain(tensor),
+                None => return Err(FaultKind::NothingChained),
+            },
+            _ => self.seen_in_memory(&SRC1_DMA, [RBase0, Rbe0], first, Src1Interleave)?,
+        };
+        match source.site {
+            Site::Memory { .. } => trace.moved.source1 = source.bytes(),
+            Site::Tile { .. } => trace.moved.l2_read = source.bytes(),
+            Site::Chain => {}
+        }
+        if self.get(SrcType) == residency::DMA_KEEP {
+            trace.moved.l2_written = source.bytes();
+        }
+        trace.inputs.push(source);
+        if let Some(ext) = second {
+            let source = match self.get(Src2Type) {
+                1 => self.seen_in_memory(&SRC2_DMA, [RBase1, Rbe1], ext, Src2Interleave)?,
+                _ => self.in_tile(&SRC2_L2, ext)?,
+            };
+            match source.site {
+                Site::Memory { .. } => trace.moved.source2 = source.bytes(),
+                _ => trace.moved.l2_read += source.bytes(),
+            }
+            trace.inputs.push(source);
+        }
+        let engines = self.layout.row(CoeffEn).map_or(0, |row| row.count as u32);
+        let enabled = (0..engines).filter(|&i| self.task.get_at(self.layout, CoeffEn, i) == Some(1));
+        trace.moved.coefficients = enabled.map(|i| self.task.bytes_at(self.layout, CoeffSize, i)).sum();
+        if class == class::NEURAL && self.get(NeOpMode) == neural::MAC {
+            self.look_at_array(&mut trace)?;
+        }
+        if self.model.planar().is_some() {
+            trace.nan_coerced = trace.inputs.iter().map(|i| i.values.nan).sum();
+        }
+        Ok(trace)
+    }
+
+    /// Products, and the operands that are too small for them.
+    fn look_at_array(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
+        let (input, output) = self.stated_extents();
+        let per_output = if self.get(UnicastEn) == 1 { self.size(UnicastCin).max(1) } else { input.c };
+        let outputs = output.elements()? as u64;
+        if self.get(KernelMode) != kernel::REAL {
+            // Without coefficients the array adds channels up, or passes one on.
+            trace.macs = if self.get(UnicastEn) == 1 { 0 } else { outputs * per_output as u64 };
+            return Ok(());
+        }
+        let taps = per_output * self.size(Kh).max(1) * self.size(Kw).max(1);
+        trace.macs = outputs * taps as u64;
+        let mut weights = Values::default();
+        let groups = if self.get(GroupKernelReuse) == 1 { 1 } else { input.g };
+        for g in 0..groups {
+            self.coefficients(g, output.c, taps)?.weights.iter().for_each(|&w| weights.see(w));
+        }
+        if let (Some(mac), Some(source)) = (self.mac, trace.inputs.first()) {
+            // The largest partner decides: where its product counts, the number is not lost.
+            let lost =
+                |largest: f32| mac.flush_subnormals || SUBNORMAL_EXPONENT + exponent(largest) < mac.least_exponent_sum;
+            let x = source.values;
+            trace.denormals_flushed = if lost(weights.largest) { x.subnormal } else { 0 };
+            trace.denormals_flushed += if lost(x.largest) { weights.subnormal } else { 0 };
+        }
+        trace.coefficients = Some(weights);
+        Ok(())
+    }
+
+    /// The task's results; after it has run.
+    fn look_after(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
+        let ext = match self.get(TaskClass) {
+            class::NEURAL => turned(self.stated_extents().1, self.get(NeTranspose) == 1),
+            class => {
+                let ext = self.stated_extents().1;
+                let reduced = matches!(class, class::PLANAR_REDUCE | class::PLANAR_REDUCE_TWO);
+                let ext = if reduced { Extents { h: 1, w: 1, ..ext } } else { ext };
+                turned(ext, self.get(ResultTranspose) == 1)
+            }
+        };
+        let place = self.get(ResType);
+        if matches!(place, residency::DMA | residency::DMA_KEEP) {
+            let result = self.seen_in_memory(&DST_DMA, [WBase, Wbe], ext, DstInterleave)?;
+            trace.moved.destination = result.bytes();
+            trace.outputs.push(result);
+        }
+        if matches!(place, residency::L2 | residency::DMA_KEEP) {
+            let result = self.in_tile(&RES_L2, ext)?;
+            trace.moved.l2_written += result.bytes();
+            trace.outputs.push(result);
+        }
+        if let (residency::CHAIN, Some(tensor)) = (place, self.chain.as_ref()) {
+            trace.outputs.push(in_chain(tensor));
+        }
+        if trace.inputs.iter().all(|i| i.values.is_finite()) {
+            trace.saturated = trace.outputs.first().map_or(0, |o| o.values.infinite);
+        }
+        Ok(())
+    }
+
+    /// Extents of source 1 and of the result as the task states them.
+    fn stated_extents(&self) -> (Extents, Extents) {
+        let g = self.size(NumGroups).max(1);
+        let input = Extents { g, c: self.size(Cin), h: self.size(Hin), w: self.size(Win) };
+        (input, Extents { g, c: self.size(Cout), h: self.size(Hout), w: self.size(Wout) })
+    }
+
+    fn seen_in_memory(&self, place: &Place, bar: [Field; 2], ext: Extents, by: Field) -> Result<Operand, FaultKind> {
+        let register = self.bar(bar[0], bar[1])?;
+        let region = self.memory.region(register).ok_or(FaultKind::Unbound { field: bar[0], bar: register })?;
+        let (address, strides) = self.place(place);
+        let stored = interleaved(ext, self.size(by).max(1));
+        let element = self.element(place.format)?;
+        let values = look(region, place.base, element, address, strides, stored)?;
+        let (site, element_bytes) = (Site::Memory { bar: register, address }, element.bytes());
+        Ok(Operand { site, shape: stored.array(), strides, element_bytes, values })
+    }
+
+    fn in_tile(&self, place: &Place, ext: Extents) -> Result<Operand, FaultKind> {
+        let (address, strides) = self.place(place);
+        let element = self.element(place.format)?;
+        let values = look(self.l2, place.base, element, address, strides, ext)?;
+        let (site, element_bytes) = (Site::Tile { address }, element.bytes());
+        Ok(Operand { site, shape: ext.array(), strides, element_bytes, values })
+    }
+}
+
+fn turned(ext: Extents, exchanged: bool) -> Extents {
+    if exchanged { ext.transposed() } else { ext }
+}
+
+fn in_chain(tensor: &Tensor) -> Operand {
+    let mut values = Values::default();
+    tensor.data.iter().for_each(|&x| values.see(x));
+    let (site, element_bytes) = (Site::Chain, Element::Float16.bytes());
+    Operand { site, shape: tensor.ext.array(), strides: [0; 3], element_bytes, values }
+}
+
+fn look(
+    region: &Region,
+    field: Field,
+    element: Element,
+    base: u64,
+    strides: [u64; 3],
+    ext: Extents,
+) -> Result<Values, FaultKind> {
+    ext.elements()?;
+    let mut values = Values::default();
+    let mut row = vec![0.0; ext.w];
+    for g in 0..ext.g {
+        for c in 0..ext.c {
+            for h in 0..ext.h {
+                region.read_row(field, address(base, strides, g, c, h), element, &mut row)?;
+                row.iter().for_each(|&x| values.see(x));
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Base-2 exponent of an fp16 number; zero and subnormal numbers have the least one.
+fn exponent(x: f32) -> i32 {
+    ((x.to_bits() >> 23 & 0xff) as i32 - 127).max(SUBNORMAL_EXPONENT)
+}
