@@ -5,6 +5,9 @@
 
 use crate::table::Evidence;
 
+pub mod e5;
+pub mod firmware;
+
 /// A number with a name and a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -33,7 +36,7 @@ pub fn by_name(rows: &'static [Code], name: &str) -> Option<&'static Code> {
 pub struct Word {
     /// Position of the first word.
     pub at: usize,
-    /// 1, or 2 for a 64-bit little-endian quantity.
+    /// 1, or 2 for a 64-bit little-endian quantity; more for bytes.
     pub words: usize,
     /// Short name used in listings; no spaces.
     pub name: &'static str,
@@ -169,6 +172,8 @@ pub mod hwx {
         pub flavor: u32,
         /// Words from one base address to the next; the address takes the first two.
         pub base_step: usize,
+        /// First of the two words of the entry address.
+        pub entry: usize,
         /// Word that counts properties.
         pub property_count: usize,
         /// First word of the properties. Each has four: tag, size in bytes, 64-bit value.
@@ -186,8 +191,22 @@ pub mod hwx {
 
     /// Flavors of run state.
     pub static RUN_SHAPES: &[RunShape] = &[
-        RunShape { flavor: FLAVOR_RUN, base_step: 2, property_count: 532, properties: 534, rows: run_state::ROWS },
-        RunShape { flavor: FLAVOR_RUN_LATER, base_step: 4, property_count: 536, properties: 538, rows: RUN_LATER_ROWS },
+        RunShape {
+            flavor: FLAVOR_RUN,
+            base_step: 2,
+            entry: 512,
+            property_count: 532,
+            properties: 534,
+            rows: run_state::ROWS,
+        },
+        RunShape {
+            flavor: FLAVOR_RUN_LATER,
+            base_step: 4,
+            entry: 512,
+            property_count: 536,
+            properties: 538,
+            rows: RUN_LATER_ROWS,
+        },
     ];
 
     /// Tags of run state properties.

@@ -4,7 +4,6 @@ use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::{Code, Word, by_code};
 
-use super::asm::{base_words, property_words, word_rows};
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;
 use super::listing::{ELEMENTS, name_of};
@@ -227,7 +226,7 @@ fn words(b: &mut Builder, part: Part, at: u64, t: &Thread) -> Vec<Entry> {
     let place = |i: usize| at + 16 + 4 * i as u64;
     let mut explained = vec![false; t.words.len()];
     let mut mark = |at: usize, words: usize| explained.iter_mut().skip(at).take(words).for_each(|e| *e = true);
-    for (bar, i) in base_words(t).enumerate() {
+    for (bar, i) in t.base_words().enumerate() {
         mark(i, 2);
         if t.quantity(i) != 0 {
             let mut entry = number(place(i), &format!("base[{bar}]"), t.quantity(i));
@@ -235,11 +234,11 @@ fn words(b: &mut Builder, part: Part, at: u64, t: &Thread) -> Vec<Entry> {
             entries.push(entry);
         }
     }
-    for row in word_rows(t).iter().filter(|r| r.at < t.words.len()) {
+    for row in t.word_rows().iter().filter(|r| r.at < t.words.len()) {
         mark(row.at, row.words);
         entries.push(word(at, t, row));
     }
-    for i in property_words(t) {
+    for i in t.property_words() {
         let row = by_code(rows::PROPERTIES, t.word(i)).filter(|_| t.word(i + 1) == rows::PROPERTY_BYTES);
         if let Some(row) = row {
             mark(i, rows::PROPERTY_WORDS);
@@ -276,7 +275,7 @@ fn ports(b: &mut Builder, c: &Container) {
         entries[2].note = format!("{fixed} bytes wide");
         let base = c
             .threads()
-            .find_map(|(_, t)| base_words(t).position(|i| window.address != 0 && t.quantity(i) == window.address));
+            .find_map(|(_, t)| t.base_words().position(|i| window.address != 0 && t.quantity(i) == window.address));
         match base {
             Some(bar) => entries.push(Entry { raw: Some(bar as u64), ..text(None, "bar", bar.to_string()) }),
             None => b.anomaly(Part::Ports, Some(at), window.name(), "no base register holds the address"),
