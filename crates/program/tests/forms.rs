@@ -197,6 +197,7 @@ fn shared_tables_do_not_multiply() {
     let entries = 4000u32;
     let d = descriptor(&[&program(1, &["x"], &["y"])], &[]);
     let mut bytes = d.canonical();
+    let sections_field = 0x14 + 0x0c;
     let vector = bytes.len();
     let mut tail = entries.to_le_bytes().to_vec();
     // Behind the vector an empty vtable that states a large table, and that table: all entries lead to it.
