@@ -11,12 +11,15 @@ mod bytes;
 pub mod e5;
 pub mod firmware;
 pub mod hwx;
+pub mod patch;
 pub mod raw;
+mod renumber;
 pub mod task;
 pub mod text;
 
 use anemone_facts::Layout;
 
+pub use renumber::PortOrder;
 pub use task::{FieldError, Run, StreamError, Task};
 
 /// Base address registers of the machine.

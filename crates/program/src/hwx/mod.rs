@@ -20,6 +20,6 @@ pub use defs::{
 };
 pub use image::{Aperture, Image, MapError, Problem, Resolved};
 pub use lift::LiftError;
-pub(crate) use lift::{element_of, type_of};
-pub use options::{BuildError, Compat, Options};
+pub(crate) use lift::{BASES, element_of, type_of};
+pub use options::{BuildError, Options};
 pub use symbols::{SymbolError, TensorSymbol};

@@ -30,7 +30,12 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     symbols(b, c);
     if let Some(banner) = c.banner() {
         let at = c.commands_at().find(|(_, c)| matches!(c, Command::Ident(_))).map(|(at, _)| at);
-        let entries = banner.lines().map(|l| text(None, "line", l)).collect();
+        let mut entries: Vec<Entry> = banner.lines().map(|l| text(None, "line", l)).collect();
+        if let Some(dialect) = c.dialect() {
+            let mut entry = text(None, "dialect", dialect.name);
+            (entry.meaning, entry.evidence) = (dialect.meaning, Some(dialect.evidence.letter()));
+            entries.insert(0, entry);
+        }
         b.add(Part::Ident, Node { title: "banner".into(), offset: at, entries, nodes: Vec::new() });
     }
     ports(b, c);
@@ -44,7 +49,7 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     }
     let content = c.section(rows::TEXT.segment, rows::TEXT.section);
     let (Some(layout), Some(content), Some((_, run))) = (c.layout(), content, c.run_state()) else { return };
-    let kernel = c.section(rows::CONST.segment, rows::CONST.section);
+    let kernel = c.kernel_section();
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,
@@ -160,6 +165,11 @@ fn section(at: u64, x: &Section) -> Node {
     Node { title: format!("section {segment},{name}"), offset: Some(at), entries, nodes: Vec::new() }
 }
 
+fn known_relocation(info: u32) -> bool {
+    let flags = info & !rows::RELOCATION_SECTION;
+    info & rows::RELOCATION_SECTION != 0 && [rows::RELOCATION_FLAGS, rows::RELOCATION_FLAGS_64].contains(&flags)
+}
+
 fn relocations(b: &mut Builder, c: &Container) {
     for x in c.sections().filter(|x| !x.relocations.is_empty()) {
         let entries = x.relocations.iter().enumerate().map(|(i, r)| {
@@ -176,7 +186,7 @@ fn relocations(b: &mut Builder, c: &Container) {
         let title = format!("relocations of {},{}", name16_text(&x.segment), name16_text(&x.name));
         let entries = entries.collect();
         b.add(Part::Relocs, Node { title, offset: Some(x.relocations_offset as u64), entries, nodes: Vec::new() });
-        for (i, r) in x.relocations.iter().enumerate().filter(|(_, r)| r.info != rows::RELOCATION_INFO) {
+        for (i, r) in x.relocations.iter().enumerate().filter(|(_, r)| !known_relocation(r.info)) {
             let at = x.relocations_offset as u64 + (rows::RELOCATION_BYTES * i) as u64;
             b.anomaly(Part::Relocs, Some(at), format!("relocation {i}"), format!("information word {:#x}", r.info));
         }
