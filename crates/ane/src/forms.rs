@@ -63,7 +63,14 @@ pub struct Surroundings {
 /// A program's bytes in a form.
 pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
     let refused = |e: &dyn std::fmt::Display| Diagnostic::new(Code::BadPlacement, e.to_string());
-    let container = || Ok(hwx::from_program(program, &around.container).map_err(|e| refused(&e))?.write());
+    let container = || {
+        // Earlier dialects keep the base registers that the program has: its compiler chose them.
+        let ordered = match around.container.dialect.inputs_first {
+            true => &program.with_ports_in_order(PortOrder::InputsFirst).map_err(|e| refused(&e))?,
+            false => program,
+        };
+        Ok(hwx::from_program(ordered, &around.container).map_err(|e| refused(&e))?.write())
+    };
     match form {
         Form::Hwx => container(),
         Form::Bin => Ok(raw::write_bin(program)),
