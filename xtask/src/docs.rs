@@ -3,6 +3,9 @@
 use crate::{Outcome, conclude, evidence, repo};
 use anemone_engine::{Treatment, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
+use anemone_facts::enums::ENUMERATIONS;
+use anemone_facts::formats::dialects::DIALECTS;
+use anemone_facts::formats::{e5, firmware};
 use anemone_facts::numerics::Model;
 use anemone_facts::probes::{FINITE, PROBES};
 use anemone_facts::tolerance::TOLERANCES;
@@ -55,6 +58,9 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let mut all: Vec<(String, String)> =
         layouts.iter().map(|l| (format!("docs/machine/registers-{}.md", l.generation), registers(l))).collect();
     all.push(("docs/machine/chips.md".into(), chips()));
+    all.push(("docs/machine/enums.md".into(), enumerations()));
+    all.push(("docs/machine/formats.md".into(), formats()));
+    all.push(("crates/program/src/e5/e5.fbs".into(), e5::schema()));
     let readme = repo::read("README.md")?;
     let readme = with_part(&readme, &status(&layouts)).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("README.md".into(), readme));
@@ -101,6 +107,81 @@ fn number(x: f32) -> String {
         _ if x != 0.0 && x.abs() < 1e-4 => format!("{x:e}"),
         _ => x.to_string(),
     }
+}
+
+/// Codes and names of the vendor's compiler.
+fn enumerations() -> String {
+    let mut out = String::from(
+        "# Enumerations\n\nMade by `cargo xtask docs` from `crates/facts/src/enums.rs`: codes and names in the vendor's spelling. Letters and \
+         sources: [evidence](../evidence.md#enums).\n",
+    );
+    for e in ENUMERATIONS {
+        let _ = write!(
+            out,
+            "\n## {}\n\n{}: {}. {} codes, letter {}.\n\n",
+            e.name,
+            e.vendor,
+            e.meaning,
+            e.rows.len(),
+            e.evidence.letter()
+        );
+        out += "| code | name |\n|---|---|\n";
+        for row in e.rows {
+            let _ = writeln!(out, "| {} | `{}` |", row.code, row.name);
+        }
+    }
+    out
+}
+
+/// Compiled forms: dialects of the container, tables of the dispatch descriptor, records of the firmware container.
+fn formats() -> String {
+    let mut out = String::from(
+        "# Compiled forms\n\nMade by `cargo xtask docs` from the rows in `crates/facts/src/formats`. Letters: [evidence](../evidence.md).\n\n\
+         ## Dialects of the container\n\n\
+         | name | what | windows | run state | tensor record | types | kernel data | first base registers | made | |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for d in DIALECTS {
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {:#x} | flavor {}, {:#x} words | {:#x} words | {} | `{},{}` | {} | {} | {} |",
+            d.name,
+            d.meaning,
+            d.port_command,
+            d.run_flavor,
+            d.run_words,
+            d.tensor_words,
+            d.types,
+            d.kernel.segment,
+            d.kernel.section,
+            if d.inputs_first { "inputs" } else { "outputs" },
+            if d.written { "yes" } else { "no, read only" },
+            d.evidence.letter()
+        );
+    }
+    out += "\n## Dispatch descriptor\n\nThe schema is `crates/program/src/e5/e5.fbs`.\n";
+    for t in e5::TABLES.iter().filter(|t| !t.fields.is_empty()) {
+        let _ = write!(out, "\n### {}\n\n{}.\n\n| slot | field | meaning | |\n|---|---|---|---|\n", t.name, t.meaning);
+        for (i, f) in t.fields.iter().enumerate() {
+            let _ = writeln!(out, "| {} | {} | {} | {} |", 4 + 2 * t.slot(i), f.name, f.meaning, f.evidence.letter());
+        }
+    }
+    out += "\n## Firmware container\n\nPlaces count 32-bit words; see [evidence](../evidence.md#firmware).\n";
+    for (name, rows) in [
+        ("package record", firmware::PACKAGE),
+        ("program record", firmware::PROGRAM),
+        ("section record", firmware::SECTION),
+        ("generic section", firmware::GENERIC_ROWS),
+        ("operation section, each entry", firmware::OPERATION_ROWS),
+        ("procedure section", firmware::PROCEDURE_ROWS),
+        ("procedure section, each port", firmware::PORT_ROWS),
+    ] {
+        let _ = write!(out, "\n### {name}\n\n| word | name | meaning | |\n|---|---|---|---|\n");
+        for w in rows {
+            let _ = writeln!(out, "| {} | {} | {} | {} |", w.at, w.name, w.meaning, w.evidence.letter());
+        }
+    }
+    out
 }
 
 /// The document with its generated part exchanged.

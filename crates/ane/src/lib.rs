@@ -10,10 +10,12 @@
 pub mod diagnostic;
 pub mod execute;
 pub mod files;
+pub mod forms;
 pub mod model;
 pub mod tensor;
 
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
+pub use forms::Form;
 pub use model::{Compiled, Model};
 pub use tensor::Array;

@@ -4,8 +4,11 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
+use anemone_facts::formats;
 use anemone_net::Net;
 use anemone_net::read;
+use anemone_program::e5::Descriptor;
+use anemone_program::firmware::Package;
 use anemone_program::hwx::Container;
 use anemone_program::{Program, raw};
 use std::path::Path;
@@ -24,6 +27,10 @@ pub enum Model {
     Container(Box<Container>),
     /// A raw task stream with kernel data.
     Program(Box<Program>),
+    /// A dispatch descriptor, which names programs and holds none.
+    Descriptor(Box<Descriptor>),
+    /// A firmware container.
+    Package(Box<Package>),
 }
 
 /// A program and where it comes from.
@@ -36,16 +43,20 @@ pub struct Compiled {
 }
 
 /// First bytes of a compiled container, little-endian `0xbeefface`.
-const HWX_MAGIC: [u8; 4] = anemone_facts::formats::hwx::MAGIC.to_le_bytes();
+const HWX_MAGIC: [u8; 4] = formats::hwx::MAGIC.to_le_bytes();
+/// First bytes of a firmware container.
+const FIRMWARE_MAGIC: [u8; 4] = formats::firmware::PACKAGE_MAGIC.to_le_bytes();
 
 /// The kinds of files that are read, for advice.
 const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), netplists (.plist), and compiled programs \
-                     (.hwx, .anec, .bin)";
+                     (.hwx, .anec, .bin, .e5, .anefw)";
 
 /// The kinds of files, by content and where that does not tell by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Hwx,
+    E5,
+    Firmware,
     Anec,
     Bin,
     Net,
@@ -58,10 +69,18 @@ impl Kind {
         if bytes.starts_with(&HWX_MAGIC) {
             return Kind::Hwx;
         }
+        if bytes.starts_with(&FIRMWARE_MAGIC) {
+            return Kind::Firmware;
+        }
+        if bytes.get(formats::e5::ROOT_VTABLE_OFFSET..).is_some_and(|b| b.starts_with(&formats::e5::ROOT_VTABLE)) {
+            return Kind::E5;
+        }
         let named = match extension {
             "hwx" => Kind::Hwx,
             "anec" | "ane" => Kind::Anec,
             "bin" => Kind::Bin,
+            "e5" => Kind::E5,
+            "anefw" => Kind::Firmware,
             "mlmodel" | "plist" => Kind::Net,
             _ => Kind::Unknown,
         };
@@ -100,6 +119,8 @@ impl Model {
             }
             Kind::Anec => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Bin => Ok(Model::Program(Box::new(raw::read_bin(&bytes).map_err(|e| malformed(path, e))?))),
+            Kind::E5 => Ok(Model::Descriptor(Box::new(Descriptor::read(&bytes).map_err(|e| malformed(path, e))?))),
+            Kind::Firmware => Ok(Model::Package(Box::new(Package::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Net => {
                 let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 checked(path, read::read(&bytes, &Folder::new(folder)))
@@ -124,6 +145,19 @@ impl Model {
                 Ok(Compiled { program, net: None })
             }
             Model::Program(program) => Ok(Compiled { program: *program, net: None }),
+            Model::Descriptor(_) => {
+                Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
+                    .help("give the container (.hwx) that it was written with"))
+            }
+            Model::Package(package) => {
+                let [entry] = package.programs.as_slice() else {
+                    let n = package.programs.len();
+                    let message = format!("the firmware container holds {n} programs, one is expected");
+                    return Err(Diagnostic::new(Code::Usage, message));
+                };
+                let program = entry.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
+                Ok(Compiled { program, net: None })
+            }
         }
     }
 }

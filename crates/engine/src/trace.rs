@@ -10,7 +10,6 @@ use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, kernel, neural, residency};
 use anemone_program::Element;
-use half::f16;
 
 /// Magnitudes from here on have all of fp16's digits: 2^-14.
 const LEAST_NORMAL: f32 = 6.103_515_6e-5;

@@ -5,6 +5,10 @@
 
 use crate::table::Evidence;
 
+pub mod dialects;
+pub mod e5;
+pub mod firmware;
+
 /// A number with a name and a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -33,7 +37,7 @@ pub fn by_name(rows: &'static [Code], name: &str) -> Option<&'static Code> {
 pub struct Word {
     /// Position of the first word.
     pub at: usize,
-    /// 1, or 2 for a 64-bit little-endian quantity.
+    /// 1, or 2 for a 64-bit little-endian quantity; more for bytes.
     pub words: usize,
     /// Short name used in listings; no spaces.
     pub name: &'static str,
@@ -148,6 +152,12 @@ pub mod hwx {
         pub const DEBUG_EVENTS: usize = 528;
         /// Bits set in LogEvents over all tasks.
         pub const EVENTS: usize = 530;
+        /// Bytes of the intermediate region, from compiler 7 on.
+        pub const SCRATCH: usize = 526;
+        /// Number of properties, from compiler 7 on.
+        pub const PROPERTIES: usize = 532;
+        /// First word of the first property.
+        pub const PROPERTY: usize = 534;
         /// Every word with a known meaning, but for the table of base addresses.
         pub static ROWS: &[Word] = &[
             word(ENTRY, 2, "entry", Executed, "address of the first task descriptor"),
@@ -155,10 +165,10 @@ pub mod hwx {
             word(TASKS, 1, "tasks", Executed, "number of task descriptors"),
             word(MASK, 1, "mask", Bytes, "0xffff in every sample"),
             word(NAME, 1, "name", Bytes, "offset of the procedure name from the command's start"),
-            word(526, 1, "scratch-bytes", Claimed, "nonzero in the one sample that has an intermediate region"),
+            word(SCRATCH, 1, "scratch-bytes", Claimed, "nonzero in the one sample that has an intermediate region"),
             word(DEBUG_EVENTS, 1, "debug-events", Bytes, "bits set in DebugLogEvents over all tasks"),
             word(EVENTS, 1, "events", Bytes, "bits set in LogEvents over all tasks"),
-            word(532, 1, "properties", Claimed, "number of properties that follow, from compiler 7 on"),
+            word(PROPERTIES, 1, "properties", Claimed, "number of properties that follow, from compiler 7 on"),
         ];
     }
 
@@ -169,6 +179,8 @@ pub mod hwx {
         pub flavor: u32,
         /// Words from one base address to the next; the address takes the first two.
         pub base_step: usize,
+        /// First of the two words of the entry address.
+        pub entry: usize,
         /// Word that counts properties.
         pub property_count: usize,
         /// First word of the properties. Each has four: tag, size in bytes, 64-bit value.
@@ -186,16 +198,33 @@ pub mod hwx {
 
     /// Flavors of run state.
     pub static RUN_SHAPES: &[RunShape] = &[
-        RunShape { flavor: FLAVOR_RUN, base_step: 2, property_count: 532, properties: 534, rows: run_state::ROWS },
-        RunShape { flavor: FLAVOR_RUN_LATER, base_step: 4, property_count: 536, properties: 538, rows: RUN_LATER_ROWS },
+        RunShape {
+            flavor: FLAVOR_RUN,
+            base_step: 2,
+            entry: 512,
+            property_count: 532,
+            properties: 534,
+            rows: run_state::ROWS,
+        },
+        RunShape {
+            flavor: FLAVOR_RUN_LATER,
+            base_step: 4,
+            entry: 512,
+            property_count: 536,
+            properties: 538,
+            rows: RUN_LATER_ROWS,
+        },
     ];
 
     /// Tags of run state properties.
     pub static PROPERTIES: &[Code] = &[
         code(2, "scratch-bytes", Bytes, "bytes of the intermediate region"),
         code(7, "max-task-latency", Claimed, "single-precision bits of the compiler's option of that name"),
-        code(9, "max-cycles", Claimed, "largest cost estimate of a task"),
+        code(PROPERTY_MAX_CYCLES, "max-cycles", Claimed, "largest cost estimate of a task"),
     ];
+
+    /// Tag of the largest cost estimate.
+    pub const PROPERTY_MAX_CYCLES: u32 = 9;
 
     /// Words of the run state of later generations, flavor 4.
     pub static RUN_LATER_ROWS: &[Word] = &[
@@ -395,8 +424,12 @@ pub mod hwx {
     /// Type numbers that a tensor symbol uses: the tensor and four axes.
     pub const TENSOR_TYPE_STEP: u32 = 5;
 
-    /// Second word of every relocation: section 2, relative, 32 bits wide.
-    pub const RELOCATION_INFO: u32 = 0x0500_0002;
+    /// Second word of a relocation of 32 bits without its section: relative.
+    pub const RELOCATION_FLAGS: u32 = 0x0500_0000;
+    /// Second word of a relocation of 64 bits without its section: relative.
+    pub const RELOCATION_FLAGS_64: u32 = 0x0700_0000;
+    /// Bits of the second word that are the section's number.
+    pub const RELOCATION_SECTION: u32 = 0x00ff_ffff;
 
     /// Element types in the order of their symbols; the number is the position plus one.
     pub static TYPES: &[&str] = &[
@@ -479,8 +512,10 @@ pub mod raw {
     pub mod anec {
         /// Bytes of the structure.
         pub const HEADER_BYTES: usize = 0x6a8;
-        /// Offset of stream and kernel data.
+        /// Offset of stream and kernel data, as loaders have it since 2023.
         pub const DATA: usize = 0x1000;
+        /// Offset of stream and kernel data in files for the first loaders.
+        pub const DATA_FIRST: usize = 0x800;
         /// u64: bytes of stream and kernel data.
         pub const SIZE: usize = 0x00;
         /// u32: bytes of the first task descriptor.

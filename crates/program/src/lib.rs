@@ -3,16 +3,23 @@
 //! This room may touch `facts`. It does not know what an operation computes, does no file I/O, and never stops
 //! printing at what it cannot explain: unknown bits are listed, never dropped.
 //!
-//! Dependencies: `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
+//! Dependencies: `flatbuffers` writes dispatch descriptors; reading them is ours, because the library's accessors are
+//! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
 //! gives explanations a machine-readable form, `half` prints half precision numbers, `sha2` names kernels.
 
+mod bytes;
+pub mod e5;
+pub mod firmware;
 pub mod hwx;
+pub mod patch;
 pub mod raw;
+mod renumber;
 pub mod task;
 pub mod text;
 
 use anemone_facts::Layout;
 
+pub use renumber::PortOrder;
 pub use task::{FieldError, Run, StreamError, Task};
 
 /// Base address registers of the machine.

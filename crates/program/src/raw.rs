@@ -9,7 +9,7 @@ use anemone_facts::{Field, Layout, layout};
 
 mod anec;
 
-pub use anec::{read_anec, write_anec};
+pub use anec::{read_anec, read_anec_at, write_anec, write_anec_at};
 
 use crate::task::{Task, decode};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};

@@ -1,8 +1,9 @@
 //! `ane asm`: a listing becomes the file it was made from.
 
 use super::{Voice, print};
+use anemone::forms::{Form, Surroundings, encode};
 use anemone::{Code, Diagnostic, Result, files};
-use anemone_program::{hwx, raw, text};
+use anemone_program::text::{self, TextError};
 use clap::Args;
 use serde_json::json;
 use std::io::Read;
@@ -15,8 +16,8 @@ Examples:
   ane asm model.ane-asm -o same.hwx
   ane dump stream.bin --asm | ane asm - -o same.bin
 
-The listing of a container becomes that container. The listing of a raw stream becomes a raw stream, or, by the extension
-of the file to write, a container (.hwx) or the open Linux driver's form (.anec).")]
+The listing of a container, dispatch descriptor or firmware container becomes that file. The listing of a raw stream becomes
+a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw).")]
 pub struct Flags {
     /// Listing, as `ane dump --asm` prints it; `-` for standard input
     listing: PathBuf,
@@ -30,7 +31,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(flags.listing.display());
     let listing = String::from_utf8(bytes)
         .map_err(|e| malformed(format!("not text: byte {} is not UTF-8", e.utf8_error().valid_up_to())))?;
-    let bytes = assemble(&listing, &flags.output).map_err(malformed)?;
+    let bytes = assemble(&listing, &flags.output).map_err(|d| d.or_at(flags.listing.display()))?;
     files::write(&flags.output, &bytes)?;
     if voice.json {
         let file = json!({ "path": flags.output.display().to_string(), "bytes": bytes.len() });
@@ -50,15 +51,18 @@ fn standard_input() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn assemble(listing: &str, output: &Path) -> std::result::Result<Vec<u8>, String> {
+fn assemble(listing: &str, output: &Path) -> Result<Vec<u8>> {
+    let malformed = |e: TextError| Diagnostic::new(Code::Malformed, e.to_string());
     let first = listing.lines().map(str::trim_start).find(|l| !l.is_empty() && !l.starts_with(';')).unwrap_or_default();
-    if first.split_whitespace().next() != Some("program") {
-        return Ok(text::assemble_container(listing).map_err(|e| e.to_string())?.write());
-    }
-    let program = text::assemble(listing).map_err(|e| e.to_string())?;
-    match output.extension().and_then(|e| e.to_str()) {
-        Some("hwx") => Ok(hwx::from_program(&program, &hwx::Options::default()).map_err(|e| e.to_string())?.write()),
-        Some("anec") => raw::write_anec(&program).map_err(|e| e.to_string()),
-        _ => Ok(raw::write_bin(&program)),
+    match first.split_whitespace().next() {
+        Some("program") => {
+            let program = text::assemble(listing).map_err(malformed)?;
+            let extension = output.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            let form = Form::of_extension(extension).unwrap_or(Form::Bin);
+            encode(&program, form, &Surroundings::default())
+        }
+        Some("e5") => Ok(text::assemble_descriptor(listing).map_err(malformed)?.write()),
+        Some("firmware") => Ok(text::assemble_package(listing).map_err(malformed)?.write()),
+        _ => Ok(text::assemble_container(listing).map_err(malformed)?.write()),
     }
 }

@@ -1,9 +1,10 @@
 //! `ane compile`: a model becomes a container.
 
 use super::{Voice, chip, print};
+use anemone::forms::{Form, Surroundings, encode};
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Log, Options};
-use anemone_program::{hwx, raw};
+use anemone_program::hwx;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub struct Flags {
     /// File, or folder for one file per form
     #[arg(short, long)]
     output: PathBuf,
-    /// Forms to write [default: as the file's extension says, else hwx]
-    #[arg(long, value_delimiter = ',')]
+    /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
+    #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
     /// Whose conventions to follow where they differ
     #[arg(long)]
@@ -32,28 +33,6 @@ pub struct Flags {
     /// Write every stage's text into this folder
     #[arg(long)]
     dump_ir: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
-enum Form {
-    /// Hardware container
-    Hwx,
-    /// Raw task stream and kernel data
-    Bin,
-    /// The open Linux driver's form
-    Anec,
-}
-
-impl Form {
-    const ALL: [Form; 3] = [Form::Hwx, Form::Bin, Form::Anec];
-
-    fn extension(self) -> &'static str {
-        match self {
-            Form::Hwx => "hwx",
-            Form::Bin => "bin",
-            Form::Anec => "anec",
-        }
-    }
 }
 
 /// Compiler whose conventions can be asked for.
@@ -106,23 +85,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let encoded: Vec<(Form, Vec<u8>)> = forms(&flags)
         .into_iter()
         .map(|form| {
-            let bytes = match form {
-                Form::Hwx => {
-                    // Names only: the same model gives the same bytes, wherever it lies and wherever they go.
-                    let options = hwx::Options {
-                        netplist_path: name.clone(),
-                        output_path: format!("{stem}.{}", form.extension()),
-                        ..hwx::Options::default()
-                    };
-                    let container = hwx::from_program(&program, &options)
-                        .map_err(|e| Diagnostic::new(Code::BadPlacement, e.to_string()))?;
-                    container.write()
-                }
-                Form::Bin => raw::write_bin(&program),
-                Form::Anec => {
-                    raw::write_anec(&program).map_err(|e| Diagnostic::new(Code::BadPlacement, e.to_string()))?
-                }
+            // Names only: the same model gives the same bytes, wherever it lies and wherever they go.
+            let container = hwx::Options {
+                netplist_path: name.clone(),
+                output_path: format!("{stem}.{}", Form::Hwx.extension()),
+                ..hwx::Options::default()
             };
+            let bytes = encode(&program, form, &Surroundings { container, ..Surroundings::default() })?;
             Ok((form, bytes))
         })
         .collect::<Result<_>>()?;
@@ -179,7 +148,7 @@ fn forms(flags: &Flags) -> Vec<Form> {
     }
     if forms.is_empty() {
         let extension = flags.output.extension().and_then(|e| e.to_str()).unwrap_or_default();
-        forms.push(Form::ALL.into_iter().find(|f| f.extension() == extension).unwrap_or(Form::Hwx));
+        forms.push(Form::of_extension(extension).unwrap_or(Form::Hwx));
     }
     forms
 }

@@ -2,19 +2,23 @@
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Model, Result};
-use anemone_program::text::{self, Dump, Part, Selection};
+use anemone_program::Program;
+use anemone_program::hwx::{Image, name16_text};
+use anemone_program::text::{self, Coverage, Dump, Part, Selection};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ane dump model.hwx
   ane dump model.hwx --part td,lut --td 2
-  ane dump model.hwx --asm > model.ane-asm")]
+  ane dump model.hwx --asm > model.ane-asm
+  ane dump model.hwx --loaded 0x40000000 --part segments,relocs
+  ane dump model.hwx --coverage")]
 pub struct Flags {
-    /// Compiled file: .hwx, .anec or .bin
+    /// Compiled file: .hwx, .anec, .bin, .e5 or .anefw
     file: PathBuf,
     /// Parts to show: header, segments, symbols, relocs, ident, ports, td, regs, lut, weights
     #[arg(long, value_name = "PARTS")]
@@ -25,6 +29,20 @@ pub struct Flags {
     /// Print the listing that `ane asm` reads
     #[arg(long)]
     asm: bool,
+    /// Say in a few lines what the file is
+    #[arg(long, conflicts_with = "asm")]
+    summary: bool,
+    /// Count what rows explain of the task stream
+    #[arg(long, conflicts_with_all = ["asm", "summary"])]
+    coverage: bool,
+    /// Show a container as loaded at this address: apertures, base registers, resolved relocations
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0x30000000", value_parser = address)]
+    loaded: Option<u64>,
+}
+
+fn address(text: &str) -> std::result::Result<u64, String> {
+    let value = text.strip_prefix("0x").map_or(text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
+    value.ok_or("a number, decimal or 0x hexadecimal".to_string())
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
@@ -33,10 +51,18 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let listing = match &model {
             Model::Container(container) => text::list_container(container),
             Model::Program(program) => text::list(program),
-            Model::Net { .. } => return Err(not_compiled(&flags)),
+            Model::Descriptor(descriptor) => text::list_descriptor(descriptor),
+            Model::Package(package) => text::list_package(package),
+            Model::Net { .. } => return Err(not_compiled(&flags.file)),
         };
         let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
         return print(&if voice.json { document() } else { listing }).map(|()| 0);
+    }
+    if flags.summary {
+        return summary(&model, &flags.file, voice).map(|()| 0);
+    }
+    if flags.coverage {
+        return coverage(&model, &flags.file, voice).map(|()| 0);
     }
     if let (Some(n), Some(count)) = (flags.td, tasks(&model))
         && n >= count
@@ -50,10 +76,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else if flags.td.is_some() {
         selection.parts = vec![Part::Td];
     }
-    let dump = match &model {
-        Model::Container(container) => Dump::of_container(container, &selection),
-        Model::Program(program) => Dump::of_program(program, &selection),
-        Model::Net { .. } => return Err(not_compiled(&flags)),
+    let dump = match flags.loaded {
+        Some(base) => {
+            let Model::Container(container) = &model else {
+                let message = "only containers are loaded";
+                return Err(Diagnostic::new(Code::Usage, message).at(flags.file.display()));
+            };
+            let image = Image::map(container, base).map_err(|e| Diagnostic::new(Code::BadPlacement, e.to_string()))?;
+            Dump::of_image(&image, &selection)
+        }
+        None => explain(&model, &flags.file, &selection)?,
     };
     if voice.json {
         let document = serde_json::to_string(&dump).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
@@ -64,18 +96,118 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
+/// The explanation of a compiled file.
+pub fn explain(model: &Model, file: &Path, selection: &Selection) -> Result<Dump> {
+    Ok(match model {
+        Model::Container(container) => Dump::of_container(container, selection),
+        Model::Program(program) => Dump::of_program(program, selection),
+        Model::Descriptor(descriptor) => Dump::of_descriptor(descriptor, selection),
+        Model::Package(package) => Dump::of_package(package, selection),
+        Model::Net { .. } => return Err(not_compiled(file)),
+    })
+}
+
+/// Programs of a compiled file, as far as they can be lifted.
+fn programs(model: &Model) -> Vec<Program> {
+    match model {
+        Model::Container(container) => container.program().into_iter().collect(),
+        Model::Program(program) => vec![(**program).clone()],
+        Model::Package(package) => package.programs.iter().filter_map(|e| e.program().ok()).collect(),
+        Model::Net { .. } | Model::Descriptor(_) => Vec::new(),
+    }
+}
+
 /// Number of tasks, where they can be followed.
 fn tasks(model: &Model) -> Option<usize> {
-    let program = match model {
-        Model::Container(container) => &container.program().ok()?,
-        Model::Program(program) => program,
-        Model::Net { .. } => return None,
-    };
+    let [program] = programs(model).try_into().ok()?;
+    let program: Program = program;
     Some(program.tasks().ok()?.len())
 }
 
-fn not_compiled(flags: &Flags) -> Diagnostic {
+fn not_compiled(file: &Path) -> Diagnostic {
     Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
-        .at(flags.file.display())
+        .at(file.display())
         .help("compile it first: ane compile MODEL -o out/")
+}
+
+/// What the file is, in a few lines; nothing in it is decoded.
+fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
+    let lines: Vec<(&str, String)> = match model {
+        Model::Container(c) => {
+            let sections =
+                c.sections().map(|s| format!("{},{} {:#x}", name16_text(&s.segment), name16_text(&s.name), s.bytes));
+            vec![
+                ("form", "container".into()),
+                ("bytes", c.file_bytes.to_string()),
+                ("cpu-subtype", c.header.cpu_subtype.to_string()),
+                ("compiler", c.compiler_version().unwrap_or_else(|| "unknown".into())),
+                ("dialect", c.dialect().map_or("unknown", |d| d.name).into()),
+                ("commands", c.commands.len().to_string()),
+                ("sections", sections.collect::<Vec<_>>().join(", ")),
+                ("windows", c.windows().map(|(_, w)| w.name()).collect::<Vec<_>>().join(", ")),
+                ("symbols", c.symtab().map_or(0, |t| t.symbols.len()).to_string()),
+                ("unexplained-bytes", c.residue.iter().map(|r| r.bytes.len()).sum::<usize>().to_string()),
+            ]
+        }
+        Model::Program(p) => vec![
+            ("form", "stream".into()),
+            ("generation", p.layout.generation.into()),
+            ("stream-bytes", p.stream.len().to_string()),
+            ("kernel-bytes", p.kernel.len().to_string()),
+            ("ports", p.ports.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ],
+        Model::Descriptor(d) => vec![
+            ("form", "dispatch descriptor".into()),
+            ("bytes", d.write().len().to_string()),
+            ("operations", d.operations().map(|o| o.text("name")).collect::<Vec<_>>().join(", ")),
+            ("problems", d.check().len().to_string()),
+        ],
+        Model::Package(p) => vec![
+            ("form", "firmware container".into()),
+            ("bytes", p.file_bytes.to_string()),
+            ("programs", p.programs.len().to_string()),
+            ("problems", p.check().len().to_string()),
+        ],
+        Model::Net { .. } => return Err(not_compiled(file)),
+    };
+    if voice.json {
+        let mut document = json!({ "schema": "anemone.summary/1" });
+        for (name, value) in lines {
+            document[name] = value.into();
+        }
+        return print(&format!("{document}\n"));
+    }
+    print(&lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>())
+}
+
+/// How much of the task streams rows explain.
+fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
+    if let Model::Net { .. } = model {
+        return Err(not_compiled(file));
+    }
+    let programs = programs(model);
+    if programs.is_empty() {
+        let why = match model {
+            Model::Container(c) => c.program().err().map_or(String::new(), |e| e.to_string()),
+            _ => "the file holds no task stream".to_string(),
+        };
+        return Err(Diagnostic::new(Code::Malformed, format!("no task stream can be read: {why}")).at(file.display()));
+    }
+    let mut all = Vec::new();
+    for program in &programs {
+        all.push(
+            Coverage::of(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()))?,
+        );
+    }
+    if voice.json {
+        return print(&format!("{}\n", json!({ "schema": "anemone.coverage/1", "programs": all })));
+    }
+    let mut text = String::new();
+    for c in &all {
+        text += &format!("generation: {}\ntasks: {}\nwords: {}\n", c.generation, c.tasks, c.words);
+        text += &format!("fields known: {}\nfields seen: {}\n", c.fields_known, c.fields_seen);
+        let share = if c.set_bits == 0 { 0.0 } else { 100.0 * c.unexplained_bits as f64 / c.set_bits as f64 };
+        text += &format!("set bits: {}\nunexplained set bits: {} ({share:.2} %)\n", c.set_bits, c.unexplained_bits);
+    }
+    print(&text)
 }

@@ -2,13 +2,19 @@
 
 mod asm;
 mod compile;
+mod convert;
+mod diff;
 mod dump;
+mod explain;
+mod patch;
 mod run;
 mod targets;
 mod trace;
 
-use anemone::{Code, Diagnostic, Result};
+use anemone::{Code, Diagnostic, Form, Result};
 use anemone_facts::chips::{self, Chip};
+use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -48,8 +54,16 @@ enum Verb {
     Run(run::Flags),
     /// Explain a compiled file, every field named
     Dump(dump::Flags),
+    /// What differs between two compiled files, field by field
+    Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
+    /// Write a compiled file in another form
+    Convert(convert::Flags),
+    /// Put new weights, biases or tables into a compiled file
+    Patch(patch::Flags),
+    /// What a register or field means, where it stands, how that is known
+    Explain(explain::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
 }
@@ -106,7 +120,11 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Compile(flags) => compile::run(flags, voice),
         Verb::Run(flags) => run::run(flags, voice),
         Verb::Dump(flags) => dump::run(flags, voice),
+        Verb::Diff(flags) => diff::run(flags, voice),
         Verb::Asm(flags) => asm::run(flags, voice),
+        Verb::Convert(flags) => convert::run(flags, voice),
+        Verb::Patch(flags) => patch::run(flags, voice),
+        Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
     }
 }
@@ -166,6 +184,21 @@ fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Reads a compiled form by name.
+fn forms() -> impl TypedValueParser<Value = Form> {
+    let names = PossibleValuesParser::new(Form::ALL.map(Form::name));
+    names.try_map(|name| Form::ALL.into_iter().find(|f| f.name() == name).ok_or("not a form"))
+}
+
+/// Name of the dialect that is written unless another is asked for.
+const DIALECT: &str = ZIN_421.name;
+
+/// Reads a container's dialect by name.
+fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {
+    let names = PossibleValuesParser::new(DIALECTS.iter().filter(|d| d.written).map(|d| d.name));
+    names.try_map(|name| dialects::by_name(&name).ok_or("not a dialect"))
 }
 
 /// The chip of that name.

@@ -1,6 +1,7 @@
 //! [`Program`] to [`Container`], laid out as a named compiler version lays it out.
 
 use anemone_facts::Field;
+use anemone_facts::formats::dialects::{self, DIALECTS, Dialect};
 use anemone_facts::formats::hwx as rows;
 use sha2::{Digest, Sha256};
 
@@ -8,36 +9,48 @@ use super::defs::{
     Command, Container, Header, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread, name16,
 };
 use super::lift::type_of;
-use super::options::{BuildError, Compat, Options};
+use super::options::{BuildError, Options};
 use super::symbols::TensorSymbol;
 use crate::{Direction, Port, Program, Task};
 
+/// What stands before the engine's number in the name of a kernel symbol.
+const ENGINE_SUFFIX: &str = "_ne_";
+
 /// Builds the container of a program.
 ///
-/// The layout follows [`Options::compat`] byte for byte. An intermediate region is written as later compilers write it
-/// (`__DATA,__bss` after `__TEXT`): no container of compiler 4.2.1 with one is known.
+/// The layout follows [`Options::dialect`]; that of compiler 4.2.1 byte for byte. An intermediate region is written as
+/// later compilers write it (`__DATA,__bss`): no container of compiler 4.2.1 with one is known.
 pub fn from_program(program: &Program, options: &Options) -> Result<Container, BuildError> {
-    let Compat::Zin421 = options.compat;
+    let dialect = options.dialect;
+    if !dialect.written {
+        let known: Vec<&str> = DIALECTS.iter().filter(|d| d.written).map(|d| d.name).collect();
+        return Err(BuildError::Dialect { dialect: dialect.name, known: known.join(", ") });
+    }
     let tasks = program.tasks()?;
     check_texts(program, options)?;
-    let plan = Plan::of(program, &tasks)?;
+    let plan = Plan::of(program, options, &tasks)?;
     let streams = kernel_streams(program, &tasks)?;
     let symtab = symtab(program, options, &plan, &streams);
+    let info = rows::RELOCATION_FLAGS | plan.kernel_section as u32;
     let relocations: Vec<Relocation> =
-        streams.iter().map(|s| Relocation { offset: s.word_offset as i32, info: rows::RELOCATION_INFO }).collect();
+        streams.iter().map(|s| Relocation { offset: s.word_offset as i32, info }).collect();
 
-    let mut commands = segments(program, &plan, relocations);
+    let mut commands = segments(program, &plan, dialect, relocations);
     for (port, address) in program.ports.iter().zip(&plan.windows) {
-        commands.push(window(port, *address));
+        commands.push(window(port, *address, dialect));
     }
-    commands.push(run_state(program, &tasks, &plan));
+    commands.push(run_state(program, &tasks, &plan, dialect));
     // The vendor keeps a procedure's inputs by name; outputs follow in order.
     let mut inputs: Vec<&Port> = program.ports_of(Direction::Input).collect();
     inputs.sort_by(|a, b| a.name.cmp(&b.name));
     for port in inputs.into_iter().chain(program.ports_of(Direction::Output)) {
-        commands.push(tensor_record(program, port));
+        commands.push(tensor_record(program, port, dialect));
     }
     commands.push(ident(program, options));
+    if dialect.note {
+        let body = dialects::NOTE_WORDS.iter().flat_map(|w| w.to_le_bytes()).collect();
+        commands.push(Command::Unknown { id: rows::NOTE, body });
+    }
     commands.push(Command::Symtab(symtab));
     place(commands, plan.subtype)
 }
@@ -59,29 +72,52 @@ struct Plan {
     subtype: u32,
     /// Whether any kernel stream is enabled.
     kernel: bool,
+    text_address: u64,
+    text_segment_bytes: u64,
     const_address: u64,
     const_bytes: u64,
-    text_segment_bytes: u64,
-    scratch_address: u64,
+    /// Address of kernel data, and number of its section, from 1.
+    kernel_address: u64,
+    kernel_section: u8,
+    /// Address and bytes of every segment of the intermediate region.
+    scratch: Vec<(u64, u64)>,
     /// Address of each port's window, in port order.
     windows: Vec<u64>,
+    /// Number of the first window's section, from 1.
+    first_window: u8,
 }
 
 impl Plan {
-    fn of(program: &Program, tasks: &[Task]) -> Result<Plan, BuildError> {
+    fn of(program: &Program, options: &Options, tasks: &[Task]) -> Result<Plan, BuildError> {
+        let dialect = options.dialect;
         let generation = program.layout.generation;
         let chip = anemone_facts::chips::by_name(generation);
         let subtype = chip.and_then(|c| c.cpu_subtype).ok_or(BuildError::Generation { generation })?;
         let kernel = tasks.iter().any(|t| enabled(program, t).next().is_some());
-        let stream_bytes = program.stream.len() as u64;
-        let const_offset = stream_bytes.next_multiple_of(rows::CONST_ALIGN);
+        // Kernel data that stands in a segment of its own leaves an empty section behind the stream.
+        let apart = dialect.kernel != rows::CONST && !program.kernel.is_empty();
+        let const_offset = (program.stream.len() as u64).next_multiple_of(rows::CONST_ALIGN);
         let const_bytes = match program.kernel.len() as u64 {
             0 => rows::EMPTY_CONST_BYTES,
+            _ if apart => rows::EMPTY_CONST_BYTES,
             n => n,
         };
         let text_segment_bytes = (const_offset + const_bytes).next_multiple_of(rows::PAGE);
-        let scratch_address = rows::VM_BASE + text_segment_bytes;
-        let mut next = scratch_address as u128 + pages(program.scratch_bytes);
+        let mut next = rows::VM_BASE as u128;
+        let mut take = |bytes: u64| {
+            let address = next as u64;
+            next += pages(bytes);
+            address
+        };
+        let pieces = options.scratch_segments.clamp(1, program.scratch_bytes.div_ceil(rows::PAGE).max(1));
+        let piece = program.scratch_bytes.div_ceil(pieces).next_multiple_of(rows::PAGE).max(rows::PAGE);
+        let count = program.scratch_bytes.div_ceil(piece);
+        let sizes = (0..count).map(|i| piece.min(program.scratch_bytes - i * piece));
+        let mut text_address = 0;
+        if !dialect.windows_first {
+            text_address = take(text_segment_bytes);
+        }
+        let scratch: Vec<(u64, u64)> = sizes.map(|bytes| (take(bytes), bytes)).collect();
         let mut taken = [false; crate::BAR_COUNT];
         let mut windows = Vec::new();
         for port in &program.ports {
@@ -91,16 +127,41 @@ impl Plan {
                 return Err(BuildError::Bar { name, bar, first, count: crate::BAR_COUNT });
             };
             *free = true;
-            windows.push(next as u64);
-            next += pages(port.bytes);
+            windows.push(take(port.bytes));
         }
-        // Windows have 32-bit addresses in this layout.
+        if dialect.windows_first {
+            text_address = take(text_segment_bytes);
+        }
+        let const_address = text_address + const_offset;
+        let kernel_address = if apart { take(program.kernel.len() as u64) } else { const_address };
+        // The largest address that a window of 32 bits has; later dialects need no more either.
         if next > 1 << 32 {
             let found = u64::try_from(next).unwrap_or(u64::MAX);
             return Err(BuildError::Limit { what: "end of the address space", found, limit: 1 << 32 });
         }
-        let const_address = rows::VM_BASE + const_offset;
-        Ok(Plan { subtype, kernel, const_address, const_bytes, text_segment_bytes, scratch_address, windows })
+        // Sections count from 1 in the order of the segments.
+        let (scratches, ports) = (scratch.len() as u8, windows.len() as u8);
+        let (first_window, text_section) =
+            if dialect.windows_first { (1 + scratches, 1 + scratches + ports) } else { (3 + scratches, 1) };
+        let kernel_section = text_section + if apart { 2 } else { 1 };
+        Ok(Plan {
+            subtype,
+            kernel,
+            text_address,
+            text_segment_bytes,
+            const_address,
+            const_bytes,
+            kernel_address,
+            kernel_section,
+            scratch,
+            windows,
+            first_window,
+        })
+    }
+
+    /// Whether kernel data stands in a segment of its own.
+    fn apart(&self) -> bool {
+        self.kernel_address != self.const_address
     }
 }
 
@@ -142,7 +203,7 @@ fn kernel_streams(program: &Program, tasks: &[Task]) -> Result<Vec<KernelStream>
         let digits: String = hash.finalize().iter().map(|b| format!("{b:02X}")).collect();
         let coefficients = task.get(layout, Field::KernelMode) == Some(0);
         for (engine, base) in streams {
-            let suffix = if coefficients { format!("_ne_{engine}") } else { String::new() };
+            let suffix = if coefficients { format!("{ENGINE_SUFFIX}{engine}") } else { String::new() };
             // A descriptor that leaves the base register out has nothing to relocate.
             let Some(word_offset) = word_offset(task, layout.row(Field::CoeffBase).map_or(0, |r| r.addr) + 4 * engine)
             else {
@@ -199,32 +260,48 @@ fn segment(row: &rows::SectionRow, address: u64, bytes: u64, sections: Vec<Secti
 }
 
 /// Segments in order; file offsets are set when everything else is known.
-fn segments(program: &Program, plan: &Plan, relocations: Vec<Relocation>) -> Vec<Command> {
-    let mut text = section(&rows::TEXT, rows::VM_BASE, program.stream.len() as u64);
+fn segments(program: &Program, plan: &Plan, dialect: &Dialect, relocations: Vec<Relocation>) -> Vec<Command> {
+    let mut text = section(&rows::TEXT, plan.text_address, program.stream.len() as u64);
     text.data = program.stream.clone();
     if plan.kernel {
         text.flags |= rows::HAS_RELOCATIONS;
     }
     text.relocations = relocations;
     let mut constants = section(&rows::CONST, plan.const_address, plan.const_bytes);
-    constants.data = program.kernel.clone();
+    if !plan.apart() {
+        constants.data = program.kernel.clone();
+    }
     constants.data.resize(plan.const_bytes as usize, 0);
-    let mut stream = segment(&rows::TEXT, rows::VM_BASE, plan.text_segment_bytes, vec![text, constants]);
+    let mut stream = segment(&rows::TEXT, plan.text_address, plan.text_segment_bytes, vec![text, constants]);
     stream.file_bytes = plan.text_segment_bytes;
     if plan.kernel {
         stream.flags = 0;
     }
-    let mut all = vec![segment(&rows::PAGE_ZERO, 0, rows::PAGE, Vec::new()), stream];
-    if program.scratch_bytes > 0 {
-        let scratch = section(&rows::BSS, plan.scratch_address, program.scratch_bytes);
-        all.push(segment(&rows::BSS, plan.scratch_address, pages(program.scratch_bytes) as u64, vec![scratch]));
+    let mut windows = Vec::new();
+    for &(address, bytes) in &plan.scratch {
+        let scratch = section(&rows::BSS, address, bytes);
+        windows.push(segment(&rows::BSS, address, pages(bytes) as u64, vec![scratch]));
     }
     for (port, &address) in program.ports.iter().zip(&plan.windows) {
         let row = match port.direction {
             Direction::Input => &rows::INPUT,
             Direction::Output => &rows::OUTPUT,
         };
-        all.push(segment(row, address, pages(port.bytes) as u64, vec![section(row, address, port.bytes)]));
+        windows.push(segment(row, address, pages(port.bytes) as u64, vec![section(row, address, port.bytes)]));
+    }
+    let mut all = vec![segment(&rows::PAGE_ZERO, 0, rows::PAGE, Vec::new())];
+    if dialect.windows_first {
+        all.append(&mut windows);
+    }
+    all.push(stream);
+    all.append(&mut windows);
+    if plan.apart() {
+        let mut kernel = section(&dialect.kernel, plan.kernel_address, program.kernel.len() as u64);
+        kernel.data = program.kernel.clone();
+        let bytes = pages(kernel.bytes) as u64;
+        let mut own = segment(&dialect.kernel, plan.kernel_address, bytes, vec![kernel]);
+        own.file_bytes = bytes;
+        all.push(own);
     }
     all.into_iter().map(Command::Segment).collect()
 }
@@ -240,45 +317,57 @@ fn texts(fixed: usize, texts: &[&str]) -> Vec<u8> {
     tail
 }
 
-fn window(port: &Port, address: u64) -> Command {
-    let mut window = PortWindow { wide: false, name_offset: 0, version: 0, address, tail: Vec::new() };
+fn window(port: &Port, address: u64, dialect: &Dialect) -> Command {
+    let wide = dialect.port_command == rows::PORT64;
+    let mut window = PortWindow { wide, name_offset: 0, version: 0, address, tail: Vec::new() };
     window.name_offset = window.fixed_bytes() as u32;
     window.tail = texts(window.fixed_bytes(), &[&port.name]);
     Command::Port(window)
 }
 
-fn run_state(program: &Program, tasks: &[Task], plan: &Plan) -> Command {
+fn run_state(program: &Program, tasks: &[Task], plan: &Plan, dialect: &Dialect) -> Command {
     use rows::run_state as r;
-    let mut words = vec![0; r::WORDS];
+    let mut words = vec![0; dialect.run_words];
     let mut base = |bar: u8, address: u64| {
         words[2 * bar as usize] = address as u32;
         words[2 * bar as usize + 1] = (address >> 32) as u32;
     };
-    base(Program::STREAM_BAR, rows::VM_BASE);
-    base(Program::KERNEL_BAR, plan.const_address);
-    if program.scratch_bytes > 0 {
-        base(Program::SCRATCH_BAR, plan.scratch_address);
+    base(Program::STREAM_BAR, plan.text_address);
+    base(Program::KERNEL_BAR, plan.kernel_address);
+    if let Some(&(address, _)) = plan.scratch.first() {
+        base(Program::SCRATCH_BAR, address);
     }
     for (port, &address) in program.ports.iter().zip(&plan.windows) {
         base(port.bar, address);
     }
     let bits = |field| tasks.iter().map(|t| t.get(program.layout, field).unwrap_or(0).count_ones()).sum();
-    let fixed = 16 + 4 * r::WORDS;
-    words[r::ENTRY] = rows::VM_BASE as u32;
+    let fixed = 16 + 4 * dialect.run_words;
+    words[r::ENTRY] = plan.text_address as u32;
     words[r::FIRST_TASK] = program.first_task_words.saturating_sub(1);
     words[r::TASKS] = tasks.len() as u32;
     words[r::MASK] = r::MASK_VALUE;
     words[r::NAME] = fixed as u32;
     words[r::DEBUG_EVENTS] = bits(Field::DebugLogEvents);
     words[r::EVENTS] = bits(Field::LogEvents);
+    if let Some(property) = words.get_mut(r::PROPERTY..r::PROPERTY + rows::PROPERTY_WORDS) {
+        let cycles = tasks.iter().filter_map(|t| t.get(program.layout, Field::ExeCycles)).max().unwrap_or(0);
+        property.copy_from_slice(&[rows::PROPERTY_MAX_CYCLES, rows::PROPERTY_BYTES, cycles, 0]);
+        words[r::PROPERTIES] = 1;
+        words[r::SCRATCH] = program.scratch_bytes as u32;
+    }
     Command::Thread(Thread { flavor: rows::FLAVOR_RUN, words, tail: texts(fixed, &[&program.name]) })
 }
 
-fn tensor_record(program: &Program, port: &Port) -> Command {
+fn tensor_record(program: &Program, port: &Port, dialect: &Dialect) -> Command {
     use rows::tensor as t;
-    let mut words = vec![0; t::WORDS];
-    let fixed = 16 + 4 * t::WORDS;
-    let names = [fixed, fixed + program.name.len() + 1, fixed + program.name.len() + port.name.len() + 2];
+    let mut words = vec![0; dialect.tensor_words];
+    let fixed = 16 + 4 * dialect.tensor_words;
+    let plain = port.name.strip_suffix(dialects::OUTPUT_SUFFIX).unwrap_or(&port.name);
+    let (first, second) = match port.direction {
+        Direction::Output if dialect.output_suffix => (format!("{plain}{}", dialects::OUTPUT_SUFFIX), plain),
+        _ => (port.name.clone(), port.name.as_str()),
+    };
+    let names = [fixed, fixed + program.name.len() + 1, fixed + program.name.len() + first.len() + 2];
     let element = port.element.bytes();
     let (direction, used) = match port.direction {
         Direction::Input => (t::INPUT, port.bytes),
@@ -313,16 +402,16 @@ fn tensor_record(program: &Program, port: &Port) -> Command {
         words[at] = value as u32;
         words[at + 1] = (value >> 32) as u32;
     }
-    let tail = texts(fixed, &[&program.name, &port.name, &port.name]);
+    let tail = texts(fixed, &[&program.name, &first, second]);
     Command::Thread(Thread { flavor: rows::FLAVOR_TENSOR, words, tail })
 }
 
 fn ident(program: &Program, options: &Options) -> Command {
     let mut text = String::new();
-    for line in rows::BANNER_421 {
+    for line in options.dialect.banner {
         text += &format!("{line}\n");
     }
-    let flags = rows::BANNER_FLAGS_421.iter().map(|f| f.to_string());
+    let flags = options.dialect.flags.iter().map(|f| f.to_string());
     let target = format!("{}{}", rows::BANNER_TARGET, program.layout.generation);
     let input = format!("{}{}", rows::BANNER_INPUT, options.netplist_path);
     let output = format!("{}{}", rows::BANNER_OUTPUT, options.output_path);
@@ -332,8 +421,9 @@ fn ident(program: &Program, options: &Options) -> Command {
     Command::Ident(texts(8, &[&text]))
 }
 
-/// Symbols: kernel streams, inputs, outputs, element types, tensors.
+/// Symbols: kernel streams (in later dialects after the windows), inputs, outputs, element types, tensors.
 fn symtab(program: &Program, options: &Options, plan: &Plan, streams: &[KernelStream]) -> Symtab {
+    let dialect = options.dialect;
     let mut table =
         Symtab { symbols_offset: 0, strings_offset: 0, symbols: Vec::new(), strings: vec![0], tail: Vec::new() };
     let mut add = |name: &str, kind, section, desc, value| {
@@ -341,25 +431,31 @@ fn symtab(program: &Program, options: &Options, plan: &Plan, streams: &[KernelSt
         table.strings.extend_from_slice(name.as_bytes());
         table.strings.push(0);
     };
-    // Tasks that share kernel data share its symbols.
-    let mut seen = std::collections::HashSet::new();
-    let kernels: Vec<&KernelStream> = streams.iter().filter(|s| seen.insert(s.base)).collect();
-    for (i, stream) in kernels.iter().enumerate() {
-        let name = options.kernel_names.get(i).unwrap_or(&stream.name);
-        add(name, rows::SYMBOL_DEFINED, 2, rows::DESC_READ_ONLY, plan.const_address + stream.base);
+    let kernels = kernel_symbols(program, options, plan, streams);
+    let add_kernels = |add: &mut dyn FnMut(&str, u8, u8, u16, u64)| {
+        for (name, desc, value) in &kernels {
+            add(name, rows::SYMBOL_DEFINED, plan.kernel_section, *desc, *value);
+        }
+    };
+    if !dialect.windows_first {
+        add_kernels(&mut add);
     }
-    // Sections count from 1: stream, kernel data, intermediate region when there is one, then windows in port order.
-    let first = 3 + u8::from(program.scratch_bytes > 0);
     for direction in [Direction::Input, Direction::Output] {
         let desc = if direction == Direction::Input { rows::DESC_READ_ONLY } else { 0 };
         for (i, port) in program.ports.iter().enumerate().filter(|(_, p)| p.direction == direction) {
-            add(&port.name, rows::SYMBOL_DEFINED, first + i as u8, desc, plan.windows[i]);
+            add(&port.name, rows::SYMBOL_DEFINED, plan.first_window + i as u8, desc, plan.windows[i]);
         }
     }
-    for text in &rows::TYPES[..rows::TYPES_421] {
-        add(text, rows::SYMBOL_TYPE, 0, 0, 0);
+    if dialect.windows_first {
+        add_kernels(&mut add);
     }
-    let mut number = rows::TYPES_421 as u32 + 1;
+    let types = rows::TYPES[..dialect.types].iter().copied().chain(options.more_types.iter().map(String::as_str));
+    let mut number = 1;
+    for text in types {
+        add(text, rows::SYMBOL_TYPE, 0, 0, 0);
+        number += 1;
+    }
+    number = options.first_tensor_number.unwrap_or(number);
     for port in &program.ports {
         let symbol = TensorSymbol {
             name: port.name.clone(),
@@ -370,9 +466,42 @@ fn symtab(program: &Program, options: &Options, plan: &Plan, streams: &[KernelSt
             element_type: type_of(port.element),
         };
         add(&symbol.to_string(), rows::SYMBOL_TENSOR, 0, (number % rows::TENSOR_DESC_MODULUS) as u16, 0);
-        number += rows::TENSOR_TYPE_STEP;
+        number = number.wrapping_add(rows::TENSOR_TYPE_STEP);
     }
     table
+}
+
+/// Name, description and address of every kernel symbol.
+fn kernel_symbols(
+    program: &Program,
+    options: &Options,
+    plan: &Plan,
+    streams: &[KernelStream],
+) -> Vec<(String, u16, u64)> {
+    // Tasks that share kernel data share its symbols.
+    let mut seen = std::collections::HashSet::new();
+    let kernels: Vec<&KernelStream> = streams.iter().filter(|s| seen.insert(s.base)).collect();
+    let mut out: Vec<(String, u16, u64)> = Vec::new();
+    let mut engine_of: Vec<(String, u32)> = Vec::new();
+    for (i, stream) in kernels.iter().enumerate() {
+        let name = options.kernel_names.get(i).unwrap_or(&stream.name);
+        if let Some((stem, engine)) = name.rsplit_once(ENGINE_SUFFIX).and_then(|(s, n)| Some((s, n.parse().ok()?))) {
+            engine_of.push((stem.to_string(), engine));
+        }
+        out.push((name.clone(), rows::DESC_READ_ONLY, plan.kernel_address + stream.base));
+    }
+    if options.dialect.idle_symbols {
+        let end = plan.kernel_address + program.kernel.len() as u64;
+        let mut stems: Vec<&String> = engine_of.iter().map(|(stem, _)| stem).collect();
+        stems.dedup();
+        for stem in stems {
+            let used = |engine: u32| engine_of.iter().any(|(s, e)| s == stem && *e == engine);
+            for engine in (0..anemone_facts::kernel::ENGINES as u32).filter(|&e| !used(e)) {
+                out.push((format!("{stem}{ENGINE_SUFFIX}{engine}"), 0, end));
+            }
+        }
+    }
+    out
 }
 
 /// Sets every file offset: header, commands, symbols, names, relocations, then segments from the next page on.

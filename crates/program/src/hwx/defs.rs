@@ -2,7 +2,7 @@
 //!
 //! Every type keeps the bytes that its fields do not cover (`tail`), so that writing what was read changes nothing.
 
-use anemone_facts::formats::hwx as rows;
+use anemone_facts::formats::{Word, hwx as rows};
 
 /// A file that is not a container, or whose structures reach outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -286,6 +286,34 @@ impl Thread {
     /// The text whose offset from the command's start stands in a word.
     pub fn text(&self, at: usize) -> String {
         text_after(&self.tail, self.word(at), 16 + 4 * self.words.len())
+    }
+
+    /// How its flavor arranges run state; `None` for other records.
+    pub fn run_shape(&self) -> Option<&'static rows::RunShape> {
+        rows::RUN_SHAPES.iter().find(|s| s.flavor == self.flavor && self.words.len() >= rows::BASE_WORDS)
+    }
+
+    /// First words of its base addresses.
+    pub fn base_words(&self) -> impl Iterator<Item = usize> + use<> {
+        let step = self.run_shape().map(|s| s.base_step);
+        step.into_iter().flat_map(|step| (0..rows::BASE_WORDS).step_by(step))
+    }
+
+    /// Rows that name its words after the base addresses.
+    pub fn word_rows(&self) -> &'static [Word] {
+        match self.run_shape() {
+            Some(shape) => shape.rows,
+            None if self.flavor == rows::FLAVOR_TENSOR => rows::tensor::ROWS,
+            None => &[],
+        }
+    }
+
+    /// First words of a run state's properties: tag, size, 64-bit value.
+    pub fn property_words(&self) -> impl Iterator<Item = usize> + use<> {
+        let shape = self.run_shape();
+        let (count, first) = shape.map_or((0, 0), |s| (self.word(s.property_count) as usize, s.properties));
+        let room = self.words.len().saturating_sub(first) / rows::PROPERTY_WORDS;
+        (0..count.min(room)).map(move |i| first + rows::PROPERTY_WORDS * i)
     }
 
     /// The record as run state, if it is one of the flavor whose words are known.

@@ -1,10 +1,11 @@
 //! [`Container`] to [`Program`]: which base register means what, and what must be bound.
 
 use anemone_facts::chips::CHIPS;
+use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::{Field, Layout};
 
-use super::defs::{Container, RunState, TensorRecord, name16_text};
+use super::defs::{Container, RunState, Section, TensorRecord, name16, name16_text};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
 
 /// A container that cannot be lifted into a program.
@@ -165,6 +166,39 @@ impl Container {
         self.threads().filter_map(|(at, t)| t.tensor().map(|r| (at, r)))
     }
 
+    /// The section with kernel data: a segment of its own where there is one and the base register says so.
+    pub fn kernel_section(&self) -> Option<&Section> {
+        let base = self.run_state().map(|(_, r)| r.base(Program::KERNEL_BAR as usize));
+        let own = self.section(rows::KERNEL.segment, rows::KERNEL.section);
+        own.filter(|s| base.is_none_or(|b| b == s.address))
+            .or_else(|| self.section(rows::CONST.segment, rows::CONST.section))
+    }
+
+    /// First address and bytes of the intermediate region: its sections, as far as they follow each other.
+    fn scratch(&self) -> Option<(u64, u64)> {
+        let (segment, section) = (name16(rows::BSS.segment), name16(rows::BSS.section));
+        let mut all: Vec<&Section> = self.sections().filter(|s| s.segment == segment && s.name == section).collect();
+        all.sort_by_key(|s| s.address);
+        let (first, rest) = all.split_first()?;
+        let end = rest.iter().fold(first.address.saturating_add(first.bytes), |end, s| {
+            let follows = s.address == end.next_multiple_of(rows::PAGE);
+            if follows { s.address.saturating_add(s.bytes) } else { end }
+        });
+        Some((first.address, end - first.address))
+    }
+
+    /// Version of the compiler, as the banner has it.
+    pub fn compiler_version(&self) -> Option<String> {
+        let banner = self.banner()?;
+        let line = banner.lines().find_map(|l| l.strip_prefix("zin_ane_compiler v"))?;
+        Some(line.trim().to_string())
+    }
+
+    /// The dialect of the compiler that the banner names.
+    pub fn dialect(&self) -> Option<&'static Dialect> {
+        dialects::of_version(&self.compiler_version()?)
+    }
+
     /// Lifts the container into a program: its first procedure, with the stream and kernel data as they stand.
     ///
     /// Refuses generations whose register map is not known, and containers whose run state, sections, port commands
@@ -184,8 +218,8 @@ impl Container {
         let text = self
             .section(rows::TEXT.segment, rows::TEXT.section)
             .ok_or_else(|| missing("task stream section (__TEXT,__text)"))?;
-        let kernel = self.section(rows::CONST.segment, rows::CONST.section);
-        let scratch = self.section(rows::BSS.segment, rows::BSS.section);
+        let kernel = self.kernel_section();
+        let scratch = self.scratch();
         let base = |bar: u8, what, expected| match run.base(bar as usize) {
             found if found == expected => Ok(()),
             found => Err(LiftError::Base { offset, bar, found, what, expected }),
@@ -197,7 +231,7 @@ impl Container {
             stream: text.data.clone(),
             first_task_words: run.first_task_words(),
             kernel: kernel.map_or(Vec::new(), |k| k.data.clone()),
-            scratch_bytes: scratch.map_or(0, |s| s.bytes),
+            scratch_bytes: scratch.map_or(0, |(_, bytes)| bytes),
             ports: self.ports(&run)?,
         };
         let tasks = program.tasks().map_err(|source| LiftError::Stream { offset: text.file_offset as u64, source })?;
@@ -214,7 +248,7 @@ impl Container {
                         true
                     }
                     (Program::SCRATCH_BAR, _, Some(s)) => {
-                        base(Program::SCRATCH_BAR, "the intermediate region", s.address)?;
+                        base(Program::SCRATCH_BAR, "the intermediate region", s.0)?;
                         true
                     }
                     (b, _, _) => program.ports.iter().any(|p| p.bar == b),

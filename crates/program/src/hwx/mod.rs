@@ -5,6 +5,7 @@
 
 mod build;
 mod defs;
+mod image;
 mod lift;
 mod options;
 mod read;
@@ -12,10 +13,13 @@ mod symbols;
 mod write;
 
 pub use build::from_program;
+pub(crate) use defs::text_at;
 pub use defs::{
     Command, Container, Error, Header, PortWindow, Relocation, Residue, RunState, Section, Segment, Symbol, Symtab,
     TensorRecord, Thread, name16, name16_text,
 };
+pub use image::{Aperture, Image, MapError, Problem, Resolved};
 pub use lift::LiftError;
-pub use options::{BuildError, Compat, Options};
+pub(crate) use lift::{BASES, element_of, type_of};
+pub use options::{BuildError, Options};
 pub use symbols::{SymbolError, TensorSymbol};

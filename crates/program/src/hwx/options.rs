@@ -1,23 +1,16 @@
 //! What a container holds beside its program, and why a program cannot become one.
 
+use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
 
 use super::defs::Container;
 use crate::StreamError;
 
-/// Compiler whose container layout is followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compat {
-    /// `zin_ane_compiler v4.2.1`: port commands with 32-bit addresses, ten element types, kernel data in `__TEXT`.
-    #[default]
-    Zin421,
-}
-
 /// What a container holds beside its program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Container layout.
-    pub compat: Compat,
+    /// Compiler whose container layout is followed.
+    pub dialect: &'static Dialect,
     /// Path of the source network in the banner.
     pub netplist_path: String,
     /// Path of the container in the banner.
@@ -26,6 +19,26 @@ pub struct Options {
     /// then 64 upper-case hexadecimal digits of the SHA-256 of the task's streams, then `_ne_<engine>` for kernels
     /// with coefficients. The vendor's own digits come from an unknown input; nothing depends on them.
     pub kernel_names: Vec<String>,
+    /// Symbols of element types beyond those that the dialect lists.
+    pub more_types: Vec<String>,
+    /// Number of the first tensor's symbol; the next after the element types when `None`.
+    pub first_tensor_number: Option<u32>,
+    /// Segments that the intermediate region is written as; one of the book's samples has two.
+    pub scratch_segments: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            dialect: &dialects::ZIN_421,
+            netplist_path: String::new(),
+            output_path: String::new(),
+            kernel_names: Vec::new(),
+            more_types: Vec::new(),
+            first_tensor_number: None,
+            scratch_segments: 1,
+        }
+    }
 }
 
 impl Options {
@@ -42,10 +55,11 @@ impl Options {
             kernels.map(|s| t.name(s)).collect()
         });
         Options {
-            compat: Compat::Zin421,
+            dialect: container.dialect().filter(|d| d.written).unwrap_or(&dialects::ZIN_421),
             netplist_path: path(rows::BANNER_INPUT),
             output_path: path(rows::BANNER_OUTPUT),
             kernel_names,
+            ..Options::default()
         }
     }
 }
@@ -56,6 +70,14 @@ pub enum BuildError {
     /// The stream is not a chain of task descriptors.
     #[error("task stream: {0}")]
     Stream(#[from] StreamError),
+    /// The dialect is only read.
+    #[error("containers of {dialect} are read, not made; made are {known}")]
+    Dialect {
+        /// Name of the dialect.
+        dialect: &'static str,
+        /// Dialects that are made.
+        known: String,
+    },
     /// The generation has no CPU subtype.
     #[error("no CPU subtype is known for {generation}")]
     Generation {

@@ -3,14 +3,12 @@
 use anemone_facts::formats::hwx as rows;
 
 use super::defs::{
-    Command, Container, Error, Header, Name16, PortWindow, Relocation, Residue, Section, Segment, Symbol, Symtab,
-    Thread,
+    Command, Container, Error, Header, Name16, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread,
 };
+use crate::bytes::{differences, u32_at, u64_at};
 
 /// Structures may claim this many times the file's bytes. No known container has overlapping structures.
 const CLAIM_FACTOR: u64 = 2;
-/// Differing bytes closer than this are kept as one residue.
-const RESIDUE_JOIN: usize = 16;
 
 impl Container {
     /// Reads a container.
@@ -57,22 +55,6 @@ impl Container {
     }
 }
 
-/// Places where the file differs from what its structures write.
-fn differences(file: &[u8], written: &[u8]) -> Vec<Residue> {
-    let mut out: Vec<Residue> = Vec::new();
-    let differing = file.iter().enumerate().filter(|&(i, &b)| written.get(i) != Some(&b));
-    for (i, _) in differing {
-        match out.last_mut() {
-            Some(last) if i < last.offset as usize + last.bytes.len() + RESIDUE_JOIN => {
-                let from = last.offset as usize + last.bytes.len();
-                last.bytes.extend_from_slice(&file[from..=i]);
-            }
-            _ => out.push(Residue { offset: i as u64, bytes: vec![file[i]] }),
-        }
-    }
-    out
-}
-
 /// The file with the sum of bytes that structures claimed so far.
 struct File<'a> {
     bytes: &'a [u8],
@@ -107,15 +89,6 @@ impl<'a> File<'a> {
         let slice = self.slice(what, offset, 4 * N as u64)?;
         Ok(std::array::from_fn(|i| u32_at(slice, 4 * i)))
     }
-}
-
-/// Little-endian word; 0 past the end, which callers exclude by size checks.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u32_at(bytes, at) as u64 | (u32_at(bytes, at + 4) as u64) << 32
 }
 
 fn name_at(bytes: &[u8], at: usize) -> Name16 {

@@ -3,6 +3,7 @@
 use anemone_facts::formats::hwx as rows;
 
 use super::defs::{Command, Container, Section, Segment, Symtab};
+use crate::bytes::{place, put, put64};
 
 impl Container {
     /// The container's bytes. Counts and sizes in header and commands follow from the content; offsets are written as
@@ -98,24 +99,4 @@ fn symbols(table: &Symtab) -> Vec<u8> {
         put64(&mut out, &[s.value]);
     }
     out
-}
-
-fn put(out: &mut Vec<u8>, words: &[u32]) {
-    out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
-}
-
-fn put64(out: &mut Vec<u8>, words: &[u64]) {
-    out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
-}
-
-/// Puts bytes at an offset, growing the file when they reach past its end. Nothing is placed for no bytes.
-fn place(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
-    }
-    let (start, end) = (offset as usize, offset as usize + bytes.len());
-    if end > out.len() {
-        out.resize(end, 0);
-    }
-    out[start..end].copy_from_slice(bytes);
 }

@@ -7,7 +7,14 @@ use super::{Error, NAME, chain, stream_end};
 use crate::{Direction, Element, Nchw, Port, Program, Strides};
 
 /// Reads the open driver's model file. Outputs have the first base registers, then inputs; elements are half precision.
+///
+/// Stream and kernel data begin at [`anec::DATA`], in older files at [`anec::DATA_FIRST`]: where a chain stands.
 pub fn read_anec(bytes: &[u8]) -> Result<Program, Error> {
+    read_anec_at(bytes, anec::DATA).or_else(|error| read_anec_at(bytes, anec::DATA_FIRST).map_err(|_| error))
+}
+
+/// As [`read_anec`], with the place of stream and kernel data given.
+pub fn read_anec_at(bytes: &[u8], data_offset: usize) -> Result<Program, Error> {
     let layout = &layout::H13;
     slice(bytes, "model header", 0, anec::HEADER_BYTES as u64)?;
     let u32_at = |at: usize| bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
@@ -17,7 +24,7 @@ pub fn read_anec(bytes: &[u8]) -> Result<Program, Error> {
         false => Err(Error::Header { what, offset: at as u64, found, expected }),
     };
     let (size, stream_bytes, kernel_bytes) = (u64_at(anec::SIZE), u64_at(anec::TSK_SIZE), u64_at(anec::KRN_SIZE));
-    let data = slice(bytes, "stream and kernel data", anec::DATA as u64, size)?;
+    let data = slice(bytes, "stream and kernel data", data_offset as u64, size)?;
     let stream = slice(data, "task stream", 0, stream_bytes)?;
     let kernel_at = stream_bytes.next_multiple_of(rows::KERNEL_ALIGN);
     // A file without kernel data may end with the stream, before the padding.
@@ -70,11 +77,16 @@ pub fn read_anec(bytes: &[u8]) -> Result<Program, Error> {
     })
 }
 
-/// Writes the open driver's model file.
-///
-/// Fails where the format has no place for the program: base registers other than outputs first, then inputs, or a
-/// stream that is not a chain.
+/// Writes the open driver's model file with stream and kernel data at [`anec::DATA`]; see [`write_anec_at`].
 pub fn write_anec(program: &Program) -> Result<Vec<u8>, Error> {
+    write_anec_at(program, anec::DATA)
+}
+
+/// Writes the open driver's model file with stream and kernel data at [`anec::DATA`] or [`anec::DATA_FIRST`].
+///
+/// Fails where the format has no place for the program: base registers other than outputs first, then inputs (see
+/// [`Program::with_ports_in_order`]), or a stream that is not a chain.
+pub fn write_anec_at(program: &Program, data_offset: usize) -> Result<Vec<u8>, Error> {
     let tasks = chain(program.layout, &program.stream, program.first_task_words)?;
     let count = |direction| program.ports_of(direction).count();
     let (inputs, outputs) = (count(Direction::Input), count(Direction::Output));
@@ -92,7 +104,7 @@ pub fn write_anec(program: &Program) -> Result<Vec<u8>, Error> {
     let mut data = program.stream.clone();
     data.resize(data.len().next_multiple_of(rows::KERNEL_ALIGN as usize), 0);
     data.extend_from_slice(&program.kernel);
-    let mut out = vec![0; anec::DATA];
+    let mut out = vec![0; data_offset.max(anec::HEADER_BYTES)];
     let mut put = |at: usize, bytes: &[u8]| {
         if let Some(place) = out.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -105,7 +117,9 @@ pub fn write_anec(program: &Program) -> Result<Vec<u8>, Error> {
     put(anec::KRN_SIZE, &(program.kernel.len() as u64).to_le_bytes());
     put(anec::SRC_COUNT, &(inputs as u32).to_le_bytes());
     put(anec::DST_COUNT, &(outputs as u32).to_le_bytes());
-    let mut buffers = vec![(Program::STREAM_BAR, data.len() as u64), (Program::SCRATCH_BAR, program.scratch_bytes)];
+    // Loaders want the command buffer larger than the stream, also where the stream fills whole tiles.
+    let commands = data.len().max(program.stream.len() + 1) as u64;
+    let mut buffers = vec![(Program::STREAM_BAR, commands), (Program::SCRATCH_BAR, program.scratch_bytes)];
     buffers.extend(program.ports.iter().map(|p| (p.bar, p.bytes)));
     for (bar, bytes) in buffers {
         let (tiles, limit) = (bytes.div_ceil(anec::TILE), u32::MAX as u64);

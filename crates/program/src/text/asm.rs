@@ -4,7 +4,7 @@
 //! that assembling what was listed gives the file back.
 
 use anemone_facts::Layout;
-use anemone_facts::formats::{Word, hwx as rows};
+use anemone_facts::formats::hwx as rows;
 
 use super::block::{self, hex};
 use super::lex::{Line, Lines, MAX_BLOCK_BYTES, TextError, Token, quote};
@@ -126,44 +126,16 @@ fn port(out: &mut String, p: &PortWindow) {
     print_texts(out, p.fixed_bytes(), &p.tail);
 }
 
-/// How a thread's flavor arranges run state; `None` for other records.
-pub(super) fn run_shape(t: &Thread) -> Option<&'static rows::RunShape> {
-    rows::RUN_SHAPES.iter().find(|s| s.flavor == t.flavor && t.words.len() >= rows::BASE_WORDS)
-}
-
-/// First words of a thread's base addresses.
-pub(super) fn base_words(t: &Thread) -> impl Iterator<Item = usize> + use<> {
-    let step = run_shape(t).map(|s| s.base_step);
-    step.into_iter().flat_map(|step| (0..rows::BASE_WORDS).step_by(step))
-}
-
-/// Rows that name a thread's words after its base addresses.
-pub(super) fn word_rows(t: &Thread) -> &'static [Word] {
-    match run_shape(t) {
-        Some(shape) => shape.rows,
-        None if t.flavor == rows::FLAVOR_TENSOR => rows::tensor::ROWS,
-        None => &[],
-    }
-}
-
-/// First words of a run state's properties: tag, size, 64-bit value.
-pub(super) fn property_words(t: &Thread) -> impl Iterator<Item = usize> + use<> {
-    let shape = run_shape(t);
-    let (count, first) = shape.map_or((0, 0), |s| (t.word(s.property_count) as usize, s.properties));
-    let room = t.words.len().saturating_sub(first) / rows::PROPERTY_WORDS;
-    (0..count.min(room)).map(move |i| first + rows::PROPERTY_WORDS * i)
-}
-
 fn thread(out: &mut String, t: &Thread) {
     *out += &format!("thread flavor={} words={:#x}\n", t.flavor, t.words.len());
-    let bases: Vec<usize> = base_words(t).collect();
+    let bases: Vec<usize> = t.base_words().collect();
     for (bar, &at) in bases.iter().enumerate().filter(|&(_, &at)| t.quantity(at) != 0) {
         *out += &format!("base {bar} = {:#x}\n", t.quantity(at));
     }
-    let properties: Vec<usize> = property_words(t).collect();
+    let properties: Vec<usize> = t.property_words().collect();
     let in_base = |i: usize| bases.contains(&i) || i > 0 && bases.contains(&(i - 1));
     for (i, &word) in t.words.iter().enumerate().filter(|&(i, &w)| w != 0 && !in_base(i)) {
-        let row = word_rows(t).iter().find(|r| (r.at..r.at + r.words).contains(&i));
+        let row = t.word_rows().iter().find(|r| (r.at..r.at + r.words).contains(&i));
         let property = properties.iter().position(|at| (*at..at + rows::PROPERTY_WORDS).contains(&i));
         let name = match (row, property) {
             (Some(r), _) if i > r.at => format!("{} (high word)", r.name),
@@ -381,7 +353,7 @@ fn parse_thread(lines: &mut Lines, line: &Line) -> Result<Thread, TextError> {
         Thread { flavor: line.u32(1, "flavor")?, words: lines.zeros(&line.keyed(2, "words")?)?, tail: Vec::new() };
     let words = t.words.len();
     line.ends_at(3)?;
-    let bases: Vec<usize> = base_words(&t).collect();
+    let bases: Vec<usize> = t.base_words().collect();
     while let Some(line) = lines.peek() {
         let (place, value) = (line.at(1), line.at(3));
         match line.word() {

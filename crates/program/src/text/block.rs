@@ -85,19 +85,29 @@ pub(super) fn parse(
     layout: Option<&'static Layout>,
 ) -> Result<Vec<u8>, TextError> {
     let mut block: Vec<u8> = lines.zeros(bytes)?;
+    parse_over(lines, &mut block, layout)?;
+    Ok(block)
+}
+
+/// Reads what differs from a block that is there already.
+pub(super) fn parse_over(
+    lines: &mut Lines,
+    block: &mut [u8],
+    layout: Option<&'static Layout>,
+) -> Result<(), TextError> {
     let size = block.len();
     loop {
         if let Some(line) = lines.next_if("data") {
             let (at, data) = (offset(&line, 1)?, line.at(2).hex()?);
             line.ends_at(3)?;
-            put(&mut block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))?;
+            put(block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))?;
         } else if let Some(line) = lines.next_if("task") {
             let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is not known"))?;
             let (at, task) = (offset(&line, 2)?, parse_task(lines, &line, layout)?);
             let words: Vec<u8> = task.words().into_iter().flat_map(u32::to_le_bytes).collect();
-            put(&mut block, at, &words).ok_or_else(|| line.at(2).error(format!("a task inside {size:#x} bytes")))?;
+            put(block, at, &words).ok_or_else(|| line.at(2).error(format!("a task inside {size:#x} bytes")))?;
         } else {
-            return Ok(block);
+            return Ok(());
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::{dump_file, dump_tasks};
+use super::{dump_file, dump_forms, dump_tasks};
 use crate::Program;
-use crate::hwx::Container;
+use crate::e5::Descriptor;
+use crate::firmware::Package;
+use crate::hwx::{Container, Image};
 
 /// Version of the JSON form.
 const SCHEMA: &str = "anemone.dump/1";
@@ -186,6 +188,28 @@ impl Dump {
     pub fn of_container(container: &Container, selection: &Selection) -> Dump {
         let mut b = Builder::new(selection);
         dump_file::explain(&mut b, container);
+        b.finish()
+    }
+
+    /// Explains a dispatch descriptor. Never fails.
+    pub fn of_descriptor(descriptor: &Descriptor, selection: &Selection) -> Dump {
+        let mut b = Builder::new(selection);
+        dump_forms::descriptor(&mut b, descriptor);
+        b.finish()
+    }
+
+    /// Explains a firmware container. Never fails.
+    pub fn of_package(package: &Package, selection: &Selection) -> Dump {
+        let mut b = Builder::new(selection);
+        dump_forms::package(&mut b, package);
+        b.finish()
+    }
+
+    /// Explains a loaded image: apertures and what relocations resolve to, then the container at its addresses.
+    pub fn of_image(image: &Image, selection: &Selection) -> Dump {
+        let mut b = Builder::new(selection);
+        dump_forms::image(&mut b, image);
+        dump_file::explain(&mut b, &image.container);
         b.finish()
     }
 

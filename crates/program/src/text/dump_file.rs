@@ -4,7 +4,6 @@ use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::{Code, Word, by_code};
 
-use super::asm::{base_words, property_words, word_rows};
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;
 use super::listing::{ELEMENTS, name_of};
@@ -31,7 +30,12 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     symbols(b, c);
     if let Some(banner) = c.banner() {
         let at = c.commands_at().find(|(_, c)| matches!(c, Command::Ident(_))).map(|(at, _)| at);
-        let entries = banner.lines().map(|l| text(None, "line", l)).collect();
+        let mut entries: Vec<Entry> = banner.lines().map(|l| text(None, "line", l)).collect();
+        if let Some(dialect) = c.dialect() {
+            let mut entry = text(None, "dialect", dialect.name);
+            (entry.meaning, entry.evidence) = (dialect.meaning, Some(dialect.evidence.letter()));
+            entries.insert(0, entry);
+        }
         b.add(Part::Ident, Node { title: "banner".into(), offset: at, entries, nodes: Vec::new() });
     }
     ports(b, c);
@@ -45,7 +49,7 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     }
     let content = c.section(rows::TEXT.segment, rows::TEXT.section);
     let (Some(layout), Some(content), Some((_, run))) = (c.layout(), content, c.run_state()) else { return };
-    let kernel = c.section(rows::CONST.segment, rows::CONST.section);
+    let kernel = c.kernel_section();
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,
@@ -161,6 +165,11 @@ fn section(at: u64, x: &Section) -> Node {
     Node { title: format!("section {segment},{name}"), offset: Some(at), entries, nodes: Vec::new() }
 }
 
+fn known_relocation(info: u32) -> bool {
+    let flags = info & !rows::RELOCATION_SECTION;
+    info & rows::RELOCATION_SECTION != 0 && [rows::RELOCATION_FLAGS, rows::RELOCATION_FLAGS_64].contains(&flags)
+}
+
 fn relocations(b: &mut Builder, c: &Container) {
     for x in c.sections().filter(|x| !x.relocations.is_empty()) {
         let entries = x.relocations.iter().enumerate().map(|(i, r)| {
@@ -177,7 +186,7 @@ fn relocations(b: &mut Builder, c: &Container) {
         let title = format!("relocations of {},{}", name16_text(&x.segment), name16_text(&x.name));
         let entries = entries.collect();
         b.add(Part::Relocs, Node { title, offset: Some(x.relocations_offset as u64), entries, nodes: Vec::new() });
-        for (i, r) in x.relocations.iter().enumerate().filter(|(_, r)| r.info != rows::RELOCATION_INFO) {
+        for (i, r) in x.relocations.iter().enumerate().filter(|(_, r)| !known_relocation(r.info)) {
             let at = x.relocations_offset as u64 + (rows::RELOCATION_BYTES * i) as u64;
             b.anomaly(Part::Relocs, Some(at), format!("relocation {i}"), format!("information word {:#x}", r.info));
         }
@@ -227,7 +236,7 @@ fn words(b: &mut Builder, part: Part, at: u64, t: &Thread) -> Vec<Entry> {
     let place = |i: usize| at + 16 + 4 * i as u64;
     let mut explained = vec![false; t.words.len()];
     let mut mark = |at: usize, words: usize| explained.iter_mut().skip(at).take(words).for_each(|e| *e = true);
-    for (bar, i) in base_words(t).enumerate() {
+    for (bar, i) in t.base_words().enumerate() {
         mark(i, 2);
         if t.quantity(i) != 0 {
             let mut entry = number(place(i), &format!("base[{bar}]"), t.quantity(i));
@@ -235,11 +244,11 @@ fn words(b: &mut Builder, part: Part, at: u64, t: &Thread) -> Vec<Entry> {
             entries.push(entry);
         }
     }
-    for row in word_rows(t).iter().filter(|r| r.at < t.words.len()) {
+    for row in t.word_rows().iter().filter(|r| r.at < t.words.len()) {
         mark(row.at, row.words);
         entries.push(word(at, t, row));
     }
-    for i in property_words(t) {
+    for i in t.property_words() {
         let row = by_code(rows::PROPERTIES, t.word(i)).filter(|_| t.word(i + 1) == rows::PROPERTY_BYTES);
         if let Some(row) = row {
             mark(i, rows::PROPERTY_WORDS);
@@ -276,7 +285,7 @@ fn ports(b: &mut Builder, c: &Container) {
         entries[2].note = format!("{fixed} bytes wide");
         let base = c
             .threads()
-            .find_map(|(_, t)| base_words(t).position(|i| window.address != 0 && t.quantity(i) == window.address));
+            .find_map(|(_, t)| t.base_words().position(|i| window.address != 0 && t.quantity(i) == window.address));
         match base {
             Some(bar) => entries.push(Entry { raw: Some(bar as u64), ..text(None, "bar", bar.to_string()) }),
             None => b.anomaly(Part::Ports, Some(at), window.name(), "no base register holds the address"),

@@ -91,7 +91,7 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
     }
 }
 
-fn layout_named(token: &Token) -> Result<&'static Layout, TextError> {
+pub(super) fn layout_named(token: &Token) -> Result<&'static Layout, TextError> {
     let layouts = || CHIPS.iter().filter_map(|c| c.layout);
     layouts().find(|l| l.generation == token.text).ok_or_else(|| {
         let names: Vec<&str> = layouts().map(|l| l.generation).collect();

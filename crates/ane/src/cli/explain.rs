@@ -1,0 +1,199 @@
+//! `ane explain`: what a register, field or code means, where it stands, and how that is known.
+
+use super::{Voice, print};
+use anemone::{Code, Diagnostic, Model, Result};
+use anemone_facts::chips::CHIPS;
+use anemone_facts::enums::{ENUMERATIONS, SOURCE};
+use anemone_facts::{Coding, Field, Layout, Row, Space};
+use anemone_program::Task;
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane explain Cout
+  ane explain 0x13808
+  ane explain OcgSize --seen model.hwx
+  ane explain op-class
+
+WHAT is a field's name, a register's address, `+0x1c` for a header word, or the name of an enumeration.")]
+pub struct Flags {
+    /// Field, address or enumeration
+    what: String,
+    /// Count the values in these compiled files
+    #[arg(long, value_name = "FILE")]
+    seen: Vec<PathBuf>,
+}
+
+/// Every generation's layout, once.
+fn layouts() -> Vec<&'static Layout> {
+    let mut all: Vec<&'static Layout> = Vec::new();
+    for layout in CHIPS.iter().filter_map(|c| c.layout) {
+        if !all.iter().any(|l| l.generation == layout.generation) {
+            all.push(layout);
+        }
+    }
+    all
+}
+
+fn number(text: &str) -> Option<u32> {
+    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let what = flags.what.as_str();
+    let same = |name: &str| name.eq_ignore_ascii_case(what);
+    if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
+        let rows: Vec<Value> = e.rows.iter().map(|r| json!({ "code": r.code, "name": r.name })).collect();
+        let document = json!({
+            "schema": "anemone.explain/1", "enumeration": e.name, "vendor": e.vendor, "meaning": e.meaning,
+            "evidence": e.evidence.letter(), "source": SOURCE, "codes": rows,
+        });
+        let mut text = format!("{} ({}): {} [{}, {SOURCE}]\n", e.name, e.vendor, e.meaning, e.evidence.letter());
+        e.rows.iter().for_each(|r| text += &format!("  {:>3} {}\n", r.code, r.name));
+        return print(&if voice.json { format!("{document}\n") } else { text }).map(|()| 0);
+    }
+    let address = match what.strip_prefix('+') {
+        Some(offset) => number(offset).map(|a| (Space::Header, a)),
+        None => number(what).map(|a| (Space::Register, a)),
+    };
+    let mut found: Vec<(&'static Layout, &'static Row, u32)> = Vec::new();
+    for layout in layouts() {
+        match address {
+            Some((space, at)) => found.extend(layout.rows_at(space, at).map(|(row, i)| (layout, row, i))),
+            None => {
+                let stem = what.split('[').next().unwrap_or(what);
+                let rows = layout.rows.iter().filter(|r| r.field.info().name.eq_ignore_ascii_case(stem));
+                found.extend(rows.map(|row| (layout, row, 0)));
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(unknown(what));
+    }
+    let tasks = tasks(&flags.seen)?;
+    let mut documents = Vec::new();
+    let mut text = String::new();
+    for (layout, row, index) in found {
+        let seen = seen(&tasks, layout, row);
+        documents.push(document(layout, row, index, &seen));
+        text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
+    }
+    if voice.json {
+        text = format!("{}\n", json!({ "schema": "anemone.explain/1", "fields": documents }));
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn unknown(what: &str) -> Diagnostic {
+    let lower = what.to_ascii_lowercase();
+    let mut near: Vec<&str> = layouts()
+        .iter()
+        .flat_map(|l| l.rows)
+        .map(|r| r.field.info().name)
+        .filter(|n| n.to_ascii_lowercase().contains(&lower))
+        .chain(ENUMERATIONS.iter().map(|e| e.name).filter(|n| n.contains(&lower)))
+        .collect();
+    near.dedup();
+    near.truncate(8);
+    let help = match near.is_empty() {
+        true => "fields are listed in docs/machine, enumerations in docs/machine/enums.md".to_string(),
+        false => format!("near: {}", near.join(", ")),
+    };
+    Diagnostic::new(Code::Usage, format!("no field, register or enumeration is known as {what}")).help(help)
+}
+
+type Tasks = Vec<(&'static Layout, Task)>;
+
+fn tasks(files: &[PathBuf]) -> Result<Tasks> {
+    let mut all = Vec::new();
+    for file in files {
+        let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
+        let program = match Model::load(file)? {
+            Model::Container(c) => c.program().map_err(|e| malformed(e.to_string()))?,
+            Model::Program(p) => *p,
+            _ => return Err(malformed("--seen takes containers and raw streams".into())),
+        };
+        let tasks = program.tasks().map_err(|e| malformed(e.to_string()))?;
+        all.extend(tasks.into_iter().map(|t| (program.layout, t)));
+    }
+    Ok(all)
+}
+
+/// Raw values and how often they occur.
+fn seen(tasks: &Tasks, layout: &Layout, row: &Row) -> BTreeMap<u32, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, task) in tasks.iter().filter(|(l, _)| l.generation == layout.generation) {
+        for i in 0..row.count as u32 {
+            if let Some(value) = task.get_at(layout, row.field, i) {
+                *counts.entry(value).or_insert(0) += 1;
+            }
+        }
+    }
+    counts
+}
+
+fn place(row: &Row, index: u32) -> String {
+    match row.space {
+        Space::Header => format!("header word at +{:#04x}", row.addr + 4 * index),
+        Space::Register => format!("register {:#07x}", row.addr + 4 * index),
+    }
+}
+
+fn coding(field: Field) -> String {
+    match field.info().coding {
+        Coding::Names(names) => {
+            let named = names.iter().enumerate().filter(|(_, n)| !n.is_empty());
+            named.map(|(i, n)| format!("{i} {n}")).collect::<Vec<_>>().join(", ")
+        }
+        Coding::Shifted(n) => format!("low {n} bits dropped"),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn paragraph(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>, unasked: bool) -> String {
+    let info = row.field.info();
+    let block = layout
+        .block_of(row.addr)
+        .filter(|_| row.space == Space::Register)
+        .map_or(String::new(), |b| format!(", {}", b.name));
+    let several = if row.count > 1 { format!(", {} in a row", row.count) } else { String::new() };
+    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
+    let mut text = format!("{}: {}{unit}\n", info.name, info.meaning);
+    text += &format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
+    text += &format!("  coding: {}\n", coding(row.field));
+    text += &format!(
+        "  evidence: {} ({:?}), source {} in docs/evidence.md\n",
+        row.evidence.letter(),
+        row.evidence,
+        row.source
+    );
+    if !unasked {
+        let values: Vec<String> = seen.iter().map(|(v, n)| format!("{v:#x} ({n})")).collect();
+        text += &format!("  seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
+    }
+    text
+}
+
+fn document(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>) -> Value {
+    let info = row.field.info();
+    json!({
+        "field": info.name,
+        "meaning": info.meaning,
+        "unit": info.unit,
+        "generation": layout.generation,
+        "space": if row.space == Space::Header { "header" } else { "register" },
+        "address": row.addr + 4 * index,
+        "low_bit": row.lo,
+        "high_bit": row.hi,
+        "count": row.count,
+        "coding": coding(row.field),
+        "evidence": row.evidence.letter(),
+        "source": row.source,
+        "seen": seen.iter().map(|(v, n)| json!({ "value": v, "times": n })).collect::<Vec<_>>(),
+    })
+}

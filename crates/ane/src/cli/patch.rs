@@ -1,0 +1,269 @@
+//! `ane patch`: new weights, biases or table knots in a compiled file; every other byte stays.
+
+use super::{Voice, print};
+use anemone::tensor::{Array, read_npy};
+use anemone::{Code, Diagnostic, Model, Result, files};
+use anemone_facts::formats::{firmware, hwx, raw};
+use anemone_program::patch::{Edits, Kernel, Part, apply, kernels};
+use anemone_program::{Program, hwx::Container};
+use clap::Args;
+use half::f16;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane patch model.hwx
+  ane patch model.hwx --weights td0=w.npy -o new.hwx
+  ane patch model.hwx --weights K596A=w.npy --weights td0.bias=b.npy -o new.hwx
+
+Without --weights it lists what can be changed. NAME is a task (td0, td1, ...) or the beginning of its kernel symbol, then
+.bias or .lut for the biases or the 33 knots of the activation table. Weights have the extents [out, in, rows, columns],
+those of products [out, in]; --transposed takes [in, out]. Values are rounded to fp16. The task stream is not touched.")]
+pub struct Flags {
+    /// Compiled file: .hwx, .anec, .bin or .anefw
+    file: PathBuf,
+    /// What to change, and the file with the new values
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    weights: Vec<String>,
+    /// Two-dimensional weights are [in, out]
+    #[arg(long)]
+    transposed: bool,
+    /// File to write
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// A program with the place of its kernel data in the file.
+struct Target {
+    program: Program,
+    /// Byte offset of the kernel data.
+    kernel_at: u64,
+    /// First symbol of each kernel: byte offset in the kernel data, name.
+    symbols: Vec<(u64, String)>,
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let target = target(&flags.file)?;
+    let found = kernels(&target.program).map_err(|e| malformed(&flags.file, e))?;
+    if flags.weights.is_empty() {
+        return list(&target, &found, voice).map(|()| 0);
+    }
+    let Some(output) = &flags.output else {
+        return Err(Diagnostic::new(Code::Usage, "--weights needs a file to write: -o FILE"));
+    };
+    let mut bytes = files::read(&flags.file)?;
+    let mut changed = Vec::new();
+    for argument in &flags.weights {
+        let (name, file) = argument
+            .split_once('=')
+            .ok_or_else(|| Diagnostic::new(Code::Usage, format!("--weights {argument}: NAME=FILE expected")))?;
+        let (kernel, part) = find(name, &target, &found)?;
+        let array = read_npy(Path::new(file))?;
+        let (edits, rounded) =
+            edits(&target.program, kernel, part, &array, flags.transposed).map_err(|d| d.or_at(file))?;
+        apply(&mut bytes, target.kernel_at, &edits);
+        let others: Vec<usize> =
+            found.iter().flatten().filter(|k| k.task != kernel.task && k.reads(&edits)).map(|k| k.task).collect();
+        changed.push(Changed { name: name.to_string(), task: kernel.task, part, edits: edits.len(), rounded, others });
+    }
+    files::write(output, &bytes)?;
+    if voice.json {
+        let all: Vec<Value> = changed.iter().map(Changed::document).collect();
+        let document = json!({ "schema": "anemone.patch/1", "path": output.display().to_string(), "changes": all });
+        return print(&format!("{document}\n")).map(|()| 0);
+    }
+    for c in &changed {
+        voice.note(c.line());
+    }
+    Ok(0)
+}
+
+struct Changed {
+    name: String,
+    task: usize,
+    part: Part,
+    edits: usize,
+    rounded: usize,
+    others: Vec<usize>,
+}
+
+impl Changed {
+    fn line(&self) -> String {
+        let mut line = format!("{}: task {}, {} values changed", self.name, self.task, self.edits);
+        if self.rounded > 0 {
+            line += &format!(", {} rounded to fp16", self.rounded);
+        }
+        if !self.others.is_empty() {
+            line += &format!("; tasks {:?} read the same bytes", self.others);
+        }
+        line
+    }
+
+    fn document(&self) -> Value {
+        json!({
+            "name": self.name,
+            "task": self.task,
+            "part": format!("{:?}", self.part).to_lowercase(),
+            "values_changed": self.edits,
+            "values_rounded": self.rounded,
+            "other_tasks": self.others,
+        })
+    }
+}
+
+fn malformed(file: &Path, e: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::Malformed, e.to_string()).at(file.display())
+}
+
+fn target(file: &Path) -> Result<Target> {
+    let plain = |program: Program, kernel_at: u64| Target { program, kernel_at, symbols: Vec::new() };
+    match Model::load(file)? {
+        Model::Container(container) => {
+            let program = container.program().map_err(|e| malformed(file, e))?;
+            let section = container.kernel_section();
+            let kernel_at = section.map_or(0, |s| s.file_offset as u64);
+            let address = section.map_or(0, |s| s.address);
+            Ok(Target { symbols: symbols(&container, address), ..plain(program, kernel_at) })
+        }
+        Model::Program(program) => {
+            let stream = (program.stream.len() as u64).next_multiple_of(raw::KERNEL_ALIGN);
+            let bytes = files::read(file)?;
+            // A raw stream begins with its first task, a model file has a header before it.
+            let start = if bytes.starts_with(&program.stream) {
+                0
+            } else {
+                let places = [raw::anec::DATA, raw::anec::DATA_FIRST];
+                let at = places.into_iter().find(|&at| bytes.get(at..).is_some_and(|b| b.starts_with(&program.stream)));
+                at.unwrap_or(raw::anec::DATA) as u64
+            };
+            Ok(plain(*program, start + stream))
+        }
+        Model::Package(package) => {
+            let [entry] = package.programs.as_slice() else {
+                return Err(malformed(file, format!("{} programs, one is expected", package.programs.len())));
+            };
+            let program = entry.program().map_err(|e| malformed(file, e))?;
+            Ok(plain(program, entry.section(firmware::KERNEL).map_or(0, |s| s.offset)))
+        }
+        Model::Net { .. } | Model::Descriptor(_) => {
+            Err(Diagnostic::new(Code::Usage, "the file holds no kernel data").at(file.display()))
+        }
+    }
+}
+
+fn symbols(container: &Container, address: u64) -> Vec<(u64, String)> {
+    let Some(table) = container.symtab() else { return Vec::new() };
+    let kernels = table.symbols.iter().filter(|s| s.kind == hwx::SYMBOL_DEFINED && s.value >= address);
+    kernels.map(|s| (s.value - address, table.name(s))).filter(|(_, name)| name.starts_with('K')).collect()
+}
+
+type Found = [std::result::Result<Kernel, anemone_program::patch::PatchError>];
+
+fn find<'a>(name: &str, target: &Target, found: &'a Found) -> Result<(&'a Kernel, Part)> {
+    let (stem, part) = match name.rsplit_once('.') {
+        Some((stem, "bias")) => (stem, Part::Bias),
+        Some((stem, "lut")) => (stem, Part::Table),
+        Some((stem, "weights")) => (stem, Part::Weights),
+        _ => (name, Part::Weights),
+    };
+    let by_symbol = |k: &Kernel| {
+        let first = k.streams.iter().flatten().next().map(|s| s.0);
+        !stem.is_empty() && target.symbols.iter().any(|(at, name)| Some(*at) == first && name.starts_with(stem))
+    };
+    for entry in found {
+        match entry {
+            Ok(k) if stem == format!("td{}", k.task) || by_symbol(k) => return Ok((k, part)),
+            Err(e) if matches!(e, anemone_program::patch::PatchError::Storage { task, .. } if stem == format!("td{task}")) =>
+            {
+                return Err(Diagnostic::new(Code::UnsupportedOp, e.to_string()));
+            }
+            _ => {}
+        }
+    }
+    let known: Vec<String> = found.iter().flatten().map(|k| format!("td{}", k.task)).collect();
+    let help =
+        if known.is_empty() { "no task has kernel data".into() } else { format!("kernels: {}", known.join(", ")) };
+    Err(Diagnostic::new(Code::Usage, format!("no kernel is called {stem}")).help(help))
+}
+
+/// Edits, and how many values were not fp16 numbers.
+fn edits(program: &Program, kernel: &Kernel, part: Part, array: &Array, transposed: bool) -> Result<(Edits, usize)> {
+    let refused = |message: String| Diagnostic::new(Code::BadTensor, message);
+    let count = kernel.count(part).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
+    let extents: Vec<usize> = match (part, kernel.weights) {
+        (Part::Weights, Some(extents)) => extents.to_vec(),
+        _ => vec![count],
+    };
+    let mut wanted = extents.clone();
+    if transposed && part == Part::Weights {
+        wanted.swap(0, 1);
+    }
+    if array.data.len() != count || !array.lies_as(&wanted) {
+        let (found, elements) = (&array.shape, array.data.len());
+        return Err(refused(format!(
+            "task {}: takes {count} values {wanted:?}, the array has {elements} {found:?}",
+            kernel.task
+        )));
+    }
+    let mut values: Vec<f32> = array.data.clone();
+    if transposed && part == Part::Weights {
+        let [outputs, inputs] = [extents[0], count / extents[0].max(1)];
+        if extents[2..] != [1, 1] {
+            return Err(refused(format!(
+                "task {}: --transposed is for products; its extents are {extents:?}",
+                kernel.task
+            )));
+        }
+        values = (0..count).map(|i| array.data[i % inputs * outputs + i / inputs]).collect();
+    }
+    let bits: Vec<u16> = values.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+    let rounded = values.iter().zip(&bits).filter(|(x, b)| f16::from_bits(**b).to_f32() != **x && !x.is_nan()).count();
+    let edits = kernel.edits(program, part, &bits).map_err(|e| Diagnostic::new(Code::ChipLimit, e.to_string()))?;
+    Ok((edits, rounded))
+}
+
+fn list(target: &Target, found: &Found, voice: Voice) -> Result<()> {
+    let symbol = |k: &Kernel| {
+        let first = k.streams.iter().flatten().next().map(|s| s.0);
+        target.symbols.iter().find(|(at, _)| Some(*at) == first).map(|(_, name)| name.clone())
+    };
+    let entry = |k: &Kernel| {
+        json!({
+            "name": format!("td{}", k.task),
+            "symbol": symbol(k),
+            "weights": k.weights,
+            "bias": k.bias,
+            "lut": k.table,
+            "streams": k.streams.iter().flatten().count(),
+            "stride_bytes": k.stride(),
+        })
+    };
+    if voice.json {
+        let all: Vec<Value> = found
+            .iter()
+            .map(|f| match f {
+                Ok(k) => entry(k),
+                Err(e) => json!({ "refused": e.to_string() }),
+            })
+            .collect();
+        return print(&format!("{}\n", json!({ "schema": "anemone.patch/1", "kernels": all })));
+    }
+    let mut text = String::new();
+    for kernel in found {
+        match kernel {
+            Ok(k) => {
+                let weights = k.weights.map_or(String::new(), |w| format!(" weights {w:?}"));
+                let bias = if k.bias { " bias" } else { "" };
+                let table = if k.table { " lut" } else { "" };
+                let streams = k.streams.iter().flatten().count();
+                let stride = k.stride().map_or(String::new(), |s| format!(" {s:#x} bytes apart"));
+                let name = symbol(k).map_or(String::new(), |s| format!(" {s}"));
+                text += &format!("td{}{weights}{bias}{table}, {streams} streams{stride}{name}\n", k.task);
+            }
+            Err(e) => text += &format!("{e}\n"),
+        }
+    }
+    print(&text)
+}

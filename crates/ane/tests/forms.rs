@@ -1,0 +1,136 @@
+//! Compiled files patched and converted, then executed: numbers change as the weights did, and not by the form.
+
+mod common;
+
+use anemone::forms::{Form, Surroundings, encode};
+use anemone::{Array, execute};
+use anemone_engine::Options;
+use anemone_facts::formats::dialects::{DIALECTS, ZIN_9509};
+use anemone_program::hwx::{self, Container};
+use anemone_program::patch::{Part, apply, kernels};
+use anemone_program::{Direction, Program, firmware::Package, raw};
+use half::f16;
+
+/// Containers of compiler 4.2.1, by name.
+fn containers() -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    let folders = common::golden_dir().map_or(Vec::new(), |dir| common::entries(&dir.join("h13/pairs")));
+    for folder in folders {
+        if let Ok(bytes) = std::fs::read(folder.join("model.hwx")) {
+            all.push((folder.display().to_string(), bytes));
+        }
+    }
+    if all.is_empty() {
+        println!("skipped: no golden data");
+    }
+    all
+}
+
+fn inputs(program: &Program) -> Vec<(String, Array)> {
+    let array = |p: &anemone_program::Port| {
+        let s = p.shape;
+        let data = (0..s.elements()).map(|i| f16::from_f32(((i * 37 + 11) % 29) as f32 / 8.0 - 1.5).to_f32()).collect();
+        Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }
+    };
+    program.ports_of(Direction::Input).map(|p| (p.name.clone(), array(p))).collect()
+}
+
+fn outputs(program: &Program, inputs: &[(String, Array)]) -> Vec<Vec<f32>> {
+    let run = execute(program, inputs, Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    run.outputs.into_iter().map(|(_, array)| array.data).collect()
+}
+
+fn program(bytes: &[u8]) -> Program {
+    Container::read(bytes).expect("a container").program().expect("a program")
+}
+
+#[test]
+fn a_changed_weight_changes_its_channel_only() {
+    for (name, bytes) in containers() {
+        let before = program(&bytes);
+        for kernel in kernels(&before).expect("a chain").into_iter().flatten() {
+            let Some([out, inputs_per_output, 1, 1]) = kernel.weights else { continue };
+            let mut values = kernel.read(&before, Part::Weights).expect("coefficients");
+            let (channel, input) = (out - 1, inputs_per_output - 1);
+            let at = channel * inputs_per_output + input;
+            let new = f16::from_f32(f16::from_bits(values[at]).to_f32() + 1.0);
+            let change = new.to_f32() - f16::from_bits(values[at]).to_f32();
+            values[at] = new.to_bits();
+            let edits = kernel.edits(&before, Part::Weights, &values).expect("it fits");
+            assert_eq!(edits.len(), 1, "{name}");
+
+            let mut patched = bytes.clone();
+            let start = Container::read(&bytes).expect("it reads").kernel_section().expect("kernels").file_offset;
+            apply(&mut patched, start as u64, &edits);
+            let after = program(&patched);
+            assert!(after.stream == before.stream, "{name}: the task stream is untouched");
+            assert_eq!(bytes.iter().zip(&patched).filter(|(a, b)| a != b).count().div_ceil(2), 1, "{name}");
+
+            let given = inputs(&before);
+            let (a, b) = (outputs(&before, &given), outputs(&after, &given));
+            let plane = a[0].len() / out;
+            let x = &given[0].1.data[input * plane..][..plane];
+            for (i, (old, new)) in a[0].iter().zip(&b[0]).enumerate() {
+                let expected = if i / plane == channel { change * x[i % plane] } else { 0.0 };
+                // Both results are rounded to fp16.
+                let slack = (old.abs() + new.abs()) / 1024.0;
+                assert!((new - old - expected).abs() <= slack, "{name}: {i}: {old} {new}, expected {expected} more");
+            }
+            println!("{name}: task {} channel {channel} changed by {change} x input {input}", kernel.task);
+        }
+    }
+}
+
+#[test]
+fn every_form_computes_the_same() {
+    for (name, bytes) in containers() {
+        let original = program(&bytes);
+        let given = inputs(&original);
+        let expected = outputs(&original, &given);
+        let by_order = |program: &Program| {
+            // Raw forms name ports by position.
+            let names = program.ports_of(Direction::Input).map(|p| p.name.clone());
+            let renamed: Vec<_> = names.zip(&given).map(|(n, (_, a))| (n, a.clone())).collect();
+            outputs(program, &renamed)
+        };
+        for dialect in DIALECTS.iter().copied().filter(|d| d.written) {
+            let container = hwx::Options { dialect, ..hwx::Options::default() };
+            let around = Surroundings { container, ..Surroundings::default() };
+            let made = encode(&original, Form::Hwx, &around).expect("it fits");
+            assert_eq!(by_order(&program(&made)), expected, "{name} as {}", dialect.name);
+        }
+        let around = Surroundings::default();
+        let package = Package::read(&encode(&original, Form::Firmware, &around).expect("it fits")).expect("it reads");
+        assert_eq!(by_order(&package.programs[0].program().expect("a program")), expected, "{name} as firmware");
+        for offset in [0x800, 0x1000] {
+            // From inputs first to outputs first: base registers are given anew.
+            let container = hwx::Options { dialect: &ZIN_9509, ..hwx::Options::default() };
+            let later =
+                program(&encode(&original, Form::Hwx, &Surroundings { container, ..around.clone() }).expect("it fits"));
+            let around = Surroundings { anec_data: Some(offset), ..around.clone() };
+            let made = encode(&later, Form::Anec, &around).expect("it fits");
+            loads(&made, offset);
+            let back = raw::read_anec(&made).unwrap_or_else(|e| panic!("{name}: {e}"));
+            if back.ports_of(Direction::Input).count() == 1 {
+                assert_eq!(by_order(&back), expected, "{name} as anec at {offset:#x}");
+            }
+            assert_eq!(raw::write_anec_at(&back, offset).as_ref(), Ok(&made), "{name}");
+        }
+    }
+}
+
+/// What the open driver's loaders demand of a model file, by their sources.
+fn loads(file: &[u8], data: usize) {
+    let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("4 bytes"));
+    let u64_at = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("8 bytes"));
+    let (size, td_size, td_count) = (u64_at(0), u32_at(8), u32_at(12));
+    let (stream, kernel, sources, results) = (u64_at(16), u64_at(24), u32_at(32), u32_at(36));
+    assert_eq!(file.len() as u64, data as u64 + size, "the file ends with its data");
+    assert!(td_size > 0 && td_size <= 0x400 && td_size % 4 == 0, "the queue's slots have 1 KB");
+    assert!(td_count > 0 && td_count <= 0xffff && stream > 0);
+    assert!(4 + sources + results <= 32);
+    let tiles = |bar: usize| u32_at(40 + 4 * bar) as u64 * 0x4000;
+    assert!(tiles(0) >= size && tiles(0) > stream && tiles(1) == 0, "kernel data lies behind the stream");
+    assert!(stream.next_multiple_of(16) + kernel <= size);
+    assert!((4..4 + (sources + results) as usize).all(|bar| tiles(bar) > 0));
+}

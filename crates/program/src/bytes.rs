@@ -1,0 +1,69 @@
+//! Little-endian numbers in and out of bytes, and files written structure by structure.
+
+use crate::hwx::Residue;
+
+/// Differing bytes closer than this are kept as one residue.
+const RESIDUE_JOIN: usize = 16;
+
+/// Bytes at an offset, if the buffer has them.
+pub(crate) fn slice(bytes: &[u8], offset: u64, need: u64) -> Option<&[u8]> {
+    let end = offset.checked_add(need)?;
+    bytes.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
+}
+
+/// Little-endian word; 0 past the end, which callers exclude by size checks.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+/// As [`u32_at`] for 64 bits.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u32_at(bytes, at) as u64 | (u32_at(bytes, at + 4) as u64) << 32
+}
+
+pub(crate) fn put(out: &mut Vec<u8>, words: &[u32]) {
+    out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+}
+
+pub(crate) fn put64(out: &mut Vec<u8>, words: &[u64]) {
+    out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+}
+
+/// Puts bytes at an offset, growing the file when they reach past its end. Nothing is placed for no bytes.
+pub(crate) fn place(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let (start, end) = (offset as usize, offset as usize + bytes.len());
+    if end > out.len() {
+        out.resize(end, 0);
+    }
+    out[start..end].copy_from_slice(bytes);
+}
+
+/// Places where a file differs from what its structures write.
+pub(crate) fn differences(file: &[u8], written: &[u8]) -> Vec<Residue> {
+    let mut out: Vec<Residue> = Vec::new();
+    // Whole blocks first: most of a large file is equal.
+    const BLOCK: usize = 4096;
+    for (block, bytes) in file.chunks(BLOCK).enumerate() {
+        let start = block * BLOCK;
+        let other = written.get(start..).map_or(&[][..], |w| &w[..w.len().min(bytes.len())]);
+        if bytes == other {
+            continue;
+        }
+        for i in start..start + bytes.len() {
+            if written.get(i) == Some(&file[i]) {
+                continue;
+            }
+            match out.last_mut() {
+                Some(last) if i < last.offset as usize + last.bytes.len() + RESIDUE_JOIN => {
+                    let from = last.offset as usize + last.bytes.len();
+                    last.bytes.extend_from_slice(&file[from..=i]);
+                }
+                _ => out.push(Residue { offset: i as u64, bytes: vec![file[i]] }),
+            }
+        }
+    }
+    out
+}
