@@ -279,9 +279,23 @@ pub struct Layer {
     pub result: View4,
     /// Channels and columns of the result are exchanged on the way out (neural engine only).
     pub transpose: bool,
-    /// Channels of the result stand side by side in sets of this size (neural engine only); its view has the plain
-    /// extents, with the stride of a set per channel axis.
+    /// Channels of the result stand side by side in sets of this size; its view has the plain extents, with the stride of
+    /// a set per channel axis.
     pub interleave: usize,
+    /// The same for the first source.
+    pub source_interleave: usize,
+}
+
+impl Layer {
+    /// Whether the neural engine computes it, not the planar one.
+    pub fn is_neural(&self) -> bool {
+        !matches!(self.kind, Kind::Planar { .. } | Kind::Pool { .. } | Kind::Reduce { .. })
+    }
+
+    /// Whether it multiplies with coefficients.
+    pub fn convolves(&self) -> bool {
+        matches!(self.kind, Kind::Conv { .. } | Kind::Product { .. })
+    }
 }
 
 /// Layers in an order in which every buffer is written before it is read.
@@ -437,9 +451,13 @@ impl fmt::Display for Graph {
                 }
             }
             let transpose = if layer.transpose { " transpose" } else { "" };
-            let interleave =
-                if layer.interleave > 1 { format!(" interleave={}", layer.interleave) } else { String::new() };
-            writeln!(f, "{transpose}{interleave} ; {}", layer.name)?;
+            write!(f, "{transpose}")?;
+            for (what, by) in [("interleave", layer.interleave), ("source_interleave", layer.source_interleave)] {
+                if by > 1 {
+                    write!(f, " {what}={by}")?;
+                }
+            }
+            writeln!(f, " ; {}", layer.name)?;
         }
         Ok(())
     }

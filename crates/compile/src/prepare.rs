@@ -16,6 +16,7 @@ pub fn prepare(net: &Net) -> Result<Net> {
     let mut net = net.clone();
     fold_constants(&mut net)?;
     drop_conversions(&mut net);
+    replace_matmul(&mut net);
     decompose(&mut net)?;
     absorb_affines(&mut net);
     remove_dead(&mut net);
@@ -262,6 +263,35 @@ impl Builder<'_> {
                 current = self.op("normed", OpKind::Binary(*f), &[current, *operand], shape.clone());
             }
         }
+    }
+}
+
+/// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
+/// `linear`, and affines after it can be absorbed.
+fn replace_matmul(net: &mut Net) {
+    for at in 0..net.ops.len() {
+        let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
+        let y = net.ops[at].inputs[1];
+        let value = net.value(y);
+        let (Some(tensor), [outer @ .., rows, columns]) = (&value.data, value.ty.shape.as_slice()) else { continue };
+        // The product drops no axis of the constant, so its outer axes must not add any.
+        let rank = net.value(net.ops[at].inputs[0]).ty.shape.len();
+        if outer.iter().any(|&n| n != 1) || rank < 2 || outer.len() + 2 > rank {
+            continue;
+        }
+        let (rows, columns) = (*rows, *columns);
+        let weight = if transpose_y {
+            Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
+        } else {
+            let data = tensor.data.to_f32();
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+            Tensor { shape: vec![columns, rows], data: Data::F32(turned) }
+        };
+        let name = format!("{}.weight", net.ops[at].name);
+        let ty = TensorType { dtype: value.ty.dtype, shape: weight.shape.clone() };
+        let id = net.add_value(Value { name, ty, data: Some(Arc::new(weight)), surface: None });
+        net.ops[at].kind = OpKind::Linear;
+        net.ops[at].inputs[1] = id;
     }
 }
 
