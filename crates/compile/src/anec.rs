@@ -238,6 +238,9 @@ pub enum Kind {
         /// ReLU on the result.
         relu: bool,
     },
+    /// Planar engine: `(x + s) * f` with an addend and a factor for each channel. The second source has two rows, addends
+    /// and factors, with a column per channel.
+    ChannelAffine,
     /// Planar engine, one source: absolute value, scales, window.
     Pool {
         /// Window function; ignored by a unit window.
@@ -271,25 +274,30 @@ pub struct Layer {
     pub name: String,
     /// What it computes.
     pub kind: Kind,
-    /// Sources; the second only for [`Kind::Planar`] and [`Kind::Product`].
+    /// Sources; the second only for [`Kind::Planar`], [`Kind::ChannelAffine`] and [`Kind::Product`].
     pub sources: Vec<View4>,
     /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
     pub broadcast: Vec<[bool; 3]>,
     /// Result as written: with `transpose`, its channels are the computed columns and its columns the channels.
     pub result: View4,
-    /// Channels and columns of the result are exchanged on the way out (neural engine only).
+    /// Channels and columns of the result are exchanged on the way out.
     pub transpose: bool,
     /// Channels of the result stand side by side in sets of this size; its view has the plain extents, with the stride of
     /// a set per channel axis.
     pub interleave: usize,
     /// The same for the first source.
     pub source_interleave: usize,
+    /// The second source has its channels and columns exchanged (planar engine only).
+    pub second_transposed: bool,
 }
 
 impl Layer {
     /// Whether the neural engine computes it, not the planar one.
     pub fn is_neural(&self) -> bool {
-        !matches!(self.kind, Kind::Planar { .. } | Kind::Pool { .. } | Kind::Reduce { .. })
+        !matches!(
+            self.kind,
+            Kind::Planar { .. } | Kind::ChannelAffine | Kind::Pool { .. } | Kind::Reduce { .. }
+        )
     }
 
     /// Whether it multiplies with coefficients.
@@ -404,6 +412,7 @@ impl fmt::Display for Kind {
                 affine(f, a)?;
                 if *relu { write!(f, " relu") } else { Ok(()) }
             }
+            Kind::ChannelAffine => write!(f, "pe.channel_affine"),
             Kind::Pool { op, window: w, abs, affine: a, relu } => {
                 write!(f, "pe.pool.{op:?}")?;
                 if *w != Window::UNIT {
@@ -451,7 +460,7 @@ impl fmt::Display for Graph {
                 }
             }
             let transpose = if layer.transpose { " transpose" } else { "" };
-            write!(f, "{transpose}")?;
+            write!(f, "{transpose}{}", if layer.second_transposed { " second_transposed" } else { "" })?;
             for (what, by) in [("interleave", layer.interleave), ("source_interleave", layer.source_interleave)] {
                 if by > 1 {
                     write!(f, " {what}={by}")?;

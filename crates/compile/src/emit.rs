@@ -336,7 +336,7 @@ impl Emitter<'_> {
     fn input(&self) -> (usize, usize, usize) {
         let (c, h, w) = self.computed();
         match self.layer.kind {
-            Kind::Planar { .. } => (c, h, w),
+            Kind::Planar { .. } | Kind::ChannelAffine => (c, h, w),
             _ => {
                 let s = &self.layer.sources[0];
                 (s.channels(), s.height(), s.width)
@@ -349,7 +349,12 @@ impl Emitter<'_> {
         let (cout, mut hout, mut wout) = self.computed();
         let (mut task_class, mut mask) = (class::NEURAL, source_mask::USUAL);
         match self.layer.kind {
-            Kind::Planar { .. } => (task_class, mask) = (class::PLANAR_TWO, source_mask::BOTH),
+            Kind::Planar { .. } => {
+                task_class = class::PLANAR_TWO;
+                let streamed = self.layer.sources.iter().all(|v| self.resident(v).is_none());
+                mask = if streamed { source_mask::BOTH } else { source_mask::USUAL };
+            }
+            Kind::ChannelAffine => task_class = class::PLANAR_AFFINE,
             Kind::Pool { .. } => task_class = class::PLANAR_ONE,
             Kind::Reduce { .. } => {
                 task_class = class::PLANAR_REDUCE;
@@ -410,6 +415,9 @@ impl Emitter<'_> {
             self.set(OcgSize, packing.lanes.ilog2())?;
             self.set(TaskNid, 1)?;
             self.set(NeTranspose, u32::from(self.layer.transpose))?;
+        } else {
+            let turned = [(ResultTranspose, self.layer.transpose), (Src2Transpose, self.layer.second_transposed)];
+            turned.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))?;
         }
         Ok(())
     }
@@ -557,6 +565,10 @@ impl Emitter<'_> {
                 };
                 self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
                 (affine, *relu)
+            }
+            Kind::ChannelAffine => {
+                self.set_all(&[(PeOp, planar::ADD), (PeSecond, second::SOURCE)])?;
+                (&Affine::UNIT, false)
             }
             Kind::Pool { op, abs, affine, relu, .. } => {
                 self.pool_op(*op, *abs)?;

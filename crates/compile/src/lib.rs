@@ -43,9 +43,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// A netplist's `Sigmoid` is one plain table in 4.2.1.
-    fn plain_sigmoid(&self) -> bool {
-        true
+    /// Whether zin 9.509 is followed.
+    fn modern(&self) -> bool {
+        self.compat == Compat::Zin9509
     }
 }
 

@@ -229,7 +229,8 @@ fn resident(graph: &Graph, groups: &[usize], writer: usize, last: usize, readers
     }
     let mut row = channel * view.channels() as u64;
     if view.height() > 1 {
-        row = spread(row, 1, if neural { NEURAL_ROWS } else { PLANAR_ROWS });
+        let (rows, gap) = if neural { NEURAL_ROWS } else { PLANAR_ROWS };
+        row = spread(row, 1, (rows.min(view.height() as u64), gap));
     }
     let group = row * view.height() as u64;
     Resident {

@@ -35,7 +35,7 @@ fn computed(layer: &Layer) -> [usize; 3] {
 /// Source extents with broadcast axes at full size.
 fn input(layer: &Layer) -> [usize; 3] {
     match layer.kind {
-        Kind::Planar { .. } => computed(layer),
+        Kind::Planar { .. } | Kind::ChannelAffine => computed(layer),
         _ => {
             let s = &layer.sources[0];
             [s.channels(), s.height(), s.width]
@@ -222,6 +222,7 @@ impl Emitter<'_> {
                 (rows.min(3), rows.min(3), rows.min(3))
             }
             Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
             Kind::Neuron { .. } if layer.transpose && layer.sources[0].channels() <= FEW_ROWS && input(layer)[2] >= COPY_COLUMNS => {
                 (3, rows.min(3), 3)
             }
