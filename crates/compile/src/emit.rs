@@ -163,6 +163,16 @@ impl Emitter<'_> {
         self.layer.convolves()
     }
 
+    /// Engines that take part.
+    fn engines(&self, packing: &Packing) -> usize {
+        match &self.layer.kind {
+            _ if self.convolves() => packing.engines,
+            // A granule of eight elements is turned at a time.
+            _ if self.modern() && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
+            _ => engines_for(self.computed().0),
+        }
+    }
+
     fn resident(&self, view: &View4) -> Option<&Resident> {
         self.placed.residency.resident(view)
     }
@@ -293,12 +303,12 @@ impl Emitter<'_> {
             }
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
-                let mut block = table.stream();
+                let (mut block, streams) = (table.stream(), self.engines(packing).min(packing.active().max(8)));
                 if self.modern() {
                     // Room for a table each, though one is enough.
-                    block.resize(block.len() * packing.active(), 0);
+                    block.resize(block.len() * streams, 0);
                 }
-                (block, packing.active(), lut::STREAM_BYTES as u64, 0)
+                (block, streams, lut::STREAM_BYTES as u64, 0)
             }
             // The streams are in memory already: a plane each.
             Kind::Product { .. } => {
@@ -404,12 +414,7 @@ impl Emitter<'_> {
             }
         }
         if self.is_neural() {
-            let engines = match &self.layer.kind {
-                _ if self.convolves() => packing.engines,
-                // A granule of eight elements is turned at a time.
-                _ if self.modern() && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
-                _ => engines_for(cout),
-            };
+            let engines = self.engines(packing);
             self.set(ActiveNe, engines.ilog2())?;
             self.set(Ene, engines.ilog2() + 1)?;
             self.set(OcgSize, packing.lanes.ilog2())?;
@@ -471,6 +476,9 @@ impl Emitter<'_> {
         }
         let external = self.address(&result).bar != Program::SCRATCH_BAR;
         let hint = if external { hint::DST_EXTERNAL } else { hint::DST_INTERMEDIATE };
+        if !self.is_neural() && self.layer.transpose {
+            return self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (ResType, residency::DMA_KEEP)]);
+        }
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
         // plain copies.
         let simple = if self.modern() { !copies(self.layer) } else { !self.convolves() };

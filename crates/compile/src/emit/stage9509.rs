@@ -141,7 +141,11 @@ impl Emitter<'_> {
             self.set_each(RESULT, strides)?;
         } else {
             self.set_bytes(ResL2Base, base)?;
-            if copies(layer) {
+            if !layer.is_neural() && layer.transpose {
+                let channel = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
+                let row = channel * layer.result.groups() as u64;
+                self.set_each(RESULT, [channel, row, channel, 0])?;
+            } else if copies(layer) {
                 let out = result_tile(layer);
                 let height = layer.result.height();
                 let row = if height > 1 { row_bytes(layer, &out, height) } else { out.row_bytes };

@@ -9,6 +9,9 @@ use anemone_facts::kernel::ENGINES;
 use anemone_net::Op;
 use std::sync::Arc;
 
+/// Channels that stand side by side in a right-hand matrix staged in memory, as 9.509 does it.
+const STAGED_INTERLEAVE: usize = 8;
+
 impl Lowerer<'_> {
     /// What the window fields and the chip's kernel limits admit.
     pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
@@ -257,6 +260,10 @@ impl Lowerer<'_> {
         if transpose_x {
             x = self.exchanged(&x, x.lead.len() - 1, "left")?;
         }
+        let depth = y.width;
+        if transpose_y && self.options.modern() && depth.is_multiple_of(STAGED_INTERLEAVE) {
+            return self.runtime_matmul_staged(&x, &y, &to);
+        }
         if transpose_y {
             y = self.exchanged(&y, y.lead.len() - 1, "right")?;
         }
@@ -264,14 +271,49 @@ impl Lowerer<'_> {
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
         for index in indices(&batch) {
             let (x, y, to) = (matrix(&x, &index), matrix(&y, &index), matrix(&to, &index));
-            self.product_of_matrices(&x, &y, &to)?;
+            let Some(source) = rows_first(&y) else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            self.product_of_matrices(&x, source, &to)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Lowerer::runtime_matmul`] for `y[N, K]`: its columns become channels side by side in sets.
+    fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        for index in indices(&batch) {
+            let (x, y, to) = (matrix(x, &index), matrix(y, &index), matrix(to, &index));
+            let (columns, depth) = (y.lead[0].extent, y.width);
+            let staged = self.scratch("right", &[depth / STAGED_INTERLEAVE, columns * STAGED_INTERLEAVE]);
+            let (Some(from), Some(planes)) = (rows_first(&y), channels_first(&staged)) else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            let source = View4 {
+                axes: [planes.axes[0], Axis { extent: depth, ..planes.axes[1] }, planes.axes[2]],
+                width: columns,
+                ..planes
+            };
+            let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+            self.push(kind, vec![from], vec![[false; 3]], source, true);
+            if let Some(layer) = self.graph.layers.last_mut() {
+                layer.interleave = STAGED_INTERLEAVE;
+            }
+            let first = self.graph.layers.len();
+            self.product_of_matrices(&x, source, &to)?;
+            for layer in &mut self.graph.layers[first..] {
+                if matches!(layer.kind, Kind::Product { .. }) {
+                    layer.source_interleave = STAGED_INTERLEAVE;
+                }
+            }
         }
         Ok(())
     }
 
     /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines.
-    fn product_of_matrices(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
-        let (Some(source), Some(result)) = (rows_first(y), rows_first(to)) else {
+    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View) -> Result<()> {
+        let Some(result) = rows_first(to) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
         let rows = to.lead[0].extent;

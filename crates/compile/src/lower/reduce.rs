@@ -245,7 +245,11 @@ impl Lowerer<'_> {
         let one = Axis { extent: 1, stride_bytes: 0 };
         let put = |v: View4, channels: Axis, width: usize| View4 { axes: [v.axes[2], channels, one], width, ..v };
         let source = put(View4 { buffer: turned.buffer, ..pair[0] }, turned.lead[axis], turned.width);
-        let result = put(pair[1], one, to.width);
+        // The one channel of the result is its plane.
+        let rows = pair[1].axes[2];
+        let plane = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
+        let mut result = put(pair[1], plane, to.width);
+        result.axes[2] = plane;
         let kind = Kind::Reduce { op: PoolOp::Sum, abs, affine, reciprocal: false };
         self.push(kind, vec![source], vec![[false; 3]], result, true);
         Ok(true)
