@@ -229,6 +229,11 @@ pub enum Kind {
     },
     /// Neural engine: maximum over all channels; the result has one.
     MaxChannels,
+    /// Neural engine: sum of all channels, without coefficients; the result has one.
+    SumChannels {
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
     /// Planar engine, two sources.
     Planar {
         /// The operation.
@@ -239,8 +244,17 @@ pub enum Kind {
         relu: bool,
     },
     /// Planar engine: `(x + s) * f` with an addend and a factor for each channel. The second source has two rows, addends
-    /// and factors, with a column per channel.
-    ChannelAffine,
+    /// and factors.
+    ChannelAffine {
+        /// The addend is subtracted.
+        subtract: bool,
+    },
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, the mean being that of the squared differences between the first source,
+    /// one number per channel, and the second one, over rows and columns.
+    Deviation {
+        /// fp16 addend.
+        epsilon: f32,
+    },
     /// Planar engine, one source: absolute value, scales, window.
     Pool {
         /// Window function; ignored by a unit window.
@@ -274,7 +288,7 @@ pub struct Layer {
     pub name: String,
     /// What it computes.
     pub kind: Kind,
-    /// Sources; the second only for [`Kind::Planar`], [`Kind::ChannelAffine`] and [`Kind::Product`].
+    /// Sources; one, or two for planar kinds that combine and for [`Kind::Product`].
     pub sources: Vec<View4>,
     /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
     pub broadcast: Vec<[bool; 3]>,
@@ -296,7 +310,11 @@ impl Layer {
     pub fn is_neural(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::Planar { .. } | Kind::ChannelAffine | Kind::Pool { .. } | Kind::Reduce { .. }
+            Kind::Planar { .. }
+                | Kind::ChannelAffine { .. }
+                | Kind::Deviation { .. }
+                | Kind::Pool { .. }
+                | Kind::Reduce { .. }
         )
     }
 
@@ -407,12 +425,19 @@ impl fmt::Display for Kind {
             }
             Kind::Product { lanes } => write!(f, "ne.product lanes={lanes}"),
             Kind::MaxChannels => write!(f, "ne.max_channels"),
+            Kind::SumChannels { nonlinear: n } => {
+                write!(f, "ne.sum_channels")?;
+                nonlinear(f, n)
+            }
             Kind::Planar { op, affine: a, relu } => {
                 write!(f, "pe.{op:?}")?;
                 affine(f, a)?;
                 if *relu { write!(f, " relu") } else { Ok(()) }
             }
-            Kind::ChannelAffine => write!(f, "pe.channel_affine"),
+            Kind::ChannelAffine { subtract } => {
+                write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })
+            }
+            Kind::Deviation { epsilon } => write!(f, "pe.deviation epsilon={epsilon}"),
             Kind::Pool { op, window: w, abs, affine: a, relu } => {
                 write!(f, "pe.pool.{op:?}")?;
                 if *w != Window::UNIT {

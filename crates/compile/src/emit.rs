@@ -6,14 +6,14 @@
 mod stage;
 mod stage9509;
 
-pub(crate) use stage9509::staged_bytes;
+pub(crate) use stage9509::staging;
 
 use crate::anec::*;
 use crate::error::{Error, Result};
 use crate::lut::Table;
 use crate::pack::{Packing, engines_for};
 use crate::place::{Address, Placed};
-use crate::residency::Resident;
+use crate::residency::Place;
 use crate::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
@@ -30,9 +30,9 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let hints = stage::Hints::of(&placed);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
-        let emitter = Emitter { layout, chip, layer, placed: &placed, options, task: Task::full(layout) };
+        let emitter = Emitter { layout, chip, index: i, layer, placed: &placed, options, task: Task::full(layout) };
         let task = emitter
-            .emit(&mut kernel, i, placed.graph.layers.len(), &hints)
+            .emit(&mut kernel, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
         tasks.push(task);
     }
@@ -119,6 +119,8 @@ impl Kernel {
 struct Emitter<'a> {
     layout: &'static Layout,
     chip: &'static Chip,
+    /// Position of the layer.
+    index: usize,
     layer: &'a Layer,
     placed: &'a Placed,
     options: &'a Options,
@@ -173,18 +175,19 @@ impl Emitter<'_> {
         }
     }
 
-    fn resident(&self, view: &View4) -> Option<&Resident> {
-        self.placed.residency.resident(view)
+    /// Where a source stands in tile memory already.
+    fn source_place(&self, source: usize) -> Option<Place> {
+        self.placed.residency.source(self.index, source, self.layer.sources.get(source)?)
     }
 
-    /// Whether the operand has a place in memory: to be streamed from, or to be saved to.
-    fn in_memory(&self, view: &View4) -> bool {
-        self.resident(view).is_none_or(|r| r.crosses)
+    /// Where the second source of a planar task stands in tile memory already.
+    fn second_place(&self) -> Option<Place> {
+        self.second_source().and_then(|_| self.source_place(1))
     }
 
-    /// Whether a resident operand outlives its group of tasks, so that its place in memory is stated too.
-    fn crosses(&self, view: &View4) -> bool {
-        self.resident(view).is_some_and(|r| r.crosses)
+    /// Where the result stays.
+    fn result_place(&self) -> Option<Place> {
+        self.placed.residency.resident(&self.layer.result)
     }
 
     /// The planar engine's second source; the second source of a product is its coefficients.
@@ -200,11 +203,10 @@ impl Emitter<'_> {
     fn emit(
         mut self,
         kernel: &mut Kernel,
-        index: usize,
         count: usize,
         hints: &stage::Hints,
     ) -> std::result::Result<Task, FieldError> {
-        let packing = Packing::of(self.layer);
+        let (index, packing) = (self.index, Packing::of(self.layer));
         let kernel_bytes = self.coefficients(kernel, &packing)?;
         self.header(index, count, kernel_bytes)?;
         self.common(&packing)?;
@@ -222,6 +224,26 @@ impl Emitter<'_> {
         Ok(self.task)
     }
 
+    /// Operands that DMA moves.
+    fn streamed(&self) -> impl Iterator<Item = &View4> {
+        let sources = self.layer.sources.iter().enumerate().filter(|(i, _)| self.source_place(*i).is_none());
+        sources.map(|(_, v)| v).chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
+    }
+
+    /// Planar tasks of a group of which one reads what the other leaves in tile memory overlap.
+    fn overlap(&mut self) -> Set {
+        let layers = &self.placed.graph.layers;
+        let pair = |i: usize| {
+            let (Some(one), Some(next)) = (layers.get(i), layers.get(i + 1)) else { return false };
+            let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
+            let (_, closes) = self.placed.residency.opens_and_closes(i);
+            !one.is_neural() && !next.is_neural() && read && !closes && self.placed.residency.resident(&one.result).is_some()
+        };
+        let (first, second) = (pair(self.index), self.index > 0 && pair(self.index - 1));
+        let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
+        bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
+    }
+
     /// Without coefficients, bases and sizes of the streams are not written.
     fn leave_out_streams(&mut self) {
         let (Some(from), Some(to)) = (self.layout.row(CoeffBase), self.layout.row(ExtraEn)) else { return };
@@ -236,7 +258,7 @@ impl Emitter<'_> {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
         let moved: u64 =
-            self.layer.sources.iter().chain([&self.layer.result]).filter(|v| self.resident(v).is_none()).map(dma_bytes).sum::<u64>() + kernel_bytes;
+            self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         self.set(ExeCycles, (moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0).min(0xffff) as u32)?;
         let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
@@ -250,24 +272,23 @@ impl Emitter<'_> {
         let (opens, closes) = self.placed.residency.opens_and_closes(index);
         self.set_all(&[(Spl, u32::from(opens)), (Tsr, u32::from(closes)), (Tse, u32::from(closes))])?;
         let (source, result) = (self.layer.sources[0], self.layer.result);
-        let memory = |v: &View4| u32::from(self.resident(v).is_none());
-        let crosses = |v: &View4| u32::from(self.crosses(v));
-        let second = self.second_source();
-        let second_crosses = second.is_some_and(|v| self.crosses(&v));
+        let places = [self.source_place(0), self.second_place(), self.result_place()];
+        let crosses = places.map(|p| p.is_some_and(|p| p.crosses));
         self.set_all(&[
-            (SrcLoc, memory(&source)),
-            (DstLoc, memory(&result)),
-            (Spc, crosses(&source) | u32::from(second_crosses)),
-            (Dpc, crosses(&result)),
+            (SrcLoc, u32::from(places[0].is_none())),
+            (DstLoc, u32::from(places[2].is_none())),
+            (Spc, u32::from(crosses[0] || crosses[1])),
+            (Dpc, u32::from(crosses[2])),
         ])?;
-        if self.in_memory(&source) {
+        self.overlap()?;
+        if in_memory(places[0]) {
             self.set_all(&[(RBase0, self.address(&source).bar as u32), (Rbe0, 1)])?;
         }
-        if let Some(second) = second.filter(|v| self.resident(v).is_none()) {
+        if let Some(second) = self.second_source().filter(|_| places[1].is_none()) {
             let bar = self.address(&second).bar;
             self.set_all(&[(RBase1, bar as u32), (Rbe1, 1)])?;
         }
-        if self.in_memory(&result) {
+        if in_memory(places[2]) {
             self.set_all(&[(WBase, self.address(&result).bar as u32), (Wbe, 1)])?;
         }
         self.set_all(&[(TBase, Program::STREAM_BAR as u32), (Tbe, u32::from(!last))])?;
@@ -302,8 +323,9 @@ impl Emitter<'_> {
                 (block, packing.active(), packing.stream_bytes(), packing.stream_bytes())
             }
             // All engines read the same table.
-            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
-                let (mut block, streams) = (table.stream(), self.engines(packing).min(packing.active().max(8)));
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
+                let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
                 if self.modern() {
                     // Room for a table each, though one is enough.
                     block.resize(block.len() * streams, 0);
@@ -346,7 +368,11 @@ impl Emitter<'_> {
     fn input(&self) -> (usize, usize, usize) {
         let (c, h, w) = self.computed();
         match self.layer.kind {
-            Kind::Planar { .. } | Kind::ChannelAffine => (c, h, w),
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => (c, h, w),
+            Kind::Deviation { .. } => {
+                let s = &self.layer.sources[1];
+                (s.channels(), s.height(), s.width)
+            }
             _ => {
                 let s = &self.layer.sources[0];
                 (s.channels(), s.height(), s.width)
@@ -361,10 +387,14 @@ impl Emitter<'_> {
         match self.layer.kind {
             Kind::Planar { .. } => {
                 task_class = class::PLANAR_TWO;
-                let streamed = self.layer.sources.iter().all(|v| self.resident(v).is_none());
+                let streamed = (0..2).all(|s| self.source_place(s).is_none());
                 mask = if streamed { source_mask::BOTH } else { source_mask::USUAL };
             }
-            Kind::ChannelAffine => task_class = class::PLANAR_AFFINE,
+            Kind::ChannelAffine { .. } => task_class = class::PLANAR_AFFINE,
+            Kind::Deviation { .. } => {
+                task_class = class::PLANAR_REDUCE_TWO;
+                (hout, wout) = (hin, win);
+            }
             Kind::Pool { .. } => task_class = class::PLANAR_ONE,
             Kind::Reduce { .. } => {
                 task_class = class::PLANAR_REDUCE;
@@ -429,7 +459,8 @@ impl Emitter<'_> {
 
     fn sources(&mut self, hints: &stage::Hints, index: usize) -> Set {
         let first = self.layer.sources[0];
-        let streamed = self.resident(&first).is_none();
+        let place = self.source_place(0);
+        let streamed = place.is_none();
         let [hint, reuse, no_reuse] = if streamed { hints.source(index, 0) } else { [hint::NO_ALLOC; 3] };
         self.set_all(&[
             (Src1En, u32::from(streamed)),
@@ -438,7 +469,7 @@ impl Emitter<'_> {
             (Src1CacheHintNoReuse, no_reuse),
         ])?;
         self.set_size(Src1Interleave, self.layer.source_interleave)?;
-        if self.in_memory(&first) {
+        if in_memory(place) {
             let fields = [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride];
             self.set(DependencyMode, u32::from(hints.depends(index)))?;
             self.strides(&first, self.layer.source_interleave, fields)?;
@@ -446,24 +477,28 @@ impl Emitter<'_> {
         }
         let second = self.second_source();
         let [hint, reuse, no_reuse] = match second {
-            Some(second) if self.resident(&second).is_none() => hints.source(index, 1),
+            Some(_) if self.second_place().is_none() => hints.source(index, 1),
             _ => [hint::NO_ALLOC; 3],
         };
         self.set_all(&[(Src2CacheHint, hint), (Src2CacheHintReuse, reuse), (Src2CacheHintNoReuse, no_reuse)])?;
-        if let Some(second) = second.filter(|v| self.resident(v).is_none()) {
+        if let Some(second) = second.filter(|_| self.second_place().is_none()) {
             let fields = [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride];
             self.strides(&second, 1, fields)?;
             self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
         }
         let bit8 = self.is_neural() || self.modern();
-        let from = if streamed { residency::DMA } else { residency::L2 };
+        let from = match streamed {
+            true if self.placed.residency.keeps(index) => residency::DMA_KEEP,
+            true => residency::DMA,
+            false => residency::L2,
+        };
         self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
     }
 
     fn destination(&mut self, hints: &stage::Hints, index: usize) -> Set {
         let result = self.layer.result;
         self.set_size(DstInterleave, self.layer.interleave)?;
-        if self.in_memory(&result) {
+        if in_memory(self.result_place()) {
             let fields = [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride];
             self.strides(&result, self.layer.interleave, fields)?;
             self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
@@ -471,7 +506,7 @@ impl Emitter<'_> {
             let zero_pad = u32::from(self.is_neural() || self.modern());
             self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
         }
-        if self.resident(&result).is_some() {
+        if self.result_place().is_some() {
             return self.set_all(&[(DstCacheHint, hint::DST_EXTERNAL), (ResType, residency::L2)]);
         }
         let external = self.address(&result).bar != Program::SCRATCH_BAR;
@@ -533,6 +568,10 @@ impl Emitter<'_> {
                 }
                 nonlinear
             }
+            Kind::SumChannels { nonlinear } => {
+                self.set_all(&[(KernelMode, kernel::UNITY), (DpeCategory, 1)])?;
+                nonlinear
+            }
             Kind::Product { .. } => {
                 self.set_all(&[
                     (KernelFmt, format::FP16),
@@ -562,6 +601,7 @@ impl Emitter<'_> {
         if self.modern() {
             self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
         }
+        let mean;
         let (affine, relu) = match &self.layer.kind {
             Kind::Planar { op, affine, relu } => {
                 let (op, operand) = match op {
@@ -574,9 +614,18 @@ impl Emitter<'_> {
                 self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
                 (affine, *relu)
             }
-            Kind::ChannelAffine => {
-                self.set_all(&[(PeOp, planar::ADD), (PeSecond, second::SOURCE)])?;
+            Kind::ChannelAffine { subtract } => {
+                let operand = if *subtract { second::NEGATED } else { second::SOURCE };
+                self.set_all(&[(PeOp, planar::ADD), (PeSecond, operand)])?;
                 (&Affine::UNIT, false)
+            }
+            Kind::Deviation { epsilon } => {
+                self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeFirst, first::NEGATED), (PeSecond, second::SOURCE)])?;
+                self.set(PeNonlinear, planar_nonlinear::RSQRT)?;
+                self.set_half(PeEpsilon, *epsilon)?;
+                let (_, h, w) = self.input();
+                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
+                (&mean, false)
             }
             Kind::Pool { op, abs, affine, relu, .. } => {
                 self.pool_op(*op, *abs)?;
@@ -602,6 +651,11 @@ impl Emitter<'_> {
         }
         self.set(PeCond, u32::from(abs))
     }
+}
+
+/// Whether an operand has a place in memory: to be streamed from, or to be saved to.
+fn in_memory(place: Option<Place>) -> bool {
+    place.is_none_or(|p| p.crosses)
 }
 
 /// Whether a layer only moves elements, and one by one.

@@ -62,7 +62,7 @@ impl Log for () {
 
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    let net = prepare::prepare(net)?; // constants folded, norms and affines put where they cost nothing
+    let net = prepare::prepare(net, options)?; // constants folded, norms and affines put where they cost nothing
     log.stage("0-net", &|| anemone_net::text::print(&net).0);
     let graph = lower::lower(&net, chip, options)?; // network operations become layers, one per task
     log.stage("1-lowered", &|| graph.to_string());

@@ -4,8 +4,8 @@
 //! each at the lowest offset that is free while it lives.
 
 use crate::anec::*;
-use crate::emit::staged_bytes;
-use crate::residency::{Residency, groups_in_pairs};
+use crate::emit::staging;
+use crate::residency::{Residency, Staging, groups_in_pairs};
 use crate::schedule::Schedule;
 use crate::{Compat, Options};
 use anemone_facts::chips::Chip;
@@ -40,7 +40,7 @@ pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
     let Schedule { graph, live } = schedule;
     let residency = match options.compat {
         Compat::Zin9509 => {
-            let staged: Vec<u64> = graph.layers.iter().map(staged_bytes).collect();
+            let staged: Vec<Staging> = graph.layers.iter().map(staging).collect();
             Residency::of(&graph, chip, &staged)
         }
         Compat::Zin421 => Residency::none(&graph, groups_in_pairs(graph.layers.len())),

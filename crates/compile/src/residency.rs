@@ -1,7 +1,7 @@
 //! Phase 4: which intermediate results stay in tile memory, and where.
 //!
-//! A result stays when one layer writes it, every reader addresses it as it was written, and it fits beside whatever the
-//! layers of its life stage there. The allocation types of the book's table 22.2 that this stage gives are 0 (resident)
+//! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
+//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. The allocation types of the book's table 22.2 that this stage gives are 0 (resident)
 //! and 1 (streamed from memory). A resident result that outlives its group of tasks keeps a place in memory as well, to
 //! which the device may save it where it switches tasks.
 
@@ -20,29 +20,56 @@ pub(crate) const PLANAR_ROWS: (u64, u64) = (32, 2);
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
 const LONGEST_LIFE: usize = 64;
 
-/// A result in tile memory.
-#[derive(Clone, Debug)]
-pub struct Resident {
+/// An operand's place in tile memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
     /// Address in bytes.
     pub base_bytes: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Whether it outlives its group of tasks.
+    /// Distances in bytes between channels, rows, depths and groups, in the order in which registers have them.
+    pub strides: [u64; 4],
+    /// Whether the operand outlives its group of tasks, so that its place in memory is stated too.
     pub crosses: bool,
-    /// Index of the layer that writes it.
+    /// Index of the layer that brought it or wrote it.
+    pub from: usize,
+    /// Whether that layer wrote it.
+    pub written: bool,
+}
+
+/// How a layer's source from memory is staged: only one that is staged whole can be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Staging {
+    /// All operands, were they all from memory.
+    pub bytes: u64,
+    /// The first source and its strides, where it is staged whole.
+    pub source: Option<(u64, [u64; 4])>,
+}
+
+/// A result in tile memory.
+#[derive(Clone, Debug)]
+struct Resident {
+    base_bytes: u64,
+    bytes: u64,
+    crosses: bool,
+    /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
-    /// Index of the layer that reads it last.
     last: usize,
-    /// The view that writes it.
+    /// All of it.
     view: View4,
     /// Strides of its groups, channels and rows in tile memory.
     strides: [u64; 3],
 }
 
 impl Resident {
-    /// Strides of groups, channels and rows, in bytes, for a view of what was written. Axes of one element have none.
-    pub fn strides(&self, view: &View4) -> Option<[u64; 3]> {
-        if (view.offset_bytes, view.width) != (self.view.offset_bytes, self.view.width) {
+    /// Offset and strides, in bytes, of a view that picks whole axes; the offset runs along rows.
+    fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
+        if view.width != self.view.width {
+            return None;
+        }
+        let [_, channel, row] = self.strides;
+        let rows = self.view.axes[2];
+        let offset = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
+        let first = if offset == 0 { 0 } else { offset.checked_div(rows.stride_bytes)? };
+        if first * rows.stride_bytes != offset || first >= rows.extent as u64 {
             return None;
         }
         let mut free = [true; 3];
@@ -55,18 +82,16 @@ impl Resident {
             free[at] = false;
             *stride = self.strides[at];
         }
-        // All of it is read: nothing else could be addressed by the same axes.
-        (0..3).all(|i| !free[i] || self.view.axes[i].extent == 1).then_some(strides)
-    }
-
-    /// Index of the layer that writes it.
-    pub fn writer(&self) -> usize {
-        self.writer
-    }
-
-    /// Distance between two channels' columns.
-    pub fn channel_bytes(&self) -> u64 {
-        self.strides[1]
+        // Rows may be picked one at a time, everything else is read whole.
+        let left = |i: usize| free[i] && self.view.axes[i].extent > 1;
+        if left(0) || left(1) || offset > 0 && !left(2) {
+            return None;
+        }
+        let one_row = left(2);
+        let channels = if strides[1] == 0 { channel } else { strides[1] };
+        let depth = channels * view.channels() as u64;
+        let rows = if strides[2] != 0 || one_row { row } else { depth };
+        Some((first * row, [channels, rows, depth, strides[0]]))
     }
 }
 
@@ -79,16 +104,19 @@ pub struct Residency {
     groups: Vec<usize>,
     /// By layer: first byte above everything that is resident while it runs.
     top: Vec<u64>,
+    /// By layer: where its first source from memory is kept for the next layer, and which source of that one it is.
+    kept: Vec<Option<(Place, usize)>>,
 }
 
 impl Residency {
     /// Everything in memory; tasks in groups as given.
     pub fn none(graph: &Graph, groups: Vec<usize>) -> Residency {
-        Residency { residents: vec![None; graph.buffers.len()], top: vec![0; groups.len()], groups }
+        let layers = groups.len();
+        Residency { residents: vec![None; graph.buffers.len()], top: vec![0; layers], kept: vec![None; layers], groups }
     }
 
-    /// Keeps what fits. `staged` is what each layer's operands need in tile memory when they come from memory.
-    pub fn of(graph: &Graph, chip: &Chip, staged: &[u64]) -> Residency {
+    /// Keeps what fits; `staged` is by layer.
+    pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging]) -> Residency {
         let mut residency = Residency::none(graph, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
@@ -96,7 +124,7 @@ impl Residency {
             residency.assign(&mut candidates, graph.layers.len());
             // The largest of those that leave too little room gives way.
             let tight: Vec<usize> =
-                (0..graph.layers.len()).filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i] > capacity).collect();
+                (0..graph.layers.len()).filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i].bytes > capacity).collect();
             if tight.is_empty() {
                 break;
             }
@@ -110,7 +138,54 @@ impl Residency {
         for (buffer, resident) in candidates {
             residency.residents[buffer] = Some(resident);
         }
+        residency.keep(graph, capacity, staged);
         residency
+    }
+
+    /// Sources that the next layer of the group reads alike stay for it.
+    fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
+        for i in 0..graph.layers.len().saturating_sub(1) {
+            let (layer, next) = (&graph.layers[i], &graph.layers[i + 1]);
+            let view = layer.sources[0];
+            let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
+            let alike = next.sources.iter().position(|s| *s == view).filter(|&s| s == 0 || !next.is_neural());
+            let (Some((bytes, strides)), Some(source)) = (staged[i].source, alike) else { continue };
+            let base_bytes = self.top[i].max(self.top[i + 1]);
+            let fits = base_bytes + bytes + staged[i].bytes.max(staged[i + 1].bytes) <= capacity;
+            let plain = [layer, next].iter().all(|l| l.source_interleave == 1) && layer.result.buffer != view.buffer;
+            let repeated = layer.broadcast[0] != [false; 3] || next.broadcast[source] != [false; 3];
+            if !streamed || !fits || !plain || repeated || self.groups[i] != self.groups[i + 1] {
+                continue;
+            }
+            let place = Place { base_bytes, strides, crosses: false, from: i, written: false };
+            self.kept[i] = Some((place, source));
+            // What either layer stages lies above it.
+            self.top[i] = base_bytes;
+            self.top[i + 1] = base_bytes + bytes;
+        }
+    }
+
+    fn kept_for(&self, layer: usize, source: usize) -> Option<Place> {
+        let (place, at) = self.kept.get(layer.checked_sub(1)?)?.as_ref()?;
+        (*at == source).then_some(*place)
+    }
+
+    /// Whether a layer's first source, which comes from memory, stays for the next layer.
+    pub fn keeps(&self, layer: usize) -> bool {
+        self.kept[layer].is_some()
+    }
+
+    /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
+    pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
+        self.kept_for(layer, source).or_else(|| self.resident(view))
+    }
+
+    /// Where a result stays; `None` where it goes to memory.
+    pub fn resident(&self, view: &View4) -> Option<Place> {
+        let r = self.residents[view.buffer.0 as usize].as_ref()?;
+        let (offset, strides) = r.strides(view)?;
+        let base_bytes = r.base_bytes + offset;
+        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true })
     }
 
     /// Addresses: the last result first, each at the lowest free place.
@@ -136,11 +211,6 @@ impl Residency {
                 *top = (*top).max(base + r.bytes);
             }
         }
-    }
-
-    /// The resident behind a view.
-    pub fn resident(&self, view: &View4) -> Option<&Resident> {
-        self.residents[view.buffer.0 as usize].as_ref()
     }
 
     /// Whether a buffer needs no place in memory.
@@ -199,13 +269,19 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
         .iter()
         .enumerate()
         .filter_map(|(buffer, uses)| {
-            let &[writer] = uses.writers.as_slice() else { return None };
-            let &(last, _) = uses.readers.last()?;
+            let (&writer, &(last, _)) = (uses.writers.first()?, uses.readers.last()?);
             let scratch = graph.buffers[buffer].role == Role::Scratch;
-            if !scratch || last <= writer || last - writer > LONGEST_LIFE || graph.layers[writer].interleave > 1 {
+            if !scratch || last <= writer || last - writer > LONGEST_LIFE {
                 return None;
             }
-            let resident = resident(graph, groups, writer, last, &uses.readers);
+            let resident = resident(graph, groups, writer, last, &uses.writers, &uses.readers)?;
+            let written = uses.writers.iter().all(|&i| {
+                let layer = &graph.layers[i];
+                layer.interleave == 1 && resident.strides(&layer.result).is_some()
+            });
+            if !written {
+                return None;
+            }
             let reads = uses.readers.iter().all(|&(i, s)| {
                 let layer = &graph.layers[i];
                 let tensor = s == 0 || !layer.is_neural();
@@ -218,8 +294,25 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
-fn resident(graph: &Graph, groups: &[usize], writer: usize, last: usize, readers: &[(usize, usize)]) -> Resident {
-    let view = graph.layers[writer].result;
+fn resident(
+    graph: &Graph,
+    groups: &[usize],
+    writer: usize,
+    last: usize,
+    writers: &[usize],
+    readers: &[(usize, usize)],
+) -> Option<Resident> {
+    let mut view = graph.layers[writer].result;
+    if let &[_, second] = writers {
+        // Two layers that write a row each.
+        let below = graph.layers[second].result.offset_bytes.checked_sub(view.offset_bytes)?;
+        view.axes[2] = Axis { extent: 2, stride_bytes: below };
+        if below == 0 || graph.layers[writer].result.height() != 1 {
+            return None;
+        }
+    } else if writers.len() > 1 {
+        return None;
+    }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
@@ -233,7 +326,7 @@ fn resident(graph: &Graph, groups: &[usize], writer: usize, last: usize, readers
         row = spread(row, 1, (rows.min(view.height() as u64), gap));
     }
     let group = row * view.height() as u64;
-    Resident {
+    Some(Resident {
         base_bytes: 0,
         bytes: group * view.groups() as u64 * UNIT_BYTES,
         crosses: readers.iter().any(|&(i, _)| groups[i] != groups[writer]),
@@ -241,7 +334,7 @@ fn resident(graph: &Graph, groups: &[usize], writer: usize, last: usize, readers
         last,
         view,
         strides: [group, channel, row].map(|units| units * UNIT_BYTES),
-    }
+    })
 }
 
 /// Smallest stride of at least `units` such that rows read together start in banks of their own: the search over

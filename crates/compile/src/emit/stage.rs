@@ -192,7 +192,9 @@ impl Hints {
         let mut reads: Vec<Vec<usize>> = vec![vec![]; count];
         let mut writes: Vec<Vec<usize>> = vec![vec![]; count];
         for (i, layer) in layers.iter().enumerate() {
-            layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize].push(i));
+            let streamed = |(s, view): &(usize, &View4)| placed.residency.source(i, *s, view).is_none_or(|p| p.crosses);
+            let sources = layer.sources.iter().enumerate().filter(streamed);
+            sources.for_each(|(_, view)| reads[view.buffer.0 as usize].push(i));
             writes[layer.result.buffer.0 as usize].push(i);
         }
         let scratch = |b: BufferId| placed.graph.buffer(b).role == Role::Scratch;

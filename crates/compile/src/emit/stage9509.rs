@@ -1,10 +1,10 @@
 //! Staging as zin 9.509 does it, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
 
 use super::stage::{PLANAR_COLUMNS, PLANAR_ROWS, SECOND_GAP, TILE_BYTES, Tile};
-use super::{Emitter, copies};
+use super::{Emitter, copies, in_memory};
 use crate::anec::*;
 use crate::pack::Packing;
-use crate::residency::{self, Resident, UNIT_BYTES, spread};
+use crate::residency::{self, Place, Staging, UNIT_BYTES, spread};
 use anemone_facts::Field::{self, *};
 use anemone_program::FieldError;
 
@@ -35,7 +35,11 @@ fn computed(layer: &Layer) -> [usize; 3] {
 /// Source extents with broadcast axes at full size.
 fn input(layer: &Layer) -> [usize; 3] {
     match layer.kind {
-        Kind::Planar { .. } | Kind::ChannelAffine => computed(layer),
+        Kind::Planar { .. } | Kind::ChannelAffine { .. } => computed(layer),
+        Kind::Deviation { .. } => {
+            let s = &layer.sources[1];
+            [s.channels(), s.height(), s.width]
+        }
         _ => {
             let s = &layer.sources[0];
             [s.channels(), s.height(), s.width]
@@ -88,13 +92,19 @@ fn small_source(layer: &Layer) -> bool {
 /// What the chip keeps of a kernel that is not streamed.
 const KERNEL_BYTES: u64 = 64 << 10;
 
-/// Bytes of tile memory that a layer's operands take where all of them come from memory and go there.
-pub(crate) fn staged_bytes(layer: &Layer) -> u64 {
+/// What a layer's operands take of tile memory where all of them come from memory and go there.
+pub(crate) fn staging(layer: &Layer) -> Staging {
     let tile = source_tile(layer);
-    let source = row_bytes(layer, &tile, layer.sources[0].height()) * tile.rows as u64;
+    let row = row_bytes(layer, &tile, layer.sources[0].height());
+    let source = row * tile.rows as u64;
     let result = result_tile(layer);
     let sources = if layer.is_neural() { 1 } else { layer.sources.len() as u64 };
-    sources * (source + SECOND_GAP) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64
+    let [_, height, width] = input(layer);
+    let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
+    Staging {
+        bytes: sources * (source + SECOND_GAP) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
+        source: whole.then_some((source, [tile.channel_bytes, row, tile.row_bytes, 0])),
+    }
 }
 
 impl Emitter<'_> {
@@ -103,42 +113,45 @@ impl Emitter<'_> {
         let [_, hin, win] = input(layer);
         let [_, hout, _] = computed(layer);
         let tile = source_tile(layer);
-        let hout = if matches!(layer.kind, Kind::Reduce { .. }) { hin } else { hout };
-        self.set_size(TileHeight, if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) })?;
+        let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
+        let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
+        let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
+        self.set_size(TileHeight, height)?;
         if layer.is_neural() {
             self.shapes()?;
         } else {
             let log2 = |n: usize| n.next_power_of_two().ilog2();
-            self.set_all(&[(PatchWidth, log2(win).clamp(4, 9)), (PatchHeight, log2(tile.rows).min(5))])?;
+            let most = if matches!(layer.kind, Kind::Deviation { .. }) { 4 } else { 5 };
+            self.set_all(&[(PatchWidth, log2(win).clamp(4, 9)), (PatchHeight, log2(tile.rows).min(most))])?;
         }
 
         // Operands from memory are staged above what is resident: source, second source, result.
         let mut base = self.placed.residency.top(index);
         let row = row_bytes(layer, &tile, layer.sources[0].height());
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
-        let first = layer.sources[0];
-        if let Some((at, strides)) = self.kept(&first) {
-            self.set_bytes(SrcL2Base, at)?;
-            self.set_each(SOURCE, strides)?;
+        let first = self.source_place(0);
+        if let Some(place) = first {
+            self.set_bytes(SrcL2Base, place.base_bytes)?;
+            self.set_each(SOURCE, place.strides)?;
         } else {
             self.set_bytes(SrcL2Base, base)?;
             self.set_each(SOURCE, staged)?;
             base += row * tile.rows as u64;
         }
-        if let Some(second) = self.second_source() {
-            if let Some((at, strides)) = self.kept(&second) {
-                self.set_bytes(Src2L2Base, at)?;
-                self.set_each(SECOND, strides)?;
+        if self.second_source().is_some() {
+            if let Some(place) = self.second_place() {
+                self.set_bytes(Src2L2Base, place.base_bytes)?;
+                self.set_each(SECOND, place.strides)?;
             } else {
-                let gap = if self.resident(&first).is_none() { tile.row_bytes + SECOND_GAP - row } else { 0 };
+                let gap = if first.is_none() { tile.row_bytes + SECOND_GAP - row } else { 0 };
                 self.set_bytes(Src2L2Base, base + gap)?;
                 self.set_each(SECOND, staged)?;
                 base += gap + row * tile.rows as u64;
             }
         }
-        if let Some((at, strides)) = self.kept(&layer.result) {
-            self.set_bytes(ResL2Base, at)?;
-            self.set_each(RESULT, strides)?;
+        if let Some(place) = self.result_place() {
+            self.set_bytes(ResL2Base, place.base_bytes)?;
+            self.set_each(RESULT, place.strides)?;
         } else {
             self.set_bytes(ResL2Base, base)?;
             if !layer.is_neural() && layer.transpose {
@@ -153,20 +166,10 @@ impl Emitter<'_> {
             }
         }
         self.aliases(index)?;
-        let source_in_memory = self.in_memory(&first);
-        self.set(SrcDmaFmt, u32::from(source_in_memory))?;
+        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
         self.set_size(SrcDmaInterleave, layer.source_interleave)?;
         self.set(ResDmaFmt, 1)?;
         self.set_size(ResDmaInterleave, layer.interleave)
-    }
-
-    /// Address and strides of an operand that is resident.
-    fn kept(&self, view: &View4) -> Option<(u64, Strides)> {
-        let resident: &Resident = self.resident(view)?;
-        let [group, channel, row] = resident.strides(view)?;
-        let channel = if channel == 0 { resident.channel_bytes() } else { channel };
-        let depth = channel * view.channels() as u64;
-        Some((resident.base_bytes, [channel, if row == 0 { depth } else { row }, depth, group]))
     }
 
     fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
@@ -191,19 +194,21 @@ impl Emitter<'_> {
         let layers = &self.placed.graph.layers;
         let (opens, _) = self.placed.residency.opens_and_closes(index);
         let before_neural = layers[index - 1].is_neural();
-        let written_by = |view: &View4| self.resident(view).map(|r| layers[r.writer()].is_neural());
-        let first = written_by(&self.layer.sources[0]);
-        let second = self.second_source().and_then(|v| written_by(&v));
+        let places = [self.source_place(0), self.second_place()];
+        // Engine of what wrote each source that stays, and of what brought the one that was kept.
+        let neural_of = |p: &Place| layers[p.from].is_neural();
+        let [first, second] = places.map(|p| p.filter(|p| p.written).map(|p| neural_of(&p)));
+        let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
-        let alone = opens && first.is_none() && !depends;
+        let alone = opens && places[0].is_none() && !depends;
         let neural = [first, second].contains(&Some(true)) || alone;
         let planar = [first, second].contains(&Some(false));
         // A staged source may lie where the other engine's was.
-        let other = first.is_none() && before_neural != self.layer.is_neural();
+        let other = places[0].is_none() && before_neural != self.layer.is_neural();
         self.set_all(&[
             (SrcAliasConvRslt, u32::from(neural)),
             (SrcAliasPlanarRslt, u32::from(planar)),
-            (SrcAliasConvSrc, u32::from(alone || other && before_neural)),
+            (SrcAliasConvSrc, u32::from(alone || other && before_neural || brought == Some(true))),
             (SrcAliasPlanarSrc, u32::from(alone && other && !before_neural)),
             (ResAliasConvSrc, u32::from(alone)),
             (ResAliasConvRslt, u32::from(alone)),
@@ -216,6 +221,10 @@ impl Emitter<'_> {
         let layer = self.layer;
         let rows = computed(layer)[1].next_power_of_two().ilog2();
         let (preferred, least, most) = match &layer.kind {
+            Kind::SumChannels { .. } => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
             _ if small_source(layer) => {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)

@@ -7,9 +7,9 @@
 mod conv;
 mod elementwise;
 mod layout;
+mod norm;
 mod reduce;
 mod resample;
-mod table;
 
 use crate::Options;
 use crate::anec::*;
@@ -102,6 +102,9 @@ impl Lowerer<'_> {
             OpKind::Transpose { perm } => self.transpose(perm, op.inputs[0], out),
             OpKind::Slice { begin, end, stride } => self.slice(begin, end, stride, op.inputs[0], out),
             OpKind::Pad { pads, value } => self.pad(pads, *value, op.inputs[0], out),
+            OpKind::LayerNorm { axes, epsilon } if self.options.modern() => {
+                self.layer_norm(axes, *epsilon, op.inputs[0], out)
+            }
             OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {
                 Err(self.unsupported("normalization is decomposed before lowering", "report this as a defect"))
             }

@@ -360,7 +360,7 @@ fn divisor_factors(
 }
 
 /// Axes one stride apart as a single axis.
-fn merge(axes: &[Axis]) -> Option<Axis> {
+pub(super) fn merge(axes: &[Axis]) -> Option<Axis> {
     let mut axes = axes.iter().rev().filter(|a| a.extent > 1);
     let Some(&last) = axes.next() else { return Some(Axis { extent: 1, stride_bytes: 0 }) };
     axes.try_fold(last, |merged, a| {
@@ -370,7 +370,7 @@ fn merge(axes: &[Axis]) -> Option<Axis> {
 }
 
 /// Pieces whose row axis is free: channels take the rows where they can, else one piece per row.
-fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
+pub(super) fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     shift_axis(parts, 2, 1, 0, max_groups)
 }
 
