@@ -229,6 +229,11 @@ pub enum Kind {
     },
     /// Neural engine: maximum over all channels; the result has one.
     MaxChannels,
+    /// Neural engine: sum of all channels, without coefficients; the result has one.
+    SumChannels {
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
     /// Planar engine, two sources.
     Planar {
         /// The operation.
@@ -237,6 +242,18 @@ pub enum Kind {
         affine: Affine,
         /// ReLU on the result.
         relu: bool,
+    },
+    /// Planar engine: `(x + s) * f` with an addend and a factor for each channel. The second source has two rows, addends
+    /// and factors.
+    ChannelAffine {
+        /// The addend is subtracted.
+        subtract: bool,
+    },
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, the mean being that of the squared differences between the first source,
+    /// one number per channel, and the second one, over rows and columns.
+    Deviation {
+        /// fp16 addend.
+        epsilon: f32,
     },
     /// Planar engine, one source: absolute value, scales, window.
     Pool {
@@ -271,17 +288,40 @@ pub struct Layer {
     pub name: String,
     /// What it computes.
     pub kind: Kind,
-    /// Sources; the second only for [`Kind::Planar`] and [`Kind::Product`].
+    /// Sources; one, or two for planar kinds that combine and for [`Kind::Product`].
     pub sources: Vec<View4>,
     /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
     pub broadcast: Vec<[bool; 3]>,
     /// Result as written: with `transpose`, its channels are the computed columns and its columns the channels.
     pub result: View4,
-    /// Channels and columns of the result are exchanged on the way out (neural engine only).
+    /// Channels and columns of the result are exchanged on the way out.
     pub transpose: bool,
-    /// Channels of the result stand side by side in sets of this size (neural engine only); its view has the plain
-    /// extents, with the stride of a set per channel axis.
+    /// Channels of the result stand side by side in sets of this size; its view has the plain extents, with the stride of
+    /// a set per channel axis.
     pub interleave: usize,
+    /// The same for the first source.
+    pub source_interleave: usize,
+    /// The second source has its channels and columns exchanged (planar engine only).
+    pub second_transposed: bool,
+}
+
+impl Layer {
+    /// Whether the neural engine computes it, not the planar one.
+    pub fn is_neural(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Planar { .. }
+                | Kind::ChannelAffine { .. }
+                | Kind::Deviation { .. }
+                | Kind::Pool { .. }
+                | Kind::Reduce { .. }
+        )
+    }
+
+    /// Whether it multiplies with coefficients.
+    pub fn convolves(&self) -> bool {
+        matches!(self.kind, Kind::Conv { .. } | Kind::Product { .. })
+    }
 }
 
 /// Layers in an order in which every buffer is written before it is read.
@@ -385,11 +425,19 @@ impl fmt::Display for Kind {
             }
             Kind::Product { lanes } => write!(f, "ne.product lanes={lanes}"),
             Kind::MaxChannels => write!(f, "ne.max_channels"),
+            Kind::SumChannels { nonlinear: n } => {
+                write!(f, "ne.sum_channels")?;
+                nonlinear(f, n)
+            }
             Kind::Planar { op, affine: a, relu } => {
                 write!(f, "pe.{op:?}")?;
                 affine(f, a)?;
                 if *relu { write!(f, " relu") } else { Ok(()) }
             }
+            Kind::ChannelAffine { subtract } => {
+                write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })
+            }
+            Kind::Deviation { epsilon } => write!(f, "pe.deviation epsilon={epsilon}"),
             Kind::Pool { op, window: w, abs, affine: a, relu } => {
                 write!(f, "pe.pool.{op:?}")?;
                 if *w != Window::UNIT {
@@ -437,9 +485,13 @@ impl fmt::Display for Graph {
                 }
             }
             let transpose = if layer.transpose { " transpose" } else { "" };
-            let interleave =
-                if layer.interleave > 1 { format!(" interleave={}", layer.interleave) } else { String::new() };
-            writeln!(f, "{transpose}{interleave} ; {}", layer.name)?;
+            write!(f, "{transpose}{}", if layer.second_transposed { " second_transposed" } else { "" })?;
+            for (what, by) in [("interleave", layer.interleave), ("source_interleave", layer.source_interleave)] {
+                if by > 1 {
+                    write!(f, " {what}={by}")?;
+                }
+            }
+            writeln!(f, " ; {}", layer.name)?;
         }
         Ok(())
     }

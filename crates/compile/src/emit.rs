@@ -4,18 +4,22 @@
 //! in Apple's programs; outside those shapes they are a reading, not yet seen on silicon.
 
 mod stage;
+mod stage9509;
+
+pub(crate) use stage9509::staging;
 
 use crate::anec::*;
 use crate::error::{Error, Result};
 use crate::lut::Table;
 use crate::pack::{Packing, engines_for};
 use crate::place::{Address, Placed};
+use crate::residency::Place;
 use crate::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::{Field, Field::*, Layout, lut};
-use anemone_program::{Direction, Element, FieldError, Nchw, Port, Program, Strides, Task, task::encode_stream};
+use anemone_program::{Direction, Element, FieldError, Nchw, Port, Program, Run, Strides, Task, task::encode_stream};
 use half::f16;
 use std::collections::HashMap;
 
@@ -26,9 +30,9 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let hints = stage::Hints::of(&placed);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
-        let emitter = Emitter { layout, chip, layer, placed: &placed, options, task: Task::full(layout) };
+        let emitter = Emitter { layout, chip, index: i, layer, placed: &placed, options, task: Task::full(layout) };
         let task = emitter
-            .emit(&mut kernel, i, placed.graph.layers.len(), &hints)
+            .emit(&mut kernel, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
         tasks.push(task);
     }
@@ -115,6 +119,8 @@ impl Kernel {
 struct Emitter<'a> {
     layout: &'static Layout,
     chip: &'static Chip,
+    /// Position of the layer.
+    index: usize,
     layer: &'a Layer,
     placed: &'a Placed,
     options: &'a Options,
@@ -146,13 +152,42 @@ impl Emitter<'_> {
         self.task.set_bytes(self.layout, field, value)
     }
 
-    fn is_neural(&self) -> bool {
-        !matches!(self.layer.kind, Kind::Planar { .. } | Kind::Pool { .. } | Kind::Reduce { .. })
+    /// Whether the task follows zin 9.509.
+    fn modern(&self) -> bool {
+        self.options.compat == Compat::Zin9509
     }
 
-    /// Whether the task multiplies with coefficients.
+    fn is_neural(&self) -> bool {
+        self.layer.is_neural()
+    }
+
     fn convolves(&self) -> bool {
-        matches!(self.layer.kind, Kind::Conv { .. } | Kind::Product { .. })
+        self.layer.convolves()
+    }
+
+    /// Engines that take part.
+    fn engines(&self, packing: &Packing) -> usize {
+        match &self.layer.kind {
+            _ if self.convolves() => packing.engines,
+            // A granule of eight elements is turned at a time.
+            _ if self.modern() && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
+            _ => engines_for(self.computed().0),
+        }
+    }
+
+    /// Where a source stands in tile memory already.
+    fn source_place(&self, source: usize) -> Option<Place> {
+        self.placed.residency.source(self.index, source, self.layer.sources.get(source)?)
+    }
+
+    /// Where the second source of a planar task stands in tile memory already.
+    fn second_place(&self) -> Option<Place> {
+        self.second_source().and_then(|_| self.source_place(1))
+    }
+
+    /// Where the result stays.
+    fn result_place(&self) -> Option<Place> {
+        self.placed.residency.resident(&self.layer.result)
     }
 
     /// The planar engine's second source; the second source of a product is its coefficients.
@@ -168,11 +203,10 @@ impl Emitter<'_> {
     fn emit(
         mut self,
         kernel: &mut Kernel,
-        index: usize,
         count: usize,
         hints: &stage::Hints,
     ) -> std::result::Result<Task, FieldError> {
-        let packing = Packing::of(self.layer);
+        let (index, packing) = (self.index, Packing::of(self.layer));
         let kernel_bytes = self.coefficients(kernel, &packing)?;
         self.header(index, count, kernel_bytes)?;
         self.common(&packing)?;
@@ -184,16 +218,50 @@ impl Emitter<'_> {
         } else {
             self.planar()?
         }
+        if self.modern() && kernel_bytes == 0 && !self.convolves() {
+            self.leave_out_streams();
+        }
         Ok(self.task)
+    }
+
+    /// Operands that DMA moves.
+    fn streamed(&self) -> impl Iterator<Item = &View4> {
+        let sources = self.layer.sources.iter().enumerate().filter(|(i, _)| self.source_place(*i).is_none());
+        sources.map(|(_, v)| v).chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
+    }
+
+    /// Planar tasks of a group of which one reads what the other leaves in tile memory overlap.
+    fn overlap(&mut self) -> Set {
+        let layers = &self.placed.graph.layers;
+        let pair = |i: usize| {
+            let (Some(one), Some(next)) = (layers.get(i), layers.get(i + 1)) else { return false };
+            let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
+            let (_, closes) = self.placed.residency.opens_and_closes(i);
+            !one.is_neural() && !next.is_neural() && read && !closes && self.placed.residency.resident(&one.result).is_some()
+        };
+        let (first, second) = (pair(self.index), self.index > 0 && pair(self.index - 1));
+        let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
+        bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
+    }
+
+    /// Without coefficients, bases and sizes of the streams are not written.
+    fn leave_out_streams(&mut self) {
+        let (Some(from), Some(to)) = (self.layout.row(CoeffBase), self.layout.row(ExtraEn)) else { return };
+        let Some(at) = self.task.runs.iter().position(|r| (r.addr..r.addr + 4 * r.words.len() as u32).contains(&from.addr)) else { return };
+        let run = &mut self.task.runs[at];
+        let rest = run.words.split_off((to.addr - run.addr) as usize / 4);
+        run.words.truncate((from.addr - run.addr) as usize / 4);
+        self.task.runs.insert(at + 1, Run { addr: to.addr, words: rest });
     }
 
     fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
         let moved: u64 =
-            self.layer.sources.iter().chain([&self.layer.result]).map(dma_bytes).sum::<u64>() + kernel_bytes;
+            self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         self.set(ExeCycles, (moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0).min(0xffff) as u32)?;
-        self.set(LogEvents, constant::LOG_ALWAYS | if last { constant::LOG_LAST } else { 0 })?;
+        let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
+        self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
         let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
         debug |= match &self.layer.kind {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
@@ -201,22 +269,33 @@ impl Emitter<'_> {
             _ => constant::DEBUG_COMPUTE,
         };
         self.set(DebugLogEvents, debug)?;
-        // Groups of tasks between switch points: the first alone, then two by two.
-        let (opens, closes) = (first || index % 2 == 1, first || index.is_multiple_of(2) || last);
+        let (opens, closes) = self.placed.residency.opens_and_closes(index);
         self.set_all(&[(Spl, u32::from(opens)), (Tsr, u32::from(closes)), (Tse, u32::from(closes))])?;
-        self.set_all(&[(SrcLoc, 1), (DstLoc, 1)])?;
-        let source = self.address(&self.layer.sources[0]);
-        self.set_all(&[(RBase0, source.bar as u32), (Rbe0, 1)])?;
-        if let Some(second) = self.second_source() {
+        let (source, result) = (self.layer.sources[0], self.layer.result);
+        let places = [self.source_place(0), self.second_place(), self.result_place()];
+        let crosses = places.map(|p| p.is_some_and(|p| p.crosses));
+        self.set_all(&[
+            (SrcLoc, u32::from(places[0].is_none())),
+            (DstLoc, u32::from(places[2].is_none())),
+            (Spc, u32::from(crosses[0] || crosses[1])),
+            (Dpc, u32::from(crosses[2])),
+        ])?;
+        self.overlap()?;
+        if in_memory(places[0]) {
+            self.set_all(&[(RBase0, self.address(&source).bar as u32), (Rbe0, 1)])?;
+        }
+        if let Some(second) = self.second_source().filter(|_| places[1].is_none()) {
             let bar = self.address(&second).bar;
             self.set_all(&[(RBase1, bar as u32), (Rbe1, 1)])?;
         }
-        let result = self.address(&self.layer.result);
-        self.set_all(&[(WBase, result.bar as u32), (Wbe, 1)])?;
+        if in_memory(places[2]) {
+            self.set_all(&[(WBase, self.address(&result).bar as u32), (Wbe, 1)])?;
+        }
         self.set_all(&[(TBase, Program::STREAM_BAR as u32), (Tbe, u32::from(!last))])?;
         if let Kind::Product { .. } = self.layer.kind {
             let bar = self.address(&self.layer.sources[1]).bar;
-            self.set_all(&[(KBase0, bar as u32), (Kbe0, 1)])?;
+            let staged = self.modern() && bar == Program::SCRATCH_BAR;
+            self.set_all(&[(KBase0, bar as u32), (Kbe0, 1), (Tde, u32::from(staged))])?;
         } else if kernel_bytes > 0 {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
@@ -225,7 +304,7 @@ impl Emitter<'_> {
 
     /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.
     fn coefficients(&mut self, kernel: &mut Kernel, packing: &Packing) -> std::result::Result<u64, FieldError> {
-        if !self.is_neural() {
+        if !self.is_neural() && !self.modern() {
             return Ok(0);
         }
         for i in 0..ENGINES as u32 {
@@ -234,6 +313,9 @@ impl Emitter<'_> {
         }
         for i in 0..4 {
             self.task.set_at(self.layout, ExtraCacheHint, i, hint::NO_ALLOC)?;
+            if self.modern() {
+                self.task.set_bytes_at(self.layout, ExtraSize, i, constant::IDLE_STREAM_BYTES)?;
+            }
         }
         let (block, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, .. } => {
@@ -241,8 +323,14 @@ impl Emitter<'_> {
                 (block, sizes, true)
             }
             // All engines read the same table.
-            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => {
-                (table.stream(), vec![lut::STREAM_BYTES as u64; packing.active()], false)
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
+                let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
+                if self.modern() {
+                    // Room for a table each, though one is enough.
+                    block.resize(block.len() * streams, 0);
+                }
+                (block, vec![lut::STREAM_BYTES as u64; streams], false)
             }
             // The streams are in memory already: a plane each.
             Kind::Product { .. } => {
@@ -283,7 +371,11 @@ impl Emitter<'_> {
     fn input(&self) -> (usize, usize, usize) {
         let (c, h, w) = self.computed();
         match self.layer.kind {
-            Kind::Planar { .. } => (c, h, w),
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => (c, h, w),
+            Kind::Deviation { .. } => {
+                let s = &self.layer.sources[1];
+                (s.channels(), s.height(), s.width)
+            }
             _ => {
                 let s = &self.layer.sources[0];
                 (s.channels(), s.height(), s.width)
@@ -296,7 +388,16 @@ impl Emitter<'_> {
         let (cout, mut hout, mut wout) = self.computed();
         let (mut task_class, mut mask) = (class::NEURAL, source_mask::USUAL);
         match self.layer.kind {
-            Kind::Planar { .. } => (task_class, mask) = (class::PLANAR_TWO, source_mask::BOTH),
+            Kind::Planar { .. } => {
+                task_class = class::PLANAR_TWO;
+                let streamed = (0..2).all(|s| self.source_place(s).is_none());
+                mask = if streamed { source_mask::BOTH } else { source_mask::USUAL };
+            }
+            Kind::ChannelAffine { .. } => task_class = class::PLANAR_AFFINE,
+            Kind::Deviation { .. } => {
+                task_class = class::PLANAR_REDUCE_TWO;
+                (hout, wout) = (hin, win);
+            }
             Kind::Pool { .. } => task_class = class::PLANAR_ONE,
             Kind::Reduce { .. } => {
                 task_class = class::PLANAR_REDUCE;
@@ -346,87 +447,111 @@ impl Emitter<'_> {
             }
         }
         if self.is_neural() {
-            let engines = if self.convolves() { packing.engines } else { engines_for(cout) };
+            let engines = self.engines(packing);
             self.set(ActiveNe, engines.ilog2())?;
             self.set(Ene, engines.ilog2() + 1)?;
             self.set(OcgSize, packing.lanes.ilog2())?;
             self.set(TaskNid, 1)?;
             self.set(NeTranspose, u32::from(self.layer.transpose))?;
+        } else {
+            let turned = [(ResultTranspose, self.layer.transpose), (Src2Transpose, self.layer.second_transposed)];
+            turned.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))?;
         }
         Ok(())
     }
 
     fn sources(&mut self, hints: &stage::Hints, index: usize) -> Set {
         let first = self.layer.sources[0];
-        let address = self.address(&first);
-        self.set(Src1En, 1)?;
-        let [hint, reuse, no_reuse] = hints.source(index, 0);
-        self.set_all(&[(Src1CacheHint, hint), (Src1CacheHintReuse, reuse), (Src1CacheHintNoReuse, no_reuse)])?;
-        self.set(DependencyMode, u32::from(hints.depends(index)))?;
-        self.strides(&first, address, [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride])?;
+        let place = self.source_place(0);
+        let streamed = place.is_none();
+        let [hint, reuse, no_reuse] = if streamed { hints.source(index, 0) } else { [hint::NO_ALLOC; 3] };
         self.set_all(&[
-            (Src1FmtMode, 1),
-            (Src1Truncate, constant::TRUNCATE),
-            (Src1MemFmt, format::FP16),
-            (Src1Interleave, 1),
+            (Src1En, u32::from(streamed)),
+            (Src1CacheHint, hint),
+            (Src1CacheHintReuse, reuse),
+            (Src1CacheHintNoReuse, no_reuse),
         ])?;
+        self.set_size(Src1Interleave, self.layer.source_interleave)?;
+        if in_memory(place) {
+            let fields = [Src1Base, Src1RowStride, Src1PlaneStride, Src1DepthStride, Src1GroupStride];
+            self.set(DependencyMode, u32::from(hints.depends(index)))?;
+            self.strides(&first, self.layer.source_interleave, fields)?;
+            self.set_all(&[(Src1FmtMode, 1), (Src1Truncate, constant::TRUNCATE), (Src1MemFmt, format::FP16)])?;
+        }
         let second = self.second_source();
         let [hint, reuse, no_reuse] = match second {
-            Some(_) => hints.source(index, 1),
-            None => [hint::NO_ALLOC; 3],
+            Some(_) if self.second_place().is_none() => hints.source(index, 1),
+            _ => [hint::NO_ALLOC; 3],
         };
         self.set_all(&[(Src2CacheHint, hint), (Src2CacheHintReuse, reuse), (Src2CacheHintNoReuse, no_reuse)])?;
-        if let Some(second) = second {
-            let address = self.address(&second);
-            self.strides(
-                &second,
-                address,
-                [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride],
-            )?;
+        if let Some(second) = second.filter(|_| self.second_place().is_none()) {
+            let fields = [Src2Base, Src2RowStride, Src2PlaneStride, Src2DepthStride, Src2GroupStride];
+            self.strides(&second, 1, fields)?;
             self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
         }
-        self.set_all(&[(SrcType, residency::DMA), (Unk13840Bit8, u32::from(self.is_neural()))])
+        let bit8 = self.is_neural() || self.modern();
+        let from = match streamed {
+            true if self.placed.residency.keeps(index) => residency::DMA_KEEP,
+            true => residency::DMA,
+            false => residency::L2,
+        };
+        self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
     }
 
     fn destination(&mut self, hints: &stage::Hints, index: usize) -> Set {
         let result = self.layer.result;
-        let address = self.address(&result);
-        let external = address.bar != Program::SCRATCH_BAR;
+        self.set_size(DstInterleave, self.layer.interleave)?;
+        if in_memory(self.result_place()) {
+            let fields = [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride];
+            self.strides(&result, self.layer.interleave, fields)?;
+            self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
+            // 4.2.1 leaves the padding of planar results alone.
+            let zero_pad = u32::from(self.is_neural() || self.modern());
+            self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
+        }
+        if self.result_place().is_some() {
+            return self.set_all(&[(DstCacheHint, hint::DST_EXTERNAL), (ResType, residency::L2)]);
+        }
+        let external = self.address(&result).bar != Program::SCRATCH_BAR;
         let hint = if external { hint::DST_EXTERNAL } else { hint::DST_INTERMEDIATE };
-        // Memory-to-memory tasks that do not convolve pass results through one simple buffer.
-        let simple = !self.convolves();
+        if !self.is_neural() && self.layer.transpose {
+            return self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (ResType, residency::DMA_KEEP)]);
+        }
+        // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
+        // plain copies.
+        let simple = if self.modern() { !copies(self.layer) } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some(distance) = hints.hazard(index) {
             self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
         }
-        self.strides(&result, address, [DstBase, DstRowStride, DstPlaneStride, DstDepthStride, DstGroupStride])?;
-        self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
-        self.set_size(DstInterleave, self.layer.interleave)?;
-        // 4.2.1 leaves the padding of planar results alone.
-        let zero_pad = u32::from(self.is_neural() || self.options.compat != Compat::Zin421);
-        self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
         self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
     }
 
     /// Base and strides of one DMA engine; axes of a single element get the stride a dense tensor would have.
-    fn strides(&mut self, view: &View4, address: Address, [base, row, plane, depth, group]: [Field; 5]) -> Set {
+    fn strides(&mut self, view: &View4, interleave: usize, [base, row, plane, depth, group]: [Field; 5]) -> Set {
+        let address = self.address(view);
         let [g, c, h] = view.axes;
         let or =
             |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
-        let row_bytes = or(h, (view.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
+        let row_bytes = or(h, ((view.width * interleave) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
-        let whole = stage::whole_planes(self.placed, view).max(c.extent) as u64;
+        let sets = if self.modern() { c.extent.div_ceil(interleave) } else { c.extent };
+        let whole = stage::whole_planes(self.placed, view).max(sets) as u64;
         let depth_bytes = plane_bytes.saturating_mul(whole).min(u32::MAX as u64 & !63);
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;
         self.set_bytes(depth, depth_bytes)?;
-        // A single group needs no stride, and 4.2.1 writes none.
-        self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { 0 })
+        // A single group needs no stride: 4.2.1 writes none, 9.509 that of a whole depth.
+        let idle = if self.modern() { depth_bytes } else { 0 };
+        self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
     }
 
     fn neural(&mut self) -> Set {
         self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
+        if self.modern() {
+            self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
+        }
         self.set_half(PostScale, 1.0)?;
         let function = match &self.layer.kind {
             Kind::Conv { bias, post_scale, nonlinear, .. } => {
@@ -444,6 +569,10 @@ impl Emitter<'_> {
                     self.set_half(AccBias, *add)?;
                     self.set(DpeCategory, 1)?;
                 }
+                nonlinear
+            }
+            Kind::SumChannels { nonlinear } => {
+                self.set_all(&[(KernelMode, kernel::UNITY), (DpeCategory, 1)])?;
                 nonlinear
             }
             Kind::Product { .. } => {
@@ -472,6 +601,10 @@ impl Emitter<'_> {
     }
 
     fn planar(&mut self) -> Set {
+        if self.modern() {
+            self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
+        }
+        let mean;
         let (affine, relu) = match &self.layer.kind {
             Kind::Planar { op, affine, relu } => {
                 let (op, operand) = match op {
@@ -483,6 +616,19 @@ impl Emitter<'_> {
                 };
                 self.set_all(&[(PeOp, op), (PeSecond, operand)])?;
                 (affine, *relu)
+            }
+            Kind::ChannelAffine { subtract } => {
+                let operand = if *subtract { second::NEGATED } else { second::SOURCE };
+                self.set_all(&[(PeOp, planar::ADD), (PeSecond, operand)])?;
+                (&Affine::UNIT, false)
+            }
+            Kind::Deviation { epsilon } => {
+                self.set_all(&[(PeOp, planar::SQUARE_SUM), (PeFirst, first::NEGATED), (PeSecond, second::SOURCE)])?;
+                self.set(PeNonlinear, planar_nonlinear::RSQRT)?;
+                self.set_half(PeEpsilon, *epsilon)?;
+                let (_, h, w) = self.input();
+                mean = Affine { final_scale: 1.0 / (h * w) as f32, ..Affine::UNIT };
+                (&mean, false)
             }
             Kind::Pool { op, abs, affine, relu, .. } => {
                 self.pool_op(*op, *abs)?;
@@ -508,6 +654,17 @@ impl Emitter<'_> {
         }
         self.set(PeCond, u32::from(abs))
     }
+}
+
+/// Whether an operand has a place in memory: to be streamed from, or to be saved to.
+fn in_memory(place: Option<Place>) -> bool {
+    place.is_none_or(|p| p.crosses)
+}
+
+/// Whether a layer only moves elements, and one by one.
+fn copies(layer: &Layer) -> bool {
+    let plain = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+    layer.kind == plain && layer.interleave == 1
 }
 
 /// Bytes that DMA moves for a view: whole 64-byte granules per row.

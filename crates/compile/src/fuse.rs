@@ -47,7 +47,7 @@ fn relu_into_producer(graph: &mut Graph) {
         for (writer, reader) in pairs.into_iter().flatten() {
             let result = graph.layers[reader].result;
             let layer = &mut graph.layers[writer];
-            layer.result = result;
+            layer.result = in_place_of(&layer.result, &result);
             match &mut layer.kind {
                 Kind::Conv { nonlinear, .. } => *nonlinear = Nonlinear::Relu,
                 Kind::Planar { relu, .. } | Kind::Pool { relu, .. } => *relu = true,
@@ -73,8 +73,15 @@ fn takes_relu(layer: &Layer) -> bool {
     }
 }
 
-/// Same elements in the same order; strides of single-element axes do not count.
+/// Same elements in the same order; axes of a single element do not count.
 fn same_elements(a: &View4, b: &View4) -> bool {
-    let axes = |v: &View4| v.axes.map(|a| if a.extent == 1 { Axis { extent: 1, stride_bytes: 0 } } else { a });
+    let axes = |v: &View4| v.axes.into_iter().filter(|a| a.extent > 1).collect::<Vec<_>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
+}
+
+/// `to` with its axes in the places where `shape` has them; both have the same elements in the same order.
+fn in_place_of(shape: &View4, to: &View4) -> View4 {
+    let mut own = to.axes.into_iter().filter(|a| a.extent > 1);
+    let axes = shape.axes.map(|a| if a.extent > 1 { own.next().unwrap_or(a) } else { a });
+    View4 { axes, ..*to }
 }

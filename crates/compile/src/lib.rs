@@ -16,6 +16,7 @@ pub mod lut;
 pub mod pack;
 pub mod place;
 pub mod prepare;
+mod residency;
 pub mod schedule;
 
 use anemone_facts::chips::Chip;
@@ -27,9 +28,9 @@ pub use error::{Error, Result};
 /// Which compiler's conventions the program follows, where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// This project's: Apple's words where they are known, two-step tables for precision.
+    /// Apple's compiler of 2026, zin 9.509: its words where they are known, and tables of two steps for precision.
     #[default]
-    Anemone,
+    Zin9509,
     /// `zin_ane_compiler v4.2.1`: the same task stream and constants for the same netplist.
     Zin421,
 }
@@ -42,9 +43,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// A netplist's `Sigmoid` is one plain table in 4.2.1.
-    fn plain_sigmoid(&self) -> bool {
-        self.compat == Compat::Zin421
+    /// Whether zin 9.509 is followed.
+    fn modern(&self) -> bool {
+        self.compat == Compat::Zin9509
     }
 }
 
@@ -61,7 +62,7 @@ impl Log for () {
 
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    let net = prepare::prepare(net)?; // constants folded, norms and affines put where they cost nothing
+    let net = prepare::prepare(net, options)?; // constants folded, norms and affines put where they cost nothing
     log.stage("0-net", &|| anemone_net::text::print(&net).0);
     let graph = lower::lower(&net, chip, options)?; // network operations become layers, one per task
     log.stage("1-lowered", &|| graph.to_string());
@@ -70,7 +71,7 @@ pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn 
     let legal = legalize::legalize(graph, chip)?; // 2  every layer fits the chip
     let order = schedule::schedule(legal); // 3  one order
     log.stage("3-scheduled", &|| order.to_string());
-    let placed = place::place(order); // 4  every buffer has its address
+    let placed = place::place(order, chip, options); // 4  every buffer has its address
     log.stage("4-placed", &|| placed.to_string());
     emit::emit(placed, chip, options)
 }

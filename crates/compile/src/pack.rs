@@ -57,7 +57,8 @@ impl Packing {
         };
         let source = &layer.sources[0];
         let groups = source.groups();
-        let cap = if source.height().max(source.width) <= SMALL_SIDE { MAX_LANES_SMALL } else { MAX_LANES };
+        let small = source.height().max(source.width) <= SMALL_SIDE && !layer.transpose;
+        let cap = if small { MAX_LANES_SMALL } else { MAX_LANES };
         let mut lanes = 1;
         // Only whole passes: how a last, partly filled pass of several lanes is stored is not known.
         if *connect == Connect::Dense {
@@ -85,6 +86,11 @@ impl Packing {
 
     fn passes(&self, engine: usize) -> usize {
         self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.engines * self.lanes)
+    }
+
+    /// Bytes of the coefficients that an engine holds at a time.
+    pub fn plane_bytes(&self) -> u64 {
+        (2 * self.lanes * self.taps) as u64
     }
 
     /// Bytes of each engine's stream; the most it can have where zeros are skipped.

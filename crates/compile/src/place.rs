@@ -4,7 +4,11 @@
 //! each at the lowest offset that is free while it lives.
 
 use crate::anec::*;
+use crate::emit::staging;
+use crate::residency::{Residency, Staging, groups_in_pairs};
 use crate::schedule::Schedule;
+use crate::{Compat, Options};
+use anemone_facts::chips::Chip;
 use anemone_program::Program;
 use std::fmt;
 
@@ -27,16 +31,28 @@ pub struct Placed {
     pub(crate) scratch_bytes: u64,
     /// Constant operands, first in the kernel section.
     pub(crate) constants: Vec<u8>,
+    /// What stays in tile memory.
+    pub(crate) residency: Residency,
 }
 
 /// Assigns addresses.
-pub fn place(schedule: Schedule) -> Placed {
+pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
     let Schedule { graph, live } = schedule;
+    let residency = match options.compat {
+        Compat::Zin9509 => {
+            let staged: Vec<Staging> = graph.layers.iter().map(staging).collect();
+            Residency::of(&graph, chip, &staged)
+        }
+        Compat::Zin421 => Residency::none(&graph, groups_in_pairs(graph.layers.len())),
+    };
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
-    // Ports: outputs first, then inputs, as compiler 4.2.1 numbers them.
-    let ports = graph.outputs.iter().chain(&graph.inputs);
-    for (i, id) in ports.enumerate() {
+    // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 goes by name.
+    let mut ports: Vec<&BufferId> = graph.outputs.iter().chain(&graph.inputs).collect();
+    if options.compat == Compat::Zin9509 {
+        ports.sort_by_key(|id| &graph.buffer(**id).name);
+    }
+    for (i, id) in ports.into_iter().enumerate() {
         addresses[id.0 as usize] = Some(Address { bar: Program::FIRST_PORT_BAR + i as u8, offset_bytes: 0 });
     }
     let mut scratch: Vec<usize> = Vec::new();
@@ -47,7 +63,7 @@ pub fn place(schedule: Schedule) -> Placed {
                 addresses[i] = Some(Address { bar: Program::KERNEL_BAR, offset_bytes: constants.len() as u64 });
                 constants.extend_from_slice(data);
             }
-            Role::Scratch if live[i].is_some() => scratch.push(i),
+            Role::Scratch if live[i].is_some() && !residency.stays(i) => scratch.push(i),
             _ => {}
         }
     }
@@ -75,7 +91,7 @@ pub fn place(schedule: Schedule) -> Placed {
         scratch_bytes = scratch_bytes.max(offset + bytes);
         addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
     }
-    Placed { graph, addresses, scratch_bytes, constants }
+    Placed { graph, addresses, scratch_bytes, constants, residency }
 }
 
 fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {
@@ -99,6 +115,6 @@ impl fmt::Display for Placed {
                 )?;
             }
         }
-        Ok(())
+        write!(f, "{}", self.residency)
     }
 }

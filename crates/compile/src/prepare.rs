@@ -3,6 +3,7 @@
 //!
 //! Each step is a function over the whole network, applied once, in the order of [`prepare`].
 
+use crate::Options;
 use crate::error::{Error, Result};
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, TensorType, Unary, Value, ValueId};
 use std::collections::HashMap;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 const FOLD_ELEMENTS: usize = 16 << 20;
 
 /// Applies every step.
-pub fn prepare(net: &Net) -> Result<Net> {
+pub fn prepare(net: &Net, options: &Options) -> Result<Net> {
     let mut net = net.clone();
     fold_constants(&mut net)?;
     drop_conversions(&mut net);
-    decompose(&mut net)?;
+    replace_matmul(&mut net);
+    decompose(&mut net, options)?;
     absorb_affines(&mut net);
     remove_dead(&mut net);
     Ok(net)
@@ -133,12 +135,15 @@ impl Builder<'_> {
 }
 
 /// Norms as means, differences and products; choices by a constant as products with zeros and ones.
-fn decompose(net: &mut Net) -> Result<()> {
+fn decompose(net: &mut Net, options: &Options) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let mut builder = Builder { net, ops: Vec::new(), name: op.name.clone() };
         match &op.kind {
             OpKind::BatchNorm { epsilon } => builder.batch_norm(&op, *epsilon)?,
+            OpKind::LayerNorm { axes, epsilon } if options.modern() && builder.is_trailing(axes, op.inputs[0]) => {
+                builder.affine_after(&op, axes, *epsilon);
+            }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(&op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
                 let rank = builder.net.value(op.inputs[0]).ty.shape.len();
@@ -157,6 +162,30 @@ fn decompose(net: &mut Net) -> Result<()> {
 impl Builder<'_> {
     fn shape(&self, id: ValueId) -> Vec<usize> {
         self.net.value(id).ty.shape.clone()
+    }
+
+    /// Whether the axes are the last ones, none left out: the planar engine sums those in one task.
+    fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
+        let rank = self.shape(x).len();
+        axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)
+    }
+
+    /// A normalization that stays one operation, its factors and addends as operations after it.
+    fn affine_after(&mut self, op: &Op, axes: &[usize], epsilon: f32) {
+        let (x, shape) = (op.inputs[0], self.shape(op.inputs[0]));
+        let kind = || OpKind::LayerNorm { axes: axes.to_vec(), epsilon };
+        let steps = [Binary::Mul, Binary::Add].into_iter().zip(op.inputs[1..].to_vec()).collect::<Vec<_>>();
+        let Some(last) = steps.len().checked_sub(1) else {
+            return self.push(kind(), &[x], op.outputs[0]);
+        };
+        let mut current = self.op("normed", kind(), &[x], shape.clone());
+        for (i, (f, operand)) in steps.into_iter().enumerate() {
+            if i == last {
+                self.push(OpKind::Binary(f), &[current, operand], op.outputs[0]);
+            } else {
+                current = self.op("scaled", OpKind::Binary(f), &[current, operand], shape.clone());
+            }
+        }
     }
 
     /// `x * c + y * (1 - c)` with a constant `c` of zeros and ones. A constant operand is chosen from here and now, so
@@ -262,6 +291,35 @@ impl Builder<'_> {
                 current = self.op("normed", OpKind::Binary(*f), &[current, *operand], shape.clone());
             }
         }
+    }
+}
+
+/// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
+/// `linear`, and affines after it can be absorbed.
+fn replace_matmul(net: &mut Net) {
+    for at in 0..net.ops.len() {
+        let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
+        let y = net.ops[at].inputs[1];
+        let value = net.value(y);
+        let (Some(tensor), [outer @ .., rows, columns]) = (&value.data, value.ty.shape.as_slice()) else { continue };
+        // The product drops no axis of the constant, so its outer axes must not add any.
+        let rank = net.value(net.ops[at].inputs[0]).ty.shape.len();
+        if outer.iter().any(|&n| n != 1) || rank < 2 || outer.len() + 2 > rank {
+            continue;
+        }
+        let (rows, columns) = (*rows, *columns);
+        let weight = if transpose_y {
+            Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
+        } else {
+            let data = tensor.data.to_f32();
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+            Tensor { shape: vec![columns, rows], data: Data::F32(turned) }
+        };
+        let name = format!("{}.weight", net.ops[at].name);
+        let ty = TensorType { dtype: value.ty.dtype, shape: weight.shape.clone() };
+        let id = net.add_value(Value { name, ty, data: Some(Arc::new(weight)), surface: None });
+        net.ops[at].kind = OpKind::Linear;
+        net.ops[at].inputs[1] = id;
     }
 }
 

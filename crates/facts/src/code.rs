@@ -154,6 +154,8 @@ pub mod constant {
     pub const LOG_ALWAYS: u32 = 0x400;
     /// See [`LOG_ALWAYS`].
     pub const LOG_LAST: u32 = 0x22;
+    /// What zin 9.509 adds in the first task (`docs/evidence.md`, key `h13-oracles`).
+    pub const LOG_FIRST: u32 = 0x8;
     /// `DebugLogEvents` that the first task adds.
     pub const DEBUG_FIRST: u32 = 0x68;
     /// `DebugLogEvents` that the last task adds.

@@ -41,6 +41,19 @@ pub enum CompatName {
     /// zin_ane_compiler v4.2.1
     #[value(name = "zin-4.2.1")]
     Zin421,
+    /// Apple's compiler of 2026 (the default)
+    #[value(name = "zin-9.509")]
+    Zin9509,
+}
+
+impl CompatName {
+    /// What the compiler knows it as.
+    pub fn compat(self) -> Compat {
+        match self {
+            CompatName::Zin421 => Compat::Zin421,
+            CompatName::Zin9509 => Compat::Zin9509,
+        }
+    }
 }
 
 /// Keeps stage texts to be written once compilation has succeeded.
@@ -62,12 +75,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
-    let options = Options {
-        compat: match flags.compat {
-            Some(CompatName::Zin421) => Compat::Zin421,
-            None => Compat::default(),
-        },
-    };
+    let options = Options { compat: flags.compat.map_or_else(Compat::default, CompatName::compat) };
     let mut stages = Stages(flags.dump_ir.is_some().then(Vec::new));
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let compiled = model.compile(chip, &options, &mut stages);

@@ -79,7 +79,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
     }
-    let compat = flags.compat.map_or(Compat::default(), |CompatName::Zin421| Compat::Zin421);
+    let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let compiled = model.compile(chip, &Options { compat }, &mut ());
     bar.finish_and_clear();

@@ -1,4 +1,6 @@
 //! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
+//!
+//! What the compilers share and what 4.2.1 does; [`super::stage9509`] is the other one's.
 
 use super::Emitter;
 use crate::anec::*;
@@ -9,7 +11,7 @@ use anemone_facts::code::hint;
 use anemone_program::FieldError;
 
 /// Share of tile memory that one operand's tile may take, so that source, second source and result fit together.
-const TILE_BYTES: u64 = 512 << 10;
+pub(super) const TILE_BYTES: u64 = 512 << 10;
 /// L2 addresses come in these units.
 const L2_UNIT: u64 = 16;
 /// Rows whose length is a multiple of this (64 banks of 16 bytes) would all start in one bank.
@@ -20,31 +22,36 @@ const SPREAD: u64 = 0x20;
 /// Neural-engine copies of wide tensors go in strips of this many columns.
 const STRIP_COLUMNS: usize = 64;
 /// Planar tiles.
-const PLANAR_COLUMNS: usize = 512;
-const PLANAR_ROWS: usize = 32;
+pub(super) const PLANAR_COLUMNS: usize = 512;
+pub(super) const PLANAR_ROWS: usize = 32;
 /// Distance of the second source's buffer from the end of the first's elements.
-const SECOND_GAP: u64 = 0x40;
+pub(super) const SECOND_GAP: u64 = 0x40;
 /// HazardDistance has two bits.
 const MAX_HAZARD: usize = 3;
 
 /// A tile of one operand in tile memory.
-struct Tile {
-    columns: usize,
-    rows: usize,
-    channel_bytes: u64,
+pub(super) struct Tile {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) channel_bytes: u64,
     /// All channels of one row, without spreading.
-    row_bytes: u64,
+    pub(super) row_bytes: u64,
 }
 
 impl Tile {
-    fn of(channels: usize, height: usize, width: usize, columns: usize, rows: usize) -> Tile {
+    pub(super) fn of(channels: usize, height: usize, width: usize, columns: usize, rows: usize) -> Tile {
+        Tile::within(TILE_BYTES, [channels, height, width], columns, rows)
+    }
+
+    /// At most `columns` by `rows`, halved until no more than `most` bytes are left.
+    pub(super) fn within(most: u64, [channels, height, width]: [usize; 3], columns: usize, rows: usize) -> Tile {
         let (mut columns, mut rows) = (width.min(columns), height.min(rows));
         let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(L2_UNIT);
         let row = |columns: usize| channel(columns) * channels as u64;
-        while rows > 1 && row(columns) * rows as u64 > TILE_BYTES {
+        while rows > 1 && row(columns) * rows as u64 > most {
             rows = rows.div_ceil(2);
         }
-        while columns > 8 && row(columns) > TILE_BYTES {
+        while columns > 8 && row(columns) > most {
             columns = columns.div_ceil(2);
         }
         Tile { columns, rows, channel_bytes: channel(columns), row_bytes: row(columns) }
@@ -59,6 +66,9 @@ impl Tile {
 impl Emitter<'_> {
     /// Tile and patch shapes, L2 geometry and dependency bits.
     pub(super) fn staging(&mut self, index: usize) -> Result<(), FieldError> {
+        if self.modern() {
+            return self.staging_9509(index);
+        }
         let (cin, hin, win) = self.input();
         let (cout, hout, wout) = self.computed();
         let conv = self.convolves();
@@ -182,7 +192,9 @@ impl Hints {
         let mut reads: Vec<Vec<usize>> = vec![vec![]; count];
         let mut writes: Vec<Vec<usize>> = vec![vec![]; count];
         for (i, layer) in layers.iter().enumerate() {
-            layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize].push(i));
+            let streamed = |(s, view): &(usize, &View4)| placed.residency.source(i, *s, view).is_none_or(|p| p.crosses);
+            let sources = layer.sources.iter().enumerate().filter(streamed);
+            sources.for_each(|(_, view)| reads[view.buffer.0 as usize].push(i));
             writes[layer.result.buffer.0 as usize].push(i);
         }
         let scratch = |b: BufferId| placed.graph.buffer(b).role == Role::Scratch;

@@ -9,6 +9,9 @@ use anemone_facts::kernel::ENGINES;
 use anemone_net::Op;
 use std::sync::Arc;
 
+/// Channels that stand side by side in a right-hand matrix staged in memory, as 9.509 does it.
+const STAGED_INTERLEAVE: usize = 8;
+
 impl Lowerer<'_> {
     /// What the window fields and the chip's kernel limits admit.
     pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
@@ -222,7 +225,7 @@ impl Lowerer<'_> {
             return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
         }
         let one_matrix = self.shape(y)[..y_rank - 2].iter().all(|&n| n == 1);
-        let constant = self.constant(y).filter(|_| one_matrix && !transpose_x).cloned();
+        let constant = self.constant(y).filter(|_| one_matrix).cloned();
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
         let data = constant.data.to_f32();
@@ -232,7 +235,21 @@ impl Lowerer<'_> {
             (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect()
         };
         let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
-        self.product_views(&from, &to, weights, None)
+        if !transpose_x {
+            return self.product_views(&from, &to, weights, None);
+        }
+        // The rows of `x` are channels as they stand.
+        let weights = Arc::new(weights);
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        for index in indices(&batch) {
+            let (Some(source), Some(result)) = (rows_first(&matrix(&from, &index)), rows_first(&matrix(&to, &index)))
+            else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            self.push(dense(weights.clone(), None), vec![source], vec![[false; 3]], result, true);
+        }
+        Ok(())
     }
 
     /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
@@ -243,6 +260,10 @@ impl Lowerer<'_> {
         if transpose_x {
             x = self.exchanged(&x, x.lead.len() - 1, "left")?;
         }
+        let depth = y.width;
+        if transpose_y && self.options.modern() && depth.is_multiple_of(STAGED_INTERLEAVE) {
+            return self.runtime_matmul_staged(&x, &y, &to);
+        }
         if transpose_y {
             y = self.exchanged(&y, y.lead.len() - 1, "right")?;
         }
@@ -250,14 +271,49 @@ impl Lowerer<'_> {
         let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
         for index in indices(&batch) {
             let (x, y, to) = (matrix(&x, &index), matrix(&y, &index), matrix(&to, &index));
-            self.product_of_matrices(&x, &y, &to)?;
+            let Some(source) = rows_first(&y) else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            self.product_of_matrices(&x, source, &to)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Lowerer::runtime_matmul`] for `y[N, K]`: its columns become channels side by side in sets.
+    fn runtime_matmul_staged(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        for index in indices(&batch) {
+            let (x, y, to) = (matrix(x, &index), matrix(y, &index), matrix(to, &index));
+            let (columns, depth) = (y.lead[0].extent, y.width);
+            let staged = self.scratch("right", &[depth / STAGED_INTERLEAVE, columns * STAGED_INTERLEAVE]);
+            let (Some(from), Some(planes)) = (rows_first(&y), channels_first(&staged)) else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            let source = View4 {
+                axes: [planes.axes[0], Axis { extent: depth, ..planes.axes[1] }, planes.axes[2]],
+                width: columns,
+                ..planes
+            };
+            let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+            self.push(kind, vec![from], vec![[false; 3]], source, true);
+            if let Some(layer) = self.graph.layers.last_mut() {
+                layer.interleave = STAGED_INTERLEAVE;
+            }
+            let first = self.graph.layers.len();
+            self.product_of_matrices(&x, source, &to)?;
+            for layer in &mut self.graph.layers[first..] {
+                if matches!(layer.kind, Kind::Product { .. }) {
+                    layer.source_interleave = STAGED_INTERLEAVE;
+                }
+            }
         }
         Ok(())
     }
 
     /// `to[M, N] = x[M, K] · y[K, N]`, in pieces of rows that fill whole engines.
-    fn product_of_matrices(&mut self, x: &View, y: &View, to: &View) -> Result<()> {
-        let (Some(source), Some(result)) = (channels_first(y), channels_first(to)) else {
+    fn product_of_matrices(&mut self, x: &View, source: View4, to: &View) -> Result<()> {
+        let Some(result) = rows_first(to) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
         let rows = to.lead[0].extent;
@@ -282,7 +338,7 @@ impl Lowerer<'_> {
 
     /// Rows of a matrix as coefficient streams. A row on its own is one already; several lanes are interleaved first.
     fn coefficient_planes(&mut self, rows: &View, lanes: usize) -> Result<View4> {
-        let Some(source) = channels_first(rows) else {
+        let Some(source) = rows_first(rows) else {
             return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
         };
         if lanes == 1 {
@@ -296,7 +352,9 @@ impl Lowerer<'_> {
             width: rows.width,
             ..planes
         };
-        let kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+        // The planar engine copies.
+        let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
+        let kind = Kind::Pool { op, window, abs: false, affine, relu: false };
         self.push(kind, vec![source], vec![[false; 3]], result, false);
         if let Some(layer) = self.graph.layers.last_mut() {
             layer.interleave = lanes;
@@ -354,18 +412,10 @@ impl Lowerer<'_> {
         bias: Option<Arc<Vec<f32>>>,
     ) -> Result<()> {
         let turned = self.exchanged(from, 0, "turned")?;
-        let (Some(source), Some(result)) = (channels_first(&turned), channels_first(to)) else {
+        let (Some(source), Some(result)) = (channels_first(&turned), rows_first(to)) else {
             return Err(self.unsupported("more than four axes", "reshape first"));
         };
-        let kind = Kind::Conv {
-            window: Window::UNIT,
-            connect: Connect::Dense,
-            weights,
-            bias,
-            post_scale: 1.0,
-            nonlinear: Nonlinear::None,
-        };
-        self.push(kind, vec![source], vec![[false; 3]], result, true);
+        self.push(dense(weights, bias), vec![source], vec![[false; 3]], result, true);
         Ok(())
     }
 }
@@ -396,6 +446,18 @@ impl Convolution {
     }
 }
 
+/// A product with coefficients `[out][in]`.
+fn dense(weights: Arc<Vec<f32>>, bias: Option<Arc<Vec<f32>>>) -> Kind {
+    Kind::Conv {
+        window: Window::UNIT,
+        connect: Connect::Dense,
+        weights,
+        bias,
+        post_scale: 1.0,
+        nonlinear: Nonlinear::None,
+    }
+}
+
 /// Output rows of one product with run-time coefficients, and lanes per engine: as many as fill sixteen engines evenly.
 fn rows_at_once(rows: usize) -> (usize, usize) {
     // Interleaves of 2, 4 and 8 are what Apple's programs use.
@@ -421,6 +483,14 @@ fn channels_first(view: &View) -> Option<View4> {
     let one = Axis { extent: 1, stride_bytes: 0 };
     let &[channels] = view.lead.as_slice() else { return None };
     Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [one, channels, one], width: view.width })
+}
+
+/// As [`channels_first`] for a tensor whose rows are the channels: the one row left is the whole matrix.
+fn rows_first(view: &View) -> Option<View4> {
+    let mut view = channels_first(view)?;
+    let channels = view.axes[1];
+    view.axes[2].stride_bytes = channels.extent as u64 * channels.stride_bytes;
+    Some(view)
 }
 
 /// All index tuples below the extents.

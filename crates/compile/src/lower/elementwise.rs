@@ -24,7 +24,14 @@ impl Lowerer<'_> {
     }
 
     fn planar_strip(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
-        let (a, b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
+        let (a, mut b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
+        let from_memory = self.graph.buffer(b.buffer).role != Role::Scratch;
+        if self.options.modern() && from_memory && b.elements() < to.elements() {
+            // A repeated operand is brought into tile memory once.
+            let staged = self.scratch("operand", &b.shape());
+            self.copy(&b, &staged)?;
+            b = staged;
+        }
         // Repeated leading axes have stride 0, so that views of equal extents can be cut together; a whole repeated
         // axis of the task then shows as stride 0 and becomes a flag.
         let (wide_a, wide_b) = (repeated(&a, to), repeated(&b, to));
@@ -70,6 +77,11 @@ impl Lowerer<'_> {
 
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
+        // Apple's compilers take one table, which is off by up to 3e-3. A program's own input goes by their words; on
+        // intermediate results the two steps halve the error.
+        if f == Unary::Sigmoid && (!self.options.modern() || self.net.inputs.contains(&x)) {
+            return self.table(Table::sigmoid_plain(), 0.0, 1.0, &from, &to);
+        }
         self.unary_into(f, &from, &to)
     }
 
@@ -100,7 +112,6 @@ impl Lowerer<'_> {
             Unary::Abs => self.planar_one(from, to, Affine::UNIT, true),
             Unary::Neg => self.planar_one(from, to, Affine { pre_scale: -1.0, ..Affine::UNIT }, false),
             Unary::Square => self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, to),
-            Unary::Sigmoid if self.options.plain_sigmoid() => self.table(Table::sigmoid_plain(), 0.0, 1.0, from, to),
             Unary::Sigmoid => {
                 let half = self.tabled("half", Table::sigmoid_half(), 0.0, 1.0, from)?;
                 self.planar_one(&half, to, biased(0.5), false)
@@ -189,6 +200,9 @@ impl Lowerer<'_> {
         {
             return Ok(());
         }
+        if self.options.modern() && self.channel_affine(f, x, y, out)? {
+            return Ok(());
+        }
         let (a, b) = (self.view(x)?, self.view(y)?);
         let to = self.result(out);
         let op = match f {
@@ -197,6 +211,7 @@ impl Lowerer<'_> {
             Binary::Mul => PlanarOp::Mul,
             Binary::Max => PlanarOp::Max,
             Binary::Min => PlanarOp::Min,
+            Binary::Div if self.options.modern() && self.turned_inverse(&a, &b, &to) => return Ok(()),
             Binary::Div => {
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
@@ -220,6 +235,77 @@ impl Lowerer<'_> {
             }
         };
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
+    }
+
+    /// Adds or multiplies a constant per channel: addends and factors go into tile memory, the planar engine applies
+    /// them (the gain-offset control of the book, chapter 22).
+    fn channel_affine(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<bool> {
+        let (x, constant) = match (f, self.constant(x), self.constant(y)) {
+            (Binary::Add | Binary::Sub | Binary::Mul, None, Some(c)) => (x, c.clone()),
+            (Binary::Add | Binary::Mul, Some(c), None) => (y, c.clone()),
+            _ => return Ok(false),
+        };
+        let shape = self.shape(x);
+        let Some(axis) = shape.len().checked_sub(3) else { return Ok(false) };
+        let own = constant.shape.len();
+        let channels = shape[axis];
+        let per_channel = (0..own).all(|i| constant.shape[i] == if i + 3 == own { channels } else { 1 });
+        if channels == 1 || own < 3 || !per_channel || shape != self.shape(out) {
+            return Ok(false);
+        }
+        let values = constant.data.to_f32();
+        let ones = vec![1.0; channels];
+        let pairs = match f {
+            Binary::Add => [values, ones],
+            Binary::Sub => [values.iter().map(|v| -v).collect(), ones],
+            _ => [vec![0.0; channels], values],
+        };
+        let name = format!("{}.affine", self.op);
+        let table = self.constant_view(&name, &[2, channels], &pairs.concat());
+        let staged = self.scratch("affine", &[2, channels]);
+        self.copy(&table, &staged)?;
+        let (from, to) = (self.view(x)?, self.result(out));
+        let Some(second) = staged.nchw() else { return Ok(false) };
+        for strip in self.strips(&[&from, &to]) {
+            // The channels stay an axis of their own: only the batch is unrolled.
+            let (Some(from), Some(to)) = (strip[0].nchw(), strip[1].nchw()) else {
+                return Err(self.unsupported("more than four axes", "reshape first"));
+            };
+            for n in 0..from.groups() {
+                let at = |v: View4| View4 {
+                    offset_bytes: v.offset_bytes + n as u64 * v.axes[0].stride_bytes,
+                    axes: [Axis { extent: 1, stride_bytes: 0 }, v.axes[1], v.axes[2]],
+                    ..v
+                };
+                self.push(Kind::ChannelAffine { subtract: false }, vec![at(from), second], vec![[false; 3]; 2], at(to), false);
+                self.second_transposed();
+            }
+        }
+        Ok(true)
+    }
+
+    fn second_transposed(&mut self) {
+        if let Some(layer) = self.graph.layers.last_mut() {
+            layer.second_transposed = true;
+        }
+    }
+
+    /// `a / b` where `b` is a single column of channels: its reciprocals are made as a row, which the product turns back.
+    fn turned_inverse(&mut self, a: &View, b: &View, to: &View) -> bool {
+        let (Some(a4), Some(b4), Some(to4)) = (a.nchw(), b.nchw(), to.nchw()) else { return false };
+        let column = b4.groups() == 1 && b4.channels() > 1 && b4.height() == 1 && b4.width == 1;
+        let same = |v: &View4| (v.axes.map(|x| x.extent), v.width) == (b4.axes.map(|x| x.extent), b4.width);
+        if !column || !same(&a4) || !same(&to4) {
+            return false;
+        }
+        let row = self.scratch("inverse", &[1, b4.channels()]);
+        let Some(row) = row.nchw() else { return false };
+        let nonlinear = Nonlinear::Table(Arc::new(Table::reciprocal()));
+        self.push(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, vec![b4], vec![[false; 3]], row, true);
+        let kind = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
+        self.push(kind, vec![a4, row], vec![[false; 3]; 2], to4, false);
+        self.second_transposed();
+        true
     }
 
     /// A conversion that is more than a change of type: floats lose their fraction on the way to an integer.

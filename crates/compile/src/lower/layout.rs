@@ -159,12 +159,21 @@ impl Lowerer<'_> {
             View { lead, width: 1, ..v.clone() }
         };
         let (channels_from, channels_to) = (from.lead[axis], to.lead[axis]);
+        // Where the channels are the tensor's rows, its channels take the rows' place.
+        let rows_turn = |v: &View| axis + 1 == v.lead.len() && self.graph.buffer(v.buffer).role != Role::Scratch;
+        let turn = [rows_turn(from), rows_turn(to)];
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             // Three axes of the rest, one of which must be free for the channels.
             for pair in split_channels(parts, self.max_groups()) {
-                let put = |v: View4, c: Axis, width: usize| View4 { axes: [v.axes[0], c, v.axes[2]], width, ..v };
-                let source = put(pair[0], channels_from, from.width);
-                let result = put(pair[1], channels_to, to.width);
+                let put = |v: View4, c: Axis, width: usize, turn: bool| {
+                    let mut row = v.axes[2];
+                    if turn && row.extent == 1 && row.stride_bytes == 0 {
+                        row.stride_bytes = c.extent as u64 * c.stride_bytes;
+                    }
+                    View4 { axes: [v.axes[0], c, row], width, ..v }
+                };
+                let source = put(pair[0], channels_from, from.width, turn[0]);
+                let result = put(pair[1], channels_to, to.width, turn[1]);
                 self.push(copy_kind(), vec![source], vec![[false; 3]], result, true);
             }
         }

@@ -7,9 +7,9 @@
 mod conv;
 mod elementwise;
 mod layout;
+mod norm;
 mod reduce;
 mod resample;
-mod table;
 
 use crate::Options;
 use crate::anec::*;
@@ -102,6 +102,9 @@ impl Lowerer<'_> {
             OpKind::Transpose { perm } => self.transpose(perm, op.inputs[0], out),
             OpKind::Slice { begin, end, stride } => self.slice(begin, end, stride, op.inputs[0], out),
             OpKind::Pad { pads, value } => self.pad(pads, *value, op.inputs[0], out),
+            OpKind::LayerNorm { axes, epsilon } if self.options.modern() => {
+                self.layer_norm(axes, *epsilon, op.inputs[0], out)
+            }
             OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {
                 Err(self.unsupported("normalization is decomposed before lowering", "report this as a defect"))
             }
@@ -181,6 +184,11 @@ impl Lowerer<'_> {
         View { buffer, offset_bytes: 0, lead, width: shape.last().copied().unwrap_or(1) }
     }
 
+    fn scratch_of(&mut self, suffix: &str, bytes: u64) -> BufferId {
+        let name = format!("{}.{suffix}", self.op);
+        self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None })
+    }
+
     /// Memory for an operation's result: the port of a network output, else scratch.
     fn result(&mut self, id: ValueId) -> View {
         if let Some(view) = self.views.get(&id) {
@@ -204,7 +212,7 @@ impl Lowerer<'_> {
 
     fn push(&mut self, kind: Kind, sources: Vec<View4>, broadcast: Vec<[bool; 3]>, result: View4, transpose: bool) {
         let name = self.op.clone();
-        self.graph.layers.push(Layer { name, kind, sources, broadcast, result, transpose, interleave: 1 });
+        self.graph.layers.push(Layer { name, kind, sources, broadcast, result, transpose, interleave: 1, source_interleave: 1, second_transposed: false });
     }
 }
 

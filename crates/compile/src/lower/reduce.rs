@@ -9,6 +9,9 @@ use crate::error::Result;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
 
+/// Largest turned operand of a sum over channels: a quarter of tile memory.
+const TURNED_BYTES: u64 = 512 << 10;
+
 impl Lowerer<'_> {
     pub(super) fn reduce(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
         let from = self.view(x)?;
@@ -90,9 +93,14 @@ impl Lowerer<'_> {
         let last = from.lead.len();
         let (columns, leading): (Vec<usize>, Vec<usize>) = {
             // The last axis and those just before it that are reduced too.
+            // Axes of one element there do not separate them.
+            let shape = from.shape();
             let mut run = last + 1;
-            while run > 0 && axes.contains(&(run - 1)) {
+            while run > 0 && (axes.contains(&(run - 1)) || shape[run - 1] == 1 && self.options.modern()) {
                 run -= 1;
+            }
+            while run <= last && !axes.contains(&run) {
+                run += 1;
             }
             axes.iter().partition(|&&a| a >= run)
         };
@@ -166,6 +174,9 @@ impl Lowerer<'_> {
         from: &View,
         to: &View,
     ) -> Result<()> {
+        if op == PoolOp::Sum && self.options.modern() && self.reduce_turned(affine, abs, axis, from, to)? {
+            return Ok(());
+        }
         let mut from = from.clone();
         if abs || affine.pre_scale != 1.0 {
             let before = self.scratch("before", &from.shape());
@@ -202,6 +213,46 @@ impl Lowerer<'_> {
             self.planar_one(&target, to, after, false)?;
         }
         Ok(())
+    }
+
+    /// Sums one leading axis on the planar engine: a copy puts it into the columns, the sum turns back on the way out.
+    /// `false` where the copy is too large to stay in tile memory.
+    fn reduce_turned(&mut self, affine: Affine, abs: bool, axis: usize, from: &View, to: &View) -> Result<bool> {
+        let last = from.lead.len();
+        let mut outer = from.lead.clone();
+        outer.remove(axis);
+        let groups: usize = outer.iter().map(|a| a.extent).product();
+        let fits = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES && groups <= self.max_groups();
+        if !fits {
+            return Ok(false);
+        }
+        let rest = |v: &View| {
+            let mut lead = v.lead.clone();
+            lead.remove(axis);
+            View { lead, width: 1, ..v.clone() }
+        };
+        let mut shape = from.shape();
+        shape.swap(axis, last);
+        let (lead, bytes) = dense_axes(&shape);
+        let turned = View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
+        let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
+        let [pair] = parts.as_slice() else { return Ok(false) };
+        if pair[0].axes[..2].iter().any(|a| a.extent != 1) {
+            return Ok(false);
+        }
+        let turned = View { buffer: self.scratch_of("turned", bytes), ..turned };
+        self.copy_transposed(from, &turned, axis)?;
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        let put = |v: View4, channels: Axis, width: usize| View4 { axes: [v.axes[2], channels, one], width, ..v };
+        let source = put(View4 { buffer: turned.buffer, ..pair[0] }, turned.lead[axis], turned.width);
+        // The one channel of the result is its plane.
+        let rows = pair[1].axes[2];
+        let plane = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
+        let mut result = put(pair[1], plane, to.width);
+        result.axes[2] = plane;
+        let kind = Kind::Reduce { op: PoolOp::Sum, abs, affine, reciprocal: false };
+        self.push(kind, vec![source], vec![[false; 3]], result, true);
+        Ok(true)
     }
 
     /// Views without one leading axis, in pieces whose channels are free for it.
@@ -309,7 +360,7 @@ fn divisor_factors(
 }
 
 /// Axes one stride apart as a single axis.
-fn merge(axes: &[Axis]) -> Option<Axis> {
+pub(super) fn merge(axes: &[Axis]) -> Option<Axis> {
     let mut axes = axes.iter().rev().filter(|a| a.extent > 1);
     let Some(&last) = axes.next() else { return Some(Axis { extent: 1, stride_bytes: 0 }) };
     axes.try_fold(last, |merged, a| {
@@ -319,7 +370,7 @@ fn merge(axes: &[Axis]) -> Option<Axis> {
 }
 
 /// Pieces whose row axis is free: channels take the rows where they can, else one piece per row.
-fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
+pub(super) fn one_row(parts: Vec<View4>, max_groups: usize) -> Vec<Vec<View4>> {
     shift_axis(parts, 2, 1, 0, max_groups)
 }
 

@@ -1,0 +1,246 @@
+//! Staging as zin 9.509 does it, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
+
+use super::stage::{PLANAR_COLUMNS, PLANAR_ROWS, SECOND_GAP, TILE_BYTES, Tile};
+use super::{Emitter, copies, in_memory};
+use crate::anec::*;
+use crate::pack::Packing;
+use crate::residency::{self, Place, Staging, UNIT_BYTES, spread};
+use anemone_facts::Field::{self, *};
+use anemone_program::FieldError;
+
+/// Share of tile memory that source or result of a copy may take.
+const COPY_BYTES: u64 = 1 << 20;
+/// Columns of a copy's tile where a single row is copied; elements of a tile where a few are.
+const COPY_COLUMNS: usize = 128;
+const COPY_ELEMENTS: usize = 256;
+/// Rows that count as few.
+const FEW_ROWS: usize = 8;
+/// A result with sides up to this leaves room for more channels in each accumulator.
+const SMALL_SIDE: usize = 8;
+/// Kernel bytes of one engine at a time from which there is no such room: half the memory for kernels that stay.
+const SMALL_KERNEL_SHARE: u64 = 2;
+
+/// Strides of one operand in tile memory, in the order in which registers have them.
+type Strides = [u64; 4];
+const SOURCE: [Field; 4] = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
+const SECOND: [Field; 4] = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];
+const RESULT: [Field; 4] = [ResL2ChannelStride, ResL2RowStride, ResL2DepthStride, ResL2GroupStride];
+
+/// Extents as the unit computes them: channels, rows, columns, before a transpose on the way out.
+fn computed(layer: &Layer) -> [usize; 3] {
+    let r = &layer.result;
+    if layer.transpose { [r.width, r.height(), r.channels()] } else { [r.channels(), r.height(), r.width] }
+}
+
+/// Source extents with broadcast axes at full size.
+fn input(layer: &Layer) -> [usize; 3] {
+    match layer.kind {
+        Kind::Planar { .. } | Kind::ChannelAffine { .. } => computed(layer),
+        Kind::Deviation { .. } => {
+            let s = &layer.sources[1];
+            [s.channels(), s.height(), s.width]
+        }
+        _ => {
+            let s = &layer.sources[0];
+            [s.channels(), s.height(), s.width]
+        }
+    }
+}
+
+/// The tile of a source that DMA brings.
+fn source_tile(layer: &Layer) -> Tile {
+    let [channels, height, width] = input(layer);
+    if copies(layer) {
+        let few = (2..=FEW_ROWS).contains(&height);
+        let columns = if few { COPY_ELEMENTS / height.next_power_of_two() } else { COPY_COLUMNS };
+        return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
+    }
+    if layer.is_neural() {
+        return Tile::of(channels, height, width, width, height);
+    }
+    Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
+}
+
+/// The tile of a result on its way to memory.
+fn result_tile(layer: &Layer) -> Tile {
+    let r = &layer.result;
+    let columns = if layer.transpose || !copies(layer) { r.width } else { source_tile(layer).columns };
+    let most = if copies(layer) { COPY_BYTES } else { TILE_BYTES };
+    Tile::within(most, [r.channels(), r.height(), r.width], columns, r.height())
+}
+
+/// Row stride of a tile such that rows read together start in banks of their own.
+fn row_bytes(layer: &Layer, tile: &Tile, height: usize) -> u64 {
+    let units = tile.row_bytes / UNIT_BYTES;
+    let spread = match &layer.kind {
+        _ if layer.interleave > 1 => units,
+        _ if !layer.is_neural() => spread(units, 1, residency::PLANAR_ROWS),
+        _ if height == 1 && !small_source(layer) => units,
+        Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, residency::NEURAL_ROWS),
+        _ => spread(units, 1, residency::NEURAL_ROWS),
+    };
+    spread * UNIT_BYTES
+}
+
+/// Whether the result is so small that each accumulator holds more channels.
+fn small_source(layer: &Layer) -> bool {
+    let [_, height, width] = computed(layer);
+    let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };
+    height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNEL_SHARE <= KERNEL_BYTES
+}
+
+/// What the chip keeps of a kernel that is not streamed.
+const KERNEL_BYTES: u64 = 64 << 10;
+
+/// What a layer's operands take of tile memory where all of them come from memory and go there.
+pub(crate) fn staging(layer: &Layer) -> Staging {
+    let tile = source_tile(layer);
+    let row = row_bytes(layer, &tile, layer.sources[0].height());
+    let source = row * tile.rows as u64;
+    let result = result_tile(layer);
+    let sources = if layer.is_neural() { 1 } else { layer.sources.len() as u64 };
+    let [_, height, width] = input(layer);
+    let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
+    Staging {
+        bytes: sources * (source + SECOND_GAP) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
+        source: whole.then_some((source, [tile.channel_bytes, row, tile.row_bytes, 0])),
+    }
+}
+
+impl Emitter<'_> {
+    pub(super) fn staging_9509(&mut self, index: usize) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let [_, hin, win] = input(layer);
+        let [_, hout, _] = computed(layer);
+        let tile = source_tile(layer);
+        let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
+        let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
+        let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
+        self.set_size(TileHeight, height)?;
+        if layer.is_neural() {
+            self.shapes()?;
+        } else {
+            let log2 = |n: usize| n.next_power_of_two().ilog2();
+            let most = if matches!(layer.kind, Kind::Deviation { .. }) { 4 } else { 5 };
+            self.set_all(&[(PatchWidth, log2(win).clamp(4, 9)), (PatchHeight, log2(tile.rows).min(most))])?;
+        }
+
+        // Operands from memory are staged above what is resident: source, second source, result.
+        let mut base = self.placed.residency.top(index);
+        let row = row_bytes(layer, &tile, layer.sources[0].height());
+        let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
+        let first = self.source_place(0);
+        if let Some(place) = first {
+            self.set_bytes(SrcL2Base, place.base_bytes)?;
+            self.set_each(SOURCE, place.strides)?;
+        } else {
+            self.set_bytes(SrcL2Base, base)?;
+            self.set_each(SOURCE, staged)?;
+            base += row * tile.rows as u64;
+        }
+        if self.second_source().is_some() {
+            if let Some(place) = self.second_place() {
+                self.set_bytes(Src2L2Base, place.base_bytes)?;
+                self.set_each(SECOND, place.strides)?;
+            } else {
+                let gap = if first.is_none() { tile.row_bytes + SECOND_GAP - row } else { 0 };
+                self.set_bytes(Src2L2Base, base + gap)?;
+                self.set_each(SECOND, staged)?;
+                base += gap + row * tile.rows as u64;
+            }
+        }
+        if let Some(place) = self.result_place() {
+            self.set_bytes(ResL2Base, place.base_bytes)?;
+            self.set_each(RESULT, place.strides)?;
+        } else {
+            self.set_bytes(ResL2Base, base)?;
+            if !layer.is_neural() && layer.transpose {
+                let channel = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
+                let row = channel * layer.result.groups() as u64;
+                self.set_each(RESULT, [channel, row, channel, 0])?;
+            } else if copies(layer) {
+                let out = result_tile(layer);
+                let height = layer.result.height();
+                let row = if height > 1 { row_bytes(layer, &out, height) } else { out.row_bytes };
+                self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
+            }
+        }
+        self.aliases(index)?;
+        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
+        self.set_size(SrcDmaInterleave, layer.source_interleave)?;
+        self.set(ResDmaFmt, 1)?;
+        self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
+        fields.into_iter().zip(strides).try_for_each(|(field, bytes)| self.set_bytes(field, bytes))
+    }
+
+    /// Which earlier operands a buffer may share its place with: those of before the program for the first task; of a
+    /// task that begins a group by itself, those of its own engine and of the engine just before it.
+    fn aliases(&mut self, index: usize) -> Result<(), FieldError> {
+        if index == 0 {
+            return self.set_all(&[
+                (SrcAliasConvSrc, 1),
+                (SrcAliasConvRslt, 1),
+                (SrcAliasPlanarSrc, 1),
+                (SrcAliasPlanarRslt, 1),
+                (ResAliasConvSrc, 1),
+                (ResAliasConvRslt, 1),
+                (ResAliasPlanarSrc, 1),
+                (ResAliasPlanarRslt, 1),
+            ]);
+        }
+        let layers = &self.placed.graph.layers;
+        let (opens, _) = self.placed.residency.opens_and_closes(index);
+        let before_neural = layers[index - 1].is_neural();
+        let places = [self.source_place(0), self.second_place()];
+        // Engine of what wrote each source that stays, and of what brought the one that was kept.
+        let neural_of = |p: &Place| layers[p.from].is_neural();
+        let [first, second] = places.map(|p| p.filter(|p| p.written).map(|p| neural_of(&p)));
+        let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
+        let depends = self.task.get(self.layout, DependencyMode) == Some(1);
+        let alone = opens && places[0].is_none() && !depends;
+        let neural = [first, second].contains(&Some(true)) || alone;
+        let planar = [first, second].contains(&Some(false));
+        // A staged source may lie where the other engine's was.
+        let other = places[0].is_none() && before_neural != self.layer.is_neural();
+        self.set_all(&[
+            (SrcAliasConvRslt, u32::from(neural)),
+            (SrcAliasPlanarRslt, u32::from(planar)),
+            (SrcAliasConvSrc, u32::from(alone || other && before_neural || brought == Some(true))),
+            (SrcAliasPlanarSrc, u32::from(alone && other && !before_neural)),
+            (ResAliasConvSrc, u32::from(alone)),
+            (ResAliasConvRslt, u32::from(alone)),
+            (ResAliasPlanarRslt, u32::from(alone && other && !before_neural)),
+        ])
+    }
+
+    /// Shape codes: rows of a work unit, as powers of two.
+    fn shapes(&mut self) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let rows = computed(layer)[1].next_power_of_two().ilog2();
+        let (preferred, least, most) = match &layer.kind {
+            Kind::SumChannels { .. } => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            _ if small_source(layer) => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            Kind::Conv { connect: Connect::Dense, window, .. }
+                if window.kernel != [1, 1] && Packing::of(layer).lanes > 1 =>
+            {
+                (rows.min(3), rows.min(3), rows.min(3))
+            }
+            Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
+            Kind::Neuron { .. } if layer.transpose && layer.sources[0].channels() <= FEW_ROWS && input(layer)[2] >= COPY_COLUMNS => {
+                (3, rows.min(3), 3)
+            }
+            _ => (0, 0, rows.min(4)),
+        };
+        self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])
+    }
+}
