@@ -170,9 +170,11 @@ fn pages(bytes: u64) -> u128 {
     (bytes as u128).next_multiple_of(rows::PAGE as u128)
 }
 
-/// Enabled kernel streams of a task.
+/// Enabled kernel streams of a task; none where the kernel base leads to a tensor, as in products of two tensors.
 fn enabled<'a>(program: &'a Program, task: &'a Task) -> impl Iterator<Item = u32> + 'a {
-    let count = program.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
+    let get = |field| task.get(program.layout, field);
+    let tensor = get(Field::Kbe0) == Some(1) && get(Field::KBase0) != Some(Program::KERNEL_BAR.into());
+    let count = program.layout.row(Field::CoeffEn).filter(|_| !tensor).map_or(0, |r| r.count as u32);
     (0..count).filter(|&i| task.get_at(program.layout, Field::CoeffEn, i) == Some(1))
 }
 
