@@ -237,7 +237,11 @@ impl Emitter<'_> {
             let (Some(one), Some(next)) = (layers.get(i), layers.get(i + 1)) else { return false };
             let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
             let (_, closes) = self.placed.residency.opens_and_closes(i);
-            !one.is_neural() && !next.is_neural() && read && !closes && self.placed.residency.resident(&one.result).is_some()
+            !one.is_neural()
+                && !next.is_neural()
+                && read
+                && !closes
+                && self.placed.residency.resident(&one.result).is_some()
         };
         let (first, second) = (pair(self.index), self.index > 0 && pair(self.index - 1));
         let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
@@ -247,7 +251,11 @@ impl Emitter<'_> {
     /// Without coefficients, bases and sizes of the streams are not written.
     fn leave_out_streams(&mut self) {
         let (Some(from), Some(to)) = (self.layout.row(CoeffBase), self.layout.row(ExtraEn)) else { return };
-        let Some(at) = self.task.runs.iter().position(|r| (r.addr..r.addr + 4 * r.words.len() as u32).contains(&from.addr)) else { return };
+        let Some(at) =
+            self.task.runs.iter().position(|r| (r.addr..r.addr + 4 * r.words.len() as u32).contains(&from.addr))
+        else {
+            return;
+        };
         let run = &mut self.task.runs[at];
         let rest = run.words.split_off((to.addr - run.addr) as usize / 4);
         run.words.truncate((from.addr - run.addr) as usize / 4);
@@ -257,15 +265,19 @@ impl Emitter<'_> {
     fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
-        let moved: u64 =
-            self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
+        let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         self.set(ExeCycles, (moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0).min(0xffff) as u32)?;
         let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
         let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
         debug |= match &self.layer.kind {
             Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None } => 0,
-            Kind::Neuron { nonlinear: Nonlinear::Table(t), .. } if uses_mantissa(t) => constant::DEBUG_COMPUTE_MANTISSA,
+            Kind::Neuron { nonlinear: Nonlinear::Table(t), .. }
+            | Kind::SumChannels { nonlinear: Nonlinear::Table(t) }
+                if uses_mantissa(t) =>
+            {
+                constant::DEBUG_COMPUTE_MANTISSA
+            }
             _ => constant::DEBUG_COMPUTE,
         };
         self.set(DebugLogEvents, debug)?;

@@ -90,7 +90,11 @@ impl Resident {
         let one_row = left(2);
         let channels = if strides[1] == 0 { channel } else { strides[1] };
         let depth = channels * view.channels() as u64;
-        let rows = if strides[2] != 0 || one_row { row } else { depth };
+        let rows = match strides[2] {
+            0 if one_row => row,
+            0 => depth,
+            stride => stride,
+        };
         Some((first * row, [channels, rows, depth, strides[0]]))
     }
 }
@@ -123,8 +127,9 @@ impl Residency {
         loop {
             residency.assign(&mut candidates, graph.layers.len());
             // The largest of those that leave too little room gives way.
-            let tight: Vec<usize> =
-                (0..graph.layers.len()).filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i].bytes > capacity).collect();
+            let tight: Vec<usize> = (0..graph.layers.len())
+                .filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i].bytes > capacity)
+                .collect();
             if tight.is_empty() {
                 break;
             }

@@ -132,7 +132,11 @@ impl Machine<'_> {
             nonlinear::NONE => Ok(Activation::None),
             nonlinear::RELU => Ok(Activation::Relu),
             nonlinear::LUT => {
-                if constants.holds(self.bar(KBase0, Kbe0)?) { self.activation() } else { Ok(Activation::Unread) }
+                if constants.holds(self.bar(KBase0, Kbe0)?) {
+                    self.activation()
+                } else {
+                    Ok(Activation::Unread)
+                }
             }
             value => {
                 Err(FaultKind::NotHonoured { field: NonlinearMode, value, reason: "none, relu and lut are executed" })

@@ -236,7 +236,9 @@ impl Emitter<'_> {
             }
             Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
-            Kind::Neuron { .. } if layer.transpose && layer.sources[0].channels() <= FEW_ROWS && input(layer)[2] >= COPY_COLUMNS => {
+            Kind::Neuron { .. }
+                if layer.transpose && layer.sources[0].channels() <= FEW_ROWS && input(layer)[2] >= COPY_COLUMNS =>
+            {
                 (3, rows.min(3), 3)
             }
             _ => (0, 0, rows.min(4)),

@@ -277,7 +277,13 @@ impl Lowerer<'_> {
                     axes: [Axis { extent: 1, stride_bytes: 0 }, v.axes[1], v.axes[2]],
                     ..v
                 };
-                self.push(Kind::ChannelAffine { subtract: false }, vec![at(from), second], vec![[false; 3]; 2], at(to), false);
+                self.push(
+                    Kind::ChannelAffine { subtract: false },
+                    vec![at(from), second],
+                    vec![[false; 3]; 2],
+                    at(to),
+                    false,
+                );
                 self.second_transposed();
             }
         }

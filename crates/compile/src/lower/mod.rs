@@ -212,7 +212,17 @@ impl Lowerer<'_> {
 
     fn push(&mut self, kind: Kind, sources: Vec<View4>, broadcast: Vec<[bool; 3]>, result: View4, transpose: bool) {
         let name = self.op.clone();
-        self.graph.layers.push(Layer { name, kind, sources, broadcast, result, transpose, interleave: 1, source_interleave: 1, second_transposed: false });
+        self.graph.layers.push(Layer {
+            name,
+            kind,
+            sources,
+            broadcast,
+            result,
+            transpose,
+            interleave: 1,
+            source_interleave: 1,
+            second_transposed: false,
+        });
     }
 }
 

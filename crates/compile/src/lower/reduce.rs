@@ -234,7 +234,8 @@ impl Lowerer<'_> {
         let mut shape = from.shape();
         shape.swap(axis, last);
         let (lead, bytes) = dense_axes(&shape);
-        let turned = View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
+        let turned =
+            View { buffer: BufferId(self.graph.buffers.len() as u32), offset_bytes: 0, lead, width: shape[last] };
         let parts = self.merged_blocks(&[&rest(&turned), &rest(to)])?;
         let [pair] = parts.as_slice() else { return Ok(false) };
         if pair[0].axes[..2].iter().any(|a| a.extent != 1) {
