@@ -301,25 +301,22 @@ pub static TABLES: &[TableRow] = &[
 
 /// The schema that the rows say, in the FlatBuffers schema language.
 pub fn schema() -> String {
-    let kind = |k: &Kind| -> String {
-        fn of(k: &Kind, name: &str) -> String {
-            match k {
-                Kind::U8([]) => "ubyte".into(),
-                Kind::U8(_) => "OpType".into(),
-                Kind::I32(c) if c.len() == TYPES.len() => "StorageType".into(),
-                Kind::I32(c) if !c.is_empty() => "SectionKind".into(),
-                Kind::I32(_) => "int".into(),
-                Kind::U32 => "uint".into(),
-                Kind::U64 => "ulong".into(),
-                Kind::Text => "string".into(),
-                Kind::Table(t) => t.to_string(),
-                Kind::Vector(inner) => format!("[{}]", of(inner, name)),
-                Kind::Union(_) => "Attributes".into(),
-                Kind::Nested(_) => "[ubyte]".into(),
-            }
+    fn kind(k: &Kind) -> String {
+        match k {
+            Kind::U8([]) => "ubyte".into(),
+            Kind::U8(_) => "OpType".into(),
+            Kind::I32(c) if c.len() == TYPES.len() => "StorageType".into(),
+            Kind::I32(c) if !c.is_empty() => "SectionKind".into(),
+            Kind::I32(_) => "int".into(),
+            Kind::U32 => "uint".into(),
+            Kind::U64 => "ulong".into(),
+            Kind::Text => "string".into(),
+            Kind::Table(t) => t.to_string(),
+            Kind::Vector(inner) => format!("[{}]", kind(inner)),
+            Kind::Union(_) => "Attributes".into(),
+            Kind::Nested(_) => "[ubyte]".into(),
         }
-        of(k, "")
-    };
+    }
     let mut out = String::from(
         "// The dispatch descriptor. Made by `cargo xtask docs` from crates/facts/src/formats/e5.rs: change it there.\n\
          // Letters: B the bytes or symbols of Apple's files show it, C a reconstruction.\n\n",
