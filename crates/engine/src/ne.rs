@@ -26,7 +26,7 @@ pub(crate) struct Neural {
 }
 
 enum Operation {
-    Convolution(Convolution),
+    Convolution(Box<Convolution>),
     /// Without coefficients, an output channel that reads all channels adds them up.
     SumOfChannels,
     /// Output channel `c` is the maximum of so many input channels from `c` times that on.
@@ -70,7 +70,7 @@ impl Machine<'_> {
         output.elements()?;
         self.check_extra_streams()?;
         let operation = match (self.get(NeOpMode), self.get(KernelMode)) {
-            (neural::MAC, kernel::REAL) => Operation::Convolution(self.prepare_convolution(input, output, constants)?),
+            (neural::MAC, kernel::REAL) => Operation::Convolution(Box::new(self.prepare_convolution(input, output, constants)?)),
             (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => {
                 self.no_window()?;
                 self.require(Cout, 1, "without coefficients all channels make one sum")?;

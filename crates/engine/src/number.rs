@@ -98,7 +98,7 @@ fn round_bits(bits: u32) -> u16 {
 fn widen_bits(bits: u16) -> u32 {
     let (magnitude, sign) = (u32::from(bits & 0x7fff), u32::from(bits & 0x8000) << 16);
     let normal = (magnitude << 13) + REBIAS;
-    let special = normal + REBIAS | if magnitude > 0x7c00 { 1 << 22 } else { 0 };
+    let special = (normal + REBIAS) | if magnitude > 0x7c00 { 1 << 22 } else { 0 };
     let subnormal = (magnitude as i32 as f32 / (1 << 24) as f32).to_bits();
     let number = if magnitude < 0x400 { subnormal } else { normal };
     sign | if magnitude >= 0x7c00 { special } else { number }

@@ -83,7 +83,7 @@ impl Step {
 
 /// What the task's unit has to do.
 pub(crate) enum Work {
-    Neural(Neural),
+    Neural(Box<Neural>),
     Planar,
 }
 
@@ -301,7 +301,7 @@ fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
 impl Machine<'_> {
     fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
         match self.get(Field::TaskClass) {
-            class::NEURAL => Ok(Work::Neural(self.prepare_neural(constants)?)),
+            class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
             class::PLANAR_ONE
             | class::PLANAR_TWO
             | class::PLANAR_AFFINE
