@@ -70,7 +70,9 @@ impl Machine<'_> {
         output.elements()?;
         self.check_extra_streams()?;
         let operation = match (self.get(NeOpMode), self.get(KernelMode)) {
-            (neural::MAC, kernel::REAL) => Operation::Convolution(Box::new(self.prepare_convolution(input, output, constants)?)),
+            (neural::MAC, kernel::REAL) => {
+                Operation::Convolution(Box::new(self.prepare_convolution(input, output, constants)?))
+            }
             (neural::MAC, kernel::UNITY) if self.get(UnicastEn) == 0 => {
                 self.no_window()?;
                 self.require(Cout, 1, "without coefficients all channels make one sum")?;
