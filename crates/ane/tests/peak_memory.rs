@@ -11,10 +11,12 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATIONS: PeakAlloc = PeakAlloc;
 
-/// Weights and the buffers of the program: ports, and the region whose size is the peak of live intermediate results.
+/// Weights and the buffers of the program: ports, and where intermediate results live: a region of memory whose size is
+/// the peak of them, and tile memory.
 fn needed(program: &Program) -> usize {
     let ports: u64 = program.ports.iter().map(|p| p.bytes).sum();
-    program.kernel.len() + (program.scratch_bytes + ports) as usize
+    let tile = chips::CHIPS[0].hal.l2_bytes.unwrap_or(0);
+    program.kernel.len() + (program.scratch_bytes + ports + tile) as usize
 }
 
 /// Convolutions one after another, of so many channels on so many rows and columns.
@@ -27,7 +29,9 @@ fn chain(channels: usize, extent: usize, kernel: usize, layers: usize) -> Progra
     net.inputs = vec![last];
     for layer in 0..layers {
         let of = [channels, channels, kernel, kernel];
-        let data = (0..of.iter().product()).map(|i: usize| half::f16::from_f32((i % 7) as f32 / 256.0)).collect();
+        // Each layer has its own: equal constants would be stored once.
+        let weight = |i: usize| half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0);
+        let data = (0..of.iter().product()).map(weight).collect();
         let tensor = Tensor { shape: of.to_vec(), data: Data::F16(data) };
         let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), &of) };
         let weights = net.add_value(weights);

@@ -242,8 +242,12 @@ impl Machine<'_> {
         let rows = if convolution.unicast { 1 } else { cout };
         let exact = coefficients.map(|group| {
             let group = group?;
-            let sets = group.weights.chunks_exact((rows * taps).max(1));
-            Ok((sets.map(|w| Weights::pack(mac, rows, taps, w)).collect(), group.biases))
+            let mut wide = vec![0.0; rows * taps];
+            let sets = group.weights.chunks_exact((rows * taps).max(1)).map(|set| {
+                number::widen_row(set, &mut wide);
+                Weights::pack(mac, rows, taps, &wide)
+            });
+            Ok((sets.collect(), group.biases))
         });
         Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
     }

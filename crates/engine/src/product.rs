@@ -5,7 +5,6 @@
 //! convolution needs no unfolded copy of its source. Coefficients stay fp16, in the order the kernel takes them, and are
 //! widened a panel at a time.
 
-use crate::number::round;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -27,13 +26,13 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// From `[channel][tap]`, fp16 numbers held in fp32.
-    pub(crate) fn of(weights: &[f32], channels: usize, taps: usize, height: usize) -> Packed {
+    /// From `[channel][tap]`.
+    pub(crate) fn of(weights: &[f16], channels: usize, taps: usize, height: usize) -> Packed {
         let mut coefficients = Vec::with_capacity(channels * taps);
         for first in (0..channels).step_by(height) {
             let rows = first..channels.min(first + height);
             for tap in 0..taps {
-                coefficients.extend(rows.clone().map(|c| round(weights[c * taps + tap])));
+                coefficients.extend(rows.clone().map(|c| weights[c * taps + tap]));
             }
         }
         Packed { coefficients, channels, taps, height }

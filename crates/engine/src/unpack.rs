@@ -9,15 +9,16 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::number;
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;
 use half::f16;
 
-/// Coefficients of one group, `[out][in * kh * kw]`, and biases.
+/// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
 pub(crate) struct Coefficients {
-    pub(crate) weights: Vec<f32>,
+    pub(crate) weights: Vec<f16>,
     pub(crate) biases: Option<Vec<f32>>,
 }
 
@@ -244,7 +245,7 @@ impl Machine<'_> {
                 _ => self.dense_passes(&form, engine, g, &mut passes)?,
             }
         }
-        let mut weights = vec![0.0; out * taps];
+        let mut weights = vec![f16::ZERO; out * taps];
         let mut biases = vec![0.0; if self.get(BiasMode) == 1 { out } else { 0 }];
         if self.get(BiasMode) == 1 && self.extra_is_on(extra::BIAS) {
             let stream = self.extra_stream(extra::BIAS, 2 * (g * out) as u64, 2 * out as u64)?;
@@ -257,7 +258,8 @@ impl Machine<'_> {
                 Store::ZeroSkipping(order) => {
                     self.scatter(&form, order, &pass, &mut weights)?;
                 }
-                _ => form.values(pass.body, |i, x| weights[(pass.first + i % lanes) * taps + i / lanes] = x),
+                _ => form
+                    .values(pass.body, |i, x| weights[(pass.first + i % lanes) * taps + i / lanes] = number::round(x)),
             }
         }
         Ok(Coefficients { weights, biases: (self.get(BiasMode) == 1).then_some(biases) })
@@ -314,7 +316,7 @@ impl Machine<'_> {
 
     /// A pass without its zeros: for each input channel the mask bits of all kernel elements, eight to a byte, each
     /// byte followed by the values of its set bits.
-    fn scatter(&self, form: &Form, order: &[Option<usize>], pass: &Pass, weights: &mut [f32]) -> Result<(), FaultKind> {
+    fn scatter(&self, form: &Form, order: &[Option<usize>], pass: &Pass, weights: &mut [f16]) -> Result<(), FaultKind> {
         let short = |at: usize, bytes| FaultKind::Stray {
             field: CoeffSize,
             region: "a pass without zeros".into(),
@@ -337,7 +339,7 @@ impl Machine<'_> {
                         return Err(self.inconsistent(SparseFmt, "a mask bit beyond the kernel or the lanes is set"));
                     };
                     weights[(pass.first + lane) * form.taps + input * elements + tap] =
-                        f16::from_le_bytes([value[0], value[1]]).to_f32();
+                        f16::from_le_bytes([value[0], value[1]]);
                 }
             }
         }
