@@ -237,6 +237,7 @@ impl<'a> Pair<'a> {
         }
     }
 
+    #[inline(always)]
     fn settle(&self, sum: i32) -> f32 {
         match self.mac.ties {
             Ties::Away => settle_away(sum),
@@ -244,6 +245,7 @@ impl<'a> Pair<'a> {
         }
     }
 
+    #[inline(always)]
     fn careful(&self, row: usize, out: &mut [f32]) {
         let of_row = |list: &'a [f32]| list.iter().skip(row).step_by(self.height);
         careful(self.mac, of_row(self.raised).zip(of_row(self.keep)), self.x, self.bias[row], out);
