@@ -203,7 +203,7 @@ impl Data {
             Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
             Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
             Data::Bool(v) => v.iter().map(|&x| x as u8 as f32).collect(),
-            Data::Stored(stored) => stored.dense().to_f32(),
+            Data::Stored(stored) => stored.to_f32(),
         }
     }
 

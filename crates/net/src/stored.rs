@@ -238,21 +238,22 @@ impl Stored {
         }
     }
 
+    /// The elements as the evaluator takes them: what arithmetic gives is not rounded to the type.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match &self.form {
+            Form::Scaled { data, scale, offset, mask } if self.dtype.is_float() => {
+                scaled(data, scale, offset.as_ref(), mask)
+            }
+            _ => self.dense().to_f32(),
+        }
+    }
+
     /// The elements, each rounded once to the type.
     pub fn dense(&self) -> Data {
         match &self.form {
             Form::Plain { element, bytes } => plain(*element, bytes, self.count),
             Form::Scaled { data, scale, offset, mask } => {
-                let (scales, offsets) = (scale.data.to_f32(), offset.as_ref().map(|o| o.data.to_f32()));
-                let shape = mask.as_ref().map_or(&data.shape, |m| &m.shape);
-                let blocks = Blocks::new(shape, &scale.shape);
-                let at = |(i, v): (usize, f32)| {
-                    let block = blocks.of(i);
-                    scales[block] * (v - offsets.as_ref().map_or(0.0, |o| o[block]))
-                };
-                let values = data.data.to_f32();
-                let dense: Vec<f32> = positions(mask, values.len()).zip(values).map(at).collect();
-                Data::from_f32(self.dtype, &dense)
+                Data::from_f32(self.dtype, &scaled(data, scale, offset.as_ref(), mask))
             }
             Form::Palette { indices, table, axis, mask } => {
                 let own = mask.as_ref().map_or(&indices.shape, |m| &m.shape);
@@ -282,6 +283,19 @@ impl Stored {
             }
         }
     }
+}
+
+/// `scale * (data - offset)`, one scale and offset for each block.
+fn scaled(data: &Tensor, scale: &Tensor, offset: Option<&Tensor>, mask: &Option<Tensor>) -> Vec<f32> {
+    let (scales, offsets) = (scale.data.to_f32(), offset.map(|o| o.data.to_f32()));
+    let shape = mask.as_ref().map_or(&data.shape, |m| &m.shape);
+    let blocks = Blocks::new(shape, &scale.shape);
+    let values = data.data.to_f32();
+    let at = |(i, v): (usize, f32)| {
+        let block = blocks.of(i);
+        scales[block] * (v - offsets.as_ref().map_or(0.0, |o| o[block]))
+    };
+    positions(mask, values.len()).zip(values).map(at).collect()
 }
 
 fn same(found: &[usize], expected: &[usize]) -> Result<(), Error> {

@@ -3,7 +3,6 @@
 mod asm;
 mod compile;
 mod convert;
-mod convert_model;
 mod diff;
 mod dump;
 mod explain;
@@ -27,6 +26,7 @@ Examples:
   ane run model.mlpackage --input image.npy
   ane compile model.mlpackage -o out/
   ane convert model.onnx --dim N=1 -o model.mlpackage
+  ane convert out/model.hwx -o model.anec
   ane dump out/model.hwx --part td --td 0
   ane targets m1
 
@@ -55,15 +55,13 @@ enum Verb {
     Compile(compile::Flags),
     /// Compile if needed, and execute on the software engine
     Run(run::Flags),
-    /// A network in another form, its weights compressed if asked for
-    ConvertModel(convert_model::Flags),
     /// Explain a compiled file, every field named
     Dump(dump::Flags),
     /// What differs between two compiled files, field by field
     Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
-    /// Write a compiled file in another form
+    /// Write a network or a compiled file in another form, or a network with smaller weights
     Convert(convert::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
@@ -156,7 +154,6 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
     match args.verb {
         Verb::Compile(flags) => compile::run(flags, voice),
         Verb::Run(flags) => run::run(flags, voice),
-        Verb::ConvertModel(flags) => convert_model::run(flags, voice),
         Verb::Dump(flags) => dump::run(flags, voice),
         Verb::Diff(flags) => diff::run(flags, voice),
         Verb::Asm(flags) => asm::run(flags, voice),

@@ -57,7 +57,7 @@ impl Builder {
     }
 
     /// Pixel positions from coordinates normalized to -1..1, per axis `(scale, offset)` by the extents.
-    pub fn to_pixels(&mut self, grid: ValueId, extents: [usize; 2], align_corners: bool) -> Built {
+    pub fn pixels_of(&mut self, grid: ValueId, extents: [usize; 2], align_corners: bool) -> Built {
         let of = |n: usize| {
             let n = n as f32;
             if align_corners { ((n - 1.0) / 2.0, (n - 1.0) / 2.0) } else { (n / 2.0, (n - 1.0) / 2.0) }

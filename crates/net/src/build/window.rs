@@ -73,7 +73,7 @@ impl Builder {
         let padded = self.op("padded", OpKind::Pad { pads: all, value: 0.0 }, &[x])?;
         let shape = self.shape(padded);
         let k = blocks.len();
-        if (0..k).any(|i| blocks[i] == 0 || shape[i + 2] % blocks[i] != 0) {
+        if (0..k).any(|i| blocks[i] == 0 || !shape[i + 2].is_multiple_of(blocks[i])) {
             return Err(self.unsupported("space_to_batch", format!("blocks {blocks:?} in extents {shape:?}")));
         }
         let mut apart = shape[..2].to_vec();

@@ -595,6 +595,17 @@ impl Parser<'_> {
     }
 
     fn scalar(&mut self, element: Element, made: &mut Made) -> Parsed<()> {
+        // Some writers repeat the type at every element.
+        if matches!(&self.now.token, Token::Word(word) if element_of(word) == Some(element)) {
+            self.advance();
+            self.expect('(', "`(` after the type of an element")?;
+            self.plain_scalar(element, made)?;
+            return self.expect(')', "`)` after an element with its type");
+        }
+        self.plain_scalar(element, made)
+    }
+
+    fn plain_scalar(&mut self, element: Element, made: &mut Made) -> Parsed<()> {
         let expected = match element {
             Element::String => "a text in quotes",
             Element::Bool => "`true` or `false`",

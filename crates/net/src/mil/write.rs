@@ -9,6 +9,7 @@ use crate::ops::OpKind;
 use crate::stored::{Element, Form, Stored, to_bytes};
 use prost::Message;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Where a program looks for its weights.
 const WEIGHT_PATH: &str = "@model_path/weights/weight.bin";
@@ -42,7 +43,6 @@ pub fn write(net: &Net) -> Result<Written, Error> {
         names: HashMap::new(),
         taken: HashSet::new(),
         defined: HashSet::new(),
-        blobs: HashMap::new(),
     };
     let mut inputs = Vec::new();
     for &id in net.inputs.iter().chain(net.ops.iter().flat_map(|op| &op.outputs)) {
@@ -158,16 +158,31 @@ pub fn manifest() -> String {
 struct Weights {
     bytes: Vec<u8>,
     count: u32,
+    /// Offsets of records by a hash of their data.
+    records: HashMap<u64, Vec<u64>>,
 }
 
 impl Weights {
-    /// Adds a record; gives its offset.
+    /// Adds a record, or finds the one with the same content; gives its offset.
     fn add(&mut self, element: Element, bits: u64, data: &[u8]) -> u64 {
+        let number = blob_number(element).unwrap_or(0);
+        let mut hasher = DefaultHasher::new();
+        data.hash(&mut hasher);
+        let alike = self.records.entry(hasher.finish()).or_default();
+        let same = |&&at: &&u64| {
+            let record = &self.bytes[at as usize..];
+            let size = u64::from_le_bytes(record[8..16].try_into().unwrap_or_default());
+            record[4..8] == number.to_le_bytes() && size == data.len() as u64 && record[64..].starts_with(data)
+        };
+        if let Some(&offset) = alike.iter().find(same) {
+            return offset;
+        }
         self.bytes.resize(self.bytes.len().max(64).next_multiple_of(64), 0);
         let offset = self.bytes.len() as u64;
+        alike.push(offset);
         let size = data.len() as u64;
         self.bytes.extend(0xdead_beef_u32.to_le_bytes());
-        self.bytes.extend(blob_number(element).unwrap_or(0).to_le_bytes());
+        self.bytes.extend(number.to_le_bytes());
         for word in [size, offset + 64, size * 8 - bits, 0, 0, 0, 0] {
             self.bytes.extend(word.to_le_bytes());
         }
@@ -200,8 +215,6 @@ struct Writer<'a> {
     taken: HashSet<String>,
     /// Constants that have been written.
     defined: HashSet<ValueId>,
-    /// Weights already in the file, by the memory that they share.
-    blobs: HashMap<(usize, usize), u64>,
 }
 
 impl Writer<'_> {
@@ -397,19 +410,8 @@ impl Writer<'_> {
             let value = Immediate::Tensor(TensorValue { elements: Some(elements) });
             return Value { ty: Some(ty), source: Some(Source::Immediate(ImmediateValue { value: Some(value) })) };
         }
-        let key = match &tensor.data {
-            Data::Stored(stored) => Some((std::sync::Arc::as_ptr(stored) as usize, tensor.data.len())),
-            _ => None,
-        };
-        let offset = match key.and_then(|key| self.blobs.get(&key)) {
-            Some(&offset) => offset,
-            None => {
-                let bits = tensor.data.len() as u64 * element.bits() as u64;
-                let offset = self.weights.add(element, bits, &to_bytes(&tensor.data, element));
-                key.map(|key| self.blobs.insert(key, offset));
-                offset
-            }
-        };
+        let bits = tensor.data.len() as u64 * element.bits() as u64;
+        let offset = self.weights.add(element, bits, &to_bytes(&tensor.data, element));
         let file_name = WEIGHT_PATH.to_string();
         Value { ty: Some(ty), source: Some(Source::BlobFile(BlobFileValue { file_name, offset })) }
     }

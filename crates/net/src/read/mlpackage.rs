@@ -145,7 +145,10 @@ fn other_kind(kind: &Kind) -> Error {
     let layers = |what: &str, network: &NeuralNetwork| {
         let names: Vec<&str> = network.layers.iter().take(3).map(|l| l.name.as_str()).collect();
         let more = if network.layers.len() > 3 { ", ..." } else { "" };
-        format!("{what} of {} layers ({}{more})", network.layers.len(), names.join(", "))
+        match names.as_slice() {
+            [] => what.to_string(),
+            _ => format!("{what} of {} layers ({}{more})", network.layers.len(), names.join(", ")),
+        }
     };
     let (found, help) = match kind {
         Kind::NeuralNetwork(n) => (layers("neural network", n), convert),

@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         // Two spellings of the same lists are in use.
         let list = |names: [&str; 2]| {
             let [first, second] = names.map(|name| network.strings(name));
-            Ok::<_, Error>(first?.or(second?).ok_or_else(|| network.missing(names[0]))?)
+            first?.or(second?).ok_or_else(|| network.missing(names[0]))
         };
         let inputs = list(["Inputs", "InputList"])?;
         let units = list(["Units", "OperationList"])?;

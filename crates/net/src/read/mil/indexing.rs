@@ -168,11 +168,11 @@ fn pixels(call: &mut Call, x: ValueId, coordinates: ValueId) -> Result<ValueId, 
     let coordinates = call.build().cast(coordinates, DType::F32)?;
     match call.text("coordinates_mode")?.as_deref() {
         Some("unnormalized") => Ok(coordinates),
-        Some("normalized_minus_one_to_one") => call.build().to_pixels(coordinates, [w, h], align),
+        Some("normalized_minus_one_to_one") => call.build().pixels_of(coordinates, [w, h], align),
         Some("normalized_zero_to_one") => {
             let doubled = call.build().with(Binary::Mul, coordinates, 2.0)?;
             let centred = call.build().with(Binary::Sub, doubled, 1.0)?;
-            call.build().to_pixels(centred, [w, h], align)
+            call.build().pixels_of(centred, [w, h], align)
         }
         other => Err(call.unsupported(&format!("coordinates mode {other:?}"))),
     }

@@ -482,7 +482,7 @@ fn grid_sample(n: &mut Node) -> Result<bool, Error> {
         Some("reflection") => Outside::Symmetric,
         Some(other) => return Err(n.unsupported(format!("padding mode `{other}`"))),
     };
-    let places = n.build().to_pixels(grid, [w, h], align)?;
+    let places = n.build().pixels_of(grid, [w, h], align)?;
     let id = n.build().sample(x, places, mode, outside)?;
     n.done(id)
 }

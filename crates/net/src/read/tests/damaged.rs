@@ -99,7 +99,7 @@ fn packages_need_their_manifest() {
     assert!(matches!(package(manifest), Error::File { path, .. } if path == "Data/x/model.mlmodel"));
     // A neural network: field 500, empty.
     let error = read_mlmodel(&[8, 4, 0xa2, 0x1f, 0], &MemoryFiles::default(), &Options::default()).unwrap_err();
-    assert!(matches!(error, Error::ModelKind { .. }) && error.to_string().contains("neural network of"), "{error}");
+    assert!(matches!(error, Error::ModelKind { .. }) && error.to_string().contains("a neural network, not"), "{error}");
 }
 
 #[test]

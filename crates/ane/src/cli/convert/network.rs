@@ -1,60 +1,19 @@
-//! `ane convert MODEL`: a network in another form, its weights compressed if asked for.
+//! A network in another form, its weights compressed if asked for.
 
-use super::{ModelFlags, Voice, print};
+use super::Flags;
+use crate::cli::{Voice, print};
 use anemone::convert::{self, NetForm};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_net::compress::Method;
 use anemone_net::mil;
-use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  ane convert model.mlpackage --to mil                    the text on standard output
-  ane convert model.onnx --dim N=1 -o model.mlpackage
-  ane convert model.mlpackage -o small.mlpackage --palettize 4
-  ane convert net.plist --to dot | dot -Tsvg > net.svg
-
-Forms: mil, mlpackage, netplist, dot, json. MIL text and packages come out as they stand, unless weights are compressed;
-from other forms, weights go to weights/weight.bin (netplist: net.weights) beside the file.")]
-pub struct Flags {
-    /// Package, MIL text, ONNX model, netplist or .mlmodel
-    model: PathBuf,
-    /// Form to write [default: as the extension of the file to write says]
-    #[arg(long, value_parser = form)]
-    to: Option<NetForm>,
-    /// File (or, for mlpackage, folder) to write; mil, dot and json go to standard output without
-    #[arg(short, long)]
-    output: Option<PathBuf>,
-    /// Weights become one of 2^BITS values each: 1, 2, 3, 4, 6 or 8
-    #[arg(long, value_name = "BITS", group = "smaller")]
-    palettize: Option<u32>,
-    /// Weights become 8-bit integers with a scale for each output channel
-    #[arg(long, group = "smaller")]
-    int8: bool,
-    /// The smallest weights become zeros: the share of them, 0 to 1
-    #[arg(long, value_name = "SHARE", group = "smaller")]
-    prune: Option<f32>,
-    /// Seed of the inputs on which compression is judged
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    #[command(flatten)]
-    choices: ModelFlags,
-}
-
-fn form(text: &str) -> std::result::Result<NetForm, String> {
-    let known: Vec<&str> = NetForm::ALL.iter().map(|row| row.1).collect();
-    NetForm::of(text).ok_or_else(|| format!("one of {}", known.join(", ")))
-}
-
-pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let extension = flags.output.as_deref().and_then(Path::extension).and_then(|e| e.to_str()).unwrap_or_default();
-    let Some(form) = flags.to.or_else(|| NetForm::of(extension)) else {
-        let known: Vec<&str> = NetForm::ALL.iter().map(|row| row.1).collect();
-        return Err(Diagnostic::new(Code::Usage, "which form?").help(format!("--to {}", known.join(", --to "))));
-    };
+pub fn run(flags: &Flags, form: NetForm, voice: Voice) -> Result<u8> {
+    if flags.compat.is_some() || flags.anec_data.is_some() || !flags.state.is_empty() {
+        let message = format!("--compat, --anec-data and --state are for programs, not for {}", form.name());
+        return Err(Diagnostic::new(Code::Usage, message));
+    }
     let method = match (flags.palettize, flags.int8, flags.prune) {
         (Some(bits), _, _) => Some(Method::Palette { bits }),
         (_, true, _) => Some(Method::Int8),
@@ -63,14 +22,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let choices = flags.choices.choices()?;
     let as_it_stands = method.is_none() && form == NetForm::Mil && flags.choices.is_plain();
-    if as_it_stands && let Some(program) = convert::program(&flags.model)? {
-        return give(&flags, voice, form, vec![(PathBuf::new(), mil::print(&program).into_bytes())], None);
+    if as_it_stands && let Some(program) = convert::program(&flags.file)? {
+        return give(flags, voice, form, vec![(PathBuf::new(), mil::print(&program).into_bytes())], None);
     }
-    let (mut net, notes) = convert::network(&flags.model, &choices)?;
+    let (mut net, notes) = convert::network(&flags.file, &choices)?;
     voice.reader_notes(&notes);
     let cost = method.map(|method| convert::shrink(&mut net, method, flags.seed)).transpose()?;
-    let parts = convert::encode(&net, form).map_err(|d| d.or_at(flags.model.display()))?;
-    give(&flags, voice, form, parts, cost)
+    let parts = convert::encode(&net, form).map_err(|d| d.or_at(flags.file.display()))?;
+    give(flags, voice, form, parts, cost)
 }
 
 /// Writes the parts, or prints the only one that is text.
