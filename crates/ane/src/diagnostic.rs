@@ -1,7 +1,8 @@
 //! Diagnostics as values: a stable code, what was found, what is admitted, what to do. Rendering is apart.
 
-use annotate_snippets::{Group, Level, Renderer};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
+use std::ops::Range;
 
 /// Result of everything a user can ask for.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
@@ -62,12 +63,25 @@ pub struct Diagnostic {
     pub place: Option<String>,
     /// What to do.
     pub help: Option<String>,
+    /// The text it is about, with the places marked.
+    pub source: Option<Box<Source>>,
+}
+
+/// A text with marked places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The file.
+    pub path: String,
+    /// All of it.
+    pub text: String,
+    /// Bytes of each place, its line and column (from one), and what is said of it.
+    pub marks: Vec<(Range<usize>, usize, usize, String)>,
 }
 
 impl Diagnostic {
     /// A diagnostic without place or help.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), place: None, help: None }
+        Diagnostic { code, message: message.into(), place: None, help: None, source: None }
     }
 
     /// With the file or value it is about.
@@ -87,10 +101,23 @@ impl Diagnostic {
         self
     }
 
+    /// With the text it is about.
+    pub fn pointing(mut self, source: Source) -> Diagnostic {
+        self.source = Some(Box::new(source));
+        self
+    }
+
     /// For people.
     pub fn render(&self, color: bool) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()));
-        if let Some(place) = &self.place {
+        if let Some(source) = &self.source {
+            let marks = source
+                .marks
+                .iter()
+                .map(|(span, _, _, text)| AnnotationKind::Primary.span(span.clone()).label(text.as_str()));
+            let snippet = Snippet::source(source.text.as_str()).path(source.path.as_str()).annotations(marks);
+            group = group.element(snippet);
+        } else if let Some(place) = &self.place {
             group = group.element(Level::NOTE.message(format!("in {place}")));
         }
         if let Some(help) = &self.help {
@@ -102,12 +129,16 @@ impl Diagnostic {
 
     /// For programs.
     pub fn json(&self) -> serde_json::Value {
+        let places = self.source.iter().flat_map(|s| &s.marks);
+        let places: Vec<_> =
+            places.map(|(_, line, column, text)| json!({ "line": line, "column": column, "message": text })).collect();
         json!({
             "schema": "anemone.error/1",
             "code": self.code.text(),
             "message": self.message,
             "place": self.place,
             "help": self.help,
+            "places": places,
         })
     }
 }

@@ -7,6 +7,7 @@
 //! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
 //! `thiserror` words errors.
 
+pub mod convert;
 pub mod diagnostic;
 pub mod execute;
 pub mod files;
@@ -17,5 +18,5 @@ pub mod tensor;
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
 pub use forms::Form;
-pub use model::{Compiled, Model};
+pub use model::{Choices, Compiled, Model};
 pub use tensor::Array;

@@ -7,6 +7,7 @@ mod diff;
 mod dump;
 mod explain;
 mod patch;
+mod reference;
 mod run;
 mod targets;
 mod trace;
@@ -24,6 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   ane run model.mlpackage --input image.npy
   ane compile model.mlpackage -o out/
+  ane convert model.onnx --dim N=1 -o model.mlpackage
+  ane convert out/model.hwx -o model.anec
   ane dump out/model.hwx --part td --td 0
   ane targets m1
 
@@ -58,7 +61,7 @@ enum Verb {
     Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
-    /// Write a compiled file in another form
+    /// Write a network or a compiled file in another form, or a network with smaller weights
     Convert(convert::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
@@ -66,6 +69,38 @@ enum Verb {
     Explain(explain::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
+}
+
+/// What a model leaves open.
+#[derive(clap::Args)]
+pub struct ModelFlags {
+    /// Function, procedure or network to take, where the model has several
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Extent of a symbolic dimension, by its name, or of INPUT.AXIS
+    #[arg(long, value_name = "NAME=EXTENT", value_parser = dimension)]
+    dim: Vec<(String, usize)>,
+    /// Folder of what MIL text calls @model_path [default: that of the text]
+    #[arg(long, value_name = "DIR")]
+    model_root: Option<std::path::PathBuf>,
+}
+
+fn dimension(text: &str) -> std::result::Result<(String, usize), String> {
+    let pair = text.rsplit_once('=').and_then(|(name, extent)| Some((name.to_string(), extent.parse().ok()?)));
+    pair.filter(|(_, extent)| *extent > 0).ok_or("NAME=EXTENT with an extent of at least 1 expected".into())
+}
+
+impl ModelFlags {
+    /// Whether nothing is chosen.
+    fn is_plain(&self) -> bool {
+        self.function.is_none() && self.dim.is_empty()
+    }
+
+    fn choices(&self) -> Result<anemone::Choices> {
+        let options =
+            anemone_net::read::Options { function: self.function.clone(), extents: self.dim.iter().cloned().collect() };
+        Ok(anemone::Choices { options, model_root: self.model_root.clone() })
+    }
 }
 
 /// How much to say, and in which form.

@@ -116,9 +116,7 @@ impl Lowerer<'_> {
             OpKind::PadEdge { pads, mode } => {
                 self.resample(op.inputs[0], out, |axis| OpKind::PadEdge { pads: vec![pads[axis], (0, 0)], mode: *mode })
             }
-            OpKind::Select | OpKind::Gather { .. } => {
-                Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now"))
-            }
+            _ => Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now")),
         }
     }
 
