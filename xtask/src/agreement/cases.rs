@@ -254,13 +254,13 @@ fn convolved(op: &str, input: &[usize], weight: &[usize], pad: Option<&str>, str
         return ty("fp16", &out);
     }
     out[1] = if op == "conv_transpose" { weight[1] } else { weight[0] };
-    for axis in 2..out.len() {
+    for (axis, extent) in out.iter_mut().enumerate().skip(2) {
         let stride = strides.and_then(|s| s.get(axis - 2)).map_or(1, |&s| s as usize).max(1);
         let kernel = weight.get(axis).copied().unwrap_or(1);
-        out[axis] = match (op, pad) {
-            ("conv_transpose", _) => out[axis] * stride,
-            (_, Some("same")) => out[axis].div_ceil(stride),
-            _ => (out[axis].saturating_sub(kernel)) / stride + 1,
+        *extent = match (op, pad) {
+            ("conv_transpose", _) => *extent * stride,
+            (_, Some("same")) => extent.div_ceil(stride),
+            _ => extent.saturating_sub(kernel) / stride + 1,
         };
     }
     ty("fp16", &out)

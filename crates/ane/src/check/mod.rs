@@ -42,6 +42,11 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
     match Model::load_with(path, choices)? {
         Model::Net { net, notes } => Ok(Subject::Program(Box::new(Outline::of(&net)), notes)),
         Model::Container(container) => Ok(Subject::Container(container)),
+        Model::Descriptor(_) | Model::Package(_) => {
+            Err(Diagnostic::new(Code::Usage, "a dispatch descriptor or firmware container has no operations to place")
+                .at(path.display())
+                .help("`ane dump` explains it; give the model, or the container (.hwx)"))
+        }
         Model::Program(_) => Err(Diagnostic::new(Code::Usage, "a raw task stream has no operations to place")
             .at(path.display())
             .help("`ane dump` explains it; give the model that it was compiled from")),

@@ -57,7 +57,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// What runs on the engine of which chip, why not, and what to change (`ane MODEL` is short for it)
+    /// What runs on the engine of which chip, why not, and what to change; `ane MODEL` means the same
     Check(check::Flags),
     /// Compile a model to the engine's register program
     Compile(compile::Flags),
@@ -77,7 +77,7 @@ enum Verb {
     Targets(targets::Flags),
     /// Operations, native layers and their validators
     Ops(ops::Flags),
-    /// What a register, field, code, operation, layer or number of a chip means, and how that is known
+    /// What a register, field, code, operation or layer means, and how that is known
     Explain(explain::Flags),
     /// What works on this machine
     Doctor(doctor::Flags),

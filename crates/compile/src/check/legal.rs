@@ -215,8 +215,8 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
     let message = match rule.matches {
         MatchParams::Capability(_) => format!("{name} does not have {limit}, which {} needs", layer.kind),
         MatchParams::Floor(_) => format!("{} needs a later family than {name}", layer.kind),
-        MatchParams::Never(q) if q == Quantity::Operands => format!("{} fails in {stage} on {name}", layer.kind),
-        MatchParams::Never(q) if q == Quantity::K => format!("k = {found} fails in {stage} on {name}"),
+        MatchParams::Never(Quantity::Operands) => format!("{} fails in {stage} on {name}", layer.kind),
+        MatchParams::Never(Quantity::K) => format!("k = {found} fails in {stage} on {name}"),
         MatchParams::Never(q) => format!("{} is not taken by {} on {name}", q.name(), layer.kind),
         _ => format!("{quantity} is {found_text}, {name} takes {limit}"),
     };

@@ -103,10 +103,10 @@ pub fn choose(outline: &Outline, verdicts: &[Verdict], chip: &Chip) -> Choice {
             if !able[to] {
                 continue;
             }
-            for before in 0..3 {
+            for (before, spent) in costs.iter().enumerate() {
                 let switch = if step > 0 && before != to { SWITCH_MS } else { 0.0 };
                 let launch = if EVERY[to] == Backend::Ane && (step == 0 || before != to) { LAUNCH_MS } else { 0.0 };
-                let total = costs[before] + switch + launch + estimates[to];
+                let total = spent + switch + launch + estimates[to];
                 if total < next[to] {
                     (next[to], chosen[to]) = (total, before);
                 }

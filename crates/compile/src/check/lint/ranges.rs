@@ -51,7 +51,7 @@ fn result(op: &OutlineOp, known: &HashMap<String, Bound>) -> Option<Bound> {
         "relu" => (0.0, x()?.1.max(0.0)),
         "abs" => (0.0, magnitude(x()?)),
         "square" => (0.0, magnitude(x()?).powi(2)),
-        "gelu" | "silu" | "leaky_relu" | "elu" => (x()?.0.min(0.0).max(-1e9), x()?.1.max(0.0)),
+        "gelu" | "silu" | "leaky_relu" | "elu" => (x()?.0.clamp(-1e9, 0.0), x()?.1.max(0.0)),
         "exp" => (x()?.0.exp(), x()?.1.exp()),
         "reshape" | "transpose" | "slice_by_index" | "slice_by_size" | "squeeze" | "expand_dims" | "identity"
         | "max_pool" | "avg_pool" | "reduce_max" | "reduce_min" | "reduce_mean" | "cast" | "gather" | "tile"
