@@ -15,6 +15,7 @@ fn typed(element: &'static str, shape: &[usize]) -> OutlineType {
 }
 
 /// What an operation is given.
+#[derive(Clone, Copy)]
 enum Give<'a> {
     Value(&'a str),
     Numbers(&'static str, &'a [f64]),
@@ -131,18 +132,8 @@ fn binary(op: &str, element: &'static str) -> Program {
 
 fn authored(layer: &str, shape: &[usize], arguments: &[(&str, Give)]) -> Program {
     let mut all = vec![X];
-    all.extend(arguments.iter().map(|(name, give)| (*name, copy(give))));
+    all.extend(arguments.iter().map(|(name, give)| (*name, *give)));
     Program::image(shape).op(layer, &all, ("fp16", shape))
-}
-
-fn copy<'a>(give: &Give<'a>) -> Give<'a> {
-    match *give {
-        Give::Value(v) => Give::Value(v),
-        Give::Numbers(e, n) => Give::Numbers(e, n),
-        Give::Text(t) => Give::Text(t),
-        Give::Weight(e, s, c) => Give::Weight(e, s, c),
-        Give::Inline(s) => Give::Inline(s),
-    }
 }
 
 fn slice(begin: f64, from: &str, program: Program) -> Program {
