@@ -1,7 +1,7 @@
 //! Evidence keys: every key that a row or a comment names has its section in `docs/evidence.md`.
 
 use crate::repo;
-use anemone_facts::{Layout, chips};
+use anemone_facts::{Layout, chips, legal, ops};
 use std::collections::BTreeSet;
 
 /// The document that explains every key.
@@ -18,9 +18,12 @@ pub fn layouts() -> Vec<&'static Layout> {
     all
 }
 
-/// Keys of the register rows.
+/// Keys of the register rows, of the limits and of what is attested only.
 pub fn keys_of_rows() -> BTreeSet<String> {
-    layouts().iter().flat_map(|l| l.rows).map(|r| r.source.to_string()).collect()
+    let registers = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
+    let limits = legal::RULES.iter().map(|r| r.source);
+    let attested = ops::ATTESTED.iter().map(|a| a.source);
+    registers.chain(limits).chain(attested).map(String::from).collect()
 }
 
 /// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.

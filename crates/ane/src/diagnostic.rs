@@ -42,6 +42,51 @@ impl Code {
         }
     }
 
+    /// Every code.
+    pub const ALL: [Code; 11] = [
+        Code::UnsupportedOp,
+        Code::ChipLimit,
+        Code::Mismatch,
+        Code::Fault,
+        Code::BadPlacement,
+        Code::Unreadable,
+        Code::Malformed,
+        Code::BadTensor,
+        Code::Usage,
+        Code::Unwritable,
+        Code::Defect,
+    ];
+
+    /// What it means, and what to do.
+    pub fn meaning(self) -> (&'static str, &'static str) {
+        match self {
+            Code::UnsupportedOp => {
+                ("an operation that cannot be compiled", "rewrite it as the diagnostic says, or keep it on the host")
+            }
+            Code::ChipLimit => ("a quantity passes a limit of the chip", "make it smaller, or split the operation"),
+            Code::Mismatch => (
+                "results differ from the expected ones by more than the tolerance",
+                "look at the first bad index that is named",
+            ),
+            Code::Fault => (
+                "the engine met something in a program that it does not obey or that reaches outside its memory",
+                "check the program with `ane dump`",
+            ),
+            Code::BadPlacement => {
+                ("a compiled program does not fit the form asked for", "ask for another form with --emit")
+            }
+            Code::Unreadable => ("a file cannot be read", "check the path and its permissions"),
+            Code::Malformed => ("a file is not what its content or name says", "make it again, or convert it"),
+            Code::BadTensor => (
+                "a tensor does not fit the input or output it is given for",
+                "give one of the extents and type that are named",
+            ),
+            Code::Usage => ("arguments that are not understood", "`ane --help`, or `ane VERB --help`"),
+            Code::Unwritable => ("a file cannot be written", "check the folder and its permissions"),
+            Code::Defect => ("this program has a defect", "please report it, with the command line and the file"),
+        }
+    }
+
     /// Exit code of the command line: 1 no, 2 wrong usage or unreadable input, 3 a defect of ours.
     pub fn exit(self) -> u8 {
         match &self.text()[3..4] {

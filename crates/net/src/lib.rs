@@ -26,6 +26,7 @@ pub mod mil;
 pub mod netplist;
 pub mod ops;
 pub mod opset;
+pub mod outline;
 pub mod read;
 pub mod stored;
 pub mod text;

@@ -1,9 +1,11 @@
-//! `ane explain`: what a register, field or code means, where it stands, and how that is known.
+//! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
 
 use super::{Voice, print};
+use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone_facts::chips::CHIPS;
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
+use anemone_facts::lint::LINTS;
 use anemone_facts::{Coding, Field, Layout, Row, Space};
 use anemone_program::Task;
 use clap::Args;
@@ -18,11 +20,17 @@ Examples:
   ane explain 0x13808
   ane explain OcgSize --seen model.hwx
   ane explain op-class
+  ane explain E08
+  ane explain ANE1108
+  ane explain conv
+  ane explain texture_engine
+  ane explain
 
-WHAT is a field's name, a register's address, `+0x1c` for a header word, or the name of an enumeration.")]
+WHAT is a field's name, a register's address, `+0x1c` for a header word, the name of an enumeration, a code, an operation, a
+layer, a validator, or a number of chips.")]
 pub struct Flags {
-    /// Field, address or enumeration
-    what: String,
+    /// What to explain; without it, the catalogue of rules
+    what: Option<String>,
     /// Count the values in these compiled files
     #[arg(long, value_name = "FILE")]
     seen: Vec<PathBuf>,
@@ -44,7 +52,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let what = flags.what.as_str();
+    let Some(what) = flags.what.as_deref() else { return catalogue(voice) };
     let same = |name: &str| name.eq_ignore_ascii_case(what);
     if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
         let rows: Vec<Value> = e.rows.iter().map(|r| json!({ "code": r.code, "name": r.name })).collect();
@@ -72,7 +80,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
     }
     if found.is_empty() {
-        return Err(unknown(what));
+        return topics(what, voice);
     }
     let tasks = tasks(&flags.seen)?;
     let mut documents = Vec::new();
@@ -89,6 +97,34 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
+/// The rules of `ane check`, a line each.
+fn catalogue(voice: Voice) -> Result<u8> {
+    if voice.json {
+        return documents(LINTS.iter().map(Topic::Lint).collect());
+    }
+    let line = |l: &anemone_facts::lint::Lint| {
+        format!("{} {:20} {:14} {}\n", l.code, l.name, reference::severity(l), l.condition)
+    };
+    print(&LINTS.iter().map(line).collect::<String>()).map(|()| 0)
+}
+
+/// What is known by that word beside fields and enumerations.
+fn topics(what: &str, voice: Voice) -> Result<u8> {
+    let topics = reference::look_up(what);
+    if topics.is_empty() {
+        return Err(unknown(what));
+    }
+    if voice.json {
+        return documents(topics);
+    }
+    print(&topics.into_iter().map(Topic::text).collect::<Vec<_>>().join("\n")).map(|()| 0)
+}
+
+fn documents(topics: Vec<Topic>) -> Result<u8> {
+    let list: Vec<_> = topics.into_iter().map(Topic::json).collect();
+    print(&format!("{}\n", json!({ "schema": "anemone.explain/1", "topics": list }))).map(|()| 0)
+}
+
 fn unknown(what: &str) -> Diagnostic {
     let lower = what.to_ascii_lowercase();
     let mut near: Vec<&str> = layouts()
@@ -101,10 +137,13 @@ fn unknown(what: &str) -> Diagnostic {
     near.dedup();
     near.truncate(8);
     let help = match near.is_empty() {
-        true => "fields are listed in docs/machine, enumerations in docs/machine/enums.md".to_string(),
+        true => format!(
+            "{}`ane explain` lists the rules, `ane ops` the operations; docs/machine has fields and enumerations",
+            reference::nearest(what, reference::names())
+        ),
         false => format!("near: {}", near.join(", ")),
     };
-    Diagnostic::new(Code::Usage, format!("no field, register or enumeration is known as {what}")).help(help)
+    Diagnostic::new(Code::Usage, format!("nothing here is called {what}")).help(help)
 }
 
 type Tasks = Vec<(&'static Layout, Task)>;

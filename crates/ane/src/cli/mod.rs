@@ -1,11 +1,15 @@
 //! Arguments, and one file per verb.
 
 mod asm;
+mod check;
 mod compile;
+mod completions;
 mod convert;
 mod diff;
+mod doctor;
 mod dump;
 mod explain;
+mod ops;
 mod patch;
 mod reference;
 mod run;
@@ -16,13 +20,15 @@ use anemone::{Code, Diagnostic, Form, Result};
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
+  ane model.mlpackage
+  ane check model.mlpackage -t m1,m4
   ane run model.mlpackage --input image.npy
   ane compile model.mlpackage -o out/
   ane convert model.onnx --dim N=1 -o model.mlpackage
@@ -51,6 +57,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// What runs on the engine of which chip, why not, and what to change; `ane MODEL` means the same
+    Check(check::Flags),
     /// Compile a model to the engine's register program
     Compile(compile::Flags),
     /// Compile if needed, and execute on the software engine
@@ -65,10 +73,18 @@ enum Verb {
     Convert(convert::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
-    /// What a register or field means, where it stands, how that is known
-    Explain(explain::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
+    /// Operations, native layers and their validators
+    Ops(ops::Flags),
+    /// What a register, field, code, operation or layer means, and how that is known
+    Explain(explain::Flags),
+    /// What works on this machine
+    Doctor(doctor::Flags),
+    /// Completions for a shell
+    Completions(completions::Flags),
+    /// A page for `man`
+    Man(completions::ManFlags),
 }
 
 /// What a model leaves open.
@@ -146,12 +162,13 @@ impl Voice {
 
 /// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
 pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
-    let args = match Args::try_parse_from(arguments) {
+    let args = match Args::try_parse_from(with_verb(arguments)) {
         Ok(args) => args,
         Err(e) => return usage(e, json),
     };
     let voice = Voice { json: args.json, quiet: args.quiet, verbose: args.verbose };
     match args.verb {
+        Verb::Check(flags) => check::run(flags, voice),
         Verb::Compile(flags) => compile::run(flags, voice),
         Verb::Run(flags) => run::run(flags, voice),
         Verb::Dump(flags) => dump::run(flags, voice),
@@ -159,29 +176,36 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Asm(flags) => asm::run(flags, voice),
         Verb::Convert(flags) => convert::run(flags, voice),
         Verb::Patch(flags) => patch::run(flags, voice),
-        Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
+        Verb::Ops(flags) => ops::run(flags, voice),
+        Verb::Explain(flags) => explain::run(flags, voice),
+        Verb::Doctor(flags) => doctor::run(flags, voice),
+        Verb::Completions(flags) => completions::run(flags, voice),
+        Verb::Man(flags) => completions::man(flags, voice),
     }
+}
+
+/// `ane MODEL` means `ane check MODEL`: the verb is put in where the first word that is no flag is a path.
+fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first = arguments.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    if let Some(at) = first.map(|at| at + 1) {
+        let word = &arguments[at];
+        let verb = Args::command().get_subcommands().any(|c| *word == *c.get_name()) || word == "help";
+        let path = Path::new(word);
+        if !verb && (word.to_string_lossy().contains(['.', '/']) || path.exists()) {
+            arguments.insert(at, "check".into());
+        }
+    }
+    arguments
 }
 
 /// Help and version are answers; anything else is wrong usage.
 fn usage(error: clap::Error, json: bool) -> Result<u8> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    use clap::error::ErrorKind;
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let text = error.render();
         let styled = std::io::stdout().is_terminal();
         return print(&if styled { text.ansi().to_string() } else { text.to_string() }).map(|()| 0);
-    }
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-        && (word == "check" || word.contains(['.', '/']) || Path::new(word).exists())
-    {
-        let message = match word.as_str() {
-            "check" => "`ane check` is not there yet".to_string(),
-            file => format!("`ane {file}` means `ane check {file}`, which is not there yet"),
-        };
-        return Err(Diagnostic::new(Code::Usage, message).help(
-            "`ane compile MODEL -o DIR/` compiles it or says what stands in the way; `ane run MODEL` executes it",
-        ));
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
         say(error.render().to_string().trim_end());
@@ -240,6 +264,8 @@ fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {
 fn chip(name: &str) -> Result<&'static Chip> {
     chips::by_name(name).ok_or_else(|| {
         let known: Vec<&str> = chips::CHIPS.iter().flat_map(|c| [&[c.target], c.marketing].concat()).collect();
-        Diagnostic::new(Code::Usage, format!("no chip is known as {name}")).help(format!("known: {}", known.join(", ")))
+        let near = anemone::reference::nearest(name, known.iter().copied());
+        Diagnostic::new(Code::Usage, format!("no chip is known as {name}"))
+            .help(format!("{near}known: {}", known.join(", ")))
     })
 }

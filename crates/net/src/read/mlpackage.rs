@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::mil::proto::{
     ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, TypeKind,
 };
+use crate::outline::{Origin, Outline};
 use prost::Message;
 
 const MANIFEST: &str = "Manifest.json";
@@ -77,10 +78,13 @@ pub fn read_mlmodel(spec: &[u8], files: &dyn Files, options: &Options) -> Result
 /// Reads MIL text; `files` gives what it refers to as `@model_path/...`, without that prefix. Inputs of unknown extent
 /// need them from the options.
 pub fn read_mil(text: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    read_program(&mil_program(text)?, files, options)
+}
+
+fn mil_program(text: &[u8]) -> Result<Program, Error> {
     let syntax = |reason: String| Error::Syntax { place: "MIL text".to_string(), reason };
     let text = std::str::from_utf8(text).map_err(|e| syntax(e.to_string()))?;
-    let program = crate::mil::parse(text).map_err(|faults| syntax(faults[0].to_string()))?;
-    read_program(&program, files, options)
+    crate::mil::parse(text).map_err(|faults| syntax(faults[0].to_string()))
 }
 
 /// Reads a function of a MIL program.
@@ -138,6 +142,51 @@ fn translate(
         ));
     }
     Ok((net, notes))
+}
+
+/// What a package declares; see [`outline_mlmodel`].
+pub fn outline_package(files: &dyn Files, options: &Options) -> Result<Outline, Error> {
+    outline_mlmodel(&open(files)?.0, options)
+}
+
+/// What the ML Program in a Core ML model file declares, without translation and without its weights.
+///
+/// Errors: a model of another kind, anything malformed.
+pub fn outline_mlmodel(spec: &[u8], options: &Options) -> Result<Outline, Error> {
+    let (program, description) = program_of(spec)?;
+    declare(&program, &description, options, Origin::Model)
+}
+
+/// What MIL text declares; see [`outline_mlmodel`].
+pub fn outline_mil(text: &[u8], options: &Options) -> Result<Outline, Error> {
+    declare(&mil_program(text)?, &ModelDescription::default(), options, Origin::MilText)
+}
+
+/// What a model file declares, where its format declares programs: Core ML models and MIL text.
+pub fn outline(bytes: &[u8], options: &Options) -> Option<Result<Outline, Error>> {
+    match super::sniff(bytes)? {
+        super::Format::MlModel => Some(outline_mlmodel(bytes, options)),
+        super::Format::Mil => Some(outline_mil(bytes, options)),
+        super::Format::Netplist | super::Format::Onnx => None,
+    }
+}
+
+fn declare(
+    program: &Program,
+    description: &ModelDescription,
+    options: &Options,
+    origin: Origin,
+) -> Result<Outline, Error> {
+    let (name, function) = chosen_function(program, description, options, &mut Vec::new())?;
+    let mut outline = super::outline::outline(name, function, origin);
+    // Flexible inputs are looked at in their default shape, as the reader takes them.
+    for input in &mut outline.inputs {
+        let feature = features(description, name).iter().find(|f| f.name == input.name);
+        if let Some(shape) = feature.and_then(default_shape).filter(|s| s.len() == input.ty.shape.len()) {
+            input.ty.shape.iter_mut().zip(shape).for_each(|(d, n)| *d = d.or(usize::try_from(n).ok()));
+        }
+    }
+    Ok(outline)
 }
 
 fn other_kind(kind: &Kind) -> Error {

@@ -5,9 +5,13 @@ mod mil;
 pub mod mlpackage;
 pub mod netplist;
 mod onnx;
+mod outline;
 mod property;
 
-pub use mlpackage::{package_program, read_mil, read_mlmodel, read_package, read_program};
+pub use mlpackage::{
+    outline, outline_mil, outline_mlmodel, outline_package, package_program, read_mil, read_mlmodel, read_package,
+    read_program,
+};
 pub use netplist::read_netplist;
 pub use onnx::read_onnx;
 
