@@ -17,4 +17,4 @@ mod table;
 pub mod tolerance;
 
 pub use fields::Field;
-pub use table::{Block, Coding, Evidence, FieldInfo, Layout, Row, Space};
+pub use table::{Block, Codec, Coding, Evidence, FieldInfo, Layout, Row, Space};

@@ -1,8 +1,9 @@
 //! Explanation of a container's own structures: header, segments, symbols, relocations, banner, ports, run state.
 
-use anemone_facts::chips::CHIPS;
+use anemone_facts::Codec;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::{Code, Word, by_code};
+use anemone_facts::layout::SUBTYPES;
 
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;
@@ -44,17 +45,28 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         let what = format!("{:#x} bytes that no structure explains", r.bytes.len());
         b.anomaly(Part::Header, Some(r.offset), "file", what);
     }
-    if let Err(error) = c.program() {
+    let chained = c.layout().is_none_or(|l| l.codec == Codec::Runs);
+    if let (true, Err(error)) = (chained, c.program()) {
         b.anomaly(Part::Header, None, "program", error.to_string());
     }
     let content = c.section(rows::TEXT.segment, rows::TEXT.section);
+<<<<<<< ours
     let (Some(layout), Some(content), Some((_, run))) = (c.layout(), content, c.run_state()) else { return };
     let kernel = c.kernel_section();
+=======
+    let (Some(layout), Some(content)) = (c.layout(), content) else { return };
+    let first_task_words = match c.run_state() {
+        Some((_, run)) => run.first_task_words(),
+        None if layout.codec == Codec::Runs => return,
+        None => 0,
+    };
+    let kernel = c.section(rows::CONST.segment, rows::CONST.section);
+>>>>>>> theirs
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,
         stream_offset: content.file_offset as u64,
-        first_task_words: run.first_task_words(),
+        first_task_words,
         kernel: kernel.map_or(&[], |k| &k.data),
         kernel_offset: kernel.map_or(0, |k| k.file_offset as u64),
     };
@@ -72,8 +84,15 @@ fn coded(entry: Entry, rows: &'static [Code], code: u32) -> Entry {
 
 fn header(b: &mut Builder, c: &Container) {
     let h = &c.header;
-    let chip = CHIPS.iter().find(|chip| chip.cpu_subtype == Some(h.cpu_subtype));
-    let target = chip.map_or("no known generation".to_string(), |c| format!("{}, {}", c.target, c.silicon));
+    let row = SUBTYPES.iter().find(|row| row.subtype == h.cpu_subtype);
+    let target = row.map_or("no known generation".to_string(), |row| {
+        let names = [row.targets.first().copied().unwrap_or(""), row.silicon].into_iter().filter(|n| !n.is_empty());
+        names
+            .map(str::to_string)
+            .chain([format!("descriptor version {}", row.td_version)])
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
     let size: u64 = c.commands.iter().map(Command::bytes).sum();
     let entries = vec![
         number(0, "magic", rows::MAGIC as u64),

@@ -1,13 +1,13 @@
 //! Explanation of task descriptors: headers, registers, activation tables, kernel streams.
 
 use anemone_facts::lut::{self, place};
-use anemone_facts::{Field, Layout, Space};
+use anemone_facts::{Codec, Field, Layout, Space};
 use half::f16;
 
 use super::dump::{Builder, Entry, Node, Part, text};
 use super::value;
 use crate::Task;
-use crate::task::decode_stream;
+use crate::task::{ADDRESS_TAG, Form, STREAM_PREFIX, decode_what_stands};
 
 /// Coefficients shown of a kernel stream.
 const PREVIEW: usize = 8;
@@ -23,37 +23,42 @@ pub(super) struct Source<'a> {
 }
 
 pub(super) fn explain(b: &mut Builder, s: &Source) {
-    let tasks = match decode_stream(s.layout, s.stream, s.first_task_words) {
-        Ok(tasks) => tasks,
-        Err(error) => {
-            b.anomaly(Part::Td, Some(s.stream_offset), "task stream", error.to_string());
-            return;
-        }
-    };
+    let (tasks, error) = decode_what_stands(s.layout, s.stream, s.first_task_words);
+    if let Some(error) = &error {
+        b.anomaly(Part::Td, Some(s.stream_offset), "task stream", error.to_string());
+    }
     let shown = b.selection.task;
     for (i, task) in tasks.iter().enumerate() {
         anomalies(b, s, i, task);
         if shown.is_none_or(|n| n == i) {
             header(b, s, i, task);
             registers(b, s, i, task);
-            table(b, s, i, task);
-            weights(b, s, i, task);
+            // Later generations hold kernel data in segments of their own.
+            if s.layout.codec == Codec::Runs {
+                table(b, s, i, task);
+                weights(b, s, i, task);
+            }
         }
     }
     if let Some(n) = shown.filter(|&n| n >= tasks.len()) {
         b.anomaly(Part::Td, None, format!("task {n}"), format!("the stream has {} tasks", tasks.len()));
     }
-    gaps(b, s, &tasks);
+    if error.is_none() {
+        gaps(b, s, &tasks);
+    }
 }
 
 /// Bytes between tasks and after the last one are zero in every known stream.
 fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
-    let starts = tasks.iter().skip(1).map(|t| t.offset as usize).chain([s.stream.len()]);
-    for (task, next) in tasks.iter().zip(starts) {
-        let end = task.offset as usize + 4 * task.word_count() as usize;
+    let first = tasks.first().map_or(s.stream.len(), |t| t.offset as usize);
+    // Behind the prefix of streams of packets, where there is one.
+    let prefix = if s.stream.starts_with(&STREAM_PREFIX) { STREAM_PREFIX.len().min(first) } else { 0 };
+    let ends = tasks.iter().map(|t| t.offset as usize + 4 * t.word_count() as usize);
+    let starts = tasks.iter().map(|t| t.offset as usize).chain([s.stream.len()]);
+    for (end, next) in [prefix].into_iter().chain(ends).zip(starts) {
         let gap = s.stream.get(end..next).unwrap_or(&[]);
         if let Some(at) = gap.iter().position(|&x| x != 0) {
-            let what = format!("nonzero bytes between the task that ends at {end:#x} and {next:#x}");
+            let what = format!("nonzero bytes between tasks, from {end:#x} to {next:#x}");
             b.anomaly(Part::Td, Some(s.stream_offset + (end + at) as u64), "task stream", what);
         }
     }
@@ -61,17 +66,16 @@ fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
 
 /// Byte offset in the file of every word of a task, with its space and address.
 fn places(s: &Source, task: &Task) -> Vec<(u64, Space, u32, u32)> {
-    let start = s.stream_offset + task.offset as u64;
+    let mut at = s.stream_offset + task.offset as u64;
     let mut out = Vec::new();
-    let mut at = 0u64;
     for (i, &word) in task.header.iter().enumerate() {
-        out.push((start + at, Space::Header, 4 * i as u32, word));
+        out.push((at, Space::Header, 4 * i as u32, word));
         at += 4;
     }
     for run in &task.runs {
         at += 4;
-        for (i, &word) in run.words.iter().enumerate() {
-            out.push((start + at, Space::Register, run.addr + 4 * i as u32, word));
+        for (addr, word) in run.registers() {
+            out.push((at, Space::Register, addr, word));
             at += 4;
         }
     }
@@ -144,6 +148,16 @@ fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     b.add(Part::Td, Node { title: title(index, task), offset, entries, nodes: Vec::new() });
 }
 
+/// What the first word of a packet says beside address and count.
+fn form(form: Form) -> String {
+    match form {
+        Form::Run | Form::Packet(0) => String::new(),
+        Form::Packet(tag) if tag & !0xff == ADDRESS_TAG => format!(" from slot {}", tag & 0xff),
+        Form::Packet(tag) => format!(", tag {tag:#x}"),
+        Form::Masked(mask) => format!(", mask {mask:#06x}"),
+    }
+}
+
 fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     if !b.wants(Part::Regs) {
         return;
@@ -156,7 +170,7 @@ fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
         at += run.words.len();
         let block = s.layout.block_of(run.addr).map_or("in no register block", |b| b.name);
         nodes.push(Node {
-            title: format!("run {:#x} of {} words: {block}", run.addr, run.words.len()),
+            title: format!("run {:#x} of {} words{}: {block}", run.addr, run.words.len(), form(run.form)),
             offset: here.first().map(|w| w.0 - 4),
             entries: here.iter().flat_map(|&(o, space, addr, word)| fields(s, o, space, addr, word)).collect(),
             nodes: Vec::new(),
