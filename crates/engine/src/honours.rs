@@ -103,14 +103,8 @@ pub fn treatment(field: Field) -> Treatment {
             NoEffect
         }
 
-<<<<<<< ours
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,
-=======
-        KernelDmaMaster | CoeffEn | CoeffBase | CoeffSize => Obeyed,
-        KernelDmaSparse => Only(&[0], "zero-skipping coefficients are not executed"),
-        CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch | ExtraSize => NoEffect,
-        ExtraEn | ExtraBase => Only(&[0], "extra coefficient streams are not executed"),
         // Fields that only generations have which are listed and not executed. A test holds the executed one to the
         // lines above.
         _ => OTHER_GENERATIONS,
@@ -128,6 +122,5 @@ mod tests {
         for row in executed.flat_map(|l| l.rows) {
             assert_ne!(treatment(row.field), OTHER_GENERATIONS, "{:?} needs a line of its own", row.field);
         }
->>>>>>> theirs
     }
 }

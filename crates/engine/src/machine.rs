@@ -1,11 +1,6 @@
 //! One task at work: the memory it sees and the fields it reads.
 
-<<<<<<< ours
 use crate::fault::FaultKind;
-=======
-use crate::fault::{Fault, FaultKind};
-use crate::honours::{Treatment, executes, treatment};
->>>>>>> theirs
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
 use crate::tensor::Tensor;
@@ -28,78 +23,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
     pub(crate) mac: Option<&'static Mac>,
-<<<<<<< ours
     /// How everything else computes.
     pub(crate) model: Model,
     /// Where inputs and outputs of the program stand.
     pub(crate) ports: &'a [Port],
-=======
-}
-
-/// Executes a program against bound memory. Outputs are in their regions afterwards.
-pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
-    if !executes(program.layout) {
-        let kind = FaultKind::Generation { generation: program.layout.generation };
-        return Err(Fault { task: None, offset: 0, kind });
-    }
-    let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
-    let mut passed_over = Vec::new();
-    let mut l2 = Region::unwritten("L2", tile_memory_bytes(program.layout));
-    let mut chain = None;
-    for (index, task) in tasks.iter().enumerate() {
-        let fault = |kind| Fault { task: Some(index), offset: task.offset, kind };
-        let strays = check_fields(program.layout, task);
-        if options.lenient {
-            passed_over.extend(strays.into_iter().map(fault));
-        } else if let Some(kind) = strays.into_iter().next() {
-            return Err(fault(kind));
-        }
-        let mut machine = Machine { layout: program.layout, memory, l2, chain, task, mac: options.model.mac() };
-        machine.execute().map_err(fault)?;
-        (l2, chain) = (machine.l2, machine.chain);
-    }
-    let incomplete =
-        program.ports_of(Direction::Output).filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-    Ok(Outcome { tasks: tasks.len(), passed_over, incomplete })
-}
-
-/// What the address field of a source in tile memory can reach.
-fn tile_memory_bytes(layout: &Layout) -> usize {
-    layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
-}
-
-fn port_written(memory: &Memory, port: &anemone_program::Port) -> bool {
-    let Some(region) = memory.region(port.bar) else { return false };
-    let (s, row) = (port.strides, port.shape.w as u64 * port.element.bytes());
-    (0..port.shape.n as u64).all(|n| {
-        (0..port.shape.c as u64).all(|c| {
-            (0..port.shape.h as u64)
-                .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
-        })
-    })
-}
-
-/// Fields with a value the engine does not obey, and bits that no row explains.
-fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
-    let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
-        space: match space {
-            Space::Header => "header word",
-            Space::Register => "register",
-        },
-        addr,
-        bits,
-    });
-    let refused = layout.rows.iter().flat_map(|row| {
-        (0..row.count as u32).filter_map(move |i| match treatment(row.field) {
-            Treatment::Only(values, reason) => {
-                let value = task.get_at(layout, row.field, i)?;
-                (!values.contains(&value)).then_some(FaultKind::NotHonoured { field: row.field, value, reason })
-            }
-            Treatment::Obeyed | Treatment::NoEffect => None,
-        })
-    });
-    unexplained.chain(refused).collect()
->>>>>>> theirs
 }
 
 impl Machine<'_> {

@@ -10,14 +10,9 @@ use crate::hwx::Container;
 use crate::task::{Task, decode_what_stands};
 use crate::{Program, StreamError};
 
-/// Version of the JSON form.
-const SCHEMA: &str = "anemone.coverage/1";
-
 /// Coverage of one or more streams of a generation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Coverage {
-    /// Version of this form.
-    pub schema: &'static str,
     /// Generation name.
     pub generation: &'static str,
     /// Version of the task descriptor format.
@@ -61,7 +56,6 @@ impl Coverage {
     /// Coverage of nothing yet.
     pub fn new(layout: &'static Layout) -> Coverage {
         Coverage {
-            schema: SCHEMA,
             generation: layout.generation,
             td_version: layout.td_version,
             tasks: 0,

@@ -7,13 +7,10 @@
 //! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
 //! gives explanations a machine-readable form, `half` prints half precision numbers, `sha2` names kernels.
 
-<<<<<<< ours
 mod bytes;
+pub mod coverage;
 pub mod e5;
 pub mod firmware;
-=======
-pub mod coverage;
->>>>>>> theirs
 pub mod hwx;
 pub mod patch;
 pub mod raw;
@@ -23,13 +20,9 @@ pub mod text;
 
 use anemone_facts::Layout;
 
-<<<<<<< ours
-pub use renumber::PortOrder;
-pub use task::{FieldError, Run, StreamError, Task};
-=======
 pub use coverage::Coverage;
+pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};
->>>>>>> theirs
 
 /// Base address registers of the machine.
 pub const BAR_COUNT: usize = 32;

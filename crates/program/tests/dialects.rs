@@ -15,7 +15,7 @@ fn short() -> Task {
     let layout = &layout::H13;
     let mut task = Task::full(layout);
     let [kernel, ..] = task.runs.as_slice() else { panic!("the layout has blocks") };
-    let at = |addr: u32, words: usize| Run { addr, words: vec![0; words] };
+    let at = |addr: u32, words: usize| Run::consecutive(addr, vec![0; words]);
     let split = [at(kernel.addr, 18), at(kernel.addr + 0xc8, 12)];
     task.runs.splice(..1, split);
     assert_eq!(task.word_count(), 0x7e);

@@ -2,14 +2,9 @@
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Model, Result};
-<<<<<<< ours
-use anemone_program::Program;
 use anemone_program::hwx::{Image, name16_text};
-use anemone_program::text::{self, Coverage, Dump, Part, Selection};
-=======
-use anemone_program::Coverage;
 use anemone_program::text::{self, Dump, Part, Selection};
->>>>>>> theirs
+use anemone_program::{Coverage, Program};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -19,14 +14,9 @@ use std::path::{Path, PathBuf};
 Examples:
   ane dump model.hwx
   ane dump model.hwx --part td,lut --td 2
-<<<<<<< ours
   ane dump model.hwx --asm > model.ane-asm
   ane dump model.hwx --loaded 0x40000000 --part segments,relocs
   ane dump model.hwx --coverage")]
-=======
-  ane dump model.hwx --coverage
-  ane dump model.hwx --asm > model.ane-asm")]
->>>>>>> theirs
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin, .e5 or .anefw
     file: PathBuf,
@@ -39,7 +29,6 @@ pub struct Flags {
     /// Print the listing that `ane asm` reads
     #[arg(long)]
     asm: bool,
-<<<<<<< ours
     /// Say in a few lines what the file is
     #[arg(long, conflicts_with = "asm")]
     summary: bool,
@@ -54,11 +43,6 @@ pub struct Flags {
 fn address(text: &str) -> std::result::Result<u64, String> {
     let value = text.strip_prefix("0x").map_or(text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
     value.ok_or("a number, decimal or 0x hexadecimal".to_string())
-=======
-    /// How much of the descriptors is explained: fields known and seen, bits without a field
-    #[arg(long, conflicts_with_all = ["asm", "part", "td"])]
-    coverage: bool,
->>>>>>> theirs
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
@@ -74,26 +58,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
         return print(&if voice.json { document() } else { listing }).map(|()| 0);
     }
-<<<<<<< ours
     if flags.summary {
         return summary(&model, &flags.file, voice).map(|()| 0);
     }
     if flags.coverage {
         return coverage(&model, &flags.file, voice).map(|()| 0);
-=======
-    if flags.coverage {
-        let coverage = match &model {
-            Model::Container(container) => Coverage::of_container(container),
-            Model::Program(program) => Some(Coverage::of_program(program)),
-            Model::Net { .. } => return Err(not_compiled(&flags)),
-        };
-        let coverage = coverage.ok_or_else(|| {
-            let message = "no task stream of a known descriptor version";
-            Diagnostic::new(Code::Malformed, message).at(flags.file.display())
-        })?;
-        let document = serde_json::to_string(&coverage).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
-        return print(&if voice.json { format!("{document}\n") } else { coverage.render() }).map(|()| 0);
->>>>>>> theirs
     }
     if let (Some(n), Some(count)) = (flags.td, tasks(&model))
         && n >= count
@@ -213,32 +182,19 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
 
 /// How much of the task streams rows explain.
 fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
-    if let Model::Net { .. } = model {
-        return Err(not_compiled(file));
-    }
-    let programs = programs(model);
-    if programs.is_empty() {
-        let why = match model {
-            Model::Container(c) => c.program().err().map_or(String::new(), |e| e.to_string()),
-            _ => "the file holds no task stream".to_string(),
-        };
-        return Err(Diagnostic::new(Code::Malformed, format!("no task stream can be read: {why}")).at(file.display()));
-    }
-    let mut all = Vec::new();
-    for program in &programs {
-        all.push(
-            Coverage::of(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()))?,
-        );
+    let all: Vec<Coverage> = match model {
+        Model::Net { .. } => return Err(not_compiled(file)),
+        Model::Container(container) => Coverage::of_container(container).into_iter().collect(),
+        Model::Program(_) | Model::Descriptor(_) | Model::Package(_) => {
+            programs(model).iter().map(Coverage::of_program).collect()
+        }
+    };
+    if all.is_empty() {
+        let message = "no task stream of a known descriptor version";
+        return Err(Diagnostic::new(Code::Malformed, message).at(file.display()));
     }
     if voice.json {
         return print(&format!("{}\n", json!({ "schema": "anemone.coverage/1", "programs": all })));
     }
-    let mut text = String::new();
-    for c in &all {
-        text += &format!("generation: {}\ntasks: {}\nwords: {}\n", c.generation, c.tasks, c.words);
-        text += &format!("fields known: {}\nfields seen: {}\n", c.fields_known, c.fields_seen);
-        let share = if c.set_bits == 0 { 0.0 } else { 100.0 * c.unexplained_bits as f64 / c.set_bits as f64 };
-        text += &format!("set bits: {}\nunexplained set bits: {} ({share:.2} %)\n", c.set_bits, c.unexplained_bits);
-    }
-    print(&text)
+    print(&all.iter().map(Coverage::render).collect::<String>())
 }

@@ -111,13 +111,7 @@ pub(super) fn parse_over(
     let size = block.len();
     loop {
         if let Some(line) = lines.next_if("data") {
-<<<<<<< ours
-            let (at, data) = (offset(&line, 1)?, line.at(2).hex()?);
-            line.ends_at(3)?;
-            put(block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))?;
-=======
-            data(&mut block, &line)?;
->>>>>>> theirs
+            data(block, &line)?;
         } else if let Some(line) = lines.next_if("task") {
             let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is not known"))?;
             let (at, task) = (offset(&line, 2)?, parse_task(lines, &line, layout)?);

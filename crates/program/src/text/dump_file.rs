@@ -50,18 +50,13 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         b.anomaly(Part::Header, None, "program", error.to_string());
     }
     let content = c.section(rows::TEXT.segment, rows::TEXT.section);
-<<<<<<< ours
-    let (Some(layout), Some(content), Some((_, run))) = (c.layout(), content, c.run_state()) else { return };
-    let kernel = c.kernel_section();
-=======
     let (Some(layout), Some(content)) = (c.layout(), content) else { return };
     let first_task_words = match c.run_state() {
         Some((_, run)) => run.first_task_words(),
         None if layout.codec == Codec::Runs => return,
         None => 0,
     };
-    let kernel = c.section(rows::CONST.segment, rows::CONST.section);
->>>>>>> theirs
+    let kernel = c.kernel_section();
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,

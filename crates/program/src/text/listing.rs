@@ -90,16 +90,9 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
     }
 }
 
-<<<<<<< ours
 pub(super) fn layout_named(token: &Token) -> Result<&'static Layout, TextError> {
-    let layouts = || CHIPS.iter().filter_map(|c| c.layout);
-    layouts().find(|l| l.generation == token.text).ok_or_else(|| {
-        let names: Vec<&str> = layouts().map(|l| l.generation).collect();
-=======
-fn layout_named(token: &Token) -> Result<&'static Layout, TextError> {
     layout::by_name(token.text).ok_or_else(|| {
         let names: Vec<&str> = layout::KNOWN.iter().map(|l| l.generation).collect();
->>>>>>> theirs
         token.error(format!("a generation: {}", names.join(", ")))
     })
 }
