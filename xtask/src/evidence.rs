@@ -18,9 +18,10 @@ pub fn layouts() -> Vec<&'static Layout> {
     all
 }
 
-/// Keys of the register rows.
+/// Keys of the register rows and of the enumerations.
 pub fn keys_of_rows() -> BTreeSet<String> {
-    layouts().iter().flat_map(|l| l.rows).map(|r| r.source.to_string()).collect()
+    let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
+    rows.chain([anemone_facts::enums::SOURCE]).map(str::to_string).collect()
 }
 
 /// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.
