@@ -12,10 +12,11 @@ pub fn layouts() -> Vec<&'static Layout> {
     layout::KNOWN.to_vec()
 }
 
-/// Keys of the register rows.
+/// Keys of the register rows and of the enumerations.
 pub fn keys_of_rows() -> BTreeSet<String> {
     let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
-    rows.chain(layout::SUBTYPES.iter().map(|s| s.source)).map(str::to_string).collect()
+    let subtypes = layout::SUBTYPES.iter().map(|s| s.source);
+    rows.chain(subtypes).chain([anemone_facts::enums::SOURCE]).map(str::to_string).collect()
 }
 
 /// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.

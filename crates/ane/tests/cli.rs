@@ -11,6 +11,8 @@ mod bad_files;
 mod bad_usage;
 #[path = "cli/damage.rs"]
 mod damage;
+#[path = "cli/forms.rs"]
+mod forms;
 #[path = "cli/good.rs"]
 mod good;
 #[path = "cli/harness.rs"]
