@@ -5,8 +5,8 @@ use anemone_engine::{Treatment, executes, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
 use anemone_facts::enums::ENUMERATIONS;
 use anemone_facts::formats::dialects::DIALECTS;
-use anemone_facts::formats::{e5, firmware};
-use anemone_facts::layout::{SUBTYPES, v10};
+use anemone_facts::formats::{e5, firmware, hwx};
+use anemone_facts::layout::{SAMPLED, SUBTYPES, v10};
 use anemone_facts::numerics::Model;
 use anemone_facts::probes::{FINITE, PROBES};
 use anemone_facts::tolerance::TOLERANCES;
@@ -62,6 +62,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     all.push(("docs/machine/enums.md".into(), enumerations()));
     all.push(("docs/machine/formats.md".into(), formats()));
     all.push(("docs/machine/versions.md".into(), versions()));
+    all.push(("docs/machine/coverage.md".into(), coverage(&layouts)));
     all.push(("crates/program/src/e5/e5.fbs".into(), e5::schema()));
     let readme = repo::read("README.md")?;
     let readme = with_part(&readme, &status(&layouts)).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
@@ -159,6 +160,20 @@ fn formats() -> String {
             if d.inputs_first { "inputs" } else { "outputs" },
             if d.written { "yes" } else { "no, read only" },
             d.evidence.letter()
+        );
+    }
+    out += "\n## Sections of the container\n\n| section | what |\n|---|---|\n";
+    for r in hwx::SECTIONS {
+        let _ = writeln!(out, "| `{},{}` | {} |", r.segment, r.section, r.meaning);
+    }
+    for r in hwx::OTHER_SECTIONS {
+        let _ = writeln!(
+            out,
+            "| `{},{}` | {}; read, never made ({}) |",
+            r.segment,
+            r.section,
+            r.meaning,
+            r.evidence.letter()
         );
     }
     out += "\n## Dispatch descriptor\n\nThe schema is `crates/program/src/e5/e5.fbs`.\n";
@@ -271,8 +286,7 @@ fn registers(layout: &'static Layout) -> String {
          Task descriptor version {version}, {} header words, on {:#x}-byte boundaries. {form}\n\n\
          {rows} fields are known: {x} with evidence X, {b} with B, {c} with C (see [evidence](../evidence.md)). They \
          stand in {known} of {words} words and claim {bits} bits. {engine} What share of the bits that real descriptors \
-         set has no field is printed by `ane dump --coverage`; figures for samples stand in \
-         [evidence](../evidence.md).\n\n\
+         set has no field: [coverage](coverage.md), and `ane dump --coverage` for any file.\n\n\
          - **address**: byte offset in the header, or byte address of the register. `x16` marks an array of words, 4 \
          bytes apart.\n\
          - **coding**: `uint` a number; `flag` one bit; `<< n` a byte quantity that stands in place, its low n bits \
@@ -389,6 +403,49 @@ fn versions() -> String {
     out.push_str("\n| relocation register (word address) | slot |\n|---|---|\n");
     for slot in &v10::RELOCATIONS {
         let _ = writeln!(out, "| {:#x} | {} |", slot.register, slot.what);
+    }
+    let _ = write!(out, "\n{CLOSE}\n");
+    out
+}
+
+fn coverage(layouts: &[&'static Layout]) -> String {
+    let mut out = format!(
+        "# Coverage\n\n{OPEN}\n\n\
+         What is known of each generation's task descriptors, and how much of what real descriptors say that explains. \
+         `ane dump FILE --coverage` prints the same counts of any compiled file, with the words that hold unexplained bits.\n\n\
+         ## Known\n\n| generation | version | fields | X | B | C | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|\n"
+    );
+    for layout in layouts {
+        let (words, known, bits) = claimed(layout);
+        let Counts { rows, evidence: [x, b, c], .. } = Counts::of(layout);
+        let (name, version) = (layout.generation, layout.td_version);
+        let _ = writeln!(
+            out,
+            "| [{name}](registers-{name}.md) | {version} | {rows} | {x} | {b} | {c} | {known} of {words} | {bits} |"
+        );
+    }
+    out.push_str(
+        "\n## Seen\n\nSets of samples, counted by the tests of `program` (`cargo test -p anemone-program --test generations`). \
+         **unnamed**: set bits of fields whose place is known and whose meaning is not. **unexplained**: set bits without a \
+         field.\n\n\
+         | generation | samples | files | tasks | fields seen | set bits | unnamed | unexplained | source |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    let share = |part: u64, whole: u64| format!("{part} ({:.2} %)", 100.0 * part as f64 / whole.max(1) as f64);
+    for s in SAMPLED {
+        let _ = writeln!(
+            out,
+            "| {} | `{}` | {} | {} | {} | {} | {} | {} | [{source}](../evidence.md#{source}) |",
+            s.generation,
+            s.folder,
+            s.files,
+            s.tasks,
+            s.fields_seen,
+            s.set_bits,
+            share(s.unnamed_bits, s.set_bits),
+            share(s.unexplained_bits, s.set_bits),
+            source = s.source,
+        );
     }
     let _ = write!(out, "\n{CLOSE}\n");
     out

@@ -15,7 +15,7 @@ pub fn layouts() -> Vec<&'static Layout> {
 /// Keys of the register rows and of the enumerations.
 pub fn keys_of_rows() -> BTreeSet<String> {
     let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
-    let subtypes = layout::SUBTYPES.iter().map(|s| s.source);
+    let subtypes = layout::SUBTYPES.iter().map(|s| s.source).chain(layout::SAMPLED.iter().map(|s| s.source));
     rows.chain(subtypes).chain([anemone_facts::enums::SOURCE]).map(str::to_string).collect()
 }
 

@@ -8,6 +8,7 @@ mod h16;
 mod h17;
 mod h18;
 mod h18g;
+mod samples;
 mod shared;
 mod subtypes;
 pub mod v10;
@@ -21,6 +22,7 @@ pub use h16::H16;
 pub use h17::H17;
 pub use h18::H18;
 pub use h18g::H18G;
+pub use samples::{SAMPLED, Sampled};
 pub use subtypes::{SUBTYPES, Subtype};
 
 /// Generations with rows, oldest first.

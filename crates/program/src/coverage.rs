@@ -73,10 +73,10 @@ impl Coverage {
 
     /// Coverage of a container's stream; `None` where the version of its descriptors is not known, or it has none.
     pub fn of_container(container: &Container) -> Option<Coverage> {
-        let mut coverage = Coverage::new(container.layout()?);
+        let (layout, tasks, error) = container.tasks()?;
+        let mut coverage = Coverage::new(layout);
         let text = container.section(rows::TEXT.segment, rows::TEXT.section)?;
-        let first = container.run_state().map_or(0, |(_, run)| run.first_task_words());
-        coverage.stream(container.layout()?, &text.data, first);
+        coverage.decoded(layout, text.data.len(), &tasks, error.is_some());
         Some(coverage)
     }
 
@@ -90,12 +90,16 @@ impl Coverage {
     /// Adds a stream. What does not decode is counted in bytes.
     pub fn stream(&mut self, layout: &Layout, stream: &[u8], first_task_words: u32) -> Option<StreamError> {
         let (tasks, error) = decode_what_stands(layout, stream, first_task_words);
-        if error.is_some() {
-            let end = tasks.last().map_or(0, |t| t.offset as u64 + 4 * t.word_count() as u64);
-            self.undecoded_bytes += (stream.len() as u64).saturating_sub(end);
-        }
-        self.tasks(layout, &tasks);
+        self.decoded(layout, stream.len(), &tasks, error.is_some());
         error
+    }
+
+    fn decoded(&mut self, layout: &Layout, stream_bytes: usize, tasks: &[Task], broken: bool) {
+        if broken {
+            let end = tasks.last().map_or(0, |t| t.offset as u64 + 4 * t.word_count() as u64);
+            self.undecoded_bytes += (stream_bytes as u64).saturating_sub(end);
+        }
+        self.tasks(layout, tasks);
     }
 
     /// Adds tasks.

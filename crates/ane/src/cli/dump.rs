@@ -119,6 +119,10 @@ fn programs(model: &Model) -> Vec<Program> {
 
 /// Number of tasks, where they can be followed.
 fn tasks(model: &Model) -> Option<usize> {
+    if let Model::Container(container) = model {
+        let (_, tasks, error) = container.tasks()?;
+        return error.is_none().then_some(tasks.len());
+    }
     let [program] = programs(model).try_into().ok()?;
     let program: Program = program;
     Some(program.tasks().ok()?.len())

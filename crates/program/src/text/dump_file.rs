@@ -41,6 +41,7 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     }
     ports(b, c);
     run_states(b, c);
+    runtime(b, c);
     for r in &c.residue {
         let what = format!("{:#x} bytes that no structure explains", r.bytes.len());
         b.anomaly(Part::Header, Some(r.offset), "file", what);
@@ -152,7 +153,7 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
     }
     let known = |x: &&Section| {
         let (segment, section) = (name16_text(&x.segment), name16_text(&x.name));
-        rows::SECTIONS.iter().any(|r| r.segment == segment && r.section == section)
+        rows::section_meaning(&segment, &section).is_some()
     };
     for x in s.sections.iter().filter(|x| !known(x)) {
         let what = format!("section {},{} is not known", name16_text(&x.segment), name16_text(&x.name));
@@ -162,7 +163,6 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
 
 fn section(at: u64, x: &Section) -> Node {
     let (segment, name) = (name16_text(&x.segment), name16_text(&x.name));
-    let row = rows::SECTIONS.iter().find(|r| r.segment == segment && r.section == name);
     let mut entries = vec![
         number(at + 32, "address", x.address),
         number(at + 40, "bytes", x.bytes),
@@ -175,7 +175,7 @@ fn section(at: u64, x: &Section) -> Node {
     if x.reserved != [0; 3] {
         entries.push(text(Some(at + 68), "reserved", format!("{:x?}", x.reserved)));
     }
-    entries[0].meaning = row.map_or("", |r| r.meaning);
+    entries[0].meaning = rows::section_meaning(&segment, &name).unwrap_or("");
     Node { title: format!("section {segment},{name}"), offset: Some(at), entries, nodes: Vec::new() }
 }
 
@@ -325,6 +325,23 @@ fn run_states(b: &mut Builder, c: &Container) {
         let title = format!("thread, flavor {} ({})", t.flavor, flavor.map_or("unknown", |f| f.name));
         b.add(Part::Td, Node { title, offset: Some(at), entries, nodes: Vec::new() });
     }
+}
+
+fn runtime(b: &mut Builder, c: &Container) {
+    let Some(graph) = c.runtime() else { return };
+    let entries = |all: &[(String, u64)], kind: &str, meaning: &'static str| -> Vec<Entry> {
+        let entry = |(name, address): &(String, u64)| Entry {
+            raw: Some(*address),
+            meaning,
+            ..text(None, kind, name.clone()).note(format!("address {address:#x}"))
+        };
+        all.iter().map(entry).collect()
+    };
+    let mut all = entries(&graph.procedures, "procedure", "what a call runs");
+    all.extend(entries(&graph.operations, "operation", "a step of a procedure: a mapping, or the start of an engine"));
+    all.extend(entries(&graph.streams, "stream", "first byte of a task stream"));
+    let title = format!("runtime graph, {} starts of an engine", graph.kicks().count());
+    b.add(Part::Td, Node { title, offset: None, entries: all, nodes: Vec::new() });
 }
 
 /// A port of a program that has no container.

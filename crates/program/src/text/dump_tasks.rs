@@ -48,15 +48,15 @@ pub(super) fn explain(b: &mut Builder, s: &Source) {
     }
 }
 
-/// Bytes between tasks and after the last one are zero in every known stream.
+/// Bytes between tasks and after the last one are zero in every known stream; where a stream of packets begins, in front
+/// of the first task or of a later one, its prefix stands.
 fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
-    let first = tasks.first().map_or(s.stream.len(), |t| t.offset as usize);
-    // Behind the prefix of streams of packets, where there is one.
-    let prefix = if s.stream.starts_with(&STREAM_PREFIX) { STREAM_PREFIX.len().min(first) } else { 0 };
     let ends = tasks.iter().map(|t| t.offset as usize + 4 * t.word_count() as usize);
     let starts = tasks.iter().map(|t| t.offset as usize).chain([s.stream.len()]);
-    for (end, next) in [prefix].into_iter().chain(ends).zip(starts) {
+    for (i, (end, next)) in [0].into_iter().chain(ends).zip(starts).enumerate() {
         let gap = s.stream.get(end..next).unwrap_or(&[]);
+        let begins = s.layout.codec == Codec::Packets && (i < tasks.len() || tasks.is_empty());
+        let gap = if begins { gap.strip_suffix(&STREAM_PREFIX).unwrap_or(gap) } else { gap };
         if let Some(at) = gap.iter().position(|&x| x != 0) {
             let what = format!("nonzero bytes between tasks, from {end:#x} to {next:#x}");
             b.anomaly(Part::Td, Some(s.stream_offset + (end + at) as u64), "task stream", what);
