@@ -72,6 +72,8 @@ pub mod hwx {
     pub const HEADER_BYTES: usize = 32;
     /// Byte offset of the CPU subtype in the header.
     pub const SUBTYPE_OFFSET: u64 = 8;
+    /// Byte offset of the size of all commands in the header.
+    pub const COMMAND_BYTES_OFFSET: usize = 20;
     /// Bytes of a segment command without its sections.
     pub const SEGMENT_BYTES: usize = 72;
     /// Bytes of a section entry.

@@ -313,6 +313,20 @@ fn any_packets_are_written_read_and_listed() {
     }
 }
 
+/// Runs that begin at the last address go on past it; they are listed like any other.
+#[test]
+fn runs_at_the_last_address_are_listed() {
+    let forms = [(7, Form::Run, 0x3ff_ffff), (17, Form::Packet(0), 4 * 0x7fff), (17, Form::Masked(0x8001), 4 * 0x7fff)];
+    for (version, form, addr) in forms {
+        let layout = layout::of_version(version).unwrap_or_else(|| panic!("version {version}"));
+        let runs = vec![Run { addr, form, words: vec![1, 2, 3] }];
+        let mut tasks = [Task { offset: 0, header: vec![0; layout.header_words as usize], runs }];
+        let stream = encode_stream(layout, &mut tasks).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(decode_stream(layout, &stream, tasks[0].word_count()).as_deref(), Ok(&tasks[..]));
+        assert_eq!(listed(layout, &stream, tasks[0].word_count()), stream);
+    }
+}
+
 /// A container for one engine and for two, as the study describes those of subtype 11: 8 commands, a runtime graph, three
 /// streams in one section, each with its prefix, on pages.
 fn bonded() -> (Container, Vec<u8>) {

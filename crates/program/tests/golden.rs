@@ -58,6 +58,48 @@ fn containers_are_written_as_read() {
     }
 }
 
+/// The container in a file, read in pieces; how many bytes were asked for.
+fn outline(file: &[u8]) -> (Option<Container>, usize) {
+    let mut fetched = 0;
+    let outline = Container::outline(file.len() as u64, |at, into: &mut [u8]| {
+        fetched += into.len();
+        let from = file.get(at as usize..).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(from.ok_or("past the end")?);
+        Ok::<(), &str>(())
+    });
+    (outline.unwrap_or_else(|e| panic!("{e}")), fetched)
+}
+
+#[test]
+fn outlines_are_containers_without_contents() {
+    for folder in ["h13", "h16"] {
+        for (path, bytes) in golden(folder, "hwx") {
+            let mut whole = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            // Kernel data that is large enough to be left out.
+            let section = whole.kernel_section().map(|s| (s.name, s.segment, s.file_offset as usize, s.data.len()));
+            for command in &mut whole.commands {
+                if let anemone_program::hwx::Command::Segment(s) = command {
+                    s.sections.iter_mut().for_each(|x| x.data.clear());
+                }
+            }
+            let (found, fetched) = outline(&bytes);
+            assert!(found.as_ref() == Some(&whole), "{}", path.display());
+            let left_out = section.map_or(0, |s| if s.3 >= 0x1_0000 { s.3 } else { 0 });
+            assert!(fetched <= bytes.len() + 32 - left_out, "{}: {fetched}", path.display());
+            // Damage is found by whoever reads the whole; an outline is right or none.
+            for at in (0..bytes.len().min(0x800)).step_by(3) {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x41;
+                if let (Some(found), _) = outline(&damaged) {
+                    let whole = Container::read(&damaged).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                    assert_eq!((&found.header, found.residue.len()), (&whole.header, whole.residue.len()), "{at:#x}");
+                    assert_eq!(found.symtab(), whole.symtab(), "{at:#x}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn raw_streams_are_written_as_read() {
     for (path, bytes) in golden("h13", "bin") {

@@ -1,7 +1,7 @@
 //! `ane dump`: a compiled file explained, or as text that assembles back.
 
 use super::{Voice, print};
-use anemone::{Code, Diagnostic, Model, Result};
+use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_program::hwx::{Image, name16_text};
 use anemone_program::text::{self, Dump, Part, Selection};
 use anemone_program::{Coverage, Program};
@@ -46,6 +46,11 @@ fn address(text: &str) -> std::result::Result<u64, String> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if flags.summary
+        && let Some(container) = files::outline(&flags.file)?
+    {
+        return summary(&Model::Container(Box::new(container)), &flags.file, voice).map(|()| 0);
+    }
     let model = Model::load(&flags.file)?;
     if flags.asm {
         let listing = match &model {

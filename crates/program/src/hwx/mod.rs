@@ -8,6 +8,7 @@ mod defs;
 mod image;
 mod lift;
 mod options;
+mod outline;
 mod read;
 mod runtime;
 mod symbols;

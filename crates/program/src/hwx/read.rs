@@ -16,7 +16,13 @@ impl Container {
     /// Fails on a wrong magic and on structures that reach outside the file or overlap on a large scale. Unknown
     /// commands, flavors and flags are kept.
     pub fn read(bytes: &[u8]) -> Result<Container, Error> {
-        let mut file = File { bytes, claimed: 0, ranges: Vec::new() };
+        Container::parse(bytes, true).map(|(container, _)| container)
+    }
+
+    /// As [`Container::read`], with or without the contents of sections; and whether structures stand apart. Where they do
+    /// not, only a container with contents knows its residue.
+    pub(super) fn parse(bytes: &[u8], contents: bool) -> Result<(Container, bool), Error> {
+        let mut file = File { bytes, contents, claimed: 0, ranges: Vec::new() };
         let head = file.words::<8>("header", 0)?;
         if head[0] != rows::MAGIC {
             return Err(Error::Magic { offset: 0, found: head[0], expected: rows::MAGIC });
@@ -50,17 +56,23 @@ impl Container {
             return Err(Error::CommandArea { offset: start, stated, count, found: at - start });
         }
         let mut container = Container { header, commands, file_bytes: bytes.len() as u64, residue: Vec::new() };
-        container.residue = match file.gaps(&container.head()) {
+        let head = container.head();
+        let gaps = file.gaps(&head);
+        let apart = gaps.is_some();
+        container.residue = match gaps {
             Some(gaps) => gaps.flat_map(|(from, to)| nonzero(bytes, from, to)).collect(),
-            None => differences(bytes, &container.write()),
+            None if contents => differences(bytes, &container.write()),
+            None => Vec::new(),
         };
-        Ok(container)
+        Ok((container, apart))
     }
 }
 
 /// The file with the sum of bytes that structures claimed so far.
 struct File<'a> {
     bytes: &'a [u8],
+    /// Whether contents of sections are kept.
+    contents: bool,
     claimed: u64,
     /// First and one past the last byte of every structure that is copied.
     ranges: Vec<(usize, usize)>,
@@ -227,7 +239,7 @@ fn section(file: &mut File, b: &[u8], in_file: bool) -> Result<Section, Error> {
         relocations_offset,
         flags: u32_at(b, 64),
         reserved: [u32_at(b, 68), u32_at(b, 72), u32_at(b, 76)],
-        data: data.to_vec(),
+        data: if file.contents { data.to_vec() } else { Vec::new() },
         relocations: entries
             .chunks_exact(rows::RELOCATION_BYTES)
             .map(|e| Relocation { offset: u32_at(e, 0) as i32, info: u32_at(e, 4) })

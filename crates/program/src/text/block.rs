@@ -224,7 +224,8 @@ pub(super) fn parse_words(
             Space::Header => place.strip("+").ok_or_else(|| place.error("`+` and an offset in the header"))?,
             Space::Register => place,
         };
-        let addr = number.number(max_addr(Codec::Runs))? as u32;
+        // A run may begin at the last address and go on.
+        let addr = number.number(max_addr(Codec::Runs) + 4 * MAX_RUN_WORDS as u64)? as u32;
         let word = (addresses.iter().position(|&a| a == addr)).and_then(|i| words.get_mut(i)).ok_or_else(|| {
             let (first, last) = (addresses.first().unwrap_or(&0), addresses.last().unwrap_or(&0));
             place.error(format!("an address of the run, from {first:#x} to {last:#x}"))
