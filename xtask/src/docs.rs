@@ -435,7 +435,7 @@ fn coverage(layouts: &[&'static Layout]) -> String {
     for s in SAMPLED {
         let _ = writeln!(
             out,
-            "| {} | `{}` | {} | {} | {} | {} | {} | {} | [{source}](../evidence.md#{source}) |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | [{source}](../evidence.md#{source}) |",
             s.generation,
             s.folder,
             s.files,
