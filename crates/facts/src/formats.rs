@@ -221,6 +221,7 @@ pub mod hwx {
     /// Tags of run state properties.
     pub static PROPERTIES: &[Code] = &[
         code(2, "scratch-bytes", Bytes, "bytes of the intermediate region"),
+        code(3, "property-3", Claimed, "0x808020004 in every sample with an intermediate region; meaning unknown"),
         code(7, "max-task-latency", Claimed, "single-precision bits of the compiler's option of that name"),
         code(PROPERTY_MAX_CYCLES, "max-cycles", Claimed, "largest cost estimate of a task"),
     ];

@@ -199,12 +199,31 @@ fn explanations_of_the_first_generation_leave_nothing_open() {
 
 #[test]
 fn explanations_of_other_generations_show_their_tasks() {
+    let mut counts = (0, 0);
     for (path, bytes) in golden("h16", "hwx") {
         let container = Container::read(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let dump = Dump::of_container(&container, &Selection::default());
+        assert_eq!(dump.anomalies, [], "{}", path.display());
         let registers = dump.chapters.iter().find(|c| c.part == Part::Regs).map_or(0, |c| c.nodes.len());
         assert!(registers > 0, "{}: no task is shown", path.display());
+        // Every kernel stream begins where a symbol of an engine says that its kernel does, every table where its own does.
+        let nodes = |part| dump.chapters.iter().filter(move |c| c.part == part).flat_map(|c| &c.nodes);
+        let weights: Vec<u64> = nodes(Part::Weights).flat_map(|n| &n.entries).filter_map(|e| e.offset).collect();
+        let tables: Vec<u64> = nodes(Part::Lut).filter_map(|n| n.offset).collect();
+        let (section, table) = (container.section("__KERN_0", "__kern_0"), container.symtab());
+        let places = |what: &str| -> Vec<u64> {
+            let (Some(section), Some(table)) = (section, table) else { return Vec::new() };
+            let named = table.symbols.iter().filter(|s| table.name(s).contains(what));
+            named.map(|s| s.value - section.address + section.file_offset as u64).collect()
+        };
+        for (what, shown) in [("_ne_", &weights), ("_actlut", &tables)] {
+            let named = places(what);
+            assert!(shown.iter().all(|at| named.contains(at)), "{}: {shown:x?}, {named:x?}", path.display());
+            assert!(named.is_empty() || !shown.is_empty(), "{}: no {what} is shown", path.display());
+        }
+        counts = (counts.0 + weights.len(), counts.1 + tables.len());
         let error = container.program().expect_err("programs of it are not executed");
         assert!(error.to_string().contains("CPU subtype 7"), "{error}");
     }
+    println!("{} kernel streams, {} activation tables", counts.0, counts.1);
 }

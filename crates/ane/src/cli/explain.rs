@@ -66,9 +66,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let tasks = tasks(&flags.seen)?;
     let mut documents = Vec::new();
     let mut text = String::new();
+    let mut last = None;
     for (layout, row, index) in found {
         let seen = seen(&tasks, layout, row);
         documents.push(document(layout, row, index, &seen));
+        // The meaning stands once before all generations that have the field.
+        if last.replace(row.field) != Some(row.field) {
+            text += &meaning(row.field);
+        }
         text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
     }
     if voice.json {
@@ -149,26 +154,29 @@ fn coding(field: Field) -> String {
     }
 }
 
+fn meaning(field: Field) -> String {
+    let info = field.info();
+    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
+    format!("{}: {}{unit}\n  coding: {}\n", info.name, info.meaning, coding(field))
+}
+
 fn paragraph(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>, unasked: bool) -> String {
-    let info = row.field.info();
     let block = layout
         .block_of(row.addr)
         .filter(|_| row.space == Space::Register)
         .map_or(String::new(), |b| format!(", {}", b.name));
     let several = if row.count > 1 { format!(", {} in a row", row.count) } else { String::new() };
-    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
-    let mut text = format!("{}: {}{unit}\n", info.name, info.meaning);
-    text += &format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
-    text += &format!("  coding: {}\n", coding(row.field));
+    let mut text =
+        format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
     text += &format!(
-        "  evidence: {} ({:?}), source {} in docs/evidence.md\n",
+        "    evidence: {} ({:?}), source {} in docs/evidence.md\n",
         row.evidence.letter(),
         row.evidence,
         row.source
     );
     if !unasked {
         let values: Vec<String> = seen.iter().map(|(v, n)| format!("{v:#x} ({n})")).collect();
-        text += &format!("  seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
+        text += &format!("    seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
     }
     text
 }

@@ -57,7 +57,11 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         None if layout.codec == Codec::Runs => return,
         None => 0,
     };
-    let kernel = c.kernel_section();
+    let kernel = match layout.codec {
+        Codec::Runs => c.kernel_section(),
+        // Relocations of the stream lead there, not to what the second base register holds.
+        Codec::Packets => c.section(rows::KERNEL.segment, rows::KERNEL.section),
+    };
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,
@@ -65,8 +69,18 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         first_task_words,
         kernel: kernel.map_or(&[], |k| &k.data),
         kernel_offset: kernel.map_or(0, |k| k.file_offset as u64),
+        kernel_links: kernel.map_or(Vec::new(), |k| links(c, content, k)),
     };
     dump_tasks::explain(b, &source);
+}
+
+/// Offsets of a section's relocations against another, ascending.
+fn links(c: &Container, from: &Section, to: &Section) -> Vec<u64> {
+    let number = c.sections().position(|s| std::ptr::eq(s, to)).map(|i| i as u32 + 1);
+    let links = from.relocations.iter().filter(|r| Some(r.target()) == number);
+    let mut links: Vec<u64> = links.filter_map(|r| u64::try_from(r.offset).ok()).collect();
+    links.sort_unstable();
+    links
 }
 
 fn coded(entry: Entry, rows: &'static [Code], code: u32) -> Entry {
