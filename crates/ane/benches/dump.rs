@@ -22,7 +22,7 @@ fn container() -> Vec<u8> {
         layout,
         stream,
         first_task_words: tasks[0].word_count(),
-        kernel: (0..100u32 << 20).map(|i| (i * 31 >> 7) as u8).collect(),
+        kernel: (0..100u32 << 20).map(|i| ((i * 31) >> 7) as u8).collect(),
         scratch_bytes: 0,
         ports: Vec::new(),
     };

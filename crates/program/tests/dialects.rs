@@ -199,6 +199,9 @@ fn the_identity_layer() {
     for text in ["int8:t2=r2;0;127", "float16:t5=r1;2;0", "float:t6=r1;4;0", "e4m3:t16=r1;1;0", "int4:t23=r1;-8;7"] {
         assert!(types.iter().any(|t| t == text), "{text}");
     }
+    for start in ["void:t1", "uint8:t3", "int16:t4"] {
+        assert!(types.iter().any(|t| t.starts_with(start)), "{start}");
+    }
     let frame = &named(rows::SYMBOL_TENSOR)[0];
     assert_eq!(frame, "t0:t44=ar1;0;1;45=s128n:ar1;0;1;46=s128c:ar1;0;1;47=s128h:ar1;0;64;48=s2w:5");
 

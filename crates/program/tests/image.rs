@@ -121,7 +121,7 @@ fn random_images_survive_records_bytes_and_text() {
     for round in 0..40 {
         let mut image = Image::default();
         for (register, _) in Image::default().registers() {
-            if round % 4 == 0 || random.word() % 8 == 0 {
+            if round % 4 == 0 || random.word().is_multiple_of(8) {
                 ok(image.set_register(register, random.word()));
             }
         }

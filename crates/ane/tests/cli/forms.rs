@@ -87,6 +87,9 @@ fn fields_are_explained() {
     let ran = ane!("explain", "cout").fine();
     assert!(ran.out.contains("h13: register") && ran.out.contains("evidence: "), "{ran:?}");
     assert!(ane!("explain", "0x13808").fine().out.contains("Src1Base"));
+    let ran = ane!("explain", "win").fine();
+    assert!(ran.out.contains("h13: register 0x00000") && ran.out.contains("h16: register 0x00004"), "{ran:?}");
+    assert_eq!(ran.out.matches("input width").count(), 1, "the meaning stands once: {ran:?}");
     assert!(ane!("explain", "+0x1c").fine().out.contains("NextPointer"));
     let document = ane!("explain", "op-class", "--json").fine().json("anemone.explain/1");
     assert_eq!(document["codes"].as_array().map(Vec::len), Some(79), "{document}");

@@ -35,11 +35,14 @@ impl Container {
         fetch(0, &mut bytes[..end])?;
         let skipped = contents(&bytes[..end], size as u64);
         let mut at = end as u64;
-        for range in skipped.iter().cloned().chain([file_bytes..file_bytes]) {
+        for range in &skipped {
             if range.start > at {
                 fetch(at, &mut bytes[at as usize..range.start as usize])?;
             }
             at = at.max(range.end);
+        }
+        if at < file_bytes {
+            fetch(at, &mut bytes[at as usize..])?;
         }
         Ok(Container::parse(&bytes, false).ok().filter(|(_, apart)| *apart).map(|(container, _)| container))
     }

@@ -16,12 +16,12 @@ const MASKED: u32 = 1 << 31;
 /// First word of a packet of consecutive registers.
 pub(super) fn first_word(addr: u32, words: usize, tag: u16) -> u32 {
     let count = (words as u32).wrapping_sub(1) & COUNT_MASK;
-    (u32::from(tag) & TAG_MASK) << 21 | count << 15 | (addr / 4 & ADDR_MASK)
+    (u32::from(tag) & TAG_MASK) << 21 | count << 15 | ((addr / 4) & ADDR_MASK)
 }
 
 /// First word of a packet with a mask.
 pub(super) fn masked_word(addr: u32, mask: u16) -> u32 {
-    MASKED | u32::from(mask) << 15 | (addr / 4 & ADDR_MASK)
+    MASKED | u32::from(mask) << 15 | ((addr / 4) & ADDR_MASK)
 }
 
 /// The run that a packet's first word announces, its values zero.

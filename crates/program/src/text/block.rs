@@ -192,7 +192,7 @@ fn parse_run(line: &Line, layout: &'static Layout) -> Result<Run, TextError> {
     let extra = line.at(3);
     let form = match layout.codec {
         Codec::Runs => Form::Run,
-        Codec::Packets if addr % 4 != 0 => return Err(place.error("a multiple of 4")),
+        Codec::Packets if !addr.is_multiple_of(4) => return Err(place.error("a multiple of 4")),
         Codec::Packets if extra.text.starts_with("mask=") => {
             let mask = line.keyed(3, "mask")?.number(u16::MAX as u64)? as u16;
             let stated = 1 + mask.count_ones() as usize;
