@@ -421,7 +421,7 @@ fn containers_for_two_engines_show_their_graph_and_streams() {
     assert_eq!((layout.td_version, tasks.len(), error), (24, 6, None));
     rewritten(&text, &tasks);
     let graph = read.runtime().unwrap_or_else(|| panic!("a graph"));
-    let names: Vec<&str> = graph.procedures.iter().map(|p| p.0.as_str()).collect();
+    let names: Vec<&str> = graph.procedures.iter().map(|p| p.0).collect();
     assert_eq!(names, ["main", "main__nonbonded", "main__bonded"]);
     assert_eq!((graph.operations.len(), graph.kicks().count()), (3, 2));
     let whose = |i: usize| graph.stream_at(0x3000_4000 + tasks[i].offset as u64).unwrap_or_default();

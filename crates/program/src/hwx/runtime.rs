@@ -4,32 +4,42 @@ use anemone_facts::Layout;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::hwx::runtime;
 
-use super::defs::{Container, Symbol};
+use super::defs::Container;
 use crate::StreamError;
 use crate::task::{Task, decode_what_stands};
 
+/// Longest name that is looked at.
+const NAME_BYTES: usize = 4096;
+
 /// What symbols say of a container's runtime graph. The graph's own bytes have no known form; they are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuntimeGraph {
+pub struct RuntimeGraph<'a> {
     /// Procedures: name and address.
-    pub procedures: Vec<(String, u64)>,
+    pub procedures: Vec<(&'a str, u64)>,
     /// Operations of the procedures: name and address.
-    pub operations: Vec<(String, u64)>,
+    pub operations: Vec<(&'a str, u64)>,
     /// Task streams: whose they are and where they begin.
-    pub streams: Vec<(String, u64)>,
+    pub streams: Vec<(&'a str, u64)>,
 }
 
-impl RuntimeGraph {
+impl<'a> RuntimeGraph<'a> {
     /// Operations that start an engine.
-    pub fn kicks(&self) -> impl Iterator<Item = &str> {
-        self.operations.iter().map(|(name, _)| name.as_str()).filter(|n| n.starts_with(runtime::KICK))
+    pub fn kicks(&self) -> impl Iterator<Item = &'a str> {
+        self.operations.iter().map(|&(name, _)| name).filter(|n| n.starts_with(runtime::KICK))
     }
 
     /// Name of the stream that an address of the task section belongs to.
-    pub fn stream_at(&self, address: u64) -> Option<&str> {
+    pub fn stream_at(&self, address: u64) -> Option<&'a str> {
         let before = self.streams.iter().filter(|(_, at)| *at <= address);
-        before.max_by_key(|(_, at)| *at).map(|(name, _)| name.as_str())
+        before.max_by_key(|(_, at)| *at).map(|&(name, _)| name)
     }
+}
+
+/// The text at an offset of the string table, up to its end; `None` where it is none, or too long.
+fn name(strings: &[u8], offset: u32) -> Option<&str> {
+    let rest = strings.get(offset as usize..)?;
+    let end = rest.iter().take(NAME_BYTES).position(|&b| b == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
 }
 
 impl Container {
@@ -44,19 +54,19 @@ impl Container {
     }
 
     /// The runtime graph, where the container has one.
-    pub fn runtime(&self) -> Option<RuntimeGraph> {
+    pub fn runtime(&self) -> Option<RuntimeGraph<'_>> {
         let section = self.section(rows::RUNTIME.segment, rows::RUNTIME.section)?;
         let end = section.address.saturating_add(section.bytes);
         let mut graph = RuntimeGraph::default();
         let Some(table) = self.symtab() else { return Some(graph) };
-        let inside = |s: &Symbol| (section.address..end).contains(&s.value);
         for symbol in table.symbols.iter().filter(|s| s.kind & runtime::KIND_BITS == runtime::KIND_BITS) {
-            let name = table.name(symbol);
+            let Some(name) = name(&table.strings, symbol.name_offset) else { continue };
+            let inside = (section.address..end).contains(&symbol.value);
             if let Some(whose) = name.strip_prefix(runtime::STREAM_START) {
-                graph.streams.push((whose.to_string(), symbol.value));
-            } else if inside(symbol) && name.starts_with(runtime::OPERATION) {
+                graph.streams.push((whose, symbol.value));
+            } else if inside && name.starts_with(runtime::OPERATION) {
                 graph.operations.push((name, symbol.value));
-            } else if inside(symbol) {
+            } else if inside {
                 graph.procedures.push((name, symbol.value));
             }
         }

@@ -343,11 +343,11 @@ fn run_states(b: &mut Builder, c: &Container) {
 
 fn runtime(b: &mut Builder, c: &Container) {
     let Some(graph) = c.runtime() else { return };
-    let entries = |all: &[(String, u64)], kind: &str, meaning: &'static str| -> Vec<Entry> {
-        let entry = |(name, address): &(String, u64)| Entry {
-            raw: Some(*address),
+    let entries = |all: &[(&str, u64)], kind: &str, meaning: &'static str| -> Vec<Entry> {
+        let entry = |&(name, address): &(&str, u64)| Entry {
+            raw: Some(address),
             meaning,
-            ..text(None, kind, name.clone()).note(format!("address {address:#x}"))
+            ..text(None, kind, name).note(format!("address {address:#x}"))
         };
         all.iter().map(entry).collect()
     };
