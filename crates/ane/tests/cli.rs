@@ -13,6 +13,8 @@ mod bad_usage;
 mod check;
 #[path = "cli/damage.rs"]
 mod damage;
+#[path = "cli/forms.rs"]
+mod forms;
 #[path = "cli/frontends.rs"]
 mod frontends;
 #[path = "cli/good.rs"]

@@ -25,4 +25,4 @@ pub mod validators;
 
 pub use basis::Basis;
 pub use fields::Field;
-pub use table::{Block, Coding, Evidence, FieldInfo, Layout, Row, Space};
+pub use table::{Block, Codec, Coding, Evidence, FieldInfo, Layout, Row, Space};

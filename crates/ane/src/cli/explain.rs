@@ -3,8 +3,8 @@
 use super::{Voice, print};
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
-use anemone_facts::chips::CHIPS;
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
+use anemone_facts::layout::KNOWN;
 use anemone_facts::lint::LINTS;
 use anemone_facts::{Coding, Field, Layout, Row, Space};
 use anemone_program::Task;
@@ -36,17 +36,6 @@ pub struct Flags {
     seen: Vec<PathBuf>,
 }
 
-/// Every generation's layout, once.
-fn layouts() -> Vec<&'static Layout> {
-    let mut all: Vec<&'static Layout> = Vec::new();
-    for layout in CHIPS.iter().filter_map(|c| c.layout) {
-        if !all.iter().any(|l| l.generation == layout.generation) {
-            all.push(layout);
-        }
-    }
-    all
-}
-
 fn number(text: &str) -> Option<u32> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
 }
@@ -69,7 +58,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         None => number(what).map(|a| (Space::Register, a)),
     };
     let mut found: Vec<(&'static Layout, &'static Row, u32)> = Vec::new();
-    for layout in layouts() {
+    for layout in KNOWN.iter().copied() {
         match address {
             Some((space, at)) => found.extend(layout.rows_at(space, at).map(|(row, i)| (layout, row, i))),
             None => {
@@ -85,9 +74,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let tasks = tasks(&flags.seen)?;
     let mut documents = Vec::new();
     let mut text = String::new();
+    let mut last = None;
     for (layout, row, index) in found {
         let seen = seen(&tasks, layout, row);
         documents.push(document(layout, row, index, &seen));
+        // The meaning stands once before all generations that have the field.
+        if last.replace(row.field) != Some(row.field) {
+            text += &meaning(row.field);
+        }
         text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
     }
     if voice.json {
@@ -127,13 +121,14 @@ fn documents(topics: Vec<Topic>) -> Result<u8> {
 
 fn unknown(what: &str) -> Diagnostic {
     let lower = what.to_ascii_lowercase();
-    let mut near: Vec<&str> = layouts()
+    let mut near: Vec<&str> = KNOWN
         .iter()
         .flat_map(|l| l.rows)
         .map(|r| r.field.info().name)
         .filter(|n| n.to_ascii_lowercase().contains(&lower))
         .chain(ENUMERATIONS.iter().map(|e| e.name).filter(|n| n.contains(&lower)))
         .collect();
+    near.sort_unstable();
     near.dedup();
     near.truncate(8);
     let help = match near.is_empty() {
@@ -151,14 +146,18 @@ type Tasks = Vec<(&'static Layout, Task)>;
 fn tasks(files: &[PathBuf]) -> Result<Tasks> {
     let mut all = Vec::new();
     for file in files {
-        let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
-        let program = match Model::load(file)? {
-            Model::Container(c) => c.program().map_err(|e| malformed(e.to_string()))?,
-            Model::Program(p) => *p,
-            _ => return Err(malformed("--seen takes containers and raw streams".into())),
+        let malformed = |e: &str| Diagnostic::new(Code::Malformed, e).at(file.display());
+        let (layout, tasks) = match Model::load(file)? {
+            Model::Container(c) => {
+                let (layout, tasks, error) =
+                    c.tasks().ok_or_else(|| malformed("no task stream of a known descriptor version"))?;
+                error.map_or(Ok(()), |e| Err(malformed(&e.to_string())))?;
+                (layout, tasks)
+            }
+            Model::Program(p) => (p.layout, p.tasks().map_err(|e| malformed(&e.to_string()))?),
+            _ => return Err(malformed("--seen takes containers and raw streams")),
         };
-        let tasks = program.tasks().map_err(|e| malformed(e.to_string()))?;
-        all.extend(tasks.into_iter().map(|t| (program.layout, t)));
+        all.extend(tasks.into_iter().map(|t| (layout, t)));
     }
     Ok(all)
 }
@@ -194,26 +193,29 @@ fn coding(field: Field) -> String {
     }
 }
 
+fn meaning(field: Field) -> String {
+    let info = field.info();
+    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
+    format!("{}: {}{unit}\n  coding: {}\n", info.name, info.meaning, coding(field))
+}
+
 fn paragraph(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>, unasked: bool) -> String {
-    let info = row.field.info();
     let block = layout
         .block_of(row.addr)
         .filter(|_| row.space == Space::Register)
         .map_or(String::new(), |b| format!(", {}", b.name));
     let several = if row.count > 1 { format!(", {} in a row", row.count) } else { String::new() };
-    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
-    let mut text = format!("{}: {}{unit}\n", info.name, info.meaning);
-    text += &format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
-    text += &format!("  coding: {}\n", coding(row.field));
+    let mut text =
+        format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
     text += &format!(
-        "  evidence: {} ({:?}), source {} in docs/evidence.md\n",
+        "    evidence: {} ({:?}), source {} in docs/evidence.md\n",
         row.evidence.letter(),
         row.evidence,
         row.source
     );
     if !unasked {
         let values: Vec<String> = seen.iter().map(|(v, n)| format!("{v:#x} ({n})")).collect();
-        text += &format!("  seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
+        text += &format!("    seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
     }
     text
 }
