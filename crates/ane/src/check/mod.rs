@@ -11,7 +11,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
 use anemone_compile::check::lint::{self, Assumptions, Finding};
-use anemone_compile::check::{Placement, Route, check};
+use anemone_compile::check::{Place, Placement, Route, check};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 use anemone_net::read;
@@ -51,6 +51,34 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
             .at(path.display())
             .help("`ane dump` explains it; give the model that it was compiled from")),
     }
+}
+
+/// What Apple's compiler refuses of MIL text handed to it as it stands: the first operation with the reason. `None` for
+/// what it takes, and for files of other kinds: those pass through a converter that changes them first.
+pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Option<Diagnostic>> {
+    if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
+        return Ok(None);
+    }
+    let Subject::Program(outline, _) = load(path, choices)? else { return Ok(None) };
+    let placement = check(&outline, chip, Route::Direct);
+    let first = placement.verdicts.iter().enumerate().find(|(_, v)| v.place == Place::Rejected);
+    Ok(first.and_then(|(at, verdict)| {
+        let refusal = verdict.refusal.as_ref()?;
+        let op = &outline.ops[at];
+        let output = op.outputs.first().map_or("", |o| o.name.as_str());
+        let apple = refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}"));
+        let message = format!(
+            "{} `{output}`: {}{apple} ({}, {}, by {})",
+            op.op,
+            refusal.message,
+            refusal.code,
+            refusal.basis.phrase(),
+            refusal.stage
+        );
+        let fix = if refusal.fix.is_empty() { String::new() } else { format!("{}; ", refusal.fix) };
+        let help = format!("{fix}--force compiles it all the same where this compiler can");
+        Some(Diagnostic::new(Code::ChipLimit, message).at(path.display()).help(help))
+    }))
 }
 
 /// The outline, with extents that a file leaves open filled in by the reader where it can.

@@ -33,6 +33,9 @@ pub struct Flags {
     /// Write every stage's text into this folder
     #[arg(long)]
     dump_ir: Option<PathBuf>,
+    /// Compile MIL text that Apple's compiler is known to refuse, where this one can
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     choices: ModelFlags,
 }
@@ -71,7 +74,13 @@ impl Log for Stages {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
-    let model = Model::load_with(&flags.model, &flags.choices.choices()?)?;
+    let choices = flags.choices.choices()?;
+    let model = Model::load_with(&flags.model, &choices)?;
+    if !flags.force
+        && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip)?
+    {
+        return Err(refused);
+    }
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
     } else {

@@ -1,10 +1,10 @@
-//! Weight files of ML Programs: records of 64 bytes, each telling where its data lies.
+//! Weight files of ML Programs: records, each telling where its data lies.
 
 use super::Files;
 use crate::build::Budget;
 use crate::error::Error;
 use crate::graph::Data;
-use crate::mil::proto::blob_number;
+use crate::mil::proto::{ELEMENTS, blob_number};
 use crate::stored::{Element, Form, Stored};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 /// First word of every record.
 const SENTINEL: u32 = 0xdead_beef;
 
-/// Size of a record in bytes: sentinel, element type (4 bytes each), data size in bytes, data offset, padding in bits
-/// (8 bytes each), reserved.
-const RECORD_BYTES: u64 = 64;
+/// What is read of a record: sentinel, element type (4 bytes each), data size in bytes, data offset (8 bytes each).
+/// Padding in bits follows, and reserved bytes up to 64, which not every writer adds.
+const RECORD_BYTES: u64 = 24;
 
 /// Constants of so few elements are made at once: attributes, mostly.
 const MADE_ELEMENTS: usize = 1024;
@@ -23,11 +23,21 @@ const MADE_ELEMENTS: usize = 1024;
 pub struct Blobs<'a> {
     files: &'a dyn Files,
     read: HashMap<String, Bytes>,
+    /// Whether a record is believed in its data offset alone, as Apple's compiler believes it.
+    offset_alone: bool,
+    /// What was read so, for the caller to say.
+    pub notes: Vec<String>,
 }
 
 impl<'a> Blobs<'a> {
     pub fn new(files: &'a dyn Files) -> Self {
-        Blobs { files, read: HashMap::new() }
+        Blobs { files, read: HashMap::new(), offset_alone: false, notes: Vec::new() }
+    }
+
+    /// As [`Blobs::new`]; of a record whose element type no writer knows, the data begin where it says and have the type
+    /// and length that the program states. Apple's compiler reads every record so: `docs/evidence.md`, key `h13-oracles`.
+    pub fn as_compiler(files: &'a dyn Files) -> Self {
+        Blobs { offset_alone: true, ..Blobs::new(files) }
     }
 
     fn file(&mut self, path: &str, budget: &mut Budget) -> Result<Bytes, Error> {
@@ -58,6 +68,19 @@ impl<'a> Blobs<'a> {
         if word(0) != SENTINEL {
             let (found, expected) = (word(0).into(), SENTINEL.into());
             return Err(Error::Magic { place: place(), what: "sentinel", found, expected });
+        }
+        let known = |number: u32| ELEMENTS.iter().any(|row| blob_number(row.1) == Some(number));
+        if self.offset_alone && !known(word(4)) {
+            let size = (count as u64).saturating_mul(element.bits() as u64).div_ceil(8);
+            let data = part(&bytes, long(16), size, &place, "data")?;
+            self.notes.push(format!(
+                "{}: the record's element type {} is not one; {size} bytes are read from its data offset {:#x}, as Apple's \
+                 compiler does",
+                place(),
+                word(4),
+                long(16)
+            ));
+            return decode(bytes.slice_ref(data), element, count, &place());
         }
         if let Some(expected) = blob_number(element)
             && expected != word(4)

@@ -268,7 +268,9 @@ impl<'a> Translator<'a> {
             Some(Source::BlobFile(blob)) => {
                 self.build.budget.spend(&shape)?;
                 let path = blob.file_name.strip_prefix("@model_path/").unwrap_or(&blob.file_name);
-                self.blobs.elements(path, blob.offset, element, count, &mut self.build.budget)?
+                let data = self.blobs.elements(path, blob.offset, element, count, &mut self.build.budget)?;
+                self.notes.append(&mut self.blobs.notes);
+                data
             }
             Some(Source::Immediate(immediate)) => immediate_data(immediate, element, count, &place)?,
             None => return Err(missing("value")),

@@ -72,7 +72,7 @@ impl Files for Package<'_> {
 /// anything malformed, and weights outside their file.
 pub fn read_mlmodel(spec: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     let (program, description) = program_of(spec)?;
-    translate(&program, &description, files, options)
+    translate(&program, &description, Blobs::new(files), options)
 }
 
 /// Reads MIL text; `files` gives what it refers to as `@model_path/...`, without that prefix. Inputs of unknown extent
@@ -89,7 +89,7 @@ fn mil_program(text: &[u8]) -> Result<Program, Error> {
 
 /// Reads a function of a MIL program.
 pub fn read_program(program: &Program, files: &dyn Files, options: &Options) -> Result<Reading, Error> {
-    translate(program, &ModelDescription::default(), files, options)
+    translate(program, &ModelDescription::default(), Blobs::as_compiler(files), options)
 }
 
 fn program_of(spec: &[u8]) -> Result<(Program, ModelDescription), Error> {
@@ -105,7 +105,7 @@ fn program_of(spec: &[u8]) -> Result<(Program, ModelDescription), Error> {
 fn translate(
     program: &Program,
     description: &ModelDescription,
-    files: &dyn Files,
+    blobs: Blobs,
     options: &Options,
 ) -> Result<Reading, Error> {
     let mut notes = Vec::new();
@@ -127,7 +127,7 @@ fn translate(
         }
         shape
     };
-    let mut translator = Translator::new(name, Blobs::new(files));
+    let mut translator = Translator::new(name, blobs);
     translator.function(function, &extents, &mut notes)?;
     for feature in features {
         note_feature(feature, &mut notes);
