@@ -72,8 +72,7 @@ impl Resident {
         let same = channels.stride_bytes == whole.stride_bytes && channels.extent * rows.extent == whole.extent;
         let alone = view.groups() == 1 && self.view.groups() == 1 && self.view.height() == 1;
         let channel = self.strides[1];
-        (sets && same && alone)
-            .then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, self.strides[0]])
+        (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
     }
 
     /// Offset and strides, in bytes, of a view that picks whole axes; the offset runs along rows.
