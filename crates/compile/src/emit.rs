@@ -224,10 +224,15 @@ impl Emitter<'_> {
         Ok(self.task)
     }
 
+    /// Sources that DMA brings.
+    fn streamed_sources(&self) -> impl Iterator<Item = &View4> {
+        let sources = self.layer.sources.iter().enumerate().filter(|(i, _)| self.source_place(*i).is_none());
+        sources.map(|(_, v)| v)
+    }
+
     /// Operands that DMA moves.
     fn streamed(&self) -> impl Iterator<Item = &View4> {
-        let sources = self.layer.sources.iter().enumerate().filter(|(i, _)| self.source_place(*i).is_none());
-        sources.map(|(_, v)| v).chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
+        self.streamed_sources().chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
     }
 
     /// Planar tasks of a group of which one reads what the other leaves in tile memory overlap.
@@ -266,7 +271,10 @@ impl Emitter<'_> {
         let (first, last) = (index == 0, index + 1 == count);
         self.set_all(&[(Tid, index as u32), (Lnid, u32::from(!first)), (Eon, u32::from(last))])?;
         let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
-        self.set(ExeCycles, (moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0).min(0xffff) as u32)?;
+        let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
+        let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
+        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES) } else { moving };
+        self.set(ExeCycles, estimate.min(0xffff) as u32)?;
         let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
         let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
@@ -530,8 +538,9 @@ impl Emitter<'_> {
             return self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (ResType, residency::DMA_KEEP)]);
         }
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
-        // plain copies.
-        let simple = if self.modern() { !copies(self.layer) } else { !self.convolves() };
+        // plain copies from memory.
+        let copied = copies(self.layer) && self.source_place(0).is_none();
+        let simple = if self.modern() { !copied } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some(distance) = hints.hazard(index) {
             self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
@@ -549,7 +558,9 @@ impl Emitter<'_> {
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let sets = if self.modern() { c.extent.div_ceil(interleave) } else { c.extent };
         let whole = stage::whole_planes(self.placed, view).max(sets) as u64;
-        let depth_bytes = plane_bytes.saturating_mul(whole).min(u32::MAX as u64 & !63);
+        // Folded rows lie further apart than the planes: a depth holds all of them.
+        let rows = if self.modern() { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
+        let depth_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;

@@ -15,8 +15,10 @@ pub(crate) const BANKS: u64 = 64;
 pub(crate) const UNIT_BYTES: u64 = 16;
 /// Rows that the neural engine reads together, and units that each needs free.
 pub(crate) const NEURAL_ROWS: (u64, u64) = (8, 3);
+/// The same where a tile has four rows.
+const FEW_NEURAL_ROWS: (u64, u64) = (4, 5);
 /// The same for the planar engine.
-pub(crate) const PLANAR_ROWS: (u64, u64) = (32, 2);
+pub(crate) const PLANAR_ROWS: (u64, u64) = (16, 2);
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
 const LONGEST_LIFE: usize = 64;
 
@@ -50,6 +52,8 @@ struct Resident {
     base_bytes: u64,
     bytes: u64,
     crosses: bool,
+    /// Whether only copies read it.
+    copied: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
@@ -60,6 +64,17 @@ struct Resident {
 }
 
 impl Resident {
+    /// Strides of a view whose channels and rows are one axis here: its channels follow each other, its rows are sets of
+    /// them.
+    fn folded(&self, view: &View4) -> Option<[u64; 4]> {
+        let ([_, channels, rows], whole) = (view.axes, self.view.axes[1]);
+        let sets = rows.extent > 1 && rows.stride_bytes == channels.extent as u64 * channels.stride_bytes;
+        let same = channels.stride_bytes == whole.stride_bytes && channels.extent * rows.extent == whole.extent;
+        let alone = view.groups() == 1 && self.view.groups() == 1 && self.view.height() == 1;
+        let channel = self.strides[1];
+        (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
+    }
+
     /// Offset and strides, in bytes, of a view that picks whole axes; the offset runs along rows.
     fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
         if view.width != self.view.width {
@@ -71,6 +86,9 @@ impl Resident {
         let first = if offset == 0 { 0 } else { offset.checked_div(rows.stride_bytes)? };
         if first * rows.stride_bytes != offset || first >= rows.extent as u64 {
             return None;
+        }
+        if let Some(strides) = self.folded(view).filter(|_| offset == 0) {
+            return Some((0, strides));
         }
         let mut free = [true; 3];
         let mut strides = [0; 3];
@@ -193,15 +211,22 @@ impl Residency {
         Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true })
     }
 
-    /// Addresses: the last result first, each at the lowest free place.
+    /// Addresses: the last result first, each at the lowest place that is free while it lives. What is only copied on
+    /// gives way to a result before it that is as large.
     fn assign(&mut self, candidates: &mut [(usize, Resident)], layers: usize) {
         self.top = vec![0; layers];
-        let mut placed: Vec<(usize, usize, u64, u64)> = Vec::new();
-        for (_, r) in candidates.iter_mut().rev() {
-            // Writers come in order, so what starts after this one's end cannot matter to any that follow.
-            placed.retain(|p| p.0 <= r.last + LONGEST_LIFE);
-            let mut others: Vec<(u64, u64)> =
-                placed.iter().filter(|p| p.0 <= r.last && r.writer <= p.1).map(|p| (p.2, p.3)).collect();
+        let mut order: Vec<usize> = (0..candidates.len()).rev().collect();
+        for at in 1..order.len() {
+            let (later, before) = (&candidates[order[at - 1]].1, &candidates[order[at]].1);
+            if later.copied && before.last == later.writer && before.bytes >= later.bytes {
+                order.swap(at - 1, at);
+            }
+        }
+        // What is placed already, by layer during which it lives.
+        let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
+        for i in order {
+            let r = &mut candidates[i].1;
+            let mut others: Vec<(u64, u64)> = placed[r.writer..=r.last].iter().flatten().copied().collect();
             others.sort_unstable();
             let mut base = 0;
             for (start, end) in others {
@@ -211,10 +236,9 @@ impl Residency {
                 base = base.max(end);
             }
             r.base_bytes = base;
-            placed.push((r.writer, r.last, base, base + r.bytes));
-            for top in &mut self.top[r.writer..=r.last] {
-                *top = (*top).max(base + r.bytes);
-            }
+            let end = base + r.bytes;
+            placed[r.writer..=r.last].iter_mut().for_each(|list| list.push((base, end)));
+            self.top[r.writer..=r.last].iter_mut().for_each(|top| *top = (*top).max(end));
         }
     }
 
@@ -299,6 +323,11 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
+/// Whether a layer moves elements and nothing else.
+fn is_copy(layer: &Layer) -> bool {
+    layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
+}
+
 fn resident(
     graph: &Graph,
     groups: &[usize],
@@ -318,6 +347,15 @@ fn resident(
     } else if writers.len() > 1 {
         return None;
     }
+    // A matrix whose rows were folded is read as it lies in memory.
+    let copied = readers.iter().all(|&(i, _)| is_copy(&graph.layers[i]));
+    let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
+    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+    let fills =
+        reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
+    if copied && fills && view.height() > 1 && reader.height() == 1 {
+        view = *reader;
+    }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
@@ -327,14 +365,21 @@ fn resident(
     }
     let mut row = channel * view.channels() as u64;
     if view.height() > 1 {
-        let (rows, gap) = if neural { NEURAL_ROWS } else { PLANAR_ROWS };
-        row = spread(row, 1, (rows.min(view.height() as u64), gap));
+        let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
+        // Fewer rows than the neural engine reads together keep the same room between them; two need none.
+        row = match rows(NEURAL_ROWS) {
+            _ if !neural => spread(row, 1, rows(PLANAR_ROWS)),
+            (..=2, _) => row,
+            (3..=4, _) => spread(row, 1, FEW_NEURAL_ROWS),
+            all => spread(row, 1, all),
+        };
     }
     let group = row * view.height() as u64;
     Some(Resident {
         base_bytes: 0,
         bytes: group * view.groups() as u64 * UNIT_BYTES,
         crosses: readers.iter().any(|&(i, _)| groups[i] != groups[writer]),
+        copied,
         writer,
         last,
         view,
@@ -385,6 +430,8 @@ mod tests {
             (0x40, 1, PLANAR_ROWS, 0x42),
             (0x200, 1, PLANAR_ROWS, 0x202),
             (0x1, 1, PLANAR_ROWS, 0x2),
+            (0x54, 1, PLANAR_ROWS, 0x54),
+            (0x100, 1, PLANAR_ROWS, 0x102),
         ];
         for (units, step, engine, expected) in seen {
             assert_eq!(spread(units, step, engine), expected, "{units:#x} step {step}");

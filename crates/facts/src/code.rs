@@ -190,6 +190,10 @@ pub mod hint {
 /// microseconds (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 
+/// Planes of sources that a task takes in the same half microsecond: the estimate is no less than planes over this. Samples
+/// leave 222 to 227 (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_PLANES: u64 = 224;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,17 +4,20 @@ use super::stage::{PLANAR_COLUMNS, PLANAR_ROWS, SECOND_GAP, TILE_BYTES, Tile};
 use super::{Emitter, copies, in_memory};
 use crate::anec::*;
 use crate::pack::Packing;
-use crate::residency::{self, Place, Staging, UNIT_BYTES, spread};
+use crate::residency::{self, BANKS, Place, Staging, UNIT_BYTES, spread};
 use anemone_facts::Field::{self, *};
 use anemone_program::FieldError;
 
 /// Share of tile memory that source or result of a copy may take.
 const COPY_BYTES: u64 = 1 << 20;
-/// Columns of a copy's tile where a single row is copied; elements of a tile where a few are.
+/// Elements of each plane of a copy's tile, and its fewest columns: a granule of memory.
 const COPY_COLUMNS: usize = 128;
-const COPY_ELEMENTS: usize = 256;
+const FEWEST_COLUMNS: usize = 32;
 /// Rows that count as few.
 const FEW_ROWS: usize = 8;
+/// Elements of a patch of the planar engine, as a power of two: of one source, and of two that share it.
+const PATCH_OF_ONE: u32 = 9;
+const PATCH_OF_TWO: u32 = 8;
 /// A result with sides up to this leaves room for more channels in each accumulator.
 const SMALL_SIDE: usize = 8;
 /// Kernel bytes of one engine at a time from which there is no such room: half the memory for kernels that stay.
@@ -52,7 +55,7 @@ fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
         let few = (2..=FEW_ROWS).contains(&height);
-        let columns = if few { COPY_ELEMENTS / height.next_power_of_two() } else { COPY_COLUMNS };
+        let columns = if few { (COPY_COLUMNS / height.next_power_of_two()).max(FEWEST_COLUMNS) } else { COPY_COLUMNS };
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
     }
     if layer.is_neural() {
@@ -76,10 +79,18 @@ fn row_bytes(layer: &Layer, tile: &Tile, height: usize) -> u64 {
         _ if layer.interleave > 1 => units,
         _ if !layer.is_neural() => spread(units, 1, residency::PLANAR_ROWS),
         _ if height == 1 && !small_source(layer) => units,
+        _ if copies(layer) && height < FEW_ROWS => units,
         Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, residency::NEURAL_ROWS),
         _ => spread(units, 1, residency::NEURAL_ROWS),
     };
     spread * UNIT_BYTES
+}
+
+/// Where a second source begins that is staged after one from `first` to `end`: in a bank of its own.
+fn apart(first: u64, end: u64) -> u64 {
+    let bank = |address: u64| address / UNIT_BYTES % BANKS;
+    let aligned = end.next_multiple_of(SECOND_GAP);
+    if bank(aligned) == bank(first) { aligned + SECOND_GAP } else { aligned }
 }
 
 /// Whether the result is so small that each accumulator holds more channels.
@@ -121,8 +132,10 @@ impl Emitter<'_> {
             self.shapes()?;
         } else {
             let log2 = |n: usize| n.next_power_of_two().ilog2();
-            let most = if matches!(layer.kind, Kind::Deviation { .. }) { 4 } else { 5 };
-            self.set_all(&[(PatchWidth, log2(win).clamp(4, 9)), (PatchHeight, log2(tile.rows).min(most))])?;
+            let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
+            let columns = log2(win).clamp(4, 9);
+            let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
+            self.set_all(&[(PatchWidth, columns), (PatchHeight, log2(tile.rows).min(most))])?;
         }
 
         // Operands from memory are staged above what is resident: source, second source, result.
@@ -143,10 +156,12 @@ impl Emitter<'_> {
                 self.set_bytes(Src2L2Base, place.base_bytes)?;
                 self.set_each(SECOND, place.strides)?;
             } else {
-                let gap = if first.is_none() { tile.row_bytes + SECOND_GAP - row } else { 0 };
-                self.set_bytes(Src2L2Base, base + gap)?;
+                if first.is_none() {
+                    base = apart(base - row * tile.rows as u64, base);
+                }
+                self.set_bytes(Src2L2Base, base)?;
                 self.set_each(SECOND, staged)?;
-                base += gap + row * tile.rows as u64;
+                base += row * tile.rows as u64;
             }
         }
         if let Some(place) = self.result_place() {
@@ -158,7 +173,7 @@ impl Emitter<'_> {
                 let channel = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
                 let row = channel * layer.result.groups() as u64;
                 self.set_each(RESULT, [channel, row, channel, 0])?;
-            } else if copies(layer) {
+            } else if copies(layer) && first.is_none() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
                 let row = if height > 1 { row_bytes(layer, &out, height) } else { out.row_bytes };
@@ -234,6 +249,8 @@ impl Emitter<'_> {
             {
                 (rows.min(3), rows.min(3), rows.min(3))
             }
+            // Rows of a matrix that were folded into a square.
+            Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
             Kind::Neuron { .. }

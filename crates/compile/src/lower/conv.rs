@@ -1,6 +1,7 @@
 //! Convolutions and products with constant matrices.
 
 use super::Lowerer;
+use super::layout::copy_kind;
 use crate::Compat;
 use crate::anec::*;
 use crate::error::Result;
@@ -411,6 +412,9 @@ impl Lowerer<'_> {
         weights: Arc<Vec<f32>>,
         bias: Option<Arc<Vec<f32>>>,
     ) -> Result<()> {
+        if self.options.modern() && folds(from.lead[0].extent, to.width) {
+            return self.product_folded(from, to, weights, bias);
+        }
         let turned = self.exchanged(from, 0, "turned")?;
         let (Some(source), Some(result)) = (channels_first(&turned), rows_first(to)) else {
             return Err(self.unsupported("more than four axes", "reshape first"));
@@ -418,7 +422,49 @@ impl Lowerer<'_> {
         self.push(dense(weights, bias), vec![source], vec![[false; 3]], result, true);
         Ok(())
     }
+
+    /// As [`Lowerer::product_flat`], eight rows of `x` side by side and the eights below each other.
+    fn product_folded(
+        &mut self,
+        from: &View,
+        to: &View,
+        weights: Arc<Vec<f32>>,
+        bias: Option<Arc<Vec<f32>>>,
+    ) -> Result<()> {
+        let rows = from.lead[0].extent;
+        let square = |v: &View| {
+            let one = Axis { extent: 1, stride_bytes: 0 };
+            let row = v.lead[0].stride_bytes;
+            let axes = [
+                one,
+                Axis { extent: FOLD, stride_bytes: row },
+                Axis { extent: rows / FOLD, stride_bytes: FOLD as u64 * row },
+            ];
+            View4 { buffer: v.buffer, offset_bytes: v.offset_bytes, axes, width: v.width }
+        };
+        let turned = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);
+        let product = self.scratch("product", &[rows, to.width]);
+        let Some(middle) = turned.nchw() else { return Err(self.unsupported("more than four axes", "reshape first")) };
+        self.push(copy_kind(), vec![square(from)], vec![[false; 3]], middle, true);
+        self.push(dense(weights, bias), vec![middle], vec![[false; 3]], square(&product), true);
+        let (Some(rows_from), Some(rows_to)) = (rows_first(&product), rows_first(to)) else {
+            return Err(self.unsupported("more than four axes", "reshape first"));
+        };
+        self.push(copy_kind(), vec![rows_from], vec![[false; 3]], rows_to, false);
+        Ok(())
+    }
 }
+
+/// Whether so many rows are folded into a square: then each accumulator holds more output channels, and those that one
+/// pass does not hold take fewer passes.
+fn folds(rows: usize, outputs: usize) -> bool {
+    rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows) && outputs > FOLDED_OUTPUTS
+}
+
+/// Columns of the square.
+const FOLD: usize = 8;
+/// Output channels that one pass holds without it.
+const FOLDED_OUTPUTS: usize = 256;
 
 /// A convolution with constant coefficients `[cout][per_group][kh][kw]`.
 pub(super) struct Convolution {

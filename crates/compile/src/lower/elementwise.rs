@@ -223,7 +223,7 @@ impl Lowerer<'_> {
         {
             return Ok(());
         }
-        if self.options.modern() && self.channel_affine(f, x, y, out)? {
+        if self.options.modern() && (self.channel_affine(f, x, y, out)? || self.channel_bound(f, x, y, out)?) {
             return Ok(());
         }
         let (a, b) = (self.view(x)?, self.view(y)?);
@@ -332,6 +332,38 @@ impl Lowerer<'_> {
                 self.second_transposed();
             }
         }
+        Ok(true)
+    }
+
+    /// The greater or smaller of a column of channels and as many constants: those go into tile memory as a row, which
+    /// the planar engine turns.
+    fn channel_bound(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<bool> {
+        let op = match f {
+            Binary::Max => PlanarOp::Max,
+            Binary::Min => PlanarOp::Min,
+            _ => return Ok(false),
+        };
+        let (x, constant) = match (self.constant(x), self.constant(y)) {
+            (None, Some(c)) => (x, c.clone()),
+            (Some(c), None) => (y, c.clone()),
+            _ => return Ok(false),
+        };
+        let (shape, own) = (self.shape(x), &constant.shape);
+        let channels = shape.iter().product::<usize>();
+        let column = shape.len() >= 3 && shape[shape.len() - 3] == channels && channels > 1;
+        if !column || shape != self.shape(out) || own.iter().product::<usize>() != channels {
+            return Ok(false);
+        }
+        let (from, to) = (self.view(x)?, self.result(out));
+        let (Some(from), Some(to)) = (from.nchw(), to.nchw()) else { return Ok(false) };
+        let name = format!("{}.bound", self.op);
+        let row = self.constant_view(&name, &[1, channels], &constant.data.to_f32());
+        let staged = self.scratch("bound", &[1, channels]);
+        self.copy(&row, &staged)?;
+        let Some(second) = staged.nchw() else { return Ok(false) };
+        let kind = Kind::Planar { op, affine: Affine::UNIT, relu: false };
+        self.push(kind, vec![from, second], vec![[false; 3]; 2], to, false);
+        self.second_transposed();
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
 const SCATTER_BYTES: u64 = 64 << 20;
 
 /// Neural-engine copy.
-fn copy_kind() -> Kind {
+pub(super) fn copy_kind() -> Kind {
     Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
 }
 
