@@ -98,6 +98,11 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     verdicts
 }
 
+/// Why one operation is refused, if it is.
+pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
+    judge(op, outline, chip, route).refusal
+}
+
 /// Converter's own wrappers, which no program of a user names.
 const WRAPPERS: &[&str] = &["tensor_buffer_to_tensor", "tensor_to_tensor_buffer"];
 
