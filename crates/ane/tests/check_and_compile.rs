@@ -15,7 +15,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Programs on which the two differ, and why.
-const DIFFER: &[(&str, &str)] = &[];
+const DIFFER: &[(&str, &str)] = &[
+    ("audio_conv_fp16", "Apple's compiler takes kernels up to 13 wide for an M1; ours splits wider ones"),
+    (
+        "unet_small_fp16",
+        "Apple's compiler has no reflecting pad without a texture engine; ours writes slices and a concat",
+    ),
+];
 
 /// What the two say: that it runs, and that it compiles.
 fn both(model: &Path) -> (Result<(), String>, Result<(), String>) {
@@ -39,12 +45,16 @@ fn both(model: &Path) -> (Result<(), String>, Result<(), String>) {
     (predicted, compiled)
 }
 
-/// Bytes of a weight file with ones for every constant that the text names: a record of 64 bytes before each.
-fn weights(mil: &str) -> Vec<u8> {
+/// Bytes of a weight file with ones for every constant that the text takes from that path: a record of 64 bytes before
+/// each.
+fn weights(mil: &str, path: &str) -> Vec<u8> {
     let mut file = vec![0u8; 64];
     file[..4].copy_from_slice(&1u32.to_le_bytes());
     file[4..8].copy_from_slice(&2u32.to_le_bytes());
     for (before, after) in mil.match_indices("BLOBFILE(").map(|(at, _)| mil.split_at(at)) {
+        if after.split('"').nth(1).is_none_or(|named| !named.ends_with(path)) {
+            continue;
+        }
         let shape = before.rsplit("tensor<fp16, [").next().and_then(|t| t.split(']').next()).unwrap_or_default();
         let elements: usize = shape.split(',').filter_map(|d| d.trim().parse::<usize>().ok()).product();
         let offset = after.split("offset = uint64(").nth(1).and_then(|t| t.split(')').next()?.parse::<usize>().ok());
@@ -73,7 +83,7 @@ fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
         for path in mil.split("@model_path/").skip(1).filter_map(|t| t.split('"').next()) {
             let blob = own.join(path);
             std::fs::create_dir_all(blob.parent().expect("it has a folder")).expect("a folder");
-            std::fs::write(blob, weights(mil)).expect("a weight file");
+            std::fs::write(blob, weights(mil, path)).expect("a weight file");
         }
         std::fs::create_dir_all(&own).expect("a folder");
         let model = own.join("model.mil");

@@ -229,7 +229,7 @@ fn every_verb_has_examples() {
         let told = ane!(verb, "--help").fine().out;
         assert!(told.contains("Examples:") && told.contains(&format!("ane {verb}")), "{verb}: {told}");
     }
-    ane!("chekc", "x").refused(2, "ANE2004", &["did you mean `check`"]);
+    ane!("chekc", "x").refused(2, "ANE2004", &["similar subcommand", "'check'"]);
     let [package, ..] = digits();
     ane!("check", package, "-t", "m1x").refused(2, "ANE2004", &["did you mean `m1`"]);
 }

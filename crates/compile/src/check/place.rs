@@ -141,6 +141,7 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
                 Verdict::new(Place::Decomposed, into, basis, "op-matrix")
             }
             Reach::Native => match row.shape {
+                _ if describe::placed(op) => Verdict::new(Place::Decomposed, row.instead, Basis::Inferred, "op-matrix"),
                 Shape::Free | Shape::Folded => Verdict::new(Place::Folded, folded_into(row), basis, "op-matrix"),
                 Shape::Cut => Verdict::new(Place::Cut, row.layers.join(" + "), basis, "op-matrix"),
                 _ => Verdict::new(Place::Native, row.layers.join(" + "), basis, "op-matrix"),
@@ -157,6 +158,7 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
         }
     }
     if route == Route::Direct
+        && !describe::placed(op)
         && let Some(attested) = ATTESTED
             .iter()
             .find(|a| a.ops.contains(&op.op.as_str()) && (a.families.is_empty() || a.families.contains(&chip.family)))
