@@ -45,33 +45,38 @@ fn both(model: &Path) -> (Result<(), String>, Result<(), String>) {
     (predicted, compiled)
 }
 
-/// Bytes of a weight file with ones for every constant that the text takes from that path: a record of 64 bytes before
-/// each.
-fn weights(mil: &str, path: &str) -> Vec<u8> {
-    let mut file = vec![0u8; 64];
+/// Bytes of a weight file with one record, at that offset: so many ones.
+fn weights(offset: usize, elements: usize) -> Vec<u8> {
+    let mut file = vec![0u8; offset + 64 + 2 * elements];
     file[..4].copy_from_slice(&1u32.to_le_bytes());
     file[4..8].copy_from_slice(&2u32.to_le_bytes());
-    for (before, after) in mil.match_indices("BLOBFILE(").map(|(at, _)| mil.split_at(at)) {
-        if after.split('"').nth(1).is_none_or(|named| !named.ends_with(path)) {
-            continue;
-        }
-        let shape = before.rsplit("tensor<fp16, [").next().and_then(|t| t.split(']').next()).unwrap_or_default();
-        let elements: usize = shape.split(',').filter_map(|d| d.trim().parse::<usize>().ok()).product();
-        let offset = after.split("offset = uint64(").nth(1).and_then(|t| t.split(')').next()?.parse::<usize>().ok());
-        let Some(offset) = offset else { continue };
-        let end = offset + 64 + 2 * elements;
-        file.resize(file.len().max(end), 0);
-        let record = &mut file[offset..end];
-        record[..4].copy_from_slice(&0xdead_beefu32.to_le_bytes());
-        record[4..8].copy_from_slice(&1u32.to_le_bytes());
-        record[8..16].copy_from_slice(&(2 * elements as u64).to_le_bytes());
-        record[16..24].copy_from_slice(&(offset as u64 + 64).to_le_bytes());
-        record[64..].chunks_exact_mut(2).for_each(|half| half.copy_from_slice(&0x3c00u16.to_le_bytes()));
-    }
+    let record = &mut file[offset..];
+    record[..4].copy_from_slice(&0xdead_beefu32.to_le_bytes());
+    record[4..8].copy_from_slice(&1u32.to_le_bytes());
+    record[8..16].copy_from_slice(&(2 * elements as u64).to_le_bytes());
+    record[16..24].copy_from_slice(&(offset as u64 + 64).to_le_bytes());
+    record[64..].chunks_exact_mut(2).for_each(|half| half.copy_from_slice(&0x3c00u16.to_le_bytes()));
     file
 }
 
-/// The accepted programs for an M1, each with a weight file beside it.
+/// The text with a weight file of its own for each constant, and those files: some texts name one record twice.
+fn apart(mil: &str) -> (String, Vec<(String, Vec<u8>)>) {
+    const BEFORE: &str = "BLOBFILE(path = string(\"@model_path/";
+    let mut pieces = mil.split(BEFORE);
+    let mut text = pieces.next().unwrap_or_default().to_string();
+    let mut files = Vec::new();
+    for (n, piece) in pieces.enumerate() {
+        let shape = text.rsplit("tensor<fp16, [").next().and_then(|t| t.split(']').next()).unwrap_or_default();
+        let elements: usize = shape.split(',').filter_map(|d| d.trim().parse::<usize>().ok()).product();
+        let offset = piece.split("offset = uint64(").nth(1).and_then(|t| t.split(')').next()?.parse().ok());
+        let (_, rest) = piece.split_once('"').expect("a path ends");
+        text += &format!("{BEFORE}{n}.bin\"{rest}");
+        files.push((format!("{n}.bin"), weights(offset.expect("an offset"), elements)));
+    }
+    (text, files)
+}
+
+/// The accepted programs for an M1, each with its weight files beside it.
 fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
     let mut all = Vec::new();
     for file in entries(&golden.join("oracles/h13")) {
@@ -80,14 +85,11 @@ fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
         let Some(mil) = case["mil"].as_str().filter(|_| case["status"] == "accepted") else { continue };
         let name = stem(&file);
         let own = folder.join(&name);
-        for path in mil.split("@model_path/").skip(1).filter_map(|t| t.split('"').next()) {
-            let blob = own.join(path);
-            std::fs::create_dir_all(blob.parent().expect("it has a folder")).expect("a folder");
-            std::fs::write(blob, weights(mil, path)).expect("a weight file");
-        }
         std::fs::create_dir_all(&own).expect("a folder");
+        let (text, files) = apart(mil);
+        files.iter().for_each(|(path, bytes)| std::fs::write(own.join(path), bytes).expect("a weight file"));
         let model = own.join("model.mil");
-        std::fs::write(&model, mil).expect("a text");
+        std::fs::write(&model, text).expect("a text");
         all.push((name, model));
     }
     all
