@@ -21,8 +21,8 @@ pub fn layers(op: &OutlineOp) -> Vec<Layer> {
 
 /// Whether a part is written at a place that the program fixes: slices and a concat do that without the dynamic layer.
 pub fn placed(op: &OutlineOp) -> bool {
-    let live = |name: &&str| matches!(op.argument(name), Some(Argument::Value(_)));
-    op.op == "slice_update" && !["begin", "end", "stride"].iter().any(|name| live(name))
+    let fixed = |name: &str| !matches!(op.argument(name), Some(Argument::Value(_)));
+    op.op == "slice_update" && fixed("begin") && fixed("end") && fixed("stride")
 }
 
 /// The operand of that name.

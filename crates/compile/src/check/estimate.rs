@@ -89,12 +89,8 @@ fn operands(op: &OutlineOp) -> Vec<(&str, &Argument)> {
 fn bytes(op: &OutlineOp) -> f64 {
     let free = PARAMETERS_FREE.contains(&op.op.as_str());
     // A window's padding is a parameter of the loop, not memory.
-    let counts = |name: &str, argument: &Argument| match argument {
-        Argument::Value(_) => true,
-        Argument::Constant(constant) => {
-            !free && !(name == "pad" && op.argument("kernel_sizes").is_some() && constant.inline)
-        }
-    };
+    let loops = |name: &str| name == "pad" && op.argument("kernel_sizes").is_some();
+    let counts = |name: &str, argument: &Argument| matches!(argument, Argument::Value(_)) || !(free || loops(name));
     let sum = |ty: &OutlineType| ty.bytes() as f64;
     let read: f64 = operands(op).into_iter().filter(|(n, a)| counts(n, a)).map(|(_, a)| sum(a.ty())).sum();
     read + op.outputs.first().map_or(0.0, |o| sum(&o.ty))
