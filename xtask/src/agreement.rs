@@ -134,7 +134,7 @@ fn recorded(placement: &Value, folder: &Path, score: &mut Score) {
             continue;
         }
         match kind {
-            "mlcomputeplan_op" => plan(record, score),
+            "mlcomputeplan_op" => plan(record, at.checked_sub(1).map(|before| records[before]), score),
             "ane_compile" => compile(record, definitions, score),
             "aot_target_cost" => tap(record, score),
             _ => score.apart("whole networks"),
@@ -190,7 +190,7 @@ fn segmenter(program: &[&Value], folder: &Path, score: &mut Score) {
 
 /// Estimates within a quarter of the recorded ones.
 fn estimates(record: &Value, outline: &Outline, op: usize, chip: &Chip, score: &mut Score, place: &str) {
-    let ours = anemone_compile::check::segment::estimate(&outline.ops[op], chip);
+    let ours = anemone_compile::check::estimate::estimate(&outline.ops[op], chip);
     for (backend, ours) in Backend::ALL.iter().zip(ours) {
         let Some(theirs) = record["est_ms"][backend.name()].as_f64() else { continue };
         let near = (ours - theirs).abs() <= 0.25 * theirs.max(1e-6);
@@ -200,9 +200,22 @@ fn estimates(record: &Value, outline: &Outline, op: usize, chip: &Chip, score: &
     }
 }
 
-/// The framework's answer for the operation of a case.
-fn plan(record: &Value, score: &mut Score) {
-    let definition = &record["case_def"];
+/// Type that a cast before this one made: the converter takes a cast of a result in two steps.
+fn step<'a>(record: &Value, before: Option<&'a Value>) -> Option<&'a str> {
+    let before = before.filter(|b| b["case"] == record["case"] && b["compute_units"] == record["compute_units"])?;
+    let made = before["op_name"].as_str()?.strip_prefix(record["op_name"].as_str()?)?;
+    made.strip_prefix("__pre__output__")?.split("__").next()
+}
+
+/// The framework's answer for the operation of a case; `before` is the record before it.
+fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
+    let mut definition = record["case_def"].clone();
+    if let Some(to) = step(record, before) {
+        // The case is written as its first step; this record is of the second, from that type.
+        definition["inputs"][0]["dtype"] = definition["params"]["to"].take();
+        definition["params"]["to"] = to.into();
+    }
+    let definition = &definition;
     let (op, asked) = (record["op"].as_str().unwrap_or_default(), definition["op"].as_str().unwrap_or_default());
     let plain = op.rsplit('.').next().unwrap_or(op);
     let outline = cases::of_definition(definition).filter(|_| plain == asked && record["supported"].is_array());

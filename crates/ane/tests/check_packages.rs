@@ -1,4 +1,5 @@
-//! `ane check` on real packages: fast, the same tables as before, and a page that works in a browser.
+//! `ane check` on real packages: the same tables as before, and a page that works in a browser. How long it takes is
+//! measured by the bench `check`.
 //!
 //! Tables are kept in `tests/check/NAME.txt`; `ANE_BLESS=1` writes them anew.
 
@@ -11,7 +12,6 @@ use anemone_facts::chips::{Chip, by_name};
 use common::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 const CHIPS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"];
 
@@ -33,10 +33,7 @@ fn packages() -> Vec<PathBuf> {
 fn tables() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check");
     for package in packages() {
-        let start = Instant::now();
         let text = table::render(&report(&package), false);
-        let took = start.elapsed();
-        assert!(took < Duration::from_secs(1), "{}: {took:?}", package.display());
         let name = package.parent().map(stem).unwrap_or_default();
         let file = kept.join(format!("{name}.txt"));
         if std::env::var_os("ANE_BLESS").is_some() {
@@ -69,7 +66,6 @@ fn the_page_works_in_a_browser() {
     let folder = tempfile::tempdir().expect("a folder");
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.mlpackage");
     let mut all = packages();
-    all.truncate(2);
     all.push(example);
     for package in all {
         // The page's own script tries its filters, then says how it went.
@@ -77,10 +73,20 @@ fn the_page_works_in_a_browser() {
         let page = folder.path().join("page.html");
         std::fs::write(&page, driven).expect("a page");
         let address = format!("file://{}", page.display());
-        let flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"];
+        let flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=5000",
+            "--enable-logging=stderr",
+            "--dump-dom",
+        ];
         let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
         let ran = Command::new(browser).args(flags).arg(profile).arg(address).output().expect("the browser runs");
         let dom = String::from_utf8_lossy(&ran.stdout);
+        let console = String::from_utf8_lossy(&ran.stderr);
+        let told: Vec<&str> = console.lines().filter(|l| l.contains(":CONSOLE")).collect();
+        assert!(told.is_empty(), "{}: {told:?}", package.display());
         let result =
             dom.split("id=\"driven\">").nth(1).and_then(|t| t.split('<').next()).unwrap_or("the script did not end");
         assert_eq!(result, "fine", "{}", package.display());
@@ -96,6 +102,9 @@ const all = selector => document.querySelectorAll(selector);
 need(document.body.dataset.ready === "yes", "the script did not run to its end");
 const nodes = all("#graph .node").length;
 need(nodes > 0 && all("#graph .edge").length > 0, "no graph is drawn");
+const made = new Set(data.operations.filter(op => !op.constant).flatMap(op => op.results));
+const read = data.operations.filter(op => !op.constant).reduce((n, op) => n + op.operands.filter(name => made.has(name)).length, 0);
+need(all("#graph .edge").length === read, "an edge for each operand: " + all("#graph .edge").length + " of " + read);
 need(all("#graph .segment").length > 0, "no segment is drawn");
 need(all("#chips tbody tr").length === 2 * data.chips.length, "a row for each chip and route");
 const search = document.getElementById("search");
@@ -111,7 +120,15 @@ need(all("#list tbody tr").length === 0, "places do not filter");
 all("#legend button").forEach(b => b.click());
 need(all("#list tbody tr").length === before, "places do not come back");
 all("#graph .node")[0].dispatchEvent(new Event("click"));
-need(document.getElementById("detail").textContent.includes("evidence"), "a click shows no evidence");
+const detail = document.getElementById("detail");
+need(detail.textContent.includes("evidence"), "a click shows no evidence");
+const refused = data.chips[0].direct.verdicts.findIndex((v, at) => v.refusal && !data.operations[at].constant);
+if (refused >= 0) {
+  const node = document.querySelector('#graph .node[data-at="' + refused + '"]');
+  need(node !== null, "what is refused is not drawn");
+  if (node) node.dispatchEvent(new Event("click"));
+  need(detail.textContent.includes(data.chips[0].direct.verdicts[refused].refusal.fix), "a click shows no reason and fix");
+}
 const chip = document.getElementById("chip");
 chip.value = String(data.chips.length - 1);
 chip.dispatchEvent(new Event("change"));

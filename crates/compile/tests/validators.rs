@@ -1,11 +1,13 @@
 //! Every limit has a layer that it refuses and one that it takes; Apple's texts appear for what triggers them.
 
+use anemone_compile::check::exports::{Subject, call};
 use anemone_compile::check::layer::Layer;
 use anemone_compile::check::legal::{self, MatchStatus, Route};
 use anemone_compile::check::validate::{self, Network};
 use anemone_facts::chips::{CHIPS, Chip, by_name};
 use anemone_facts::legal::{Bound, MatchParams, Quantity as Q, RANGES, RULES, Rule, When};
 use anemone_facts::validators::{OTHERS, VALIDATORS};
+use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineOp, OutlineType};
 
 fn chip(name: &str) -> &'static Chip {
     by_name(name).expect("the chip is known")
@@ -52,6 +54,14 @@ fn candidates(rule: &Rule, chip: &Chip) -> Vec<Layer> {
     }
 }
 
+/// Apple's text of a rule appears, its places filled, for a layer that the rule refuses.
+fn told(rule: &Rule, layer: &Layer, chip: &Chip) {
+    let before = rule.apple.split('%').next().unwrap_or_default();
+    let texts = || legal::check(layer, chip, Route::Direct).refusals.into_iter().filter_map(|r| r.apple);
+    assert!(before.is_empty() || texts().any(|t| t.starts_with(before)), "{rule:?}");
+    assert!(texts().all(|t| !["%zd", "%d", "%s"].iter().any(|place| t.contains(place))), "{rule:?}");
+}
+
 #[test]
 fn every_rule_refuses_and_takes() {
     for rule in RULES.iter().chain(RANGES) {
@@ -60,7 +70,13 @@ fn every_rule_refuses_and_takes() {
             for layer in candidates(rule, chip) {
                 match legal::matches(rule, &layer, chip, Route::Direct) {
                     MatchStatus::Match => seen[0] = true,
-                    MatchStatus::Mismatch { .. } => seen[1] = true,
+                    MatchStatus::Mismatch { .. } => {
+                        seen[1] = true;
+                        // Ranges are read off tensors; another test tells theirs.
+                        if !rule.layer.is_empty() {
+                            told(rule, &layer, chip);
+                        }
+                    }
                     MatchStatus::Unknown(_) => {}
                 }
             }
@@ -302,6 +318,46 @@ fn the_umbrella_adds_its_own_checks() {
     let newer = Network { schema: [1, 0, 11], ..Network::default() };
     assert_eq!(validate::network_create(&newer, chip("m1")).len(), 1);
     assert!(validate::network_create(&Network { schema: [1, 0, 10], ..Network::default() }, chip("m1")).is_empty());
+}
+
+#[test]
+fn every_export_is_called_by_its_name() {
+    let m1 = chip("m1");
+    let layer = image("Softmax");
+    let network = Network { schema: [1, 0, 11], ..Network::default() };
+    let weights = [("w".to_string(), 128)];
+    let ty = OutlineType { element: "int32", shape: vec![Some(4)], state: false };
+    let x = Named { name: "x".into(), ty: ty.clone() };
+    let op = OutlineOp {
+        op: "relu".into(),
+        name: "y".into(),
+        arguments: vec![("x".into(), Argument::Value(x.clone()))],
+        outputs: vec![Named { name: "y".into(), ty }],
+        blocks: 0,
+        constant: false,
+    };
+    let module = Outline {
+        name: "main".into(),
+        opset: None,
+        origin: Origin::Model,
+        inputs: vec![x],
+        ops: vec![op],
+        outputs: vec!["y".into()],
+    };
+    let subjects = [
+        Subject::Layer(&layer),
+        Subject::Network(&network),
+        Subject::Module(&module),
+        Subject::Procedure { exchanged: &weights, program: &[] },
+    ];
+    for export in validate::exports() {
+        let takers: Vec<_> = subjects.iter().filter_map(|s| call(&export, *s, m1)).collect();
+        assert_eq!(takers.len(), 1, "{export} takes one kind of subject");
+        let refuses = !export.ends_with("Layer") && export != "_ANECValidate";
+        assert!(!refuses || takers[0].len() == 1, "{export}: {:?}", takers[0]);
+    }
+    assert!(call("_ANECValidateSoftmaxLayer", Subject::Layer(&layer), m1).is_some_and(|r| r.is_empty()));
+    assert!(call("_ANECValidateRCASLayer", Subject::Layer(&layer), m1).is_none());
 }
 
 #[test]

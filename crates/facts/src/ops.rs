@@ -238,7 +238,7 @@ segmenter! {
     Compiler "MIL converter not implemented.": sliding_windows;
     Compiler "scatter MIL op is currently only supported on uANE targets (u1-u4)": scatter;
     Compiler "": logical_and cast gather;
-    Inferred "": logical_or logical_xor constexpr_cast shape;
+    Inferred "": logical_or logical_xor constexpr_cast;
 }
 
 macro_rules! reach {

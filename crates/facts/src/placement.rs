@@ -2,7 +2,7 @@
 //!
 //! Read from recorded estimates of an M4 and an M6 (`docs/evidence.md`, key `m6-study`): a work quantity over a rate.
 //! Rates are those of the default model, or of a leaf of a decision tree where one was seen; the trees themselves are
-//! not known, so a leaf seen once stands for its operation.
+//! not known, so a leaf seen once stands for its operation. The default model is the larger of arithmetic and memory.
 
 /// Milliseconds to start a segment on the engine.
 pub const LAUNCH_MS: f64 = 0.125;
@@ -52,10 +52,23 @@ pub static RATES: &[Rates] = &[
 /// What a leaf of a decision tree divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Floating-point operations.
+    /// Floating-point operations as the segmenter counts them.
     Flops,
-    /// Bytes of the operands.
-    InputBytes,
+    /// Elements of the operands that carry data.
+    Data,
+    /// Elements of all operands, parameters among them.
+    Operands,
+}
+
+/// Which form of an operation a leaf is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Every form.
+    Any,
+    /// Distances between the taps of a window above 1.
+    Dilated,
+    /// As many groups as channels.
+    Depthwise,
 }
 
 /// A leaf: the rate of one operation on the engine and on the CPU's two paths, in 10^9 a second; 0: the default model.
@@ -63,6 +76,8 @@ pub enum Work {
 pub struct Leaf {
     /// Operations.
     pub ops: &'static [&'static str],
+    /// Their form.
+    pub form: Form,
     /// What is divided.
     pub work: Work,
     /// Least work for which the leaf was seen, in 10^6.
@@ -76,24 +91,35 @@ pub struct Leaf {
 }
 
 macro_rules! leaves {
-    ( $( [ $( $op:literal ),* ] $work:ident $from:literal: $ane:literal $bnns:literal $classic:literal; )* ) => {
-        /// Leaves that were seen; the last one of an operation whose least work is reached counts.
+    ( $( [ $( $op:literal ),* ] $form:ident $work:ident $from:literal: $ane:literal $bnns:literal $classic:literal; )* ) => {
+        /// Leaves that were seen; the last one of an operation whose form is met and whose least work is reached counts.
         pub static LEAVES: &[Leaf] = &[ $( Leaf {
-            ops: &[ $( $op ),* ], work: Work::$work, from_millions: $from, ane: $ane, bnns: $bnns, classic: $classic,
+            ops: &[ $( $op ),* ], form: Form::$form, work: Work::$work, from_millions: $from,
+            ane: $ane, bnns: $bnns, classic: $classic,
         } ),* ];
     };
 }
 
 leaves! {
-    ["conv"] Flops 0.0: 7160.0 388.0 337.4;
-    ["conv"] Flops 20.0: 16151.7 754.5 656.0;
-    ["conv_transpose"] Flops 0.0: 15205.0 63.1 54.9;
-    ["linear"] Flops 0.0: 10581.0 335.5 291.7;
-    ["relu"] InputBytes 0.0: 50.0 50.0 50.0;
-    ["add", "sub", "mul"] InputBytes 0.0: 35.98 21.12 18.36;
-    ["concat"] InputBytes 0.0: 100.0 11.5 10.0;
-    ["transpose"] InputBytes 0.0: 34.43 43.73 38.02;
-    ["gather"] InputBytes 0.0: 0.0 23.0 20.0;
-    ["max_pool", "avg_pool"] InputBytes 0.0: 0.0 18.63 16.2;
-    ["gelu"] InputBytes 0.0: 0.0 19.35 16.82;
+    ["conv"] Any Flops 0.0: 7161.0 388.06 337.38;
+    ["conv"] Any Flops 18.0: 16151.7 754.5 656.0;
+    ["conv"] Dilated Flops 0.0: 7161.0 388.06 337.38;
+    ["conv"] Depthwise Flops 0.0: 471.2 27.085 23.548;
+    ["conv_transpose"] Any Flops 0.0: 37832.0 211.66 184.02;
+    ["conv_transpose"] Any Flops 134.0: 15205.0 63.14 54.9;
+    ["linear"] Any Flops 0.0: 106.92 68.84 59.85;
+    ["linear"] Any Flops 8.0: 580.45 22.544 19.6;
+    ["linear"] Any Flops 33.0: 10581.0 335.5 291.7;
+    ["linear"] Any Flops 67.0: 5290.8 167.76 145.85;
+    ["relu"] Any Data 0.0: 25.0 25.0 25.0;
+    ["add", "sub", "mul"] Any Operands 0.0: 17.99 10.56 9.18;
+    ["concat"] Any Data 0.0: 50.0 5.75 5.0;
+    ["transpose"] Any Data 0.0: 17.215 21.865 19.01;
+    ["gather"] Any Operands 0.0: 0.0 11.5 10.0;
 }
+
+/// Floating-point operations for each element of the result, where they are not those of a product of matrices.
+pub static FLOPS: &[(&str, f64)] = &[("gelu", 78.0)];
+
+/// Operations whose constants the default model does not count as memory.
+pub static PARAMETERS_FREE: &[&str] = &["batch_norm", "layer_norm"];

@@ -13,10 +13,11 @@ pub fn document(report: &Report) -> Value {
         .ops
         .iter()
         .map(|op| {
+            let results: Vec<&str> = op.outputs.iter().map(|v| v.name.as_str()).collect();
             let operands: Vec<&str> = op.live().map(|v| v.name.as_str()).collect();
             let outputs: Vec<String> = op.outputs.iter().map(|o| o.ty.to_string()).collect();
             json!({
-                "name": op.name, "op": op.op, "operands": operands, "outputs": outputs, "constant": op.constant,
+                "name": op.name, "op": op.op, "operands": operands, "results": results, "outputs": outputs, "constant": op.constant,
                 "macs": describe::macs(op),
             })
         })

@@ -16,8 +16,13 @@ fn forms_of_the_report() {
     for chip in CHIPS.split(',') {
         assert!(ran.out.contains(chip), "{chip}: {}", ran.out);
     }
-    let log: Value = serde_json::from_slice(&std::fs::read(&sarif).expect("a log")).expect("JSON");
-    well_formed_sarif(&log);
+    let log = |path| -> Value { serde_json::from_slice(&std::fs::read(path).expect("a log")).expect("JSON") };
+    well_formed_sarif(&log(&sarif));
+    // The oldest parts refuse an operation: this log has results.
+    let refused = scratch.out("old.sarif");
+    assert_eq!(ane!("check", package, "-t", "a11", "--sarif", refused).code, Some(1));
+    well_formed_sarif(&log(&refused));
+    assert_ne!(log(&refused)["runs"][0]["results"].as_array().map(Vec::len), Some(0));
     let xml = std::fs::read_to_string(&junit).expect("a document");
     assert_eq!(xml.matches("<testsuite ").count(), xml.matches("</testsuite>").count());
     assert!(xml.starts_with("<?xml") && xml.contains("failures=\"0\""), "{xml}");
@@ -35,8 +40,66 @@ fn forms_of_the_report() {
     }
 }
 
-/// What the SARIF 2.1.0 schema demands of the parts that are written.
+/// Objects of the SARIF 2.1.0 schema that are written here, by the schema's names for them (`definitions/...`): the keys
+/// that it requires, and those others that it allows and that are used. The schema closes every object but property bags.
+const SARIF: &[(&str, &[&str], &[&str])] = &[
+    ("sarifLog", &["version", "runs"], &["$schema"]),
+    ("run", &["tool"], &["results", "columnKind"]),
+    ("tool", &["driver"], &[]),
+    ("toolComponent", &["name"], &["semanticVersion", "rules"]),
+    ("reportingDescriptor", &["id"], &["name", "shortDescription", "fullDescription", "help", "properties"]),
+    ("multiformatMessageString", &["text"], &[]),
+    ("result", &["message"], &["ruleId", "ruleIndex", "level", "locations", "partialFingerprints", "properties"]),
+    ("message", &["text"], &[]),
+    ("location", &[], &["physicalLocation", "logicalLocations"]),
+    ("physicalLocation", &["artifactLocation"], &[]),
+    ("artifactLocation", &["uri"], &[]),
+    ("logicalLocation", &[], &["name", "fullyQualifiedName", "kind"]),
+];
+
+/// Definition of the value under a key.
+fn definition(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "runs" => "run",
+        "tool" => "tool",
+        "driver" => "toolComponent",
+        "rules" => "reportingDescriptor",
+        "shortDescription" | "fullDescription" | "help" => "multiformatMessageString",
+        "results" => "result",
+        "message" => "message",
+        "locations" => "location",
+        "physicalLocation" => "physicalLocation",
+        "artifactLocation" => "artifactLocation",
+        "logicalLocations" => "logicalLocation",
+        _ => return None,
+    })
+}
+
+fn conforms(value: &Value, name: &str) {
+    if let Some(list) = value.as_array() {
+        // `uniqueItems` holds for locations, results' and rules' lists alike.
+        list.iter().for_each(|item| conforms(item, name));
+        return;
+    }
+    let object = value.as_object().unwrap_or_else(|| panic!("{name} is an object: {value}"));
+    let (_, required, allowed) = SARIF.iter().find(|(n, _, _)| *n == name).expect("a definition");
+    for key in *required {
+        assert!(object.contains_key(*key), "{name} needs {key}: {value}");
+    }
+    for (key, value) in object {
+        assert!(required.contains(&key.as_str()) || allowed.contains(&key.as_str()), "{name} has no {key}");
+        match definition(key) {
+            Some(inner) => conforms(value, inner),
+            None if matches!(key.as_str(), "properties" | "partialFingerprints") => assert!(value.is_object()),
+            None if key == "ruleIndex" => assert!(value.as_i64().is_some_and(|i| i >= -1)),
+            None => assert!(value.is_string(), "{name}.{key} is text: {value}"),
+        }
+    }
+}
+
+/// What the SARIF 2.1.0 schema demands of the parts that are written, and what code scanning asks beyond it.
 fn well_formed_sarif(log: &Value) {
+    conforms(log, "sarifLog");
     assert_eq!(log["version"], "2.1.0");
     assert!(log["$schema"].as_str().is_some_and(|s| s.contains("sarif")));
     let run = &log["runs"][0];
@@ -148,4 +211,25 @@ fn reference_verbs() {
     assert!(ane!("man").fine().out.contains(".TH"));
     assert!(ane!("man", "check").fine().out.contains("max\\-fallback"));
     ane!("man", "chek").refused(2, "ANE2004", &["did you mean `check`"]);
+}
+
+#[test]
+fn every_verb_has_examples() {
+    let help = ane!("--help").fine().out;
+    let verbs: Vec<&str> = help
+        .lines()
+        .skip_while(|l| !l.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|l| l.starts_with("  "))
+        .filter_map(|l| l.strip_prefix("  ").filter(|l| !l.starts_with(' ')).and_then(|l| l.split(' ').next()))
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() >= 14 && verbs.contains(&"check"), "{verbs:?}");
+    for verb in verbs {
+        let told = ane!(verb, "--help").fine().out;
+        assert!(told.contains("Examples:") && told.contains(&format!("ane {verb}")), "{verb}: {told}");
+    }
+    ane!("chekc", "x").refused(2, "ANE2004", &["similar subcommand", "'check'"]);
+    let [package, ..] = digits();
+    ane!("check", package, "-t", "m1x").refused(2, "ANE2004", &["did you mean `m1`"]);
 }

@@ -11,11 +11,18 @@ pub fn layers(op: &OutlineOp) -> Vec<Layer> {
         return validators::by_name(&op.op).map(|row| authored(op, row.stem)).into_iter().collect();
     };
     match row.layers {
+        _ if placed(op) => Vec::new(),
         ["ElementWise"] => [layer(op, "ElementWise")].into_iter().chain(broadcast(op)).collect(),
         // A search over one axis and one over the whole tensor are different layers.
         [axis, tensor] if *tensor == "GlobalArgMinMax" => vec![layer(op, if whole(op) { tensor } else { axis })],
         kinds => kinds.iter().map(|kind| layer(op, kind)).collect(),
     }
+}
+
+/// Whether a part is written at a place that the program fixes: slices and a concat do that without the dynamic layer.
+pub fn placed(op: &OutlineOp) -> bool {
+    let fixed = |name: &str| !matches!(op.argument(name), Some(Argument::Value(_)));
+    op.op == "slice_update" && fixed("begin") && fixed("end") && fixed("stride")
 }
 
 /// The operand of that name.

@@ -4,6 +4,8 @@
 //! also what [`validate`] calls by Apple's names. Verdicts come from rows of `facts` alone.
 
 pub mod describe;
+pub mod estimate;
+pub mod exports;
 pub mod layer;
 pub mod legal;
 pub mod lint;

@@ -98,6 +98,11 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     verdicts
 }
 
+/// Why one operation is refused, if it is.
+pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
+    judge(op, outline, chip, route).refusal
+}
+
 /// Converter's own wrappers, which no program of a user names.
 const WRAPPERS: &[&str] = &["tensor_buffer_to_tensor", "tensor_to_tensor_buffer"];
 
@@ -136,6 +141,7 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
                 Verdict::new(Place::Decomposed, into, basis, "op-matrix")
             }
             Reach::Native => match row.shape {
+                _ if describe::placed(op) => Verdict::new(Place::Decomposed, row.instead, Basis::Inferred, "op-matrix"),
                 Shape::Free | Shape::Folded => Verdict::new(Place::Folded, folded_into(row), basis, "op-matrix"),
                 Shape::Cut => Verdict::new(Place::Cut, row.layers.join(" + "), basis, "op-matrix"),
                 _ => Verdict::new(Place::Native, row.layers.join(" + "), basis, "op-matrix"),
@@ -152,6 +158,7 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
         }
     }
     if route == Route::Direct
+        && !describe::placed(op)
         && let Some(attested) = ATTESTED
             .iter()
             .find(|a| a.ops.contains(&op.op.as_str()) && (a.families.is_empty() || a.families.contains(&chip.family)))

@@ -1,10 +1,10 @@
 //! Segments: what the framework's segmenter would choose, and what runs together on the engine.
 
-use super::describe;
+use super::estimate::estimate;
 use super::place::{Place, Verdict, idle};
 use anemone_facts::chips::Chip;
-use anemone_facts::placement::{LAUNCH_MS, LEAVES, OUTPUT_MS, RATES, Rate, SWITCH_MS, Work};
-use anemone_net::outline::{Argument, Outline, OutlineOp};
+use anemone_facts::placement::{LAUNCH_MS, OUTPUT_MS, SWITCH_MS};
+use anemone_net::outline::Outline;
 
 /// Who runs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,49 +29,6 @@ impl Backend {
             Backend::Ane => "ane",
         }
     }
-}
-
-/// Milliseconds that the segmenter takes an operation to cost, by back end as in [`Backend::ALL`].
-pub fn estimate(op: &OutlineOp, chip: &Chip) -> [f64; 3] {
-    let bytes_of = |values: Vec<usize>| values.into_iter().fold(0.0, |sum, b| sum + b as f64);
-    // Operands that repeat are read once; constants count where they are data, not parameters.
-    let mut seen: Vec<&str> = Vec::new();
-    let mut inputs = Vec::new();
-    for (name, argument) in &op.arguments {
-        match argument {
-            Argument::Value(value) if seen.contains(&value.name.as_str()) => {}
-            Argument::Value(value) => {
-                seen.push(&value.name);
-                inputs.push(value.ty.bytes());
-            }
-            Argument::Constant(constant) if name == "indices" => inputs.push(constant.ty.elements() * 2),
-            Argument::Constant(_) => {}
-        }
-    }
-    let input_bytes = bytes_of(inputs);
-    let output_bytes = bytes_of(op.outputs.iter().map(|o| o.ty.bytes()).collect());
-    let flops = 2.0 * describe::macs(op) as f64;
-    // Attention is judged by its memory alone.
-    let modelled = if op.op == "scaled_dot_product_attention" { 0.0 } else { flops };
-    let rates = RATES.iter().find(|r| r.of.is_empty() || r.of.contains(&chip.family) || r.of.contains(&chip.target));
-    let default = |pick: fn(&anemone_facts::placement::Rates) -> Rate| {
-        rates.map_or(0.0, |r| {
-            let rate = pick(r);
-            let memory = (input_bytes + output_bytes) / (rate.gibps * (1u64 << 30) as f64);
-            1e3 * memory.max(modelled / (rate.gflops * 1e9))
-        })
-    };
-    let work = |work: Work| if work == Work::Flops { flops } else { input_bytes };
-    let leaf = LEAVES.iter().rev().find(|l| l.ops.contains(&op.op.as_str()) && work(l.work) >= l.from_millions * 1e6);
-    let cost = |rate: Option<f64>, default: f64| match (rate, leaf) {
-        (Some(rate), Some(leaf)) if rate > 0.0 => 1e3 * work(leaf.work) / (rate * 1e9),
-        _ => default,
-    };
-    [
-        cost(leaf.map(|l| l.classic), default(|r| r.classic)),
-        cost(leaf.map(|l| l.bnns), default(|r| r.bnns)),
-        cost(leaf.map(|l| l.ane), default(|r| r.ane)),
-    ]
 }
 
 /// What the segmenter chooses.

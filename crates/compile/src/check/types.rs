@@ -3,7 +3,7 @@
 use super::legal::{Refusal, Route};
 use anemone_facts::Basis;
 use anemone_facts::chips::Chip;
-use anemone_facts::ops::SEGMENTER;
+use anemone_facts::ops::{self, Reach, SEGMENTER};
 use anemone_net::outline::{Argument, Origin, Outline, OutlineOp};
 
 /// A refusal of the converter.
@@ -37,6 +37,7 @@ impl Refusal {
 /// Why an operation is refused as the program writes it, whatever layers it would become.
 pub fn check(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
     by_name(op)
+        .filter(|_| route == Route::Framework || !native_layer(op, chip))
         .or_else(|| indices(op, outline))
         .or_else(|| elements(op, route))
         .or_else(|| open_extents(op))
@@ -50,6 +51,13 @@ fn by_name(op: &OutlineOp) -> Option<Refusal> {
     let fix = if fix.is_empty() { "keep it on the host".to_string() } else { format!("write it as {fix}") };
     let refused = refusal("E16", row.basis, "m6-study", &op.op, "no such operation", &fix);
     Some(refused.saying(format!("{} has no path to the engine", op.op)).apple(row.text.replace("%s", &op.op)))
+}
+
+/// Whether the engine has a layer for what the converter has no path for: an author can still name the layer.
+fn native_layer(op: &OutlineOp, chip: &Chip) -> bool {
+    ops::by_name(&op.op).is_some_and(|row| {
+        !row.layers.is_empty() && row.reach_on(chip).is_some_and(|(reach, _)| reach == Reach::Native)
+    })
 }
 
 fn is_input(outline: &Outline, name: &str) -> bool {
@@ -71,7 +79,8 @@ fn indices(op: &OutlineOp, outline: &Outline) -> Option<Refusal> {
                     .apple(format!("type {given} for \"box_indices\" is not supported. only support UInt16."))
             })
         }
-        "gather" | "gather_along_axis" | "gather_nd" => match op.argument("indices")? {
+        // Along an axis and by tuples, positions may be computed: recorded for an M4 and an M6, with 16-bit indices.
+        "gather" => match op.argument("indices")? {
             Argument::Value(_) => Some(
                 compiler("indices computed at run time", "constant indices", "constant indices, or gather on the host")
                     .apple("Unsupported gather index type"),
@@ -133,7 +142,12 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
     }
     if let Some(element) = operand.or(output) {
         let refused = refusal("E06", Basis::Compiler, "m6-study", &format!("{element} elements"), "fp16", fix);
-        return Some(refused.apple(format!("Unsupported tensor data type: {element}")));
+        // A constant tensor is looked at before types are.
+        let constant = matches!(op.argument("y"), Some(Argument::Constant(y)) if !y.ty.shape.is_empty());
+        return Some(match constant && matches!(op.op.as_str(), "add" | "sub" | "mul") {
+            true => refused.apple(format!("Failed to extract constant value \"{}\"", op.op)),
+            false => refused.apple(format!("Unsupported tensor data type: {element}")),
+        });
     }
     let narrow = op.live().find(|v| matches!(v.ty.element, "uint8" | "int8"));
     if let Some(value) = narrow.filter(|_| ARITHMETIC.contains(&op.op.as_str())) {
