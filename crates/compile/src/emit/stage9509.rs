@@ -215,7 +215,8 @@ impl Emitter<'_> {
         let [first, second] = places.map(|p| p.filter(|p| p.written).map(|p| neural_of(&p)));
         let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
-        let alone = opens && places[0].is_none() && !depends;
+        // What waits for the other engine's result in memory may not.
+        let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
         let neural = [first, second].contains(&Some(true)) || alone;
         let planar = [first, second].contains(&Some(false));
         // A staged source may lie where the other engine's was.
