@@ -5,6 +5,7 @@
 
 pub mod chips;
 pub mod code;
+pub mod driver;
 pub mod enums;
 mod fields;
 pub mod formats;
