@@ -340,7 +340,9 @@ impl Context {
         let Some(m) = self.maps.get(&iova) else { return };
         let end = iova + m.bytes.next_multiple_of(rows::PAGE_BYTES);
         let pages: Vec<u64> = self.leaves.range(iova..end).map(|(&at, _)| at).collect();
-        pages.iter().for_each(|at| drop(self.leaves.remove(at)));
+        for at in pages {
+            self.leaves.remove(&at);
+        }
     }
 }
 

@@ -1,1 +1,3 @@
-//! stub
+//! Who may submit: a daemon on a Unix socket.
+
+pub mod policy;

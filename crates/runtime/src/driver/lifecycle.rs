@@ -169,7 +169,9 @@ impl Client {
         }
         found.state = Prepared::No;
         let handlers = std::mem::take(&mut found.handlers);
-        handlers.iter().for_each(|&h| drop(gate.firmware.chain.invalidate(h)));
+        for handler in handlers {
+            gate.firmware.chain.invalidate(handler);
+        }
         Ok(())
     }
 
@@ -425,7 +427,9 @@ impl Gate {
     /// Ends an instance, and its image with the last one.
     pub(crate) fn remove(&mut self, token: u64) {
         let Some(gone) = self.instances.remove(&token) else { return };
-        gone.handlers.iter().for_each(|&h| drop(self.firmware.chain.invalidate(h)));
+        for &handler in &gone.handlers {
+            self.firmware.chain.invalidate(handler);
+        }
         if gone.epoch == self.firmware.epoch {
             self.firmware.terminate_process(gone.process);
         }

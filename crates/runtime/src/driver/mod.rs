@@ -6,7 +6,7 @@
 
 pub mod client;
 mod lifecycle;
-mod methods;
+pub mod methods;
 mod request;
 pub mod resident;
 pub mod sign;
@@ -22,7 +22,7 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{CLIENTS, Client as Kind};
 use client::Client;
-pub use request::{Message, Reply, WakePort};
+pub use request::{Message, Reply, WakePort, priority_of};
 use resident::Resident;
 use sign::{Signer, Trust};
 use std::collections::BTreeMap;

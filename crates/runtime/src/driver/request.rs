@@ -136,14 +136,14 @@ impl Client {
         let ids: Vec<u32> = (0..n_in + n_out).map(surface).collect();
         let call = Call { waits, signals, ..Call::default() };
         let sequence = u64_at(input, request::SEQUENCE) as u32;
-        let asynchronous = wake.is_some();
+        let (asynchronous, limit) = (wake.is_some(), self.timeout());
         let plan = Plan { token, sequence, priority, doorbell: doorbell as u32, call, command: wire::PROCEDURE_CALL };
         let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
         if asynchronous {
             self.driver.work(gate);
             return Ok(());
         }
-        let (code, reply) = self.driver.wait(gate, id, self.timeout());
+        let (code, reply) = self.driver.wait(gate, id, limit);
         output.copy_from_slice(&reply);
         if code == Code::SUCCESS { Ok(()) } else { Err(code) }
     }

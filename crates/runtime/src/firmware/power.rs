@@ -43,7 +43,8 @@ pub struct Power {
     pub touched: Vec<Touch>,
     /// Polls that a domain takes to come on.
     pub polls_needed: u32,
-    gating: bool,
+    /// Whether the idle gate runs.
+    pub gating: bool,
 }
 
 const MAX_TOUCHED: usize = 256;

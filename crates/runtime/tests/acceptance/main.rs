@@ -1,1 +1,11 @@
-//! Behaviours by id.
+//! Behaviours by id: each test is named after its row.
+
+mod a_dispatch;
+mod b_open;
+mod c_programs;
+mod d_submit;
+mod e_schedule;
+mod f_firmware;
+mod g_dart;
+mod i_power;
+mod nets;
