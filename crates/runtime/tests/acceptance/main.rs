@@ -8,4 +8,5 @@ mod e_schedule;
 mod f_firmware;
 mod g_dart;
 mod i_power;
+mod j_e5rt;
 mod nets;

@@ -138,3 +138,48 @@ impl Loaded {
         f16::from_le_bytes([b[0], b[1]]).to_f32()
     }
 }
+
+/// Compiles networks in text form, from files.
+pub struct TextCompiler;
+
+impl anemone_runtime::e5rt::Compiler for TextCompiler {
+    fn content(&self, model: &std::path::Path) -> Result<[u8; 32], String> {
+        let text = std::fs::read(model).map_err(|e| e.to_string())?;
+        Ok(anemone_runtime::driver::sign::sha256(&text))
+    }
+
+    fn compile(
+        &self,
+        model: &std::path::Path,
+        options: &anemone_runtime::e5rt::CompileOptions,
+    ) -> Result<anemone_runtime::cache::Bundle, String> {
+        let text = std::fs::read_to_string(model).map_err(|e| e.to_string())?;
+        let net = anemone_net::text::parse(&text, &[]).map_err(|e| e.to_string())?;
+        anemone_net::check::check(&net).map_err(|e| format!("{e:?}"))?;
+        let chip = chips::by_name(&options.platform).ok_or("no such platform")?;
+        let program = anemone_compile::compile(&net, chip, &Options::default(), &mut ()).map_err(|e| e.to_string())?;
+        bundle(&net, &program)
+    }
+}
+
+pub fn bundle(net: &Net, program: &Program) -> Result<anemone_runtime::cache::Bundle, String> {
+    use anemone_runtime::cache::{Bundle, Function, PortInfo};
+    let image = hwx::from_program(program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
+    let info = anemone_program::e5::Info { function: "main".into(), ..Default::default() };
+    let call = anemone_program::e5::Call { program, container: &image };
+    let descriptor = anemone_program::e5::from_calls(&[call], &[], &info).write();
+    let port = |id, output| {
+        let value = net.value(id);
+        let code = match value.ty.dtype {
+            anemone_net::DType::F16 => 3,
+            anemone_net::DType::F32 => 4,
+            anemone_net::DType::I32 => 7,
+            other => return Err(format!("{} as input or output", other.name())),
+        };
+        let shape = value.ty.shape.iter().map(|&n| n as u64).collect();
+        Ok(PortInfo { name: value.name.clone(), dtype: code, shape, output })
+    };
+    let inputs = net.inputs.iter().map(|&id| port(id, false));
+    let ports = inputs.chain(net.outputs.iter().map(|&id| port(id, true))).collect::<Result<_, String>>()?;
+    Ok(Bundle { image, descriptor, function: Function { name: "main".into(), ports } })
+}
