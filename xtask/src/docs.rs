@@ -1,6 +1,6 @@
 //! Documents made from rows: registers of every generation, chips, and the table of numbers in `README.md`.
 
-use crate::{Outcome, conclude, evidence, repo};
+use crate::{Outcome, conclude, evidence, header, repo};
 use anemone_engine::{Treatment, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
 use anemone_facts::enums::ENUMERATIONS;
@@ -58,6 +58,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let mut all: Vec<(String, String)> =
         layouts.iter().map(|l| (format!("docs/machine/registers-{}.md", l.generation), registers(l))).collect();
     all.push(("docs/machine/chips.md".into(), chips()));
+    all.push((header::HEADER.into(), header::text()?));
     all.push(("docs/machine/enums.md".into(), enumerations()));
     all.push(("docs/machine/formats.md".into(), formats()));
     all.push(("crates/program/src/e5/e5.fbs".into(), e5::schema()));

@@ -6,6 +6,7 @@
 mod ci;
 mod docs;
 mod evidence;
+mod header;
 mod links;
 mod repo;
 mod size;

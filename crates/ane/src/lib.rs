@@ -12,6 +12,7 @@ pub mod execute;
 pub mod files;
 pub mod forms;
 pub mod model;
+pub mod runtime;
 pub mod tensor;
 
 pub use diagnostic::{Code, Diagnostic, Result};

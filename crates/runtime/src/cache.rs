@@ -284,6 +284,13 @@ impl Cache {
 
     /// Takes an exported entry in; its key.
     pub fn import(&self, file: &[u8]) -> Result<Key> {
+        let (key, bundle) = Cache::open_export(file)?;
+        self.store(&key, &bundle)?;
+        Ok(key)
+    }
+
+    /// Reads an exported entry.
+    pub fn open_export(file: &[u8]) -> Result<(Key, Bundle)> {
         let corrupt = |what| Error::Corrupt { key: String::new(), what };
         let split = file.len().checked_sub(32).ok_or(corrupt("too short"))?;
         let (body, digest) = file.split_at(split);
@@ -303,8 +310,7 @@ impl Cache {
         };
         let key = Key::parse(std::str::from_utf8(key).unwrap_or_default())?;
         let function = serde_json::from_slice(json).map_err(|_| corrupt("function"))?;
-        self.store(&key, &Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function })?;
-        Ok(key)
+        Ok((key, Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function }))
     }
 }
 

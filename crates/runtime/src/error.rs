@@ -133,6 +133,20 @@ pub enum Error {
         /// The entitlement.
         key: &'static str,
     },
+    /// The broker refused.
+    #[error("broker: {text}")]
+    Remote {
+        /// Its code.
+        code: Code,
+        /// Its words.
+        text: String,
+    },
+    /// Another broker serves the socket.
+    #[error("another broker serves {socket}")]
+    Taken {
+        /// The socket.
+        socket: String,
+    },
     /// A policy file that cannot be used.
     #[error("policy: {0}")]
     Policy(String),
@@ -152,7 +166,8 @@ impl Error {
     /// The code that a client of the driver or the broker sees.
     pub fn code(&self) -> Code {
         match self {
-            Error::Driver { code, .. } | Error::Timeout { code, .. } => *code,
+            Error::Driver { code, .. } | Error::Timeout { code, .. } | Error::Remote { code, .. } => *code,
+            Error::Taken { .. } => Code::BUSY,
             Error::ComponentVersion { .. } => Code::NOT_READY,
             Error::System { .. } | Error::Compile(_) | Error::Corrupt { .. } | Error::Policy(_) => Code::ERROR,
             Error::Unknown { .. } => Code::NOT_FOUND,

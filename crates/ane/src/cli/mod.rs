@@ -1,15 +1,19 @@
 //! Arguments, and one file per verb.
 
 mod asm;
+mod broker;
+mod cache;
 mod compile;
 mod convert;
 mod diff;
 mod dump;
 mod explain;
 mod patch;
+mod places;
 mod run;
 mod targets;
 mod trace;
+mod via;
 
 use anemone::{Code, Diagnostic, Form, Result};
 use anemone_facts::chips::{self, Chip};
@@ -66,6 +70,15 @@ enum Verb {
     Explain(explain::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
+    /// The daemon that loads and runs programs for others
+    Broker(broker::Flags),
+    /// What the broker counts
+    Stat(broker::StatFlags),
+    /// Compiled programs that are kept
+    Cache(cache::Flags),
+    /// Reads models for the broker
+    #[command(hide = true, name = broker::SERVICE)]
+    CompileService,
 }
 
 /// How much to say, and in which form.
@@ -126,6 +139,10 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Patch(flags) => patch::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
+        Verb::Broker(flags) => broker::run(flags, voice),
+        Verb::Stat(flags) => broker::stat(flags, voice),
+        Verb::Cache(flags) => cache::run(flags, voice),
+        Verb::CompileService => broker::compile_service(voice),
     }
 }
 

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 /// Most descriptors of one message.
 pub const MAX_DESCRIPTORS: usize = 16;
@@ -67,12 +68,19 @@ pub fn send(socket: &UnixStream, kind: u32, body: &[u8], descriptors: &[Borrowed
     Ok(())
 }
 
+/// Longest time from a message's first byte to its last.
+const MESSAGE_TIME: Duration = Duration::from_secs(5);
+/// How often a receiver looks at the time.
+pub const TICK: Duration = Duration::from_millis(500);
+
 /// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
-/// it is read.
+/// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
+/// which [`TICK`] is meant.
 pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message>> {
     let mut head = [0; HEAD_BYTES];
     let mut descriptors = Vec::new();
-    let got = fill(socket, &mut head, &mut descriptors)?;
+    let mut began = None;
+    let got = fill(socket, &mut head, &mut descriptors, &mut began)?;
     if got == 0 {
         return Ok(None);
     }
@@ -84,15 +92,25 @@ pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message
     if length > limit_bytes {
         return Err(Error::Protocol { what: "message too large", found: length as u64, limit: limit_bytes as u64 });
     }
-    let mut body = vec![0; length];
-    if fill(socket, &mut body, &mut descriptors)? < length {
-        return Err(ended("receive"));
+    let mut body = Vec::new();
+    while body.len() < length {
+        // Grown as bytes come, so that a claimed length alone takes no memory.
+        let from = body.len();
+        body.resize(length.min(from + (1 << 20)), 0);
+        if fill(socket, &mut body[from..], &mut descriptors, &mut began)? < body.len() - from {
+            return Err(ended("receive"));
+        }
     }
     Ok(Some(Message { kind, body, descriptors }))
 }
 
 /// Reads until `to` is full or the peer is gone; bytes read.
-fn fill(socket: &UnixStream, to: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<usize> {
+fn fill(
+    socket: &UnixStream,
+    to: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    began: &mut Option<Instant>,
+) -> Result<usize> {
     let mut got = 0;
     while got < to.len() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -100,9 +118,10 @@ fn fill(socket: &UnixStream, to: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> R
         let mut parts = [IoSliceMut::new(&mut to[got..])];
         let received = match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => received.bytes,
-            Err(Errno::INTR) => continue,
+            Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < MESSAGE_TIME) => continue,
             Err(e) => return Err(failed("receive")(e)),
         };
+        began.get_or_insert_with(Instant::now);
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(all) = message {
                 descriptors.extend(all);
@@ -116,6 +135,9 @@ fn fill(socket: &UnixStream, to: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> R
             break;
         }
         got += received;
+        if got < to.len() && began.is_some_and(|at| at.elapsed() >= MESSAGE_TIME) {
+            return Err(failed("receive")(Errno::TIMEDOUT));
+        }
     }
     Ok(got)
 }

@@ -9,4 +9,5 @@ mod f_firmware;
 mod g_dart;
 mod i_power;
 mod j_e5rt;
+mod k_broker;
 mod nets;
