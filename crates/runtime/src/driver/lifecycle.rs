@@ -196,8 +196,7 @@ impl Client {
         gate.abort_client(self.id, Code::ABORTED);
         self.driver.idle.notify_all();
         while gate.busy(self.id) {
-            let wait = self.driver.idle.wait_timeout(gate, Duration::from_millis(50));
-            gate = wait.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            gate = self.driver.sleep(gate, Duration::from_millis(50));
         }
         let own: Vec<u64> = gate.instances.iter().filter(|(_, i)| i.client == self.id).map(|(&t, _)| t).collect();
         own.into_iter().for_each(|token| gate.remove(token));

@@ -17,6 +17,7 @@ use anemone_program::Direction;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// The 40 bytes of a reply.
@@ -86,6 +87,10 @@ pub(crate) struct Queue {
     results: BTreeMap<u64, (Code, Reply)>,
     order: u64,
     worker: bool,
+    /// Threads that wait for an answer.
+    waiters: BTreeMap<u64, Thread>,
+    /// Threads in [`Driver::sleep`].
+    pub(crate) sleepers: u32,
 }
 
 impl Queue {
@@ -203,8 +208,8 @@ impl Client {
             if left.is_zero() {
                 return Err(Code::TIMEOUT);
             }
-            gate = self.driver.pump(gate);
-            gate = self.driver.idle.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0;
+            gate = self.driver.pump(gate, None);
+            gate = self.driver.sleep(gate, left);
         }
         let resident = match gate.instances.get(&plan.token) {
             Some(instance) => Arc::clone(&instance.resident),
@@ -269,8 +274,7 @@ impl Client {
     pub fn cancel_all(&self) {
         let mut gate = lock(&self.driver.gate);
         gate.abort_client(self.id, Code::ABORTED);
-        drop(gate);
-        self.driver.idle.notify_all();
+        self.driver.pass_on(gate);
     }
 }
 
@@ -286,12 +290,15 @@ pub(crate) struct Plan {
 }
 
 impl Driver {
-    /// Waits for a request, running the engine meanwhile.
-    pub(crate) fn wait(&self, gate: MutexGuard<'_, Gate>, id: u64, limit: Duration) -> (Code, Reply) {
+    /// Waits for a request, running the engine meanwhile. Woken when it is answered, or when it is the next to run and nobody
+    /// runs the engine.
+    pub(crate) fn wait<'a>(&'a self, mut gate: MutexGuard<'a, Gate>, id: u64, limit: Duration) -> (Code, Reply) {
         let deadline = Instant::now() + limit;
-        let mut gate = self.pump(gate);
         loop {
+            gate = self.pump(gate, Some(id));
             if let Some(done) = gate.queue.results.remove(&id) {
+                gate.queue.waiters.remove(&id);
+                self.pass_on(gate);
                 return done;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -300,20 +307,48 @@ impl Driver {
                 if let Some(slot) = gate.queue.slot(id) {
                     slot.abandoned = true;
                 }
-                self.idle.notify_all();
+                gate.queue.waiters.remove(&id);
                 // The answer is there now, unless a thread that executes it has yet to see that it is not wanted.
-                return gate.queue.results.remove(&id).unwrap_or((Code::TIMEOUT, [0; reply::BYTES]));
+                let answer = gate.queue.results.remove(&id).unwrap_or((Code::TIMEOUT, [0; reply::BYTES]));
+                self.pass_on(gate);
+                return answer;
             }
-            gate = self.idle.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0;
-            gate = self.pump(gate);
+            gate.queue.waiters.entry(id).or_insert_with(std::thread::current);
+            drop(gate);
+            std::thread::park_timeout(left);
+            gate = lock(&self.gate);
+        }
+    }
+
+    /// Sleeps until something changes.
+    pub(crate) fn sleep<'a>(&self, mut gate: MutexGuard<'a, Gate>, limit: Duration) -> MutexGuard<'a, Gate> {
+        gate.queue.sleepers += 1;
+        let mut gate = self.idle.wait_timeout(gate, limit).unwrap_or_else(PoisonError::into_inner).0;
+        gate.queue.sleepers -= 1;
+        gate
+    }
+
+    /// Tells sleepers of a change, and wakes whoever is to run the engine next.
+    pub(crate) fn pass_on(&self, gate: MutexGuard<'_, Gate>) {
+        let queue = &gate.queue;
+        let next = queue.waiting.first_key_value().filter(|(key, _)| {
+            queue.preemptor.is_none() && queue.posted.as_ref().is_none_or(|p| key.0 < p.priority && p.withheld.is_none())
+        });
+        let waiter = next.and_then(|(_, r)| queue.waiters.get(&r.id)).cloned();
+        let sleepers = queue.sleepers > 0;
+        drop(gate);
+        if let Some(thread) = waiter {
+            thread.unpark();
+        }
+        if sleepers {
+            self.idle.notify_all();
         }
     }
 
     /// Leaves the queue to a thread of its own, one at a time.
     pub(crate) fn work(self: &Arc<Self>, mut gate: MutexGuard<'_, Gate>) {
         if std::mem::replace(&mut gate.queue.worker, true) {
-            drop(gate);
-            self.idle.notify_all();
+            self.pass_on(gate);
             return;
         }
         drop(gate);
@@ -321,26 +356,29 @@ impl Driver {
         let spawned = std::thread::Builder::new().name("ane-engine".into()).spawn(move || {
             let mut gate = lock(&driver.gate);
             loop {
-                gate = driver.pump(gate);
+                gate = driver.pump(gate, None);
                 // Someone else may have the engine; what waits behind it is still this thread's to run.
                 if gate.queue.waiting.is_empty() {
                     gate.queue.worker = false;
                     return;
                 }
-                let nap = Duration::from_millis(50);
-                gate = driver.idle.wait_timeout(gate, nap).unwrap_or_else(PoisonError::into_inner).0;
+                gate = driver.sleep(gate, Duration::from_millis(50));
             }
         });
         if spawned.is_err() {
             let mut gate = lock(&self.gate);
             gate.queue.worker = false;
-            drop(self.pump(gate));
+            drop(self.pump(gate, None));
         }
     }
 
-    /// Runs what may run now; every execution is outside the gate.
-    pub(crate) fn pump<'a>(&'a self, mut gate: MutexGuard<'a, Gate>) -> MutexGuard<'a, Gate> {
-        while let Some(request) = gate.schedule(self) {
+    /// Runs what may run now, until `own` is answered; every execution is outside the gate.
+    pub(crate) fn pump<'a>(&'a self, mut gate: MutexGuard<'a, Gate>, own: Option<u64>) -> MutexGuard<'a, Gate> {
+        loop {
+            if own.is_some_and(|id| gate.queue.results.contains_key(&id)) {
+                return gate;
+            }
+            let Some(request) = gate.schedule(self) else { return gate };
             let resident = Arc::clone(&request.resident);
             let inputs: Vec<Arc<Shared>> = request.inputs.iter().map(|b| Arc::clone(&b.1)).collect();
             let outputs: Vec<Arc<Shared>> = request.outputs.iter().map(|b| Arc::clone(&b.1)).collect();
@@ -363,7 +401,7 @@ impl Driver {
                 if std::mem::take(&mut slot.aborted) {
                     gate.counters.preempted += 1;
                     while gate.queue.preemptor.is_some() {
-                        gate = self.idle.wait(gate).unwrap_or_else(PoisonError::into_inner);
+                        gate = self.sleep(gate, Duration::from_millis(50));
                     }
                     continue;
                 }
@@ -377,9 +415,10 @@ impl Driver {
                 gate.complete(request, code);
                 break;
             }
-            self.idle.notify_all();
+            if gate.queue.sleepers > 0 {
+                self.idle.notify_all();
+            }
         }
-        gate
     }
 }
 
@@ -546,7 +585,12 @@ impl Gate {
         match &request.wake {
             // A port whose owner has gone away needs no message.
             Some(port) => drop(port.0.send(Message { code, reply })),
-            None => drop(self.queue.results.insert(request.id, (code, reply))),
+            None => {
+                self.queue.results.insert(request.id, (code, reply));
+                if let Some(thread) = self.queue.waiters.remove(&request.id) {
+                    thread.unpark();
+                }
+            }
         }
     }
 
