@@ -9,7 +9,10 @@ use rustix::net::{
 use sha2::{Digest, Sha256};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Most descriptors of one message.
@@ -169,10 +172,30 @@ pub fn peer(socket: &UnixStream) -> Result<Peer> {
     Ok(Peer { pid: pid.as_raw_nonzero().get() as u32, uid: credentials.uid.as_raw(), digest })
 }
 
-/// SHA-256 of a file, in hexadecimal.
+/// What a file is known by: device, number, size, and the times of its last changes. The last one cannot be set by users.
+type Stamp = [i64; 6];
+
+/// Most digests that are kept.
+const MAX_DIGESTS: usize = 256;
+static DIGESTS: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
+
+/// SHA-256 of a file, in hexadecimal. Kept for as long as the file does not change.
 pub fn digest_of(path: &str) -> Result<String> {
-    let mut file = std::fs::File::open(path).map_err(|e| Error::system("open", path, e))?;
+    let fail = |what: &'static str| move |e: std::io::Error| Error::system(what, path, e);
+    let mut file = std::fs::File::open(path).map_err(fail("open"))?;
+    let m = file.metadata().map_err(fail("look at"))?;
+    let stamp = [m.dev() as i64, m.ino() as i64, m.size() as i64, m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
+    let digests = || DIGESTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(known) = digests().get(&stamp) {
+        return Ok(known.clone());
+    }
     let mut hash = Sha256::new();
-    std::io::copy(&mut file, &mut hash).map_err(|e| Error::system("read", path, e))?;
-    Ok(crate::cache::hex(&hash.finalize()))
+    std::io::copy(&mut file, &mut hash).map_err(fail("read"))?;
+    let digest = crate::cache::hex(&hash.finalize());
+    let mut all = digests();
+    if all.len() >= MAX_DIGESTS {
+        all.pop_first();
+    }
+    all.insert(stamp, digest.clone());
+    Ok(digest)
 }
