@@ -59,6 +59,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
         layouts.iter().map(|l| (format!("docs/machine/registers-{}.md", l.generation), registers(l))).collect();
     all.push(("docs/machine/chips.md".into(), chips()));
     all.push((header::HEADER.into(), header::text()?));
+    all.push(("docs/machine/driver.md".into(), crate::driver::text()));
     all.push(("docs/machine/enums.md".into(), enumerations()));
     all.push(("docs/machine/formats.md".into(), formats()));
     all.push(("crates/program/src/e5/e5.fbs".into(), e5::schema()));

@@ -5,6 +5,7 @@
 
 mod ci;
 mod docs;
+mod driver;
 mod evidence;
 mod header;
 mod links;

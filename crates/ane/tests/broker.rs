@@ -151,7 +151,8 @@ fn kills() {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let pause = Duration::from_millis(seed >> 33 & 63);
         let via = if i % 2 == 0 { "broker" } else { "direct" };
-        let mut client = daemon.run_command(via, "200000").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut client =
+            daemon.run_command(via, "200000").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
         std::thread::sleep(pause);
         match i % 3 {
             0 => {
@@ -169,7 +170,7 @@ fn kills() {
                 let killed = Instant::now();
                 let out = client.wait_with_output().expect("ends");
                 assert!(!out.status.success(), "200000 dispatches are not that fast");
-                let text = String::from_utf8_lossy(&out.stderr).into_owned();
+                let text = String::from_utf8_lossy(&out.stdout).into_owned();
                 assert!(killed.elapsed() < Duration::from_secs(1), "{:?}: {text}", killed.elapsed());
                 assert!(text.contains("broker") || text.contains("rror"), "{text}");
                 daemon.restart();

@@ -39,16 +39,20 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(config: *const e5rt_e5_compiler_config, key: *const c_char, value: *const c_char) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
+    config: *const e5rt_e5_compiler_config,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (config, key, value) = (object(config)?, text(key)?, text(value)?);
         match key {
             "cache_bundle_location" => *locked(&config.0) = Some(PathBuf::from(value)),
             other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
         }
         Ok(())
-     })
+    })
 }
 
 /// Releases a configuration.
@@ -76,12 +80,15 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_com
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(compiler: *mut *mut e5rt_e5_compiler, config: *const e5rt_e5_compiler_config) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
+    compiler: *mut *mut e5rt_e5_compiler,
+    config: *const e5rt_e5_compiler_config,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let folder = locked(&object(config)?.0).clone();
         give(compiler, || Ok(e5rt_e5_compiler(runtime(folder.as_deref())?)))
-     })
+    })
 }
 
 /// Releases a compiler.
@@ -109,13 +116,16 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_create(options: *mut *mut e5rt
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_options(options: *const e5rt_e5_compiler_options, value: *const c_char) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_options(
+    options: *const e5rt_e5_compiler_options,
+    value: *const c_char,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (options, value) = (object(options)?, text(value)?);
         locked(&options.0).custom = value.into();
         Ok(())
-     })
+    })
 }
 
 /// Sets a text: `segmenter`, `custom_ane_compiler_options`, `platform`.
@@ -123,9 +133,13 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_option
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(options: *const e5rt_e5_compiler_options, key: *const c_char, value: *const c_char) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
+    options: *const e5rt_e5_compiler_options,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (options, key, value) = (object(options)?, text(key)?, text(value)?);
         let mut options = locked(&options.0);
         match key {
@@ -135,7 +149,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(options: *const e5r
             other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
         }
         Ok(())
-     })
+    })
 }
 
 /// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
@@ -143,9 +157,13 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(options: *const e5r
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(options: *const e5rt_e5_compiler_options, key: *const c_char, value: i64) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
+    options: *const e5rt_e5_compiler_options,
+    key: *const c_char,
+    value: i64,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (options, key) = (object(options)?, text(key)?);
         let mut options = locked(&options.0);
         match key {
@@ -155,7 +173,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(options: *const e5rt_e
             other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
         }
         Ok(())
-     })
+    })
 }
 
 /// Releases options.
@@ -173,13 +191,18 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5r
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_compile(compiler: *const e5rt_e5_compiler, path: *const c_char, options: *const e5rt_e5_compiler_options, library: *mut *mut e5rt_program_library) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_compile(
+    compiler: *const e5rt_e5_compiler,
+    path: *const c_char,
+    options: *const e5rt_e5_compiler_options,
+    library: *mut *mut e5rt_program_library,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
         let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
         give(library, || Ok(e5rt_program_library(compiler.0.compile(&path, &options)?)))
-     })
+    })
 }
 
 /// Whether a compile would run.
@@ -187,13 +210,18 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(compiler: *const e5rt_e5_compi
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(compiler: *const e5rt_e5_compiler, path: *const c_char, options: *const e5rt_e5_compiler_options, required: *mut bool) -> i64 {
+pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(
+    compiler: *const e5rt_e5_compiler,
+    path: *const c_char,
+    options: *const e5rt_e5_compiler_options,
+    required: *mut bool,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
         let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
         set(required, compiler.0.is_new_compile_required(&path, &options)?)
-     })
+    })
 }
 
 /// Opens a library that was exported from a cache.
@@ -201,9 +229,12 @@ pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(compiler: *con
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_program_library_create(library: *mut *mut e5rt_program_library, path: *const c_char) -> i64 {
+pub unsafe extern "C" fn e5rt_program_library_create(
+    library: *mut *mut e5rt_program_library,
+    path: *const c_char,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let path = PathBuf::from(text(path)?);
         let failed = |e: std::io::Error| anemone_runtime::Error::system("read", path.display(), e);
         give(library, || {
@@ -211,7 +242,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(library: *mut *mut e5rt_pro
             let bundle = Cache::open_export(&file)?.1;
             Ok(e5rt_program_library(runtime(None)?.library(bundle)?))
         })
-     })
+    })
 }
 
 /// A function of a library, by name.
@@ -219,12 +250,16 @@ pub unsafe extern "C" fn e5rt_program_library_create(library: *mut *mut e5rt_pro
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_program_library_retain_program_function(library: *const e5rt_program_library, name: *const c_char, function: *mut *mut e5rt_program_function) -> i64 {
+pub unsafe extern "C" fn e5rt_program_library_retain_program_function(
+    library: *const e5rt_program_library,
+    name: *const c_char,
+    function: *mut *mut e5rt_program_function,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (library, name) = (object(library)?, text(name)?);
         give(function, || Ok(e5rt_program_function(library.0.function(name)?)))
-     })
+    })
 }
 
 /// Releases a library.

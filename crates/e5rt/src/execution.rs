@@ -27,12 +27,15 @@ pub struct e5rt_async_event(Arc<Event>);
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_program_function(options: *mut *mut e5rt_precompiled_compute_op_create_options, function: *const e5rt_program_function) -> i64 {
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_program_function(
+    options: *mut *mut e5rt_precompiled_compute_op_create_options,
+    function: *const e5rt_program_function,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let function = object(function)?.0.clone();
         give(options, || Ok(e5rt_precompiled_compute_op_create_options(function)))
-     })
+    })
 }
 
 /// Releases options.
@@ -40,7 +43,9 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(options: *mut *mut e5rt_precompiled_compute_op_create_options) -> i64 {
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(
+    options: *mut *mut e5rt_precompiled_compute_op_create_options,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { take(options) })
 }
@@ -50,12 +55,15 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(opti
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(operation: *mut *mut e5rt_execution_stream_operation, options: *const e5rt_precompiled_compute_op_create_options) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(
+    operation: *mut *mut e5rt_execution_stream_operation,
+    options: *const e5rt_precompiled_compute_op_create_options,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let options = object(options)?;
         give(operation, || Ok(e5rt_execution_stream_operation(options.0.operation()?)))
-     })
+    })
 }
 
 /// An input port, by name.
@@ -63,12 +71,16 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_comp
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(operation: *const e5rt_execution_stream_operation, name: *const c_char, port: *mut *mut e5rt_io_port) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
+    operation: *const e5rt_execution_stream_operation,
+    name: *const c_char,
+    port: *mut *mut e5rt_io_port,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (operation, name) = (object(operation)?, text(name)?);
         give(port, || Ok(e5rt_io_port(operation.0.port(name, false)?)))
-     })
+    })
 }
 
 /// An output port, by name.
@@ -76,12 +88,16 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(opera
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(operation: *const e5rt_execution_stream_operation, name: *const c_char, port: *mut *mut e5rt_io_port) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(
+    operation: *const e5rt_execution_stream_operation,
+    name: *const c_char,
+    port: *mut *mut e5rt_io_port,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let (operation, name) = (object(operation)?, text(name)?);
         give(port, || Ok(e5rt_io_port(operation.0.port(name, true)?)))
-     })
+    })
 }
 
 /// Prepares an operation; encoding does it if nobody did.
@@ -89,12 +105,14 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(oper
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(operation: *const e5rt_execution_stream_operation) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
+    operation: *const e5rt_execution_stream_operation,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         object(operation)?.0.prepare();
         Ok(())
-     })
+    })
 }
 
 /// Releases an operation.
@@ -102,7 +120,9 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(o
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_operation_release(operation: *mut *mut e5rt_execution_stream_operation) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_operation_release(
+    operation: *mut *mut e5rt_execution_stream_operation,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { take(operation) })
 }
@@ -112,7 +132,10 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_release(operation: *mut
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(port: *const e5rt_io_port, buffer: *const e5rt_buffer_object) -> i64 {
+pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
+    port: *const e5rt_io_port,
+    buffer: *const e5rt_buffer_object,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { Ok(object(port)?.0.bind(&object(buffer)?.0)?) })
 }
@@ -124,10 +147,10 @@ pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(port: *const e5rt_io_po
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_io_port_get_size(port: *const e5rt_io_port, bytes: *mut usize) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let found = anemone_runtime::e5rt::cast::dense_bytes(object(port)?.0.info());
         set(bytes, found.unwrap_or(0) as usize)
-     })
+    })
 }
 
 /// Releases a port.
@@ -145,14 +168,18 @@ pub unsafe extern "C" fn e5rt_io_port_release(port: *mut *mut e5rt_io_port) -> i
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_buffer_object_alloc(buffer: *mut *mut e5rt_buffer_object, bytes: usize, kind: u32) -> i64 {
+pub unsafe extern "C" fn e5rt_buffer_object_alloc(
+    buffer: *mut *mut e5rt_buffer_object,
+    bytes: usize,
+    kind: u32,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         if kind != 0 {
             return Err(Refusal::Argument("a buffer type other than 0"));
         }
         give(buffer, || Ok(e5rt_buffer_object(Buffer::new(bytes as u64)?)))
-     })
+    })
 }
 
 /// Address of a buffer's bytes; good until the buffer and all ports it is bound to are released. Not to be touched while a stream with it executes.
@@ -160,7 +187,10 @@ pub unsafe extern "C" fn e5rt_buffer_object_alloc(buffer: *mut *mut e5rt_buffer_
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(buffer: *const e5rt_buffer_object, data: *mut *mut c_void) -> i64 {
+pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
+    buffer: *const e5rt_buffer_object,
+    data: *mut *mut c_void,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { set(data, object(buffer)?.0.shared().address().cast()) })
 }
@@ -200,7 +230,10 @@ pub unsafe extern "C" fn e5rt_execution_stream_create(stream: *mut *mut e5rt_exe
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(stream: *const e5rt_execution_stream, operation: *const e5rt_execution_stream_operation) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(
+    stream: *const e5rt_execution_stream,
+    operation: *const e5rt_execution_stream_operation,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { Ok(object(stream)?.0.encode(&object(operation)?.0).map(drop)?) })
 }
@@ -220,9 +253,14 @@ pub unsafe extern "C" fn e5rt_execution_stream_execute_sync(stream: *const e5rt_
 /// # Safety
 /// Pointers are null, or as the front page says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn e5rt_execution_stream_submit_async(stream: *const e5rt_execution_stream, timeout_ms: u64, submission: *mut u64, complete: *mut *mut e5rt_async_event) -> i64 {
+pub unsafe extern "C" fn e5rt_execution_stream_submit_async(
+    stream: *const e5rt_execution_stream,
+    timeout_ms: u64,
+    submission: *mut u64,
+    complete: *mut *mut e5rt_async_event,
+) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
         if submission.is_null() {
             return Err(Refusal::Argument("a null out-parameter"));
@@ -233,7 +271,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_submit_async(stream: *const e5rt_
             set(submission, id)?;
             Ok(e5rt_async_event(event))
         })
-     })
+    })
 }
 
 /// Empties a stream; bindings and buffers stay.
@@ -243,10 +281,10 @@ pub unsafe extern "C" fn e5rt_execution_stream_submit_async(stream: *const e5rt_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_reset(stream: *const e5rt_execution_stream) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { 
+    call(|| unsafe {
         object(stream)?.0.reset();
         Ok(())
-     })
+    })
 }
 
 /// Releases a stream.

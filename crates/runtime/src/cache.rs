@@ -252,7 +252,8 @@ impl Cache {
             let name = e.file_name();
             let Some(key) = name.to_str().and_then(|n| n.strip_prefix(".tmp-")?.get(..64)) else { continue };
             // A writer that lives holds its key.
-            let lock = File::options().create(true).truncate(false).write(true).open(self.folder.join("locks").join(key));
+            let lock =
+                File::options().create(true).truncate(false).write(true).open(self.folder.join("locks").join(key));
             let free = lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_ok());
             let age = e.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             // Stores without a claim are short.
@@ -315,7 +316,8 @@ impl Cache {
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = File::create(path).and_then(|mut f| std::io::Write::write_all(&mut f, bytes).and_then(|()| f.sync_data()));
+    let written =
+        File::create(path).and_then(|mut f| std::io::Write::write_all(&mut f, bytes).and_then(|()| f.sync_data()));
     written.map_err(|e| Error::system("write", path.display(), e))
 }
 

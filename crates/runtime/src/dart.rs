@@ -155,11 +155,22 @@ impl Dart {
         let phys = self.place(surface, size)?;
         let inside = self.contexts.entry(context).or_default();
         for at in (0..size).step_by(rows::PAGE_BYTES as usize) {
-            inside.leaves.insert(iova + at, phys + at & rows::LEAF_FRAME | rows::LEAF_VALID);
+            inside.leaves.insert(iova + at, ((phys + at) & rows::LEAF_FRAME) | rows::LEAF_VALID);
         }
         inside.maps.insert(
             iova,
-            Mapping { surface, iova, bytes, usage, protection, pool, state: State::Idle, busy: 0, references: 1, last_use: now },
+            Mapping {
+                surface,
+                iova,
+                bytes,
+                usage,
+                protection,
+                pool,
+                state: State::Idle,
+                busy: 0,
+                references: 1,
+                last_use: now,
+            },
         );
         Ok(iova)
     }
@@ -368,5 +379,5 @@ impl Rebase {
 /// Table address of a base register; `None` when its valid bit is clear.
 pub fn table_base(register: u32) -> Option<u64> {
     let word = u64::from(register);
-    (word & rows::BASE_VALID != 0).then(|| (word & !rows::BASE_VALID) << rows::BASE_SHIFT)
+    (word & rows::BASE_VALID != 0).then_some((word & !rows::BASE_VALID) << rows::BASE_SHIFT)
 }

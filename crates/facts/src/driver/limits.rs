@@ -122,13 +122,8 @@ named! {
 }
 
 /// Stores that arm power control after every wake: value, address.
-pub static ARM: &[(u32, u64)] = &[
-    (0x11, 0x2_6b8f_0000),
-    (0x1, 0x2_6b8f_0004),
-    (0x1, 0x2_6b8f_4000),
-    (0x3fff, 0x2_6b8e_c42c),
-    (0xf, 0x2_6b8e_c5dc),
-];
+pub static ARM: &[(u32, u64)] =
+    &[(0x11, 0x2_6b8f_0000), (0x1, 0x2_6b8f_0004), (0x1, 0x2_6b8f_4000), (0x3fff, 0x2_6b8e_c42c), (0xf, 0x2_6b8e_c5dc)];
 
 /// Channels that the host resolves between the second and the third handshake of the boot.
 pub static CHANNELS: &[&str] =

@@ -73,7 +73,8 @@ impl Service {
             *slot = Some(self.start()?);
         }
         let Some(running) = slot.as_ref() else { return Err(gone()) };
-        let message = wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
+        let message =
+            wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
         match message {
             Ok(Some(message)) => {
                 let (answer, tail) = wire::read_answer(&message)?;

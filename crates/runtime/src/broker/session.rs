@@ -1,9 +1,9 @@
 //! One connection: who it is, what it asks, what it may.
 
+use super::Broker;
 use super::policy::Tier;
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
-use super::Broker;
 use crate::driver::client::{Arguments, Client, Create};
 use crate::driver::task::{Grant, Identity, Task};
 use crate::error::{Code, Error, Result};
@@ -196,7 +196,10 @@ impl Session<'_> {
                 }
             }
         };
-        std::thread::Builder::new().name("ane-direct".into()).spawn(serve).map_err(|e| Error::system("spawn", "", e))?;
+        std::thread::Builder::new()
+            .name("ane-direct".into())
+            .spawn(serve)
+            .map_err(|e| Error::system("spawn", "", e))?;
         Ok(theirs)
     }
 }

@@ -235,7 +235,8 @@ pub fn refuse(socket: &UnixStream, error: &Error) -> Result<()> {
 
 /// The request of a message.
 pub fn read_ask(message: &Message) -> Result<Ask> {
-    let broken = |_| Error::Protocol { what: "a request that does not read", found: message.body.len() as u64, limit: 0 };
+    let broken =
+        |_| Error::Protocol { what: "a request that does not read", found: message.body.len() as u64, limit: 0 };
     serde_json::from_slice(&message.body).map_err(broken)
 }
 

@@ -9,9 +9,10 @@ use crate::words::{put32, put64, u64_at};
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{self, Client as Kind, Selector};
-use anemone_facts::driver::structures::{arguments, chain, create, destroy, handshake, instance, prepare, request, status};
+use anemone_facts::driver::structures::{
+    arguments, chain, create, destroy, handshake, instance, prepare, request, status,
+};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What comes with a selector call. An absent structure is a null pointer.
 #[derive(Default)]
@@ -70,7 +71,12 @@ impl Created {
 
     pub(crate) fn decode(bytes: &[u8]) -> Created {
         let w = crate::words::u32_at;
-        Created { token: u64_at(bytes, 0), intermediate: u64_at(bytes, 8), program: w(bytes, 16), process: w(bytes, 20) }
+        Created {
+            token: u64_at(bytes, 0),
+            intermediate: u64_at(bytes, 8),
+            program: w(bytes, 16),
+            process: w(bytes, 20),
+        }
     }
 }
 
@@ -132,9 +138,6 @@ impl Submit<'_> {
     }
 }
 
-/// Calls that reached a handler, in every driver of this process; a test reads it.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
-
 impl Client {
     /// Which client it is.
     pub fn kind(&self) -> Kind {
@@ -156,11 +159,6 @@ impl Client {
         &self.driver
     }
 
-    /// Calls that reached a handler.
-    pub fn handled() -> u64 {
-        HANDLED.load(Ordering::Relaxed)
-    }
-
     /// Calls a selector: index, the four exact sizes, wake port, handler, in this order.
     pub fn call(&self, selector: u32, mut arguments: Arguments<'_>) -> Code {
         let Some(record) = selectors::of(self.kind).get(selector as usize) else { return Code::BAD_ARGUMENT };
@@ -176,7 +174,6 @@ impl Client {
         if arguments.wake.is_some() && !record.asynchronous {
             return Code::BAD_ARGUMENT;
         }
-        HANDLED.fetch_add(1, Ordering::Relaxed);
         match self.handle(record, &mut arguments) {
             Ok(()) => Code::SUCCESS,
             Err(code) => code,
@@ -257,9 +254,8 @@ impl Client {
 
     fn status(&self, output: &mut [u8]) -> Handled {
         let gate = lock(&self.driver.gate);
-        let count = |kind| {
-            gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count() as u32
-        };
+        let count =
+            |kind| gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count() as u32;
         put64(output, status::STATE, gate.firmware.is_ready() as u64 | (gate.firmware.is_secure() as u64) << 1);
         put32(output, status::CONTROL_CLIENTS, count(Kind::Control));
         put32(output, status::DIRECT_CLIENTS, count(Kind::Direct));
@@ -273,7 +269,8 @@ impl Client {
     pub fn add_surface(&self, shared: Arc<Shared>) -> Result<u32, Code> {
         let mut gate = lock(&self.driver.gate);
         let id = gate.next_surface;
-        gate.next_surface = id.checked_add(1).filter(|&n| n < super::lifecycle::FIRST_INTERNAL).ok_or(Code::NO_RESOURCES)?;
+        gate.next_surface =
+            id.checked_add(1).filter(|&n| n < super::lifecycle::FIRST_INTERNAL).ok_or(Code::NO_RESOURCES)?;
         gate.surfaces.insert(id, Surface { shared, client: self.id });
         Ok(id)
     }

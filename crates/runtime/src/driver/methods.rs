@@ -61,7 +61,8 @@ impl Client {
             }
             "FlushInactiveDARTMappings" => number(gate.dart.flush_inactive(self.id) as u64),
             "GetClientsInfo" => {
-                let line = |(id, c): (&u64, &super::ClientEntry)| format!("{id} pid {} {:?} {:?}", c.pid, c.kind, c.state);
+                let line =
+                    |(id, c): (&u64, &super::ClientEntry)| format!("{id} pid {} {:?} {:?}", c.pid, c.kind, c.state);
                 Ok(Answer::Lines(gate.clients.iter().map(line).collect()))
             }
             "ShowSharedMemoryAllocations" => {
@@ -71,7 +72,13 @@ impl Client {
             "ShowModelMemoryStatus" => {
                 let line = |i: &super::Image| {
                     let p = i.resident.program();
-                    format!("{} kernel {} bytes, scratch {} bytes, {} instances", p.name, p.kernel.len(), p.scratch_bytes, i.instances)
+                    format!(
+                        "{} kernel {} bytes, scratch {} bytes, {} instances",
+                        p.name,
+                        p.kernel.len(),
+                        p.scratch_bytes,
+                        i.instances
+                    )
                 };
                 Ok(Answer::Lines(gate.images.values().map(line).collect()))
             }

@@ -332,7 +332,8 @@ impl Driver {
     pub(crate) fn pass_on(&self, gate: MutexGuard<'_, Gate>) {
         let queue = &gate.queue;
         let next = queue.waiting.first_key_value().filter(|(key, _)| {
-            queue.preemptor.is_none() && queue.posted.as_ref().is_none_or(|p| key.0 < p.priority && p.withheld.is_none())
+            queue.preemptor.is_none()
+                && queue.posted.as_ref().is_none_or(|p| key.0 < p.priority && p.withheld.is_none())
         });
         let waiter = next.and_then(|(_, r)| queue.waiters.get(&r.id)).cloned();
         let sleepers = queue.sleepers > 0;

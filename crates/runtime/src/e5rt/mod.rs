@@ -20,7 +20,7 @@ use anemone_program::{Direction, Port, Program};
 use device::{Device, Loaded, read_image};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 pub use stream::{Event, Stream};
 
 /// Makes programs of models. The runtime does not see models: it is given bytes to hash and a bundle to keep.
@@ -90,7 +90,6 @@ pub struct Runtime {
     pub(crate) quirks: Quirks,
     pub(crate) counts: Counts,
     pub(crate) flights: Mutex<u32>,
-    pub(crate) landed: Condvar,
     pub(crate) trace: Option<trace::Trace>,
     submitted: AtomicU64,
 }
@@ -111,7 +110,6 @@ impl Runtime {
             quirks: Quirks::default(),
             counts: Counts::default(),
             flights: Mutex::new(0),
-            landed: Condvar::new(),
             trace: None,
             submitted: AtomicU64::new(0),
         }
@@ -292,7 +290,8 @@ impl Function {
             let device = Arc::new(Shared::new(port.bytes)?);
             let surface = loaded.add_surface(Arc::clone(&device))?;
             let dense = cast::dense_bytes(&info).unwrap_or(0) as usize;
-            let buffers = Scratch { dense: vec![0; dense], strided: vec![0; port.bytes as usize], sent: vec![0; dense] };
+            let buffers =
+                Scratch { dense: vec![0; dense], strided: vec![0; port.bytes as usize], sent: vec![0; dense] };
             ports.push(OpPort {
                 info,
                 port: port.clone(),
@@ -422,7 +421,9 @@ impl Operation {
         let mut bound = Vec::with_capacity(self.ports.len());
         for p in &self.ports {
             let buffer = lock(&p.bound).clone();
-            bound.push(buffer.ok_or_else(|| Error::Unknown { what: "buffer bound to port", name: p.info.name.clone() })?);
+            bound.push(
+                buffer.ok_or_else(|| Error::Unknown { what: "buffer bound to port", name: p.info.name.clone() })?,
+            );
         }
         let is = |i: usize, way| self.ports[i].port.direction == way;
         let alias = |i: usize| {
@@ -448,7 +449,8 @@ impl Operation {
             }
             cast::to_device(dense, p.info.dtype, &p.port, strided);
             p.device.write(strided);
-            let count = if state.is_some() { &self.runtime.counts.state_bytes } else { &self.runtime.counts.input_bytes };
+            let count =
+                if state.is_some() { &self.runtime.counts.state_bytes } else { &self.runtime.counts.input_bytes };
             count.fetch_add(dense.len() as u64, Relaxed);
         }
         span("DRIVER_REQUEST cast in", begin);

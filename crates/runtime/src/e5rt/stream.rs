@@ -57,9 +57,12 @@ impl Event {
     }
 }
 
+/// An operation, and what fires when it is complete.
+type Encoded = (Arc<Operation>, Arc<Event>);
+
 #[derive(Default)]
 struct Inner {
-    encoded: Vec<(Arc<Operation>, Arc<Event>)>,
+    encoded: Vec<Encoded>,
     in_flight: bool,
 }
 
@@ -122,7 +125,7 @@ impl Stream {
         Ok((id, complete))
     }
 
-    fn take_off(&self, what: &'static str) -> Result<Option<Vec<(Arc<Operation>, Arc<Event>)>>> {
+    fn take_off(&self, what: &'static str) -> Result<Option<Vec<Encoded>>> {
         let mut inner = lock(&self.inner);
         if inner.in_flight {
             return Err(Error::State { what, state: "in flight" });
@@ -147,13 +150,14 @@ impl Stream {
 }
 
 /// Runs operations in order.
-fn fly(runtime: &Runtime, work: &[(Arc<Operation>, Arc<Event>)], limit: Option<Duration>) -> Result<()> {
+fn fly(runtime: &Runtime, work: &[Encoded], limit: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let overlapped = std::mem::replace(&mut *lock(&runtime.flights), 1) > 0;
     if overlapped && runtime.quirks.stream_overlap {
         let limit = limit.unwrap_or(QUIRK_LIMIT);
         std::thread::sleep(limit);
-        let error = Error::Timeout { what: "overlapped stream", waited_ms: limit.as_millis() as u64, code: Code::ABORTED };
+        let error =
+            Error::Timeout { what: "overlapped stream", waited_ms: limit.as_millis() as u64, code: Code::ABORTED };
         work.iter().for_each(|(_, event)| event.fire(Err(error.code())));
         return Err(error);
     }
@@ -167,7 +171,6 @@ fn fly(runtime: &Runtime, work: &[(Arc<Operation>, Arc<Event>)], limit: Option<D
     }
     if !overlapped {
         *lock(&runtime.flights) = 0;
-        runtime.landed.notify_all();
     }
     if let Some(trace) = &runtime.trace {
         trace.span(trace::Lane::Host, "EVALUATE", begin);

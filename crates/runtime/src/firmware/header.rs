@@ -39,7 +39,8 @@ impl Header {
         let mut out = [0; Header::BYTES];
         let tail = match form {
             Form::Published => {
-                let words = [self.id, self.size, self.priority, self.program as u32, self.process as u32, self.procedure];
+                let words =
+                    [self.id, self.size, self.priority, self.program as u32, self.process as u32, self.procedure];
                 words.iter().enumerate().for_each(|(i, &w)| put32(&mut out, 4 * i, w));
                 return Ok(out);
             }

@@ -340,8 +340,10 @@ impl Firmware {
                 return Outcome::Dropped;
             }
         }
-        let running =
-            self.processes.get(&(header.process as u32)).is_some_and(|p| p.running && p.program == header.program as u32);
+        let running = self
+            .processes
+            .get(&(header.process as u32))
+            .is_some_and(|p| p.running && p.program == header.program as u32);
         if !running {
             self.drops.process += 1;
             return Outcome::Dropped;
@@ -368,7 +370,8 @@ impl Firmware {
         if !read.check().is_empty() {
             return Err(Code::BAD_ARGUMENT);
         }
-        let id = (0..rows::PROGRAM_SLOTS as u32).find(|id| !self.programs.contains_key(id)).ok_or(Code::NO_RESOURCES)?;
+        let id =
+            (0..rows::PROGRAM_SLOTS as u32).find(|id| !self.programs.contains_key(id)).ok_or(Code::NO_RESOURCES)?;
         self.note(wire::REQUEST_PROGRAM_ID);
         self.note(wire::LOAD_PROGRAM);
         self.programs.insert(id, package.len() as u64);

@@ -51,14 +51,7 @@ const MAX_TOUCHED: usize = 256;
 
 impl Default for Power {
     fn default() -> Self {
-        Power {
-            state: State::AllOff,
-            changes: 0,
-            persistent: 0,
-            touched: Vec::new(),
-            polls_needed: 1,
-            gating: true,
-        }
+        Power { state: State::AllOff, changes: 0, persistent: 0, touched: Vec::new(), polls_needed: 1, gating: true }
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::error::{Error, Result};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
-    sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -161,7 +161,8 @@ pub struct Peer {
 pub fn peer(socket: &UnixStream) -> Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(failed("peer credentials"))?;
     let pid = credentials.pid;
-    let pinned = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
+    let pinned =
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
     let digest = digest_of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
     // A process that has ended meanwhile may have handed its number on: its descriptor is then readable.
     let mut ended_yet = [rustix::event::PollFd::new(&pinned, rustix::event::PollFlags::IN)];

@@ -76,7 +76,10 @@ fn a03_record_layout() {
         let bytes = record_bytes(s);
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_ne!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), 0);
-        assert_eq!([word(8), word(12), word(16), word(20)], [s.scalars_in, s.struct_in_bytes, s.scalars_out, s.struct_out_bytes]);
+        assert_eq!(
+            [word(8), word(12), word(16), word(20)],
+            [s.scalars_in, s.struct_in_bytes, s.scalars_out, s.struct_out_bytes]
+        );
         assert!((8..24).step_by(4).all(|at| word(at) != u32::MAX));
     }
 }
@@ -103,7 +106,10 @@ fn a04_exact_sizes() {
                 if exact[i] > 0 {
                     let mut sizes = exact;
                     sizes[i] = 0;
-                    assert_eq!(call(client, s.index, sizes[0], sizes[1], sizes[2], sizes[3], false), Code::BAD_ARGUMENT);
+                    assert_eq!(
+                        call(client, s.index, sizes[0], sizes[1], sizes[2], sizes[3], false),
+                        Code::BAD_ARGUMENT
+                    );
                 }
             }
         }

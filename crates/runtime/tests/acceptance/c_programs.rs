@@ -26,7 +26,8 @@ fn c01_lifecycle() {
     assert_eq!(l.client.submit(&l.submit()), Err(Code::NOT_READY));
     l.client.destroy(l.created.token).expect("destroy");
     assert_eq!(driver.loaded(), (0, 0));
-    let sizes: Vec<_> = [3, 4, 2, 5, 6].iter().map(|&i: &usize| (CONTROL[i].struct_in_bytes, CONTROL[i].struct_out_bytes)).collect();
+    let sizes: Vec<_> =
+        [3, 4, 2, 5, 6].iter().map(|&i: &usize| (CONTROL[i].struct_in_bytes, CONTROL[i].struct_out_bytes)).collect();
     assert_eq!(sizes, [(32, 0), (56, 56), (2376, 40), (56, 0), (16, 0)]);
 }
 

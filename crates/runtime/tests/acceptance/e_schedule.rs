@@ -74,7 +74,8 @@ fn e03_preemption_restarts() {
     urgent.fill(0, 10.0);
     std::thread::scope(|scope| {
         let low = &low;
-        let slow = scope.spawn(move || low.client.submit(&Submit { priority: 6, ..Submit::new(token, &[state], &[state]) }));
+        let slow =
+            scope.spawn(move || low.client.submit(&Submit { priority: 6, ..Submit::new(token, &[state], &[state]) }));
         entries.recv_timeout(Duration::from_secs(10)).expect("the low one executes");
         urgent.client.submit(&Submit { priority: 3, ..urgent.submit() }).expect("goes before it");
         assert_eq!((urgent.first(1), low.first(0)), (11.0, 1.0), "nothing of the low one is published");
@@ -153,7 +154,8 @@ fn e08_outstanding() {
         std::thread::sleep(Duration::from_millis(5));
     }
     l.client.cancel_all();
-    let codes: Vec<Code> = (0..127).map(|_| messages.recv_timeout(Duration::from_secs(10)).expect("answered").code).collect();
+    let codes: Vec<Code> =
+        (0..127).map(|_| messages.recv_timeout(Duration::from_secs(10)).expect("answered").code).collect();
     assert!(codes.iter().all(|&c| c == Code::ABORTED));
     l.client.submit(&l.submit()).expect("room again");
 }

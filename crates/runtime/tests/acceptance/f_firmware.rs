@@ -179,7 +179,8 @@ fn f09_boot() {
         assert!(at(Step::Handshake(2)) < here && here < at(Step::Handshake(3)));
     }
     assert_eq!(CHANNELS.len(), 8);
-    let sent: Vec<&str> = cold.steps.iter().filter_map(|s| if let Step::Command(n, _) = s { Some(*n) } else { None }).collect();
+    let sent: Vec<&str> =
+        cold.steps.iter().filter_map(|s| if let Step::Command(n, _) = s { Some(*n) } else { None }).collect();
     assert_eq!(sent, FIRST.iter().map(|f| f.0).collect::<Vec<_>>());
     assert_eq!(sent.len(), 9);
     let warm = boot(Behaviour { warm: true, ..Behaviour::default() });

@@ -122,7 +122,8 @@ fn map(client: &Client, session: u64, surface: u32, usage: u32) -> (Code, u64) {
     input[16..20].copy_from_slice(&1u32.to_le_bytes());
     input[32..36].copy_from_slice(&surface.to_le_bytes());
     let mut out = [u64::MAX];
-    let a = Arguments { scalars_in: &[session], struct_in: Some(&input), scalars_out: &mut out, ..Arguments::default() };
+    let a =
+        Arguments { scalars_in: &[session], struct_in: Some(&input), scalars_out: &mut out, ..Arguments::default() };
     (client.call(5, a), out[0])
 }
 

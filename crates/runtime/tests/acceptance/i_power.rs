@@ -163,7 +163,11 @@ fn i04_power() {
     assert_eq!((power.state, power.milliwatts()), (State::AllOff, 0));
     power.polls_needed = 5000;
     assert!(power.start(4));
-    let polls: Vec<u64> = power.touched.iter().filter_map(|t| if let Touch::Poll(r, n) = t { (*n <= 5000).then_some(*r) } else { None }).collect();
+    let polls: Vec<u64> = power
+        .touched
+        .iter()
+        .filter_map(|t| if let Touch::Poll(r, n) = t { (*n <= 5000).then_some(*r) } else { None })
+        .collect();
     assert_eq!(polls, [0x2c8, 0xc000, 0xc008, 0xc010, 0xc018, 0xc020]);
     power.end();
     for _ in 0..100 {

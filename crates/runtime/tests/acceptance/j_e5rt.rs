@@ -242,7 +242,13 @@ fn i09_signposts() {
     stream.execute().unwrap();
     let trace = b.runtime.trace().expect("traced");
     let spans = trace.spans();
-    let host = |name: &str| spans.iter().filter(|s| s.name.starts_with(name)).map(|s| (s.start_ns, s.start_ns + s.length_ns)).collect::<Vec<_>>();
+    let host = |name: &str| {
+        spans
+            .iter()
+            .filter(|s| s.name.starts_with(name))
+            .map(|s| (s.start_ns, s.start_ns + s.length_ns))
+            .collect::<Vec<_>>()
+    };
     let (evaluate, eval, requests) = (host("EVALUATE"), host("EVAL"), host("DRIVER_REQUEST"));
     assert_eq!((evaluate.len(), requests.len()), (1, 3));
     let eval = eval.into_iter().find(|e| *e != evaluate[0]).expect("inside");

@@ -149,7 +149,8 @@ fn i07_third_party_mask() {
     let d = daemon(Policy::default());
     let runtime = d.runtime(Route::Broker);
     let bundle = runtime.compile(&d.model(ADD_ONE), &CompileOptions::default()).expect("compiles").bundle().clone();
-    let load = Ask::Load { image: hex(&sha256(&bundle.image)), stats_mask: 0xf, depth: 1, power_saving: false, qos: 21 };
+    let load =
+        Ask::Load { image: hex(&sha256(&bundle.image)), stats_mask: 0xf, depth: 1, power_saving: false, qos: 21 };
     let Answer::Loaded { stats_mask, .. } = d.ask(&load).expect("loads") else { panic!("loaded") };
     assert_eq!(stats_mask, 0);
     d.broker.set_policy(with_keys(&[keys::ALLOW]));
@@ -187,7 +188,10 @@ fn refusals_change_nothing() {
         socket::send(&line, kind::SUBMIT, &body, &[]).expect("sent");
         let reply = socket::receive(&line, 1 << 16).expect("answered").expect("a message");
         let code = u32::from_le_bytes(reply.body[..4].try_into().unwrap());
-        assert!([Code::BAD_ARGUMENT.0, Code::NOT_FOUND.0].contains(&code) || code == Code::NOT_PRIVILEGED.0, "{code:x}");
+        assert!(
+            [Code::BAD_ARGUMENT.0, Code::NOT_FOUND.0].contains(&code) || code == Code::NOT_PRIVILEGED.0,
+            "{code:x}"
+        );
     }
     let memory = Shared::new(64).unwrap();
     use std::os::fd::AsFd;
@@ -224,10 +228,16 @@ fn a_second_broker_and_a_stale_socket() {
 
 #[test]
 fn policies() {
-    let text = format!("[[identity]]\ndigest = \"{}\"\nteam = \"T\"\nentitlements = [\"{}\"]\n", "ab".repeat(32), keys::ALLOW);
+    let text =
+        format!("[[identity]]\ndigest = \"{}\"\nteam = \"T\"\nentitlements = [\"{}\"]\n", "ab".repeat(32), keys::ALLOW);
     let policy = Policy::parse(&text).expect("reads");
     assert_eq!(policy.known(&"ab".repeat(32)).map(|k| k.team.as_str()), Some("T"));
-    for bad in ["x = 1", "default_tier = \"root\"", &text.replace(keys::ALLOW, "com.apple.nothing"), &text.replace(keys::ALLOW, keys::USER_ACCESS)] {
+    for bad in [
+        "x = 1",
+        "default_tier = \"root\"",
+        &text.replace(keys::ALLOW, "com.apple.nothing"),
+        &text.replace(keys::ALLOW, keys::USER_ACCESS),
+    ] {
         assert!(Policy::parse(bad).is_err(), "{bad}");
     }
 }
@@ -271,7 +281,10 @@ fn load() {
         }
     });
     let all = (clients * times) as f64;
-    println!("{clients} clients, {times} dispatches each: {:.1} us a dispatch", begin.elapsed().as_micros() as f64 / all);
+    println!(
+        "{clients} clients, {times} dispatches each: {:.1} us a dispatch",
+        begin.elapsed().as_micros() as f64 / all
+    );
     // Connections end, and everything of theirs with them.
     let until = Instant::now() + Duration::from_secs(5);
     while (d.broker.clients() > 0 || d.broker.driver().registry().direct > 0) && Instant::now() < until {
@@ -280,4 +293,27 @@ fn load() {
     assert_eq!((d.broker.clients(), d.broker.driver().registry().direct), (0, 0));
     assert_eq!(d.broker.driver().loaded(), (0, 0));
     println!("{} descriptors open", descriptors());
+}
+
+#[test]
+fn dispatch_time() {
+    let d = daemon(Policy::default());
+    for route in [Route::Direct, Route::Broker] {
+        let runtime = d.runtime(route);
+        let library = runtime.compile(&d.model(&tiny()), &CompileOptions::default()).expect("compiles");
+        let op = library.function("main").unwrap().operation().expect("loads");
+        let (x, y) = (runtime.buffer(1024).unwrap(), runtime.buffer(16).unwrap());
+        op.port("x", false).unwrap().bind(&x).unwrap();
+        op.port("y", true).unwrap().bind(&y).unwrap();
+        let stream = Stream::new(&runtime);
+        stream.encode(&op).unwrap();
+        let once = || {
+            let begin = Instant::now();
+            stream.execute().expect("dispatch");
+            begin.elapsed()
+        };
+        let mut all: Vec<Duration> = (0..500).map(|_| once()).collect();
+        all.sort();
+        println!("small graph, {route:?}: median {:?}, least {:?}", all[250], all[0]);
+    }
 }

@@ -47,7 +47,8 @@ pub const MASKED: &str = r#"net "main" {
 
 /// The small graph of the latency budget: 3x3 convolution 8 to 8, relu, mean.
 pub fn tiny() -> String {
-    let weights: Vec<String> = (0..8 * 8 * 9).map(|i| format!("{:.4}", ((i * 37 % 101) as f32 - 50.0) / 256.0)).collect();
+    let weights: Vec<String> =
+        (0..8 * 8 * 9).map(|i| format!("{:.4}", ((i * 37 % 101) as f32 - 50.0) / 256.0)).collect();
     format!(
         r#"net "main" {{
   input %x: f16[1, 8, 8, 8]
@@ -108,7 +109,8 @@ pub fn load(driver: &Arc<Driver>, signer: &Signer, task: &Arc<Task>, text: &str)
     let program = compile(text);
     let client = control(driver, task);
     let file = signer.sign(&image(&program));
-    let created = client.create(Create { image: &file, name: "main_main__Op0_AneInference", stats_mask: 0 }).expect("create");
+    let created =
+        client.create(Create { image: &file, name: "main_main__Op0_AneInference", stats_mask: 0 }).expect("create");
     client.prepare(created.token).expect("prepare");
     let (mut memory, mut inputs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     for way in [Direction::Input, Direction::Output] {
