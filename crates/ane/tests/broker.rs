@@ -142,7 +142,7 @@ fn kill(pid: u32) {
 
 #[test]
 fn kills() {
-    let kills: u32 = std::env::var("ANE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(9);
+    let kills: u32 = std::env::var("ANE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(45);
     let mut daemon = Daemon::start(folder());
     let expected = plain();
     daemon.run("broker");

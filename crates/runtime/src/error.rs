@@ -148,6 +148,12 @@ pub enum Error {
         /// The entitlement.
         key: &'static str,
     },
+    /// A process has as many programs as it may.
+    #[error("the process has {limit} programs loaded: must re-compile")]
+    Recompile {
+        /// Programs that a process may load.
+        limit: u64,
+    },
     /// The broker refused.
     #[error("broker: {text}")]
     Remote {
@@ -183,6 +189,7 @@ impl Error {
         match self {
             Error::Driver { code, .. } | Error::Timeout { code, .. } | Error::Remote { code, .. } => *code,
             Error::Taken { .. } => Code::BUSY,
+            Error::Recompile { .. } => Code::NO_RESOURCES,
             Error::ComponentVersion { .. } => Code::NOT_READY,
             Error::System { .. } | Error::Compile(_) | Error::Corrupt { .. } | Error::Policy(_) => Code::ERROR,
             Error::Unknown { .. } => Code::NOT_FOUND,

@@ -29,14 +29,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// Compiled programs that the broker remembers by the digest of their image.
+/// Compiled programs that the broker remembers by the digest of their image: how many, and how many bytes.
 const MAX_KNOWN: usize = 1024;
+const MAX_KNOWN_BYTES: usize = 1 << 31;
 
 /// Images by digest, and the order they came in.
 #[derive(Default)]
 struct Known {
     images: BTreeMap<String, Arc<crate::cache::Bundle>>,
     order: VecDeque<String>,
+    bytes: usize,
 }
 
 /// The broker.
@@ -94,11 +96,12 @@ impl Broker {
         let digest = hex(&sha256(&bundle.image));
         let mut known = lock(&self.known);
         if !known.images.contains_key(&digest) {
-            if known.order.len() >= MAX_KNOWN
-                && let Some(old) = known.order.pop_front()
-            {
-                known.images.remove(&old);
+            while known.order.len() >= MAX_KNOWN || known.bytes + bundle.image.len() > MAX_KNOWN_BYTES {
+                let Some(old) = known.order.pop_front() else { break };
+                let gone = known.images.remove(&old).map_or(0, |b| b.image.len());
+                known.bytes -= gone;
             }
+            known.bytes += bundle.image.len();
             known.order.push_back(digest.clone());
             known.images.insert(digest.clone(), Arc::new(bundle.clone()));
         }

@@ -18,12 +18,14 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Most bytes of a client's message.
 const MAX_BODY_BYTES: usize = 1 << 22;
 /// Most surfaces of one connection.
 const MAX_SURFACES: usize = 4096;
+/// Most direct-path connections that one peer's connection has at once.
+const MAX_LINES: usize = 64;
 
 struct Session<'a> {
     broker: &'a Arc<Broker>,
@@ -32,6 +34,8 @@ struct Session<'a> {
     client: Client,
     loaded: BTreeMap<u64, Grant>,
     surfaces: usize,
+    /// Direct-path connections that live.
+    lines: Arc<AtomicUsize>,
 }
 
 /// Serves a connection until the peer leaves or breaks the protocol.
@@ -54,7 +58,8 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: UnixStream) -> Result<()> {
     let refused = |what| move |code| Error::driver(what, code);
     let client = broker.driver.open(&task, 0).map_err(refused("open"))?;
     client.open().map_err(refused("handshake"))?;
-    let mut session = Session { broker, peer, task, client, loaded: BTreeMap::new(), surfaces: 0 };
+    let mut session =
+        Session { broker, peer, task, client, loaded: BTreeMap::new(), surfaces: 0, lines: Arc::default() };
     while let Some(message) = socket::receive(&socket, MAX_BODY_BYTES)? {
         let answered = match message.kind {
             kind::ASK => session.answer(&socket, &message),
@@ -117,7 +122,7 @@ impl Session<'_> {
                 let stats_mask = if trusted { *stats_mask } else { 0 };
                 let file = self.broker.signer.sign(&bundle.image);
                 let create = Create { image: &file, name: &bundle.function.name, stats_mask };
-                let created = self.client.create(create).map_err(refused("create"))?;
+                let created = self.client.create(create).map_err(|code| self.client.why_not_created(code))?;
                 if let Err(code) = self.client.prepare(created.token) {
                     let _ = self.client.destroy(created.token);
                     return Err(Error::driver("prepare", code));
@@ -180,6 +185,9 @@ impl Session<'_> {
 
     /// A direct-path connection for one program: opened here with the grant, served by a thread, handed over by descriptor.
     fn hand_over(&self, grant: Grant) -> Result<UnixStream> {
+        if self.lines.load(Relaxed) >= MAX_LINES {
+            return Err(Error::driver("direct", Code::NO_RESOURCES));
+        }
         let task = Task::new(self.task.pid, self.task.identity.clone(), [keys::DIRECT_EXCEPTION]);
         task.set_grant(Some(grant));
         let refused = |what| move |code| Error::driver(what, code);
@@ -188,6 +196,8 @@ impl Session<'_> {
         let fail = |e| Error::system("socketpair", "", e);
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
         ours.set_read_timeout(Some(TICK)).map_err(fail)?;
+        let lines = Arc::clone(&self.lines);
+        lines.fetch_add(1, Relaxed);
         let serve = move || {
             let mut surfaces = 0;
             while let Ok(Some(message)) = socket::receive(&ours, MAX_BODY_BYTES) {
@@ -195,6 +205,7 @@ impl Session<'_> {
                     break;
                 }
             }
+            lines.fetch_sub(1, Relaxed);
         };
         std::thread::Builder::new()
             .name("ane-direct".into())

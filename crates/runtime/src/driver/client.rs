@@ -3,7 +3,7 @@
 use super::request::WakePort;
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
-use crate::error::Code;
+use crate::error::{Code, Error};
 use crate::os::shared::Shared;
 use crate::words::{put32, put64, u64_at};
 use anemone_facts::driver::limits as rows;
@@ -326,6 +326,15 @@ impl Client {
         let done = self.create_at(&blob);
         self.task.unstage(image);
         done
+    }
+
+    /// What a refusal of create means: the process's own limit has its own words.
+    pub fn why_not_created(&self, code: Code) -> Error {
+        let own = lock(&self.driver.gate).instances.values().filter(|i| i.pid == self.task.pid).count() as u64;
+        match code {
+            Code::NO_RESOURCES if own >= rows::PROCESS_PROGRAMS => Error::Recompile { limit: rows::PROCESS_PROGRAMS },
+            code => Error::driver("create", code),
+        }
     }
 
     /// Control selector 3 with an argument blob as it stands.

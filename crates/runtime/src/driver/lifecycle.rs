@@ -4,7 +4,7 @@ use super::client::{Client, Created, Handled};
 use super::request::Plan;
 use super::resident::{Patch, Resident};
 use super::task::lock;
-use super::{ClientState, Driver, Gate, Image, Instance, Prepared};
+use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared};
 use crate::error::Code;
 use crate::firmware::call::Call;
 use crate::words::{put32, put64, u32_at, u64_at};
@@ -14,9 +14,9 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{
     active, arguments, chain, chained, create, hinted, inputs, instance, map, outputs, prepare,
 };
-use anemone_facts::formats::hwx;
+use anemone_facts::formats::{firmware as rows_of_packages, hwx};
 use anemone_program::hwx::Container;
-use anemone_program::{Direction, firmware};
+use anemone_program::{Direction, Program, firmware};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +41,7 @@ impl Client {
         // One copy: the bytes that are checked are the bytes that are used.
         let file = self.task.fetch(image, bytes)?;
         let signed = self.driver.trust.check(&file)?;
-        if u32_at(signed, 0) != hwx::MAGIC {
-            return Err(Code::BAD_ARGUMENT);
-        }
-        let program = Container::read(signed).ok().and_then(|c| c.program().ok()).ok_or(Code::BAD_ARGUMENT)?;
+        let (form, program) = read_program(signed).ok_or(Code::BAD_ARGUMENT)?;
         let package = firmware::from_programs(&[&program]).map_err(|_| Code::BAD_ARGUMENT)?;
         let package: Arc<[u8]> = package.write().into();
         let resident = Arc::new(Resident::new(Arc::new(program), Vec::new())?);
@@ -74,8 +71,16 @@ impl Client {
         let (key, intermediate) = (self.driver.mint(&mut gate), self.driver.mint(&mut gate));
         let epoch = gate.firmware.epoch;
         let owner = self.task.identity.clone();
-        let made =
-            Image { resident: Arc::clone(&resident), package, owner, intermediate, program: id, epoch, instances: 0 };
+        let made = Image {
+            form,
+            resident: Arc::clone(&resident),
+            package,
+            owner,
+            intermediate,
+            program: id,
+            epoch,
+            instances: 0,
+        };
         gate.images.insert(key, made);
         let created = self.instantiate(&mut gate, key, resident, process, mask)?;
         drop(gate);
@@ -345,6 +350,21 @@ impl Client {
         put32(output, hinted::HINT, given.0);
         put32(output, hinted::VALUE, given.1);
         Ok(())
+    }
+}
+
+/// The program of an image, in either representation.
+fn read_program(image: &[u8]) -> Option<(Form, Program)> {
+    match u32_at(image, 0) {
+        hwx::MAGIC => Some((Form::Image, Container::read(image).ok()?.program().ok()?)),
+        rows_of_packages::PACKAGE_MAGIC => {
+            let package = firmware::Package::read(image).ok().filter(|p| p.check().is_empty())?;
+            match package.programs.as_slice() {
+                [entry] => Some((Form::Operations, entry.program().ok()?)),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

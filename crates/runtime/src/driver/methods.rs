@@ -73,8 +73,9 @@ impl Client {
                 let line = |i: &super::Image| {
                     let p = i.resident.program();
                     format!(
-                        "{} kernel {} bytes, scratch {} bytes, {} instances",
+                        "{} {:?} kernel {} bytes, scratch {} bytes, {} instances",
                         p.name,
+                        i.form,
                         p.kernel.len(),
                         p.scratch_bytes,
                         i.instances

@@ -66,9 +66,19 @@ pub enum Trouble {
     StrayAddress(u32),
 }
 
+/// Representation of a program that a client hands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Program image: `ANEProgramLegacyResource`.
+    Image,
+    /// Operations and procedures in a package: stands for `ANEProgramRTResource`, whose layout no source has.
+    Operations,
+}
+
 /// A program image that is loaded, shared by instances.
 #[derive(Debug)]
 pub(crate) struct Image {
+    pub form: Form,
     pub resident: Arc<Resident>,
     pub package: Arc<[u8]>,
     pub owner: Identity,

@@ -15,6 +15,7 @@ use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{reply, request};
 use anemone_program::Direction;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -70,6 +71,8 @@ struct Posted {
     priority: u32,
     /// Taken back for a more urgent command; it starts again afterwards.
     aborted: bool,
+    /// Stops the walk before its next task.
+    stop: Arc<AtomicBool>,
     /// Ended by someone else; its results are not wanted.
     cancelled: Option<Code>,
     /// Nobody waits for its answer any more.
@@ -383,12 +386,13 @@ impl Driver {
             let resident = Arc::clone(&request.resident);
             let inputs: Vec<Arc<Shared>> = request.inputs.iter().map(|b| Arc::clone(&b.1)).collect();
             let outputs: Vec<Arc<Shared>> = request.outputs.iter().map(|b| Arc::clone(&b.1)).collect();
+            let stop = gate.queue.slot(request.id).map(|slot| Arc::clone(&slot.stop)).unwrap_or_default();
             loop {
                 drop(gate);
                 if let Some(hook) = self.hook() {
                     hook(request.token);
                 }
-                let results = resident.run(&inputs);
+                let results = resident.run(&inputs, &stop);
                 gate = lock(&self.gate);
                 let Some(slot) = gate.queue.slot(request.id) else { break };
                 if let Some(code) = slot.cancelled {
@@ -404,13 +408,19 @@ impl Driver {
                     while gate.queue.preemptor.is_some() {
                         gate = self.sleep(gate, Duration::from_millis(50));
                     }
+                    let again = gate.queue.slot(request.id).is_some_and(|p| !p.aborted && p.cancelled.is_none());
+                    if again {
+                        stop.store(false, Relaxed);
+                    }
                     continue;
                 }
                 let code = match &results {
-                    Ok(results) => {
+                    Ok(Some(results)) => {
                         results.publish(&outputs);
                         Code::SUCCESS
                     }
+                    // Stopped for a reason that is over.
+                    Ok(None) => Code::ABORTED,
                     Err(code) => *code,
                 };
                 gate.complete(request, code);
@@ -436,6 +446,7 @@ impl Gate {
                     return None;
                 }
                 running.aborted = true;
+                running.stop.store(true, Relaxed);
             }
             let request = self.queue.waiting.remove(&key)?;
             if let Some(request) = self.post(driver, request) {
@@ -500,7 +511,16 @@ impl Gate {
             return None;
         }
         let (id, client, priority) = (request.id, request.client, request.priority);
-        let posted = Posted { id, client, priority, aborted: false, cancelled: None, abandoned: false, withheld: None };
+        let posted = Posted {
+            id,
+            client,
+            priority,
+            aborted: false,
+            stop: Arc::default(),
+            cancelled: None,
+            abandoned: false,
+            withheld: None,
+        };
         let slot = if as_preemptor { &mut self.queue.preemptor } else { &mut self.queue.posted };
         *slot = Some(posted);
         let now_posted = 1 + as_preemptor as u32;
@@ -605,7 +625,10 @@ impl Gate {
         let Some(slot) = self.queue.slot(id) else { return };
         match slot.withheld.take() {
             Some(request) => self.complete(request, code),
-            None => slot.cancelled = Some(code),
+            None => {
+                slot.cancelled = Some(code);
+                slot.stop.store(true, Relaxed);
+            }
         }
     }
 

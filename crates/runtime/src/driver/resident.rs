@@ -5,7 +5,7 @@ use crate::error::Code;
 use crate::os::shared::Shared;
 use anemone_engine::{Memory, Options, Plan};
 use anemone_program::{Direction, Port, Program};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of kernel data that an adapter replaces: offset, content.
@@ -95,16 +95,23 @@ impl Resident {
         Ok(Executor { plan, memory })
     }
 
-    /// Runs the program. Inputs are read whole before anything is written; outputs stay apart until
-    /// [`Results::publish`].
-    pub(crate) fn run(&self, inputs: &[Arc<Shared>]) -> Result<Results<'_>, Code> {
+    /// Runs the program, unless `stop` is set between two tasks; then there are no results. Inputs are read whole before
+    /// anything is written; outputs stay apart until [`Results::publish`].
+    pub(crate) fn run(&self, inputs: &[Arc<Shared>], stop: &AtomicBool) -> Result<Option<Results<'_>>, Code> {
         let mut executor = self.take()?;
         for (port, shared) in self.ports(Direction::Input).zip(inputs) {
             let region = executor.memory.region_mut(port.bar).ok_or(Code::ERROR)?;
             shared.read(region.bytes_mut());
         }
-        match executor.plan.run(&mut executor.memory) {
-            Ok(outcome) if outcome.incomplete.is_empty() => Ok(Results { resident: self, executor: Some(executor) }),
+        match executor.plan.run_while(&mut executor.memory, &|| !stop.load(Ordering::Relaxed)) {
+            Ok(outcome) if outcome.tasks < executor.plan.tasks() => {
+                // What is half done in its memory is overwritten by the next run.
+                drop(Results { resident: self, executor: Some(executor) });
+                Ok(None)
+            }
+            Ok(outcome) if outcome.incomplete.is_empty() => {
+                Ok(Some(Results { resident: self, executor: Some(executor) }))
+            }
             Ok(outcome) => {
                 tracing::warn!(port = ?outcome.incomplete.first(), "an output is not wholly written");
                 Err(Code::ERROR)

@@ -74,7 +74,7 @@ impl Device for InProcess {
         client.open().map_err(refused("handshake"))?;
         let file = self.signer.sign(&bundle.image);
         let create = Create { image: &file, name: &bundle.function.name, stats_mask: 0 };
-        let token = client.create(create).map_err(refused("create"))?.token;
+        let token = client.create(create).map_err(|code| client.why_not_created(code))?.token;
         client.prepare(token).map_err(refused("prepare"))?;
         Ok(Arc::new(OwnProgram { client, token }))
     }

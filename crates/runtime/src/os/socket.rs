@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Most descriptors of one message.
 pub const MAX_DESCRIPTORS: usize = 16;
 /// Most bytes of one message.
-pub const MAX_MESSAGE_BYTES: usize = 1 << 26;
+pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 const HEAD_BYTES: usize = 8;
 
 /// A message: a kind, bytes, descriptors.
@@ -71,8 +71,10 @@ pub fn send(socket: &UnixStream, kind: u32, body: &[u8], descriptors: &[Borrowed
     Ok(())
 }
 
-/// Longest time from a message's first byte to its last.
+/// Longest time from a message's first byte to its last, beside what its length takes.
 const MESSAGE_TIME: Duration = Duration::from_secs(5);
+/// What a message's length takes at most: 16 MB a second.
+const BYTES_A_MILLISECOND: usize = 1 << 14;
 /// How often a receiver looks at the time.
 pub const TICK: Duration = Duration::from_millis(500);
 
@@ -83,7 +85,7 @@ pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message
     let mut head = [0; HEAD_BYTES];
     let mut descriptors = Vec::new();
     let mut began = None;
-    let got = fill(socket, &mut head, &mut descriptors, &mut began)?;
+    let got = fill(socket, &mut head, &mut descriptors, &mut began, MESSAGE_TIME)?;
     if got == 0 {
         return Ok(None);
     }
@@ -95,12 +97,13 @@ pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message
     if length > limit_bytes {
         return Err(Error::Protocol { what: "message too large", found: length as u64, limit: limit_bytes as u64 });
     }
+    let time = MESSAGE_TIME + Duration::from_millis((length / BYTES_A_MILLISECOND) as u64);
     let mut body = Vec::new();
     while body.len() < length {
         // Grown as bytes come, so that a claimed length alone takes no memory.
         let from = body.len();
         body.resize(length.min(from + (1 << 20)), 0);
-        if fill(socket, &mut body[from..], &mut descriptors, &mut began)? < body.len() - from {
+        if fill(socket, &mut body[from..], &mut descriptors, &mut began, time)? < body.len() - from {
             return Err(ended("receive"));
         }
     }
@@ -113,6 +116,7 @@ fn fill(
     to: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
     began: &mut Option<Instant>,
+    time: Duration,
 ) -> Result<usize> {
     let mut got = 0;
     while got < to.len() {
@@ -121,7 +125,7 @@ fn fill(
         let mut parts = [IoSliceMut::new(&mut to[got..])];
         let received = match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => received.bytes,
-            Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < MESSAGE_TIME) => continue,
+            Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < time) => continue,
             Err(e) => return Err(failed("receive")(e)),
         };
         began.get_or_insert_with(Instant::now);
@@ -138,7 +142,7 @@ fn fill(
             break;
         }
         got += received;
-        if got < to.len() && began.is_some_and(|at| at.elapsed() >= MESSAGE_TIME) {
+        if got < to.len() && began.is_some_and(|at| at.elapsed() >= time) {
             return Err(failed("receive")(Errno::TIMEDOUT));
         }
     }

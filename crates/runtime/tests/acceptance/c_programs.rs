@@ -32,6 +32,23 @@ fn c01_lifecycle() {
 }
 
 #[test]
+fn c01_the_other_representation() {
+    let (driver, signer) = start();
+    let client = control(&driver, &task(1));
+    let program = compile(ADD_ONE);
+    let package = firmware::from_programs(&[&program]).expect("a package").write();
+    let created = client.create(create(&signer.sign(&package))).expect("operations in a package");
+    client.prepare(created.token).expect("prepare");
+    let surface = || client.add_surface(Arc::new(Shared::new(program.ports[0].bytes).unwrap())).unwrap();
+    let (x, y) = (surface(), surface());
+    client.submit(&Submit::new(created.token, &[x], &[y])).expect("runs");
+    assert_eq!(client.create(create(&signer.sign(&package[..200]))).err(), Some(Code::BAD_ARGUMENT));
+    let d = direct(&driver, &task(1));
+    let status = d.method("ShowModelMemoryStatus", &[]).expect("lines");
+    assert!(format!("{status:?}").contains("Operations"));
+}
+
+#[test]
 fn c02_trust() {
     let (driver, signer) = start();
     let client = control(&driver, &task(1));
@@ -138,6 +155,7 @@ fn c08_slots() {
         client.create(create(&file)).unwrap_or_else(|e| panic!("{i}: {e}"));
     }
     assert_eq!(client.create(create(&file)).err(), Some(Code::NO_RESOURCES));
+    assert!(client.why_not_created(Code::NO_RESOURCES).to_string().contains("must re-compile"));
     let second = control(&driver, &task(2));
     let ids: Vec<u32> = (0..16).map(|_| second.create(create(&file)).expect("to 144").program).collect();
     assert_eq!(ids.last(), Some(&143));
