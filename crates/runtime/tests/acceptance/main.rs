@@ -11,3 +11,4 @@ mod i_power;
 mod j_e5rt;
 mod k_broker;
 mod nets;
+mod stress;
