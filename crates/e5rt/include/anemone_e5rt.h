@@ -56,6 +56,9 @@ typedef struct e5rt_e5_compiler_options e5rt_e5_compiler_options;
 // A stream.
 typedef struct e5rt_execution_stream e5rt_execution_stream;
 
+// How a stream behaves.
+typedef struct e5rt_execution_stream_config e5rt_execution_stream_config;
+
 // An operation.
 typedef struct e5rt_execution_stream_operation e5rt_execution_stream_operation;
 
@@ -247,6 +250,14 @@ int64_t e5rt_execution_stream_operation_retain_output_port(const e5rt_execution_
 // Pointers are null, or as the front page says.
 int64_t e5rt_execution_stream_operation_prepare_op_for_encode(const e5rt_execution_stream_operation *operation);
 
+// Name of an operation, with a zero at the end, cut to `bytes`.
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_execution_stream_operation_get_name(const e5rt_execution_stream_operation *operation,
+                                                 char *name,
+                                                 uintptr_t bytes);
+
 // Releases an operation.
 //
 // # Safety
@@ -295,6 +306,41 @@ int64_t e5rt_buffer_object_get_size(const e5rt_buffer_object *buffer, uintptr_t 
 // # Safety
 // Pointers are null, or as the front page says.
 int64_t e5rt_buffer_object_release(e5rt_buffer_object **buffer);
+
+// Sets a text: `operation_name`, which says what the operation is called in messages.
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_precompiled_compute_op_create_options_set_string(const e5rt_precompiled_compute_op_create_options *options,
+                                                              const char *key,
+                                                              const char *value);
+
+// Makes a stream's configuration with its defaults.
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_execution_stream_config_create(e5rt_execution_stream_config **config);
+
+// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_execution_stream_config_set_int(const e5rt_execution_stream_config *config,
+                                             const char *key,
+                                             int64_t value);
+
+// Releases a configuration.
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_execution_stream_config_release(e5rt_execution_stream_config **config);
+
+// Makes an empty stream with a configuration.
+//
+// # Safety
+// Pointers are null, or as the front page says.
+int64_t e5rt_execution_stream_create_with_config(e5rt_execution_stream **stream,
+                                                 const e5rt_execution_stream_config *config);
 
 // Makes an empty stream.
 //

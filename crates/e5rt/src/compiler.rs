@@ -2,16 +2,12 @@
 
 #![allow(non_camel_case_types)]
 
-use crate::handle::{Refusal, call, give, object, runtime, set, take, text};
+use crate::handle::{Refusal, call, give, locked, object, runtime, set, take, text};
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime};
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::{Arc, Mutex};
 
 /// Where a compiler keeps what it makes.
 pub struct e5rt_e5_compiler_config(Mutex<Option<PathBuf>>);

@@ -3,20 +3,22 @@
 #![allow(non_camel_case_types)]
 
 use crate::compiler::e5rt_program_function;
-use crate::handle::{Refusal, call, give, object, set, shared, take, text};
-use anemone_runtime::e5rt::{Buffer, Event, Function, IoPort, Operation, Stream};
+use crate::handle::{Refusal, call, give, locked, object, put_text, set, shared, take, text};
+use anemone_runtime::e5rt::{Buffer, Event, Function, IoPort, Operation, Stream, StreamConfig};
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How an operation is made.
-pub struct e5rt_precompiled_compute_op_create_options(Function);
+pub struct e5rt_precompiled_compute_op_create_options(Function, Mutex<String>);
 /// An operation.
-pub struct e5rt_execution_stream_operation(Arc<Operation>);
+pub struct e5rt_execution_stream_operation(Arc<Operation>, String);
 /// A port of an operation.
 pub struct e5rt_io_port(IoPort);
 /// A buffer.
 pub struct e5rt_buffer_object(Arc<Buffer>);
+/// How a stream behaves.
+pub struct e5rt_execution_stream_config(Mutex<StreamConfig>);
 /// A stream.
 pub struct e5rt_execution_stream(Stream);
 /// An event.
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let function = object(function)?.0.clone();
-        give(options, || Ok(e5rt_precompiled_compute_op_create_options(function)))
+        give(options, || Ok(e5rt_precompiled_compute_op_create_options(function, Mutex::default())))
     })
 }
 
@@ -62,7 +64,8 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_comp
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let options = object(options)?;
-        give(operation, || Ok(e5rt_execution_stream_operation(options.0.operation()?)))
+        let name = locked(&options.1).clone();
+        give(operation, || Ok(e5rt_execution_stream_operation(options.0.operation()?, name)))
     })
 }
 
@@ -113,6 +116,20 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
         object(operation)?.0.prepare();
         Ok(())
     })
+}
+
+/// Name of an operation, with a zero at the end, cut to `bytes`.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_get_name(
+    operation: *const e5rt_execution_stream_operation,
+    name: *mut c_char,
+    bytes: usize,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { put_text(name, bytes, &object(operation)?.1) })
 }
 
 /// Releases an operation.
@@ -213,6 +230,87 @@ pub unsafe extern "C" fn e5rt_buffer_object_get_size(buffer: *const e5rt_buffer_
 pub unsafe extern "C" fn e5rt_buffer_object_release(buffer: *mut *mut e5rt_buffer_object) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { take(buffer) })
+}
+
+/// Sets a text: `operation_name`, which says what the operation is called in messages.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
+    options: *const e5rt_precompiled_compute_op_create_options,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (options, key, value) = (object(options)?, text(key)?, text(value)?);
+        match key {
+            "operation_name" => *locked(&options.1) = value.into(),
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Makes a stream's configuration with its defaults.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_create(config: *mut *mut e5rt_execution_stream_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(config, || Ok(e5rt_execution_stream_config(Mutex::default()))) })
+}
+
+/// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_set_int(
+    config: *const e5rt_execution_stream_config,
+    key: *const c_char,
+    value: i64,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (config, key) = (object(config)?, text(key)?);
+        let mut config = locked(&config.0);
+        match key {
+            "enable_concurrent_sync_execution" => config.concurrent_execution = value != 0,
+            "enable_low_latency_async_events" => config.low_latency_events = value != 0,
+            "skip_io_fences" => {}
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Releases a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_release(config: *mut *mut e5rt_execution_stream_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(config) })
+}
+
+/// Makes an empty stream with a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_create_with_config(
+    stream: *mut *mut e5rt_execution_stream,
+    config: *const e5rt_execution_stream_config,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let config = *locked(&object(config)?.0);
+        give(stream, || Ok(e5rt_execution_stream(Stream::with(&shared()?, config))))
+    })
 }
 
 /// Makes an empty stream.

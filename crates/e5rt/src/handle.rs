@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Codes of the calls. Numbers are ours: no source has the vendor's.
 pub mod status {
@@ -90,18 +90,32 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
 /// `text` is null or has room for `bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_last_error_message(text: *mut c_char, bytes: usize) -> i64 {
-    if text.is_null() || bytes == 0 {
-        return status::E5RT_INVALID_ARGUMENT;
+    // SAFETY: as the caller promises.
+    match LAST.with_borrow(|last| unsafe { put_text(text, bytes, last) }) {
+        Ok(()) => status::E5RT_SUCCESS,
+        Err(_) => status::E5RT_INVALID_ARGUMENT,
     }
-    LAST.with_borrow(|last| {
-        let n = last.len().min(bytes - 1);
-        // SAFETY: the caller gives room for `bytes`, and n + 1 is at most that.
-        unsafe {
-            std::ptr::copy_nonoverlapping(last.as_ptr(), text.cast::<u8>(), n);
-            text.add(n).write(0);
-        }
-    });
-    status::E5RT_SUCCESS
+}
+
+/// Copies a text out, with a zero at the end, cut to `bytes`.
+///
+/// # Safety
+/// `to` is null or has room for `bytes`.
+pub(crate) unsafe fn put_text(to: *mut c_char, bytes: usize, text: &str) -> Done {
+    if to.is_null() || bytes == 0 {
+        return Err(Refusal::Argument("a null text"));
+    }
+    let n = text.len().min(bytes - 1);
+    // SAFETY: the caller gives room for `bytes`, and n + 1 is at most that.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), n);
+        to.add(n).write(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The object behind a handle.

@@ -45,6 +45,7 @@ int main(int argc, char **argv) {
     CHECK(e5rt_program_library_retain_program_function(library, fn_name, &function));
     CHECK(e5rt_program_function_load_for_execution(function));
     CHECK(e5rt_precompiled_compute_op_create_options_create_with_program_function(&op_opts, function));
+    CHECK(e5rt_precompiled_compute_op_create_options_set_string(op_opts, "operation_name", "frames-of-a-loop"));
     CHECK(e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(&op, op_opts));
     CHECK(e5rt_execution_stream_operation_retain_input_port(op, "x", &in_port));
     CHECK(e5rt_execution_stream_operation_retain_output_port(op, "y", &out_port));
@@ -54,7 +55,15 @@ int main(int argc, char **argv) {
     CHECK(e5rt_io_port_bind_buffer_object(out_port, out_buf));
     CHECK(e5rt_buffer_object_get_data_ptr(in_buf, (void **)&x));
     CHECK(e5rt_buffer_object_get_data_ptr(out_buf, (void **)&y));
-    CHECK(e5rt_execution_stream_create(&stream));
+    e5rt_execution_stream_config *stream_config;
+    CHECK(e5rt_execution_stream_config_create(&stream_config));
+    CHECK(e5rt_execution_stream_config_set_int(stream_config, "enable_low_latency_async_events", 1));
+    if (e5rt_execution_stream_config_set_int(stream_config, "nothing", 1) == 0) return 1;
+    CHECK(e5rt_execution_stream_create_with_config(&stream, stream_config));
+    CHECK(e5rt_execution_stream_config_release(&stream_config));
+    char name[8];
+    CHECK(e5rt_execution_stream_operation_get_name(op, name, sizeof name));
+    if (strcmp(name, "frames-") != 0) return printf("%s\n", name), 1;
 
     for (int frame = 0; frame < n_frames; frame++) {
         for (int i = 0; i < 32; i++) x[i] = (float)(frame + i);

@@ -21,7 +21,7 @@ use device::{Device, Loaded, read_image};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-pub use stream::{Event, Stream};
+pub use stream::{Event, Stream, StreamConfig};
 
 /// Makes programs of models. The runtime does not see models: it is given bytes to hash and a bundle to keep.
 pub trait Compiler: Send + Sync {

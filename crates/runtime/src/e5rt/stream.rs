@@ -66,8 +66,18 @@ struct Inner {
     in_flight: bool,
 }
 
+/// How a stream behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// Completion by the low-latency path: it is what the M1's overlapped streams lack, so the quirk does not hit this stream.
+    pub low_latency_events: bool,
+    /// Several threads may execute the stream at once; they take turns. Off: the second one is refused.
+    pub concurrent_execution: bool,
+}
+
 /// A stream.
 pub struct Stream {
+    config: StreamConfig,
     runtime: Arc<Runtime>,
     inner: Arc<Mutex<Inner>>,
     settled: Arc<Condvar>,
@@ -76,7 +86,12 @@ pub struct Stream {
 impl Stream {
     /// An empty stream.
     pub fn new(runtime: &Arc<Runtime>) -> Stream {
-        Stream { runtime: Arc::clone(runtime), inner: Arc::default(), settled: Arc::default() }
+        Stream::with(runtime, StreamConfig::default())
+    }
+
+    /// An empty stream with a configuration.
+    pub fn with(runtime: &Arc<Runtime>, config: StreamConfig) -> Stream {
+        Stream { config, runtime: Arc::clone(runtime), inner: Arc::default(), settled: Arc::default() }
     }
 
     /// Appends an operation; its event fires when it is complete. Every port must have a buffer.
@@ -95,7 +110,7 @@ impl Stream {
     /// Runs what is encoded, until done. An empty stream does nothing.
     pub fn execute(&self) -> Result<()> {
         let Some(work) = self.take_off("execute")? else { return Ok(()) };
-        let result = fly(&self.runtime, &work, None);
+        let result = fly(&self.runtime, self.config, &work, None);
         self.land();
         result
     }
@@ -110,9 +125,9 @@ impl Stream {
             return Ok((id, complete));
         };
         let (runtime, inner, settled) = (Arc::clone(&self.runtime), Arc::clone(&self.inner), Arc::clone(&self.settled));
-        let done = Arc::clone(&complete);
+        let (done, config) = (Arc::clone(&complete), self.config);
         let run = move || {
-            let result = fly(&runtime, &work, limit).map_err(|e| e.code());
+            let result = fly(&runtime, config, &work, limit).map_err(|e| e.code());
             lock(&inner).in_flight = false;
             settled.notify_all();
             done.fire(result);
@@ -127,8 +142,11 @@ impl Stream {
 
     fn take_off(&self, what: &'static str) -> Result<Option<Vec<Encoded>>> {
         let mut inner = lock(&self.inner);
-        if inner.in_flight {
-            return Err(Error::State { what, state: "in flight" });
+        while inner.in_flight {
+            if !self.config.concurrent_execution {
+                return Err(Error::State { what, state: "in flight" });
+            }
+            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
         inner.in_flight = !inner.encoded.is_empty();
         Ok(inner.in_flight.then(|| inner.encoded.clone()))
@@ -150,10 +168,10 @@ impl Stream {
 }
 
 /// Runs operations in order.
-fn fly(runtime: &Runtime, work: &[Encoded], limit: Option<Duration>) -> Result<()> {
+fn fly(runtime: &Runtime, config: StreamConfig, work: &[Encoded], limit: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let overlapped = std::mem::replace(&mut *lock(&runtime.flights), 1) > 0;
-    if overlapped && runtime.quirks.stream_overlap {
+    if overlapped && runtime.quirks.stream_overlap && !config.low_latency_events {
         let limit = limit.unwrap_or(QUIRK_LIMIT);
         std::thread::sleep(limit);
         let error =

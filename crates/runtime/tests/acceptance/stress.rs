@@ -153,7 +153,8 @@ fn faults_among_requests() {
                 scope.spawn(move || {
                     let l = load(driver, signer, &task(pid), ADD_ONE);
                     let (token, state) = (l.created.token, [l.inputs[0]]);
-                    let good = (0..300).filter(|_| l.client.submit(&Submit::new(token, &state, &state)).is_ok()).count();
+                    let good =
+                        (0..300).filter(|_| l.client.submit(&Submit::new(token, &state, &state)).is_ok()).count();
                     assert_eq!(l.first(0), good as f32, "what failed was not published");
                     good
                 })
