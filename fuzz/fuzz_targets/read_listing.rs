@@ -8,4 +8,5 @@ libfuzzer_sys::fuzz_target!(|listing: &str| {
     let _ = text::assemble_container(listing).map(|c| c.write().len());
     let _ = text::assemble_descriptor(listing).map(|d| d.write().len());
     let _ = text::assemble_package(listing).map(|p| p.write().len());
+    let _ = text::assemble_image(listing);
 });

@@ -1,26 +1,24 @@
 //! Evidence keys: every key that a row or a comment names has its section in `docs/evidence.md`.
 
 use crate::repo;
-use anemone_facts::{Layout, chips};
+use anemone_facts::{Layout, enums, layout, legal, ops};
 use std::collections::BTreeSet;
 
 /// The document that explains every key.
 pub const DOCUMENT: &str = "docs/evidence.md";
 
-/// Every generation's layout, once.
+/// Every generation's layout.
 pub fn layouts() -> Vec<&'static Layout> {
-    let mut all: Vec<&'static Layout> = Vec::new();
-    for layout in chips::CHIPS.iter().filter_map(|c| c.layout) {
-        if !all.iter().any(|l| l.generation == layout.generation) {
-            all.push(layout);
-        }
-    }
-    all
+    layout::KNOWN.to_vec()
 }
 
-/// Keys of the register rows.
+/// Keys of the register rows, of the enumerations, of the limits and of what is attested only.
 pub fn keys_of_rows() -> BTreeSet<String> {
-    layouts().iter().flat_map(|l| l.rows).map(|r| r.source.to_string()).collect()
+    let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
+    let subtypes = layout::SUBTYPES.iter().map(|s| s.source).chain(layout::SAMPLED.iter().map(|s| s.source));
+    let limits = legal::RULES.iter().map(|r| r.source);
+    let attested = ops::ATTESTED.iter().map(|a| a.source);
+    rows.chain(subtypes).chain(limits).chain(attested).chain([enums::SOURCE]).map(str::to_string).collect()
 }
 
 /// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.

@@ -3,6 +3,7 @@
 //! Each chore ends in one closing line, or in a list of findings and exit code 1. Continuous integration calls the same
 //! names.
 
+mod agreement;
 mod ci;
 mod docs;
 mod driver;
@@ -30,6 +31,11 @@ const CHORES: &[Chore] = &[
     Chore { name: "walls", run: walls::run, help: "what each room may touch: dependencies and source" },
     Chore { name: "docs", run: docs::run, help: "write the generated documents; --check only compares" },
     Chore { name: "links", run: links::run, help: "paths, anchors, rooms and evidence keys in the documents exist" },
+    Chore {
+        name: "agreement",
+        run: agreement::run,
+        help: "verdicts of `ane check` against recorded placements; lists what differs",
+    },
     Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by room" },
     Chore { name: "ci", run: ci::run, help: "format, clippy, walls, docs --check, links" },
 ];
@@ -40,7 +46,7 @@ fn main() -> ExitCode {
     let Some(chore) = chore else {
         eprintln!("usage: cargo xtask NAME\n");
         for chore in CHORES {
-            eprintln!("  {:6} {}", chore.name, chore.help);
+            eprintln!("  {:9} {}", chore.name, chore.help);
         }
         return ExitCode::from(2);
     };

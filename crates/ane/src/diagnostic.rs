@@ -1,7 +1,8 @@
 //! Diagnostics as values: a stable code, what was found, what is admitted, what to do. Rendering is apart.
 
-use annotate_snippets::{Group, Level, Renderer};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
+use std::ops::Range;
 
 /// Result of everything a user can ask for.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
@@ -41,6 +42,51 @@ impl Code {
         }
     }
 
+    /// Every code.
+    pub const ALL: [Code; 11] = [
+        Code::UnsupportedOp,
+        Code::ChipLimit,
+        Code::Mismatch,
+        Code::Fault,
+        Code::BadPlacement,
+        Code::Unreadable,
+        Code::Malformed,
+        Code::BadTensor,
+        Code::Usage,
+        Code::Unwritable,
+        Code::Defect,
+    ];
+
+    /// What it means, and what to do.
+    pub fn meaning(self) -> (&'static str, &'static str) {
+        match self {
+            Code::UnsupportedOp => {
+                ("an operation that cannot be compiled", "rewrite it as the diagnostic says, or keep it on the host")
+            }
+            Code::ChipLimit => ("a quantity passes a limit of the chip", "make it smaller, or split the operation"),
+            Code::Mismatch => (
+                "results differ from the expected ones by more than the tolerance",
+                "look at the first bad index that is named",
+            ),
+            Code::Fault => (
+                "the engine met something in a program that it does not obey or that reaches outside its memory",
+                "check the program with `ane dump`",
+            ),
+            Code::BadPlacement => {
+                ("a compiled program does not fit the form asked for", "ask for another form with --emit")
+            }
+            Code::Unreadable => ("a file cannot be read", "check the path and its permissions"),
+            Code::Malformed => ("a file is not what its content or name says", "make it again, or convert it"),
+            Code::BadTensor => (
+                "a tensor does not fit the input or output it is given for",
+                "give one of the extents and type that are named",
+            ),
+            Code::Usage => ("arguments that are not understood", "`ane --help`, or `ane VERB --help`"),
+            Code::Unwritable => ("a file cannot be written", "check the folder and its permissions"),
+            Code::Defect => ("this program has a defect", "please report it, with the command line and the file"),
+        }
+    }
+
     /// Exit code of the command line: 1 no, 2 wrong usage or unreadable input, 3 a defect of ours.
     pub fn exit(self) -> u8 {
         match &self.text()[3..4] {
@@ -62,12 +108,25 @@ pub struct Diagnostic {
     pub place: Option<String>,
     /// What to do.
     pub help: Option<String>,
+    /// The text it is about, with the places marked.
+    pub source: Option<Box<Source>>,
+}
+
+/// A text with marked places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The file.
+    pub path: String,
+    /// All of it.
+    pub text: String,
+    /// Bytes of each place, its line and column (from one), and what is said of it.
+    pub marks: Vec<(Range<usize>, usize, usize, String)>,
 }
 
 impl Diagnostic {
     /// A diagnostic without place or help.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), place: None, help: None }
+        Diagnostic { code, message: message.into(), place: None, help: None, source: None }
     }
 
     /// With the file or value it is about.
@@ -87,10 +146,23 @@ impl Diagnostic {
         self
     }
 
+    /// With the text it is about.
+    pub fn pointing(mut self, source: Source) -> Diagnostic {
+        self.source = Some(Box::new(source));
+        self
+    }
+
     /// For people.
     pub fn render(&self, color: bool) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()));
-        if let Some(place) = &self.place {
+        if let Some(source) = &self.source {
+            let marks = source
+                .marks
+                .iter()
+                .map(|(span, _, _, text)| AnnotationKind::Primary.span(span.clone()).label(text.as_str()));
+            let snippet = Snippet::source(source.text.as_str()).path(source.path.as_str()).annotations(marks);
+            group = group.element(snippet);
+        } else if let Some(place) = &self.place {
             group = group.element(Level::NOTE.message(format!("in {place}")));
         }
         if let Some(help) = &self.help {
@@ -102,12 +174,16 @@ impl Diagnostic {
 
     /// For programs.
     pub fn json(&self) -> serde_json::Value {
+        let places = self.source.iter().flat_map(|s| &s.marks);
+        let places: Vec<_> =
+            places.map(|(_, line, column, text)| json!({ "line": line, "column": column, "message": text })).collect();
         json!({
             "schema": "anemone.error/1",
             "code": self.code.text(),
             "message": self.message,
             "place": self.place,
             "help": self.help,
+            "places": places,
         })
     }
 }

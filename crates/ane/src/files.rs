@@ -1,12 +1,29 @@
 //! Files: reading with a place in the error, and writing that leaves either the whole file or none.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use std::io::Write;
+use anemone_program::hwx::Container;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display()))
+}
+
+/// The container in a file, without reading the contents of its sections; `None` where the whole file must be read to know
+/// what it is.
+pub fn outline(path: &Path) -> Result<Option<Container>> {
+    let fail = |e: std::io::Error| Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display());
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut file = std::fs::File::open(path).map_err(fail)?;
+    let bytes = file.metadata().map_err(fail)?.len();
+    let fetch = |at: u64, into: &mut [u8]| {
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(into)
+    };
+    Container::outline(bytes, fetch).map_err(fail)
 }
 
 /// Writes a whole file; see [`write_all`].

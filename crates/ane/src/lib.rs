@@ -5,18 +5,23 @@
 //!
 //! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `npyz`
 //! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
-//! `thiserror` words errors.
+//! `thiserror` words errors, `clap_complete`
+//! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
+//! one is near to.
 
+pub mod check;
+pub mod convert;
 pub mod diagnostic;
 pub mod execute;
 pub mod files;
 pub mod forms;
 pub mod model;
+pub mod reference;
 pub mod runtime;
 pub mod tensor;
 
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
 pub use forms::Form;
-pub use model::{Compiled, Model};
+pub use model::{Choices, Compiled, Model};
 pub use tensor::Array;

@@ -1,6 +1,6 @@
 //! Any supported file: a network to compile, or a program already compiled. Kind is decided by content first.
 
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
@@ -11,7 +11,7 @@ use anemone_program::e5::Descriptor;
 use anemone_program::firmware::Package;
 use anemone_program::hwx::Container;
 use anemone_program::{Program, raw};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a file holds.
 #[derive(Debug)]
@@ -48,8 +48,17 @@ const HWX_MAGIC: [u8; 4] = formats::hwx::MAGIC.to_le_bytes();
 const FIRMWARE_MAGIC: [u8; 4] = formats::firmware::PACKAGE_MAGIC.to_le_bytes();
 
 /// The kinds of files that are read, for advice.
-const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), netplists (.plist), and compiled programs \
-                     (.hwx, .anec, .bin, .e5, .anefw)";
+const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), MIL text (.mil), ONNX (.onnx), netplists \
+                     (.plist), and compiled programs (.hwx, .anec, .bin, .e5, .anefw)";
+
+/// What a caller may choose about a model.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// Function and extents.
+    pub options: read::Options,
+    /// Folder of what MIL text names as `@model_path`, where that is not the file's own.
+    pub model_root: Option<PathBuf>,
+}
 
 /// The kinds of files, by content and where that does not tell by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +90,12 @@ impl Kind {
             "bin" => Kind::Bin,
             "e5" => Kind::E5,
             "anefw" => Kind::Firmware,
-            "mlmodel" | "plist" => Kind::Net,
+            "mlmodel" | "plist" | "mil" | "onnx" => Kind::Net,
             _ => Kind::Unknown,
         };
         let sniffed = read::sniff(bytes);
         match named {
-            _ if sniffed == Some(read::Format::Netplist) => Kind::Net,
+            _ if matches!(sniffed, Some(read::Format::Netplist | read::Format::Mil)) => Kind::Net,
             _ if raw::read_anec(bytes).is_ok() => Kind::Anec,
             Kind::Net => named,
             _ if raw::read_bin(bytes).is_ok() => Kind::Bin,
@@ -98,14 +107,20 @@ impl Kind {
 }
 
 impl Model {
-    /// Reads a file or package.
+    /// Reads a file or package, as [`Model::load_with`] with nothing chosen.
     pub fn load(path: &Path) -> Result<Model> {
+        Model::load_with(path, &Choices::default())
+    }
+
+    /// Reads a file or package.
+    pub fn load_with(path: &Path, choices: &Choices) -> Result<Model> {
+        let options = &choices.options;
         if path.is_dir() {
             if !path.join("Manifest.json").exists() {
                 let message = "a folder without Manifest.json: not a model package";
                 return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN));
             }
-            return checked(path, read::read_package(&Folder::new(path)));
+            return checked(path, read::read_package(&Folder::new(path), options));
         }
         let bytes = files::read(path)?;
         if bytes.is_empty() {
@@ -122,8 +137,13 @@ impl Model {
             Kind::E5 => Ok(Model::Descriptor(Box::new(Descriptor::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Firmware => Ok(Model::Package(Box::new(Package::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Net => {
-                let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                checked(path, read::read(&bytes, &Folder::new(folder)))
+                let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let files = Folder::new(choices.model_root.as_deref().unwrap_or(beside));
+                if read::sniff(&bytes) == Some(read::Format::Mil) || extension == "mil" {
+                    let program = program_of_text(path, bytes)?;
+                    return checked(path, read::read_program(&program, &files, options));
+                }
+                checked(path, read::read(&bytes, &files, options))
             }
             Kind::Unknown => {
                 let start = &bytes[..bytes.len().min(4)];
@@ -162,6 +182,18 @@ impl Model {
     }
 }
 
+/// The program that MIL text describes; faults point into the text.
+pub fn program_of_text(path: &Path, bytes: Vec<u8>) -> Result<anemone_net::mil::Program> {
+    let text = String::from_utf8(bytes).map_err(|e| malformed(path, format!("MIL text: {e}")))?;
+    anemone_net::mil::parse(&text).map_err(|faults| {
+        let more = if faults.len() > 1 { format!(" (and {} more)", faults.len() - 1) } else { String::new() };
+        let message = format!("MIL text: {}{more}", faults[0]);
+        let marks = faults.iter().map(|f| (f.start..f.end, f.line, f.column, format!("expected {}", f.expected)));
+        let source = Source { path: path.display().to_string(), marks: marks.collect(), text };
+        Diagnostic::new(Code::Malformed, message).at(path.display()).pointing(source)
+    })
+}
+
 fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(Code::Malformed, error.to_string()).at(path.display())
 }
@@ -171,6 +203,9 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
             .at(path.display())
             .help("keep this operation on the host, or rewrite it with operations that are read"),
+        anemone_net::Error::NoExtent { ref name, .. } => {
+            malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
+        }
         e => malformed(path, e),
     })?;
     match anemone_net::check::check(&net) {

@@ -199,3 +199,18 @@ pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference 
     }
     result
 }
+
+/// Uniform in -1..1; SplitMix64, so the same seed gives the same input everywhere.
+pub fn random(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^= z >> 31;
+            (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect()
+}

@@ -9,8 +9,14 @@ mod common;
 mod bad_files;
 #[path = "cli/bad_usage.rs"]
 mod bad_usage;
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/damage.rs"]
 mod damage;
+#[path = "cli/forms.rs"]
+mod forms;
+#[path = "cli/frontends.rs"]
+mod frontends;
 #[path = "cli/good.rs"]
 mod good;
 #[path = "cli/harness.rs"]

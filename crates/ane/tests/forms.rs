@@ -3,12 +3,14 @@
 mod common;
 
 use anemone::forms::{Form, Surroundings, encode};
-use anemone::{Array, execute};
+use anemone::{Array, Model, execute};
 use anemone_engine::Options;
+use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::dialects::{DIALECTS, ZIN_9509};
+use anemone_program::e5::Descriptor;
 use anemone_program::hwx::{self, Container};
 use anemone_program::patch::{Part, apply, kernels};
-use anemone_program::{Direction, Program, firmware::Package, raw};
+use anemone_program::{Coverage, Direction, Program, firmware::Package, raw, text};
 use half::f16;
 
 /// Containers of compiler 4.2.1, by name.
@@ -116,6 +118,79 @@ fn every_form_computes_the_same() {
             }
             assert_eq!(raw::write_anec_at(&back, offset).as_ref(), Ok(&made), "{name}");
         }
+    }
+}
+
+/// Our own example, and every sample package that compiles.
+fn compiled() -> Vec<(String, Program)> {
+    let mut packages =
+        vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.mlpackage")];
+    let folders = common::models_dir().map_or(Vec::new(), |dir| common::entries(&dir));
+    packages.extend(folders.iter().map(|f| f.join("model.mlpackage")).filter(|p| p.is_dir()));
+    let mut all = Vec::new();
+    for path in packages {
+        let compiled =
+            Model::load(&path).and_then(|m| m.compile(&CHIPS[0], &anemone_compile::Options::default(), &mut ()));
+        match compiled {
+            Ok(compiled) => all.push((path.display().to_string(), compiled.program)),
+            // What the compiler refuses is the matter of the tests of packages.
+            Err(e) => println!("skip {}: {e}", path.display()),
+        }
+    }
+    all
+}
+
+/// Programs of packages in every form: read and written again, listed and assembled again, byte for byte.
+#[test]
+fn everything_compiled_survives_every_form() {
+    let all = compiled();
+    assert!(!all.is_empty(), "our own example compiles");
+    for (name, program) in all {
+        let coverage = Coverage::of_program(&program);
+        assert_eq!((coverage.unexplained_bits, coverage.undecoded_bytes), (0, 0), "{name}: {}", coverage.render());
+        let again = text::assemble(&text::list(&program)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(
+            (&again.stream, &again.kernel, &again.ports) == (&program.stream, &program.kernel, &program.ports),
+            "{name}"
+        );
+        let mut sizes = Vec::new();
+        for dialect in DIALECTS.iter().copied().filter(|d| d.written) {
+            let container = hwx::Options { dialect, ..hwx::Options::default() };
+            let around = Surroundings { container, ..Surroundings::default() };
+            let bytes = encode(&program, Form::Hwx, &around).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let read = Container::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(read.write() == bytes && read.residue.is_empty(), "{name} as {}", dialect.name);
+            let listed =
+                text::assemble_container(&text::list_container(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(listed.write() == bytes, "{name} as {}", dialect.name);
+            let lifted = read.program().unwrap_or_else(|e| panic!("{name} as {}: {e}", dialect.name));
+            assert!(lifted.kernel == program.kernel, "{name} as {}", dialect.name);
+            assert_eq!(lifted.tasks().map(|t| t.len()), program.tasks().map(|t| t.len()), "{name}");
+            assert_eq!(Coverage::of_container(&read).map(|c| c.unexplained_bits), Some(0), "{name}");
+            sizes.push(bytes.len());
+        }
+        let around = Surroundings::default();
+        let form = |form| encode(&program, form, &around).unwrap_or_else(|e| panic!("{name} as {form:?}: {e}"));
+        let bytes = form(Form::Firmware);
+        let read = Package::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(read.write() == bytes && read.check().is_empty(), "{name}");
+        let listed = text::assemble_package(&text::list_package(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(listed.write() == bytes, "{name}");
+        let bytes = form(Form::E5);
+        let read = Descriptor::read(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(read.write() == bytes && read.is_canonical() && read.check().is_empty(), "{name}");
+        let listed = text::assemble_descriptor(&text::list_descriptor(&read)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(listed.write() == bytes, "{name}");
+        for data in [0x800, 0x1000] {
+            let around = Surroundings { anec_data: Some(data), ..Surroundings::default() };
+            let bytes = encode(&program, Form::Anec, &around).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let read = raw::read_anec(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(raw::write_anec_at(&read, data).as_ref(), Ok(&bytes), "{name} at {data:#x}");
+        }
+        let bytes = form(Form::Bin);
+        let read = raw::read_bin(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(raw::write_bin(&read) == bytes, "{name}");
+        println!("ok   {name}: {} tasks, containers of {sizes:?} bytes", coverage.tasks);
     }
 }
 

@@ -233,6 +233,16 @@ fn cases() -> Vec<Case> {
             all.push(c);
         }
     }
+    for f in [Binary::Equal, Binary::NotEqual, Binary::Less, Binary::LessEqual, Binary::Greater, Binary::GreaterEqual] {
+        all.push(case(&format!("{f:?}"), OpKind::Binary(f), &[&[1, 3, 5, 40], &[1, 3, 5, 40]]).whole());
+        all.push(case(&format!("{f:?} broadcast"), OpKind::Binary(f), &[&[1, 6, 1]]).with(&[&[9]]).range(-0.5, 0.5));
+    }
+    all.push(case("Round", OpKind::Unary(Unary::Round), &[&[1, 5, 6, 70]]).range(-6.0, 6.0));
+    all.push(case("Round large", OpKind::Unary(Unary::Round), &[&[1, 5, 6, 70]]).range(-2000.0, 2000.0));
+    all.push(case("select", OpKind::Select, &[&[1, 3, 5, 40], &[1, 3, 5, 40], &[1, 3, 5, 40]]));
+    all.push(case("select by rows", OpKind::Select, &[&[5, 1], &[3, 5, 40], &[40]]));
+    all.push(case("gather", OpKind::Gather { axis: 1 }, &[&[2, 7, 5]]).indices(&[4], &[5, 1, 2, -1]));
+    all.push(case("gather planes", OpKind::Gather { axis: 0 }, &[&[6, 3, 5]]).indices(&[2, 2], &[0, 1, 4, 0]));
     let mut atan = case("Atan", OpKind::Unary(Unary::Atan), &[&[1, 5, 6, 70]]).range(-4.0, 4.0);
     atan.tolerance = &tolerance::ARC_TANGENT;
     all.push(atan);

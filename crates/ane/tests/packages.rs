@@ -30,7 +30,13 @@ fn check(folder: &Path) -> Result<String, String> {
     let wanted = read_npy(&folder.join("expected_pkg_fp32.npy")).map_err(text)?;
     let rounded = read_npy(&folder.join("expected_pkg_fp16sim.npy")).map_err(text)?;
     let net = compiled.net.as_ref().ok_or("no network")?;
-    let name = net.value(net.inputs[0]).name.clone();
+    let mut inputs = vec![(net.value(net.inputs[0]).name.clone(), input)];
+    // States begin as zeros.
+    inputs.extend(net.states.iter().map(|s| {
+        let value = net.value(s.input);
+        let data = vec![0.0; value.ty.elements()];
+        (value.name.clone(), anemone::Array { shape: value.ty.shape.clone(), data })
+    }));
     let torch = read_npy(&folder.join("expected_fp32.npy")).ok();
     let largest = wanted.data.iter().fold(0f32, |m, x| m.max(x.abs()));
     let distance = compare(&rounded.data, &wanted.data, 0.0, 0.0).max_abs;
@@ -40,7 +46,7 @@ fn check(folder: &Path) -> Result<String, String> {
     for model in [Model::Fast, Model::Fixed] {
         let started = Instant::now();
         let options = EngineOptions { model, ..EngineOptions::default() };
-        let run = execute(&compiled.program, &[(name.clone(), input.clone())], options).map_err(text)?;
+        let run = execute(&compiled.program, &inputs, options).map_err(text)?;
         let seconds = started.elapsed().as_secs_f32();
         let got = &run.outputs[0].1;
         if got.data.len() != wanted.data.len() {

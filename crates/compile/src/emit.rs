@@ -259,7 +259,7 @@ impl Emitter<'_> {
         let run = &mut self.task.runs[at];
         let rest = run.words.split_off((to.addr - run.addr) as usize / 4);
         run.words.truncate((from.addr - run.addr) as usize / 4);
-        self.task.runs.insert(at + 1, Run { addr: to.addr, words: rest });
+        self.task.runs.insert(at + 1, Run::consecutive(to.addr, rest));
     }
 
     fn header(&mut self, index: usize, count: usize, kernel_bytes: u64) -> Set {

@@ -7,6 +7,7 @@
 //! `thiserror` words the refusals.
 
 pub mod anec;
+pub mod check;
 pub mod emit;
 pub mod error;
 pub mod fuse;

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Results larger than this stay operations: folding them would only grow the program.
 const FOLD_ELEMENTS: usize = 16 << 20;
 
+/// Most pieces that a gather is joined of: each is a copy.
+const MOST_RUNS: usize = 512;
+
 /// Applies every step.
 pub fn prepare(net: &Net, options: &Options) -> Result<Net> {
     let mut net = net.clone();
@@ -151,6 +154,8 @@ fn decompose(net: &mut Net, options: &Options) -> Result<()> {
                 builder.norm(&op, &axes, *epsilon, true);
             }
             OpKind::Select if builder.net.value(op.inputs[0]).data.is_some() => builder.select(&op)?,
+            OpKind::Select => builder.blend(&op),
+            OpKind::Gather { axis } => builder.gather(&op, *axis)?,
             _ => builder.ops.push(op),
         }
         let ops = builder.ops;
@@ -219,6 +224,69 @@ impl Builder<'_> {
             }
         }
         self.push(OpKind::Binary(Binary::Add), &[sides[0], sides[1]], out);
+        Ok(())
+    }
+
+    /// `x * c + y * (1 - c)` with a truth value `c` of run time. The device makes 0 of 0 times infinity, so what is not
+    /// chosen does no harm there.
+    fn blend(&mut self, op: &Op) {
+        let (c, x, y, shape) = (op.inputs[0], op.inputs[1], op.inputs[2], self.shape(op.outputs[0]));
+        let one = self.constant("one", vec![1], vec![1.0]);
+        let chosen = self.op("then", OpKind::Binary(Binary::Mul), &[c, x], shape.clone());
+        let own = self.shape(c);
+        let other = self.op("not", OpKind::Binary(Binary::Sub), &[one, c], own);
+        let rest = self.op("else", OpKind::Binary(Binary::Mul), &[other, y], shape);
+        self.push(OpKind::Binary(Binary::Add), &[chosen, rest], op.outputs[0]);
+    }
+
+    /// Elements at constant positions: slices of consecutive ones, side by side.
+    fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
+        let x = op.inputs[0];
+        let shape = self.shape(x);
+        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: "gather".into(),
+                reason: "positions computed at run time".into(),
+                suggestion: "compare with all positions and multiply, or gather on the host",
+            });
+        };
+        let extent = shape[axis] as i64;
+        let wrapped = |i: i32| if i < 0 { i64::from(i) + extent } else { i64::from(i) };
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for i in indices.data.to_i32().into_iter().map(wrapped) {
+            let at = usize::try_from(i).ok().filter(|&at| at < shape[axis]);
+            let at = at.ok_or_else(|| Error::Net(format!("{}: position {i} of {extent}", op.name)))?;
+            match runs.last_mut() {
+                Some((_, end)) if *end == at => *end += 1,
+                _ => runs.push((at, at + 1)),
+            }
+        }
+        if runs.len() > MOST_RUNS {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: "gather".into(),
+                reason: format!("{} runs of positions, at most {MOST_RUNS} are joined", runs.len()),
+                suggestion: "multiply with a matrix of zeros and ones",
+            });
+        }
+        let parts: Vec<ValueId> = runs
+            .into_iter()
+            .map(|(first, last)| {
+                let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
+                (begin[axis], end[axis]) = (first, last);
+                let mut own = shape.clone();
+                own[axis] = last - first;
+                self.op("part", OpKind::Slice { begin, end, stride: vec![1; shape.len()] }, &[x], own)
+            })
+            .collect();
+        let mut joined = shape;
+        joined[axis] = indices.data.len();
+        let all = match parts.as_slice() {
+            [one] => *one,
+            _ => self.op("joined", OpKind::Concat { axis }, &parts, joined),
+        };
+        self.push(OpKind::Reshape, &[all], op.outputs[0]);
         Ok(())
     }
 

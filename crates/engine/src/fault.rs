@@ -25,6 +25,12 @@ pub enum FaultKind {
     /// The stream is not a chain of descriptors.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// Descriptors of the generation are read and written, not executed.
+    #[error("programs of {generation} are listed and not executed")]
+    Generation {
+        /// Generation name.
+        generation: &'static str,
+    },
     /// Bits are set that no row explains.
     #[error("unexplained bits {bits:#010x} are set in {space} {addr:#x}")]
     Unexplained {

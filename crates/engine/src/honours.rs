@@ -2,7 +2,7 @@
 //!
 //! A field that is set outside this table is a fault, so a program is never executed on a half-understood word.
 
-use anemone_facts::Field;
+use anemone_facts::{Codec, Field, Layout};
 
 /// How the engine treats a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,14 @@ pub enum Treatment {
     NoEffect,
     /// Only these raw values are executed; anything else is refused with the reason.
     Only(&'static [u32], &'static str),
+}
+
+/// Fields of generations that the engine does not execute.
+const OTHER_GENERATIONS: Treatment = Treatment::Only(&[0], "no generation with this field is executed");
+
+/// Whether programs with this form of descriptors are executed.
+pub fn executes(layout: &Layout) -> bool {
+    layout.codec == Codec::Runs
 }
 
 /// How the engine treats `field`.
@@ -97,5 +105,22 @@ pub fn treatment(field: Field) -> Treatment {
 
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,
+        // Fields that only generations have which are listed and not executed. A test holds the executed one to the
+        // lines above.
+        _ => OTHER_GENERATIONS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::chips::CHIPS;
+
+    #[test]
+    fn every_field_of_an_executed_generation_is_treated() {
+        let executed = CHIPS.iter().filter_map(|c| c.layout).filter(|l| executes(l));
+        for row in executed.flat_map(|l| l.rows) {
+            assert_ne!(treatment(row.field), OTHER_GENERATIONS, "{:?} needs a line of its own", row.field);
+        }
     }
 }

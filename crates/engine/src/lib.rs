@@ -31,7 +31,7 @@ mod window;
 mod work;
 
 pub use fault::{Fault, FaultKind};
-pub use honours::{Treatment, treatment};
+pub use honours::{Treatment, executes, treatment};
 pub use lut::Table;
 pub use memory::{Memory, Region};
 pub use plan::{Options, Outcome, Plan, run};

@@ -1,7 +1,7 @@
 //! What is done once for a program: the chain decoded, every task checked and prepared for its runs.
 
 use crate::fault::{Fault, FaultKind};
-use crate::honours::{Treatment, treatment};
+use crate::honours::{Treatment, executes, treatment};
 use crate::machine::Machine;
 use crate::memory::{Memory, Region, Snapshot};
 use crate::ne::Neural;
@@ -113,6 +113,10 @@ impl Plan {
     /// Decodes and checks every task. Faults that depend on the memory bound come with [`Plan::run`].
     pub fn new(program: &Program, options: Options) -> Result<Plan, Fault> {
         let layout = program.layout;
+        if !executes(layout) {
+            let kind = FaultKind::Generation { generation: layout.generation };
+            return Err(Fault { task: None, offset: 0, kind });
+        }
         let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
         let mac = options.model.mac();
         let workers = Workers::new();

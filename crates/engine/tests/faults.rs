@@ -3,7 +3,7 @@
 use anemone_engine::{FaultKind, Memory, Options, Plan, run};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::*;
-use anemone_facts::layout::H13;
+use anemone_facts::layout::{H13, KNOWN};
 use anemone_program::{Program, Task, task::encode_stream};
 
 const SOURCE: u8 = 5;
@@ -198,4 +198,20 @@ fn a_plan_runs_again_and_looks_at_other_memory() {
     empty.allocate(SOURCE, 512);
     let kind = plan.run(&mut empty).expect_err("nothing written").kind;
     assert!(matches!(kind, FaultKind::Unwritten { field: Src1Base, address: 0, .. }), "{kind}");
+}
+
+/// Generations that are listed and not executed are refused by name, before their stream is looked at; strict or not.
+#[test]
+fn other_generations_are_refused_by_name() {
+    for layout in KNOWN.iter().copied().filter(|l| l.generation != H13.generation) {
+        let program = Program { layout, ..program(vec![copy()]) };
+        for lenient in [false, true] {
+            let fault = Plan::new(&program, Options { lenient, ..Options::default() }).err().expect("not executed");
+            assert_eq!(
+                (fault.task, fault.kind.clone()),
+                (None, FaultKind::Generation { generation: layout.generation })
+            );
+            assert!(fault.to_string().contains(layout.generation), "{fault}");
+        }
+    }
 }

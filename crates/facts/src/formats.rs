@@ -72,6 +72,8 @@ pub mod hwx {
     pub const HEADER_BYTES: usize = 32;
     /// Byte offset of the CPU subtype in the header.
     pub const SUBTYPE_OFFSET: u64 = 8;
+    /// Byte offset of the size of all commands in the header.
+    pub const COMMAND_BYTES_OFFSET: usize = 20;
     /// Bytes of a segment command without its sections.
     pub const SEGMENT_BYTES: usize = 72;
     /// Bytes of a section entry.
@@ -219,6 +221,7 @@ pub mod hwx {
     /// Tags of run state properties.
     pub static PROPERTIES: &[Code] = &[
         code(2, "scratch-bytes", Bytes, "bytes of the intermediate region"),
+        code(3, "property-3", Claimed, "0x808020004 in every sample with an intermediate region; meaning unknown"),
         code(7, "max-task-latency", Claimed, "single-precision bits of the compiler's option of that name"),
         code(PROPERTY_MAX_CYCLES, "max-cycles", Claimed, "largest cost estimate of a task"),
     ];
@@ -402,6 +405,52 @@ pub mod hwx {
     };
     /// Known sections, for explanations.
     pub static SECTIONS: &[SectionRow] = &[PAGE_ZERO, TEXT, CONST, BSS, INPUT, OUTPUT, KERNEL];
+
+    /// A section that is read and never made: its flags are not known.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SectionName {
+        /// Segment name.
+        pub segment: &'static str,
+        /// Section name.
+        pub section: &'static str,
+        /// One sentence.
+        pub meaning: &'static str,
+        /// How sure we are.
+        pub evidence: super::Evidence,
+    }
+
+    const fn named(segment: &'static str, section: &'static str, meaning: &'static str) -> SectionName {
+        SectionName { segment, section, meaning, evidence: Claimed }
+    }
+
+    /// The runtime graph of programs for one engine and for two.
+    pub const RUNTIME: SectionName =
+        named("__RUNTIME", "__runtime", "runtime graph: what to map and which engine to start, for each procedure");
+    /// Sections of containers for subtype 11 (`docs/evidence.md`, key `m6-containers`).
+    pub static OTHER_SECTIONS: &[SectionName] = &[
+        RUNTIME,
+        named("__DEBUG", "__debug_info", "debugging information"),
+        named("__DATA", "__bss_sh", "intermediate tensors that two engines share"),
+    ];
+
+    /// What a section holds, where its name is known.
+    pub fn section_meaning(segment: &str, section: &str) -> Option<&'static str> {
+        let made = SECTIONS.iter().map(|r| (r.segment, r.section, r.meaning));
+        let others = OTHER_SECTIONS.iter().map(|r| (r.segment, r.section, r.meaning));
+        made.chain(others).find(|r| (r.0, r.1) == (segment, section)).map(|r| r.2)
+    }
+
+    /// Symbols of the runtime graph (`docs/evidence.md`, key `m6-containers`). The form of the graph's bytes is not known.
+    pub mod runtime {
+        /// Begins the symbol of an operation.
+        pub const OPERATION: &str = "rt_op_";
+        /// Begins the symbol of an operation that starts an engine.
+        pub const KICK: &str = "rt_op_ane_kick_";
+        /// Begins the symbol at the first byte of a task stream.
+        pub const STREAM_START: &str = "text_section_start_for_";
+        /// Bits that are set in the type of every symbol of the graph.
+        pub const KIND_BITS: u8 = 0x0e;
+    }
     /// Section flag: relocations follow the string table.
     pub const HAS_RELOCATIONS: u32 = 0x100;
 

@@ -3,19 +3,27 @@
 //! This room holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
 //! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
 
+mod basis;
 pub mod chips;
 pub mod code;
 pub mod driver;
 pub mod enums;
 mod fields;
 pub mod formats;
+pub mod hal;
 pub mod kernel;
 pub mod layout;
+pub mod legal;
+pub mod lint;
 pub mod lut;
 pub mod numerics;
+pub mod ops;
+pub mod placement;
 pub mod probes;
 mod table;
 pub mod tolerance;
+pub mod validators;
 
+pub use basis::Basis;
 pub use fields::Field;
-pub use table::{Block, Coding, Evidence, FieldInfo, Layout, Row, Space};
+pub use table::{Block, Codec, Coding, Evidence, FieldInfo, Layout, Row, Space};

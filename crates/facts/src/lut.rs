@@ -1,6 +1,7 @@
 //! The activation table record: 43 halfwords at the head of an engine's stream.
 //!
-//! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`.
+//! Source: every table in the M1 sample programs; see `docs/evidence.md`, key `h13-lut`. Those of the M4 have the same
+//! record in a stream of its own; see `docs/evidence.md`, key `h16-containers`.
 
 /// Bytes of meaning in a record; the stream is padded to [`STREAM_BYTES`].
 pub const RECORD_BYTES: usize = 86;

@@ -112,6 +112,18 @@ impl Row {
     }
 }
 
+/// How the registers that a descriptor writes stand in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// Versions up to 7: runs of consecutive registers. A run starts with one word: bits 31:26 hold the number of
+    /// registers minus 1, bits 25:0 the byte address of the first. Each descriptor names the next.
+    Runs,
+    /// Later versions: packets. Bits 14:0 of a packet's first word hold the word address of the first register. With
+    /// bit 31 clear, bits 20:15 hold the number of consecutive registers minus 1 and bits 30:21 a tag; with bit 31
+    /// set, bit 15 + i says that register first + 1 + i is written too. Each descriptor states its own size.
+    Packets,
+}
+
 /// A consecutive block of registers with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
@@ -130,6 +142,8 @@ pub struct Layout {
     pub generation: &'static str,
     /// Version of the task descriptor format.
     pub td_version: u32,
+    /// How registers stand in a stream.
+    pub codec: Codec,
     /// Words of the fixed header.
     pub header_words: u32,
     /// Descriptors start on this byte boundary in a stream.
@@ -171,11 +185,14 @@ impl Layout {
     }
 }
 
-/// Field positions for [`Layout::index`]; evaluated at compile time.
+/// Field positions for [`Layout::index`]; evaluated at compile time. A field in two places stops the build.
 pub(crate) const fn index_rows(rows: &[Row]) -> [u16; Field::COUNT] {
     let mut index = [u16::MAX; Field::COUNT];
     let mut i = 0;
     while i < rows.len() {
+        if index[rows[i].field as usize] != u16::MAX {
+            panic!("{}", rows[i].field.name());
+        }
         index[rows[i].field as usize] = i as u16;
         i += 1;
     }
@@ -218,6 +235,7 @@ macro_rules! layout {
         pub static $name: $crate::table::Layout = $crate::table::Layout {
             generation: $generation,
             td_version: $td,
+            codec: $crate::table::Codec::Runs,
             header_words: $hw,
             align_bytes: $align,
             blocks: &[ $( $crate::table::Block { addr: $baddr, words: $bwords, name: $bname } ),* ],
@@ -227,6 +245,109 @@ macro_rules! layout {
     };
 }
 pub(crate) use layout;
+
+/// Rows that several generations share, at the base address where one of them has the block.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    rows: &'static [Row],
+    base: u32,
+    source: Option<(Evidence, &'static str)>,
+}
+
+/// Rows relative to `base`.
+pub(crate) const fn at(base: u32, rows: &'static [Row]) -> Part {
+    Part { rows, base, source: None }
+}
+
+impl Part {
+    /// The same rows where this generation's evidence is another.
+    pub const fn by(self, evidence: Evidence, source: &'static str) -> Part {
+        Part { source: Some((evidence, source)), ..self }
+    }
+}
+
+/// Number of rows in all parts; evaluated at compile time.
+pub(crate) const fn rows_in(parts: &[Part]) -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < parts.len() {
+        n += parts[i].rows.len();
+        i += 1;
+    }
+    n
+}
+
+/// The parts' rows as one table. An overlap or a row out of order stops the build and names the field.
+pub(crate) const fn join<const N: usize>(parts: &[Part]) -> [Row; N] {
+    let mut rows = [parts[0].rows[0]; N];
+    let (mut n, mut p) = (0, 0);
+    while p < parts.len() {
+        let part = parts[p];
+        let mut i = 0;
+        while i < part.rows.len() {
+            let mut row = part.rows[i];
+            if let Space::Register = row.space {
+                row.addr += part.base;
+            }
+            if let Some((evidence, source)) = part.source {
+                row.evidence = evidence;
+                row.source = source;
+            }
+            // What must hold: ascending, disjoint, inside the word.
+            if row.lo > row.hi || row.hi > 31 || (n > 0 && !row.follows(&rows[n - 1])) {
+                panic!("{}", row.field.name());
+            }
+            rows[n] = row;
+            n += 1;
+            i += 1;
+        }
+        p += 1;
+    }
+    rows
+}
+
+/// Rows for [`at`].
+macro_rules! rows {
+    ( $space:ident { $( $addr:literal [$count:literal] { $( $lo:literal ..= $hi:literal $field:ident $ev:ident $src:literal ),* $(,)? } )* } ) => {
+        &[ $( $( $crate::table::Row {
+            field: $crate::fields::Field::$field,
+            space: $crate::table::Space::$space,
+            addr: $addr, lo: $lo, hi: $hi,
+            count: $count,
+            evidence: $crate::table::Evidence::$ev,
+            source: $src,
+        }, )* )* ]
+    };
+}
+pub(crate) use rows;
+
+/// Declares a generation by its parts.
+macro_rules! compose {
+    (
+        $(#[$doc:meta])* $name:ident {
+            generation: $generation:literal, td_version: $td:literal, codec: $codec:ident,
+            header_words: $hw:literal, align_bytes: $align:literal,
+            blocks: [ $( $baddr:literal [$bwords:literal] $bname:literal ),* $(,)? ],
+            parts: $parts:expr,
+        }
+    ) => {
+        $(#[$doc])*
+        pub static $name: $crate::table::Layout = {
+            const PARTS: &[$crate::table::Part] = $parts;
+            const ROWS: &[$crate::table::Row] = &$crate::table::join::<{ $crate::table::rows_in(PARTS) }>(PARTS);
+            $crate::table::Layout {
+                generation: $generation,
+                td_version: $td,
+                codec: $crate::table::Codec::$codec,
+                header_words: $hw,
+                align_bytes: $align,
+                blocks: &[ $( $crate::table::Block { addr: $baddr, words: $bwords, name: $bname } ),* ],
+                rows: ROWS,
+                index: &$crate::table::index_rows(ROWS),
+            }
+        };
+    };
+}
+pub(crate) use compose;
 
 /// Declares the vocabulary: the [`Field`] enum and its [`FieldInfo`] rows.
 macro_rules! fields {
@@ -246,11 +367,16 @@ macro_rules! fields {
             /// Name, coding, unit and meaning.
             pub fn info(self) -> &'static FieldInfo { &INFO[self as usize] }
 
+            /// Name as listed; usable at compile time.
+            pub const fn name(self) -> &'static str { NAMES[self as usize] }
+
             /// The field of that name.
             pub fn by_name(name: &str) -> Option<Field> {
                 INFO.iter().find(|i| i.name == name).map(|i| i.field)
             }
         }
+
+        const NAMES: [&str; Field::COUNT] = [ $( stringify!($name) ),* ];
 
         static INFO: [FieldInfo; Field::COUNT] = [ $( FieldInfo {
             field: Field::$name, name: stringify!($name), coding: $coding, unit: $unit, meaning: $meaning,

@@ -6,7 +6,8 @@ use crate::infer::{infer, sized};
 use std::collections::HashMap;
 
 /// Collects every violation: names unique, every value defined once and before use, operands and results as
-/// [`infer`] has them, constants' data of the stated type, outputs defined, every id inside the net.
+/// [`infer`] has them, constants' data of the stated type, outputs defined, states from an input to an output of the same type, every
+/// id inside the net.
 pub fn check(net: &Net) -> Result<(), Vec<Error>> {
     let mut errors = Vec::new();
     check_values(net, &mut errors);
@@ -51,6 +52,14 @@ pub fn check(net: &Net) -> Result<(), Vec<Error>> {
             && !defined[output.0 as usize]
         {
             errors.push(Error::OutputNotDefined { value: value.name.clone() });
+        }
+    }
+    for state in &net.states {
+        let kept =
+            net.inputs.contains(&state.input) && (state.output == state.input || net.outputs.contains(&state.output));
+        let types = (net.get(state.input).map(|v| &v.ty), net.get(state.output).map(|v| &v.ty));
+        if !kept || types.0 != types.1 {
+            errors.push(Error::State { name: state.name.clone() });
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }

@@ -52,10 +52,14 @@ pub enum Error {
     TypeMismatch { op: String, value: String, found: TensorType, expected: TensorType },
     #[error("constant `{value}` has type {ty}, but its data is {found} with {elements} elements")]
     ConstantData { value: String, ty: TensorType, found: TensorType, elements: usize },
+    #[error("state `{name}` does not lead from an input to an output of the same type")]
+    State { name: String },
     #[error("{found} inputs given, the net has {expected}")]
     InputCount { found: usize, expected: usize },
     #[error("input `{input}` is {found}, the net takes {expected}")]
     InputType { input: String, found: TensorType, expected: TensorType },
+    #[error("stored constant: {reason}")]
+    Stored { reason: String },
     #[error("{op}: index {found} is outside an axis of extent {extent}")]
     Index { op: String, found: i64, extent: usize },
 
@@ -80,10 +84,12 @@ pub enum Error {
     OutOfRange { place: String, key: String, found: i64, least: i64, most: i64 },
     #[error("{place}: no value is named `{name}`")]
     UnknownName { place: String, name: String },
+    #[error("input `{input}`: axis {axis} has no extent; give one for `{name}`")]
+    NoExtent { input: String, axis: usize, name: String },
     #[error("{place}: nested {found} deep, limit {limit}")]
     TooDeep { place: String, found: usize, limit: usize },
     #[error("the model is a {found}, not an ML Program; {help}")]
-    ModelKind { found: &'static str, help: &'static str },
+    ModelKind { found: String, help: &'static str },
     #[error("`{output}`: {op} is not supported: {reason}")]
     Unsupported { op: String, output: String, reason: String },
 }

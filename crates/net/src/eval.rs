@@ -6,6 +6,7 @@
 //! gives zero. Matrix products and convolutions of integers go through `f32` and round to nearest.
 
 mod elementwise;
+mod indexing;
 mod linear;
 mod movement;
 mod statistics;
@@ -234,6 +235,22 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::Transpose { perm } => movement::transpose(x, perm),
         OpKind::Slice { begin, stride, .. } => movement::slice(x, begin, stride, &result.shape),
         OpKind::Gather { axis } => movement::gather(x, inputs[1], *axis)?,
+        OpKind::GatherAlong { axis } => indexing::gather(x, &indexing::along(x, inputs[1], *axis)?, 1),
+        OpKind::GatherNd { batch_dims } => {
+            let (places, block) = indexing::nd(x, inputs[1], *batch_dims)?;
+            indexing::gather(x, &places, block)
+        }
+        OpKind::ScatterAlong { axis, mode } => {
+            let places = indexing::along(x, inputs[1], *axis)?;
+            indexing::scatter(*mode, x, inputs[2], &places, 1, result.dtype)
+        }
+        OpKind::ScatterNd { mode } => {
+            let (places, block) = indexing::nd(x, inputs[1], 0)?;
+            indexing::scatter(*mode, x, inputs[2], &places, block, result.dtype)
+        }
+        OpKind::ArgReduce { greatest, last, axis, .. } => indexing::arg_reduce(x, *axis, *greatest, *last),
+        OpKind::ArgSort { axis, descending } => indexing::arg_sort(x, *axis, *descending),
+        OpKind::Sample { mode, outside } => store(indexing::sample(inputs, *mode, *outside, &result.shape)),
         OpKind::BatchNorm { epsilon } => store(statistics::batch_norm(inputs, *epsilon)),
         OpKind::LayerNorm { axes, epsilon } => store(statistics::layer_norm(inputs, axes, *epsilon)),
         OpKind::InstanceNorm { epsilon } => store(statistics::instance_norm(inputs, *epsilon)),

@@ -1,7 +1,9 @@
 //! The network graph: values, operations in definition order, inputs and outputs.
 
 use crate::ops::OpKind;
+use crate::stored::Stored;
 use half::f16;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -104,8 +106,8 @@ pub fn elements(shape: &[usize]) -> usize {
     if shape.contains(&0) { 0 } else { shape.iter().fold(1, |n, &d| n.saturating_mul(d)) }
 }
 
-/// Elements of a tensor, row-major (last axis fastest).
-#[derive(Clone, Debug, PartialEq)]
+/// Elements of a tensor, row-major (last axis fastest). Two are equal where their elements are, however stored.
+#[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Data {
     F16(Vec<f16>),
@@ -116,9 +118,45 @@ pub enum Data {
     U16(Vec<u16>),
     I32(Vec<i32>),
     Bool(Vec<bool>),
+    /// As the file has them, perhaps compressed; [`Data::dense`] makes the elements.
+    Stored(Arc<Stored>),
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Data) -> bool {
+        match (self, other) {
+            (Data::F16(a), Data::F16(b)) => a == b,
+            (Data::F32(a), Data::F32(b)) => a == b,
+            (Data::I8(a), Data::I8(b)) => a == b,
+            (Data::U8(a), Data::U8(b)) => a == b,
+            (Data::I16(a), Data::I16(b)) => a == b,
+            (Data::U16(a), Data::U16(b)) => a == b,
+            (Data::I32(a), Data::I32(b)) => a == b,
+            (Data::Bool(a), Data::Bool(b)) => a == b,
+            (Data::Stored(a), Data::Stored(b)) if a == b => true,
+            (Data::Stored(_), _) | (_, Data::Stored(_)) => *self.dense() == *other.dense(),
+            _ => false,
+        }
+    }
 }
 
 impl Data {
+    /// The elements themselves, made where they are stored otherwise.
+    pub fn dense(&self) -> Cow<'_, Data> {
+        match self {
+            Data::Stored(stored) => Cow::Owned(stored.dense()),
+            made => Cow::Borrowed(made),
+        }
+    }
+
+    /// Bytes that the elements take as they are stored.
+    pub fn stored_bytes(&self) -> usize {
+        match self {
+            Data::Stored(stored) => stored.stored_bytes(),
+            made => made.len() * made.dtype().bytes(),
+        }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
@@ -130,6 +168,7 @@ impl Data {
             Data::U16(v) => v.len(),
             Data::I32(v) => v.len(),
             Data::Bool(v) => v.len(),
+            Data::Stored(stored) => stored.count(),
         }
     }
 
@@ -149,6 +188,7 @@ impl Data {
             Data::U16(_) => DType::U16,
             Data::I32(_) => DType::I32,
             Data::Bool(_) => DType::Bool,
+            Data::Stored(stored) => stored.dtype(),
         }
     }
 
@@ -163,6 +203,7 @@ impl Data {
             Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
             Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
             Data::Bool(v) => v.iter().map(|&x| x as u8 as f32).collect(),
+            Data::Stored(stored) => stored.to_f32(),
         }
     }
 
@@ -177,6 +218,7 @@ impl Data {
             Data::U16(v) => v.iter().map(|&x| x.into()).collect(),
             Data::I32(v) => v.clone(),
             Data::Bool(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::Stored(stored) => stored.dense().to_i32(),
         }
     }
 
@@ -257,7 +299,7 @@ impl Tensor {
     /// The same values in another element type; conversions as [`Data::from_f32`] and [`Data::from_i32`].
     pub fn cast(&self, dtype: DType) -> Tensor {
         let data = if self.data.dtype() == dtype {
-            self.data.clone()
+            self.data.dense().into_owned()
         } else if self.data.dtype().is_float() {
             Data::from_f32(dtype, &self.data.to_f32())
         } else {
@@ -317,10 +359,23 @@ pub struct Net {
     pub values: Vec<Value>,
     /// All operations.
     pub ops: Vec<Op>,
-    /// Inputs in the model's order.
+    /// Inputs in the model's order, then those of states.
     pub inputs: Vec<ValueId>,
-    /// Outputs in the model's order.
+    /// Outputs in the model's order, then what states become.
     pub outputs: Vec<ValueId>,
+    /// Memory that the model keeps between runs.
+    pub states: Vec<State>,
+}
+
+/// Memory kept from run to run: an input that holds what the run before left, and the value that this run leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Name as the model gives it, that of its input.
+    pub name: String,
+    /// One of the net's inputs; before the first run it is zeros.
+    pub input: ValueId,
+    /// One of the net's outputs, or the input itself where nothing is written.
+    pub output: ValueId,
 }
 
 impl Net {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::graph::{DType, MAX_ELEMENTS, MAX_RANK, TensorType};
-use crate::ops::{Binary, EdgeMode, OpKind, Unary};
+use crate::ops::{Binary, EdgeMode, OpKind, ScatterMode, Unary};
 
 /// Result types of an operation on operands of these types.
 ///
@@ -31,7 +31,8 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
     match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => (2, 3),
         OpKind::MatMul { .. } | OpKind::Binary(_) | OpKind::Gather { .. } => (2, 2),
-        OpKind::Select => (3, 3),
+        OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } => (2, 2),
+        OpKind::Select | OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => (3, 3),
         OpKind::Concat { .. } => (1, usize::MAX),
         OpKind::BatchNorm { .. } => (3, 5),
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => (1, 3),
@@ -133,6 +134,24 @@ impl Infer<'_> {
             OpKind::Transpose { perm } => same(self.transpose(perm)?),
             OpKind::Slice { begin, end, stride } => same(self.slice(begin, end, stride)?),
             OpKind::Gather { axis } => same(self.gather(*axis)?),
+            OpKind::GatherAlong { axis } => same(self.along(*axis)?),
+            OpKind::GatherNd { batch_dims } => same(self.gather_nd(*batch_dims)?),
+            OpKind::ScatterAlong { axis, mode } => {
+                let updates = self.along(*axis)?;
+                self.updates(&updates, *mode)?
+            }
+            OpKind::ScatterNd { mode } => {
+                let updates = self.gather_nd(0)?;
+                self.updates(&updates, *mode)?
+            }
+            OpKind::ArgReduce { axis, keep_dims, .. } => {
+                TensorType { dtype: DType::I32, shape: self.reduce(&[*axis], *keep_dims)? }
+            }
+            OpKind::ArgSort { axis, .. } => {
+                self.axis(*axis, x.shape.len())?;
+                TensorType { dtype: DType::I32, shape: x.shape.clone() }
+            }
+            OpKind::Sample { .. } => same(self.sample()?),
             OpKind::BatchNorm { .. } => {
                 self.float(0)?;
                 self.rank(0, 2, MAX_RANK)?;
@@ -497,13 +516,66 @@ impl Infer<'_> {
             .collect()
     }
 
-    fn gather(&self, axis: usize) -> Result<Vec<usize>, Error> {
-        let (x, indices) = (self.inputs[0], self.inputs[1]);
-        self.axis(axis, x.shape.len())?;
-        if !indices.dtype.is_integer() {
-            let found = indices.dtype;
+    fn indices(&self) -> Result<&TensorType, Error> {
+        let found = self.inputs[1].dtype;
+        if !found.is_integer() {
             return Err(Error::ElementType { kind: self.name, operand: 1, found, expected: "integers" });
         }
+        Ok(self.inputs[1])
+    }
+
+    /// Extents of elements that indices along one axis name.
+    fn along(&self, axis: usize) -> Result<Vec<usize>, Error> {
+        let (x, indices) = (self.inputs[0], self.indices()?);
+        self.axis(axis, x.shape.len())?;
+        self.rank(1, x.shape.len(), x.shape.len())?;
+        for other in (0..x.shape.len()).filter(|&a| a != axis) {
+            // Fewer along another axis leave the rest of it alone.
+            self.between("extent of indices", indices.shape[other], 1, x.shape[other])?;
+        }
+        Ok(indices.shape.clone())
+    }
+
+    /// Extents of elements that lists of positions name.
+    fn gather_nd(&self, batch_dims: usize) -> Result<Vec<usize>, Error> {
+        let (x, indices) = (self.inputs[0], self.indices()?);
+        let rank = self.rank(1, 1, MAX_RANK)?;
+        self.between("batch_dims", batch_dims, 0, (rank - 1).min(x.shape.len()))?;
+        let depth = indices.shape[rank - 1];
+        self.between("positions of an index", depth, 1, x.shape.len() - batch_dims)?;
+        for axis in 0..batch_dims {
+            self.extent(1, axis, x.shape[axis])?;
+        }
+        Ok([&indices.shape[..rank - 1], &x.shape[batch_dims + depth..]].concat())
+    }
+
+    /// Requires updates of these extents; the result is as the first operand.
+    fn updates(&self, shape: &[usize], mode: ScatterMode) -> Result<TensorType, Error> {
+        if mode != ScatterMode::Update {
+            self.number(0)?;
+        }
+        self.alike(2, 0)?;
+        self.rank(2, shape.len(), shape.len())?;
+        for (axis, &extent) in shape.iter().enumerate() {
+            self.extent(2, axis, extent)?;
+        }
+        Ok(self.inputs[0].clone())
+    }
+
+    fn sample(&self) -> Result<Vec<usize>, Error> {
+        let (x, coordinates) = (self.inputs[0], self.inputs[1]);
+        self.float(0)?;
+        self.float(1)?;
+        self.rank(0, 4, 4)?;
+        self.rank(1, 4, 4)?;
+        self.extent(1, 0, x.shape[0])?;
+        self.extent(1, 3, 2)?;
+        Ok(vec![x.shape[0], x.shape[1], coordinates.shape[1], coordinates.shape[2]])
+    }
+
+    fn gather(&self, axis: usize) -> Result<Vec<usize>, Error> {
+        let (x, indices) = (self.inputs[0], self.indices()?);
+        self.axis(axis, x.shape.len())?;
         Ok([&x.shape[..axis], &indices.shape, &x.shape[axis + 1..]].concat())
     }
 

@@ -4,24 +4,35 @@
 //! bytes and a [`read::Files`] to ask for more).
 //!
 //! # Dependencies, each with its reason
+//! - `bytes`: slices of a weight file that share its memory; the protobuf reader gives them too.
 //! - `half`: IEEE 754 binary16, which Rust does not have.
 //! - `thiserror`: the room's error enum without hand-written formatting.
 //! - `ndarray`: safe matrix products over borrowed slices (its kernels are those of `matrixmultiply`); the kernel crates
 //!   themselves take raw pointers, and this room has no `unsafe`.
 //! - `libm`: the error function, which `std` does not have.
-//! - `prost`: the protobuf wire format of Core ML models; messages are declared by hand, nothing is generated at build.
+//! - `prost`: the protobuf wire format of Core ML and ONNX models; messages are declared by hand, nothing is generated at build.
 //! - `plist`: XML and binary property lists of netplists.
 //! - `serde_json`: the manifest of a model package.
 
+mod build;
 pub mod check;
+pub mod compress;
+pub mod draw;
 mod error;
 pub mod eval;
 pub mod graph;
 pub mod infer;
+pub mod mil;
+pub mod netplist;
 pub mod ops;
+pub mod opset;
+pub mod outline;
 pub mod read;
+pub mod stored;
 pub mod text;
 
 pub use error::{Error, TextFault};
-pub use graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId};
-pub use ops::{Binary, Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ReduceKind, ResizeMode, Unary};
+pub use graph::{DType, Data, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId};
+pub use ops::{
+    Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
+};

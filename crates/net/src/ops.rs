@@ -51,6 +51,24 @@ pub enum OpKind {
     Slice { begin: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
     /// `(x, indices)`: axis `axis` of `x` is replaced by the axes of `indices`. A negative index counts from the end.
     Gather { axis: usize },
+    /// `(x, indices)`: `indices` has the extents of the result, which are those of `x` but along `axis`; each element comes
+    /// from the same place, its position along `axis` replaced by the index. A negative index counts from the end.
+    GatherAlong { axis: usize },
+    /// `(x, indices)`: the last axis of `indices` holds positions along the axes of `x` after the first `batch_dims`, which
+    /// both share; the rest of `x` is taken whole.
+    GatherNd { batch_dims: usize },
+    /// `(x, indices, updates)`: `x` with elements combined with those of `updates` at the places of
+    /// [`OpKind::GatherAlong`], in order.
+    ScatterAlong { axis: usize, mode: ScatterMode },
+    /// `(x, indices, updates)`: as [`OpKind::ScatterAlong`] at the places of [`OpKind::GatherNd`] without batch axes.
+    ScatterNd { mode: ScatterMode },
+    /// `(x)`: position of the greatest (or least) element along one axis, as `I32`; among equals the first, or the last.
+    ArgReduce { greatest: bool, last: bool, axis: usize, keep_dims: bool },
+    /// `(x)`: positions along one axis in the order that sorts it, as `I32`; equals keep their order.
+    ArgSort { axis: usize, descending: bool },
+    /// `(x, coordinates)`: `x` is `[N, C, H, W]`, `coordinates` is `[N, Ho, Wo, 2]`: column and row in elements of `x`, where
+    /// whole numbers are centres; the result is `[N, C, Ho, Wo]`.
+    Sample { mode: ResizeMode, outside: Outside },
     /// `(x, mean, variance, [gamma], [beta])`: per-channel affine, channel axis 1. An absent gamma with a present beta
     /// is not representable: frontends supply ones.
     BatchNorm { epsilon: f32 },
@@ -92,6 +110,14 @@ impl OpKind {
             OpKind::Transpose { .. } => "transpose",
             OpKind::Slice { .. } => "slice",
             OpKind::Gather { .. } => "gather",
+            OpKind::GatherAlong { .. } => "gather_along",
+            OpKind::GatherNd { .. } => "gather_nd",
+            OpKind::ScatterAlong { .. } => "scatter_along",
+            OpKind::ScatterNd { .. } => "scatter_nd",
+            OpKind::ArgReduce { greatest: true, .. } => "arg_max",
+            OpKind::ArgReduce { greatest: false, .. } => "arg_min",
+            OpKind::ArgSort { .. } => "arg_sort",
+            OpKind::Sample { .. } => "sample",
             OpKind::BatchNorm { .. } => "batch_norm",
             OpKind::LayerNorm { .. } => "layer_norm",
             OpKind::InstanceNorm { .. } => "instance_norm",
@@ -422,4 +448,68 @@ pub enum Coordinates {
     HalfPixel,
     /// `o * (in - 1) / (out - 1)`: first and last elements coincide.
     AlignCorners,
+}
+
+/// How an update is combined with what it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ScatterMode {
+    Update,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+}
+
+impl ScatterMode {
+    /// Every way, by its name.
+    pub const ALL: [(&'static str, ScatterMode); 7] = [
+        ("update", ScatterMode::Update),
+        ("add", ScatterMode::Add),
+        ("sub", ScatterMode::Sub),
+        ("mul", ScatterMode::Mul),
+        ("div", ScatterMode::Div),
+        ("max", ScatterMode::Max),
+        ("min", ScatterMode::Min),
+    ];
+
+    /// The function of two operands that it stands for; `None` for plain replacement.
+    pub fn binary(self) -> Option<Binary> {
+        Some(match self {
+            ScatterMode::Update => return None,
+            ScatterMode::Add => Binary::Add,
+            ScatterMode::Sub => Binary::Sub,
+            ScatterMode::Mul => Binary::Mul,
+            ScatterMode::Div => Binary::Div,
+            ScatterMode::Max => Binary::Max,
+            ScatterMode::Min => Binary::Min,
+        })
+    }
+}
+
+/// What sampling finds outside its operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outside {
+    /// A constant.
+    Value(f32),
+    /// The nearest element.
+    Border,
+    /// Elements mirrored about the outermost ones.
+    Reflect,
+    /// Elements mirrored about the outer edges, half an element further out.
+    Symmetric,
+}
+
+impl Outside {
+    /// Name as the text form spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outside::Value(_) => "value",
+            Outside::Border => "border",
+            Outside::Reflect => "reflect",
+            Outside::Symmetric => "symmetric",
+        }
+    }
 }

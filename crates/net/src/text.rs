@@ -13,7 +13,7 @@
 //!
 //! Statements stand in definition order, a constant before its first use. Constants of more than
 //! [`INLINE_ELEMENTS`] elements are references into a table of tensors that travels beside the text. `surface` is row
-//! bytes, plane bytes and interleave. An operation is called as its first result unless it has a `name`. Names of other
+//! bytes, plane bytes and interleave. `state %in %out name="..."` ties an input to what it becomes. An operation is called as its first result unless it has a `name`. Names of other
 //! characters than letters, digits and `_.@/$+-` are quoted. `#` begins a comment that ends with its line.
 
 mod attributes;
@@ -22,6 +22,11 @@ mod print;
 
 pub use parse::parse;
 pub use print::print;
+
+/// Attributes of an operation with their values in text form.
+pub(crate) fn attributes_of(kind: &crate::ops::OpKind) -> Vec<(&'static str, String)> {
+    attributes::attributes(kind).into_iter().map(|(name, value)| (name, value.to_string())).collect()
+}
 
 /// Most elements of a constant that stand in the text itself.
 pub const INLINE_ELEMENTS: usize = 16;

@@ -43,17 +43,41 @@ pub(crate) fn place(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
 
 /// Places where a file differs from what its structures write.
 pub(crate) fn differences(file: &[u8], written: &[u8]) -> Vec<Residue> {
-    let mut out: Vec<Residue> = Vec::new();
-    // Whole blocks first: most of a large file is equal.
+    let mut out = Vec::new();
+    collect(
+        file,
+        0,
+        file.len(),
+        &mut out,
+        |i| written.get(i).copied(),
+        |from, to| written.get(from..to).is_some_and(|w| w == &file[from..to]),
+    );
+    out
+}
+
+/// Bytes of a range that are not zero.
+pub(crate) fn nonzero(file: &[u8], from: usize, to: usize) -> Vec<Residue> {
+    let mut out = Vec::new();
+    collect(file, from, to, &mut out, |_| Some(0), |from, to| file[from..to].iter().all(|&b| b == 0));
+    out
+}
+
+/// Adds the places of a range where the file differs from what is expected. `same` looks at a whole block: most of a
+/// large file is equal.
+fn collect(
+    file: &[u8],
+    from: usize,
+    to: usize,
+    out: &mut Vec<Residue>,
+    expected: impl Fn(usize) -> Option<u8>,
+    same: impl Fn(usize, usize) -> bool,
+) {
     const BLOCK: usize = 4096;
-    for (block, bytes) in file.chunks(BLOCK).enumerate() {
-        let start = block * BLOCK;
-        let other = written.get(start..).map_or(&[][..], |w| &w[..w.len().min(bytes.len())]);
-        if bytes == other {
-            continue;
-        }
-        for i in start..start + bytes.len() {
-            if written.get(i) == Some(&file[i]) {
+    let mut start = from;
+    while start < to {
+        let end = to.min(start + BLOCK);
+        for i in if same(start, end) { end..end } else { start..end } {
+            if expected(i) == Some(file[i]) {
                 continue;
             }
             match out.last_mut() {
@@ -64,6 +88,6 @@ pub(crate) fn differences(file: &[u8], written: &[u8]) -> Vec<Residue> {
                 _ => out.push(Residue { offset: i as u64, bytes: vec![file[i]] }),
             }
         }
+        start = end;
     }
-    out
 }

@@ -8,6 +8,7 @@
 //! gives explanations a machine-readable form, `half` prints half precision numbers, `sha2` names kernels.
 
 mod bytes;
+pub mod coverage;
 pub mod e5;
 pub mod firmware;
 pub mod hwx;
@@ -19,8 +20,9 @@ pub mod text;
 
 use anemone_facts::Layout;
 
+pub use coverage::Coverage;
 pub use renumber::PortOrder;
-pub use task::{FieldError, Run, StreamError, Task};
+pub use task::{FieldError, Form, Run, StreamError, Task};
 
 /// Base address registers of the machine.
 pub const BAR_COUNT: usize = 32;

@@ -1,20 +1,82 @@
-//! One task descriptor: header words and register runs, read and written by field.
+//! One task descriptor: header words and register runs, read and written by field. Which form a stream has depends on the
+//! descriptor's version alone.
 
-use anemone_facts::{Coding, Field, Layout, Space};
+mod chain;
+pub mod image;
+mod packets;
 
-/// Consecutive registers written by one run of a descriptor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use anemone_facts::{Codec, Coding, Field, Layout, Space};
+
+/// Registers written by one run of a descriptor, and the form of the word in front of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Byte address of the first register.
     pub addr: u32,
+    /// How the run's first word is coded, and what else it says.
+    pub form: Form,
     /// Register values.
     pub words: Vec<u32>,
 }
 
-/// Largest word count that a run header can state.
+/// How a run's first word is coded; see [`Codec`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Consecutive registers, byte address: versions up to 7.
+    #[default]
+    Run,
+    /// Consecutive registers, word address, and a tag of ten bits: 0, or bit 8 with the number of an address slot.
+    Packet(u16),
+    /// The first register, and each `first + 1 + i` with bit i set here.
+    Masked(u16),
+}
+
+/// Largest word count that the first word of a run of consecutive registers can state.
 pub const MAX_RUN_WORDS: usize = 64;
-/// Register addresses occupy 26 bits of a run header.
-const ADDR_MASK: u32 = (1 << 26) - 1;
+/// What stands in front of the first task of every known stream of packets. It has the form of a task of no words.
+pub const STREAM_PREFIX: [u8; 16] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Tag bit of packets whose registers the loader fills in; the lower eight bits are the slot.
+pub const ADDRESS_TAG: u16 = 1 << 8;
+
+impl Run {
+    /// Consecutive registers as versions up to 7 write them.
+    pub fn consecutive(addr: u32, words: Vec<u32>) -> Run {
+        Run { addr, form: Form::Run, words }
+    }
+
+    /// The run that a first word announces in a generation's stream, its values zero.
+    pub fn announced(layout: &Layout, first_word: u32) -> Run {
+        match layout.codec {
+            Codec::Runs => chain::run(first_word),
+            Codec::Packets => packets::run(first_word),
+        }
+    }
+
+    /// Byte addresses of the registers, in the order of the words.
+    pub fn addresses(&self) -> impl Iterator<Item = u32> + use<> {
+        let (addr, form, count) = (self.addr, self.form, self.words.len() as u32);
+        let bits = match form {
+            Form::Masked(mask) => u32::from(mask) << 1 | 1,
+            _ => 0,
+        };
+        // Of a mask only the set bits count; else each register follows the last.
+        let consecutive = (0..if bits == 0 { count } else { 0 }).map(move |i| addr.wrapping_add(4 * i));
+        consecutive.chain((0..17).filter(move |i| bits >> i & 1 == 1).map(move |i| addr.wrapping_add(4 * i)))
+    }
+
+    /// Address and value of each register.
+    pub fn registers(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.addresses().zip(self.words.iter().copied())
+    }
+
+    /// The word in front of the values.
+    pub fn first_word(&self) -> u32 {
+        match self.form {
+            Form::Run => chain::first_word(self.addr, self.words.len()),
+            Form::Packet(tag) => packets::first_word(self.addr, self.words.len(), tag),
+            Form::Masked(mask) => packets::masked_word(self.addr, mask),
+        }
+    }
+}
 
 /// A task descriptor at a place in its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +195,7 @@ impl Task {
         Task {
             offset: 0,
             header: vec![0; layout.header_words as usize],
-            runs: layout.blocks.iter().map(|b| Run { addr: b.addr, words: vec![0; b.words as usize] }).collect(),
+            runs: layout.blocks.iter().map(|b| Run::consecutive(b.addr, vec![0; b.words as usize])).collect(),
         }
     }
 
@@ -143,9 +205,12 @@ impl Task {
     }
 
     fn run_of(&self, addr: u32) -> Option<(usize, usize)> {
-        self.runs.iter().enumerate().find_map(|(r, run)| {
-            let delta = addr.checked_sub(run.addr)?;
-            (delta % 4 == 0 && ((delta / 4) as usize) < run.words.len()).then_some((r, (delta / 4) as usize))
+        self.runs.iter().enumerate().find_map(|(r, run)| match run.form {
+            Form::Masked(_) => run.addresses().position(|a| a == addr).map(|i| (r, i)),
+            _ => {
+                let delta = addr.checked_sub(run.addr)?;
+                (delta % 4 == 0 && ((delta / 4) as usize) < run.words.len()).then_some((r, (delta / 4) as usize))
+            }
         })
     }
 
@@ -235,15 +300,15 @@ impl Task {
         self.set_at(layout, field, i, raw as u32)
     }
 
+    /// Every word that is not the first of a run: space, address, value; in stream order.
+    pub fn places(&self) -> impl Iterator<Item = (Space, u32, u32)> {
+        let header = self.header.iter().enumerate().map(|(i, &w)| (Space::Header, 4 * i as u32, w));
+        header.chain(self.runs.iter().flat_map(|r| r.registers().map(|(addr, w)| (Space::Register, addr, w))))
+    }
+
     /// Words that carry bits which no row claims: space, address, those bits.
     pub fn unexplained(&self, layout: &Layout) -> Vec<(Space, u32, u32)> {
-        let header = self.header.iter().enumerate().map(|(i, &w)| (Space::Header, 4 * i as u32, w));
-        let registers = self
-            .runs
-            .iter()
-            .flat_map(|r| r.words.iter().enumerate().map(|(i, &w)| (Space::Register, r.addr + 4 * i as u32, w)));
-        header
-            .chain(registers)
+        self.places()
             .map(|(space, addr, word)| (space, addr, word & layout.unclaimed(space, addr)))
             .filter(|&(_, _, bits)| bits != 0)
             .collect()
@@ -254,7 +319,7 @@ impl Task {
         let mut out = self.header.clone();
         for run in &self.runs {
             debug_assert!((1..=MAX_RUN_WORDS).contains(&run.words.len()));
-            out.push(((run.words.len() as u32 - 1) << 26) | (run.addr & ADDR_MASK));
+            out.push(run.first_word());
             out.extend_from_slice(&run.words);
         }
         out
@@ -266,7 +331,7 @@ impl Task {
     }
 }
 
-/// Decodes the descriptor of `words` words at `offset`; `task` is its position in the chain, for errors.
+/// Decodes the descriptor of `words` words at `offset`; `task` is its position in the stream, for errors.
 pub fn decode(layout: &Layout, stream: &[u8], task: usize, offset: u32, words: u32) -> Result<Task, StreamError> {
     let bytes =
         stream.get(offset as usize..).and_then(|s| s.get(..words as usize * 4)).ok_or(StreamError::Truncated {
@@ -286,65 +351,62 @@ pub fn decode(layout: &Layout, stream: &[u8], task: usize, offset: u32, words: u
     let mut runs = Vec::new();
     let mut at = header_words;
     while at < all.len() {
-        let run_header = all[at];
-        let count = (run_header >> 26) as usize + 1;
-        let end = at + 1 + count;
+        let first = all[at];
+        let mut run = Run::announced(layout, first);
+        let end = at + 1 + run.words.len();
         if end > all.len() {
             let here = offset + 4 * at as u32;
-            return Err(StreamError::RunPastEnd { task, offset, run_header, at: here, end: offset + 4 * words });
+            let end = offset + 4 * words;
+            return Err(StreamError::RunPastEnd { task, offset, run_header: first, at: here, end });
         }
-        runs.push(Run { addr: run_header & ADDR_MASK, words: all[at + 1..end].to_vec() });
+        run.words.copy_from_slice(&all[at + 1..end]);
+        runs.push(run);
         at = end;
     }
     Ok(Task { offset, header: all[..header_words].to_vec(), runs })
 }
 
 /// An optional word (a dependency id) follows the header when its last fixed word has both low bits set.
-fn has_optional_word(fixed: &[u32]) -> bool {
+pub(crate) fn has_optional_word(fixed: &[u32]) -> bool {
     fixed.last().is_some_and(|word| word & 3 == 3)
 }
 
-/// Follows the chain from the stream's start.
+/// The descriptors of a stream, in order. `first_task_words` is not read where descriptors state their own size.
 pub fn decode_stream(layout: &Layout, stream: &[u8], first_task_words: u32) -> Result<Vec<Task>, StreamError> {
-    let mut tasks = Vec::new();
-    let (mut offset, mut words) = (0u32, first_task_words);
-    loop {
-        let task = decode(layout, stream, tasks.len(), offset, words)?;
-        let next_size = task.get(layout, Field::NextSize).unwrap_or(0);
-        let next = task.get(layout, Field::NextPointer).unwrap_or(0);
-        let index = tasks.len();
-        tasks.push(task);
-        if next_size == 0 {
-            return Ok(tasks);
-        }
-        // Forward only: a chain that goes back would never end.
-        if next < offset.saturating_add(4 * words) || next % layout.align_bytes != 0 {
-            return Err(StreamError::BadNext { task: index, offset, next, align: layout.align_bytes });
-        }
-        (offset, words) = (next, next_size + 1);
+    match decode_what_stands(layout, stream, first_task_words) {
+        (tasks, None) => Ok(tasks),
+        (_, Some(error)) => Err(error),
     }
 }
 
-/// Lays tasks one after another on the layout's boundary, sets chain and ids, and returns the stream.
+/// As [`decode_stream`], with the descriptors in front of the first error.
+pub fn decode_what_stands(layout: &Layout, stream: &[u8], first_task_words: u32) -> (Vec<Task>, Option<StreamError>) {
+    let mut tasks = Vec::new();
+    let error = match layout.codec {
+        Codec::Runs => chain::decode(layout, stream, first_task_words, &mut tasks),
+        Codec::Packets => packets::decode(layout, stream, &mut tasks),
+    };
+    (tasks, error.err())
+}
+
+/// Lays tasks one after another on the layout's boundary, sets what links them, and returns the stream.
 ///
 /// The gaps are zero and the stream ends with the last task's last word.
 pub fn encode_stream(layout: &Layout, tasks: &mut [Task]) -> Result<Vec<u8>, FieldError> {
-    let mut offset = 0u32;
+    // The reader takes one more header word where the last fixed one ends in two set bits.
     for task in tasks.iter_mut() {
-        // The reader takes an eleventh word where the tenth ends in two set bits; a kernel base of 3 makes it so.
         if task.header.len() == layout.header_words as usize && has_optional_word(&task.header) {
             task.header.push(0);
         }
-        task.offset = offset;
-        offset = (offset + 4 * task.word_count()).next_multiple_of(layout.align_bytes);
     }
-    let next: Vec<(u32, u32)> = tasks.iter().skip(1).map(|t| (t.offset, t.word_count() - 1)).chain([(0, 0)]).collect();
-    let mut stream = Vec::new();
-    for (task, (pointer, size)) in tasks.iter_mut().zip(next) {
-        task.set(layout, Field::NextPointer, pointer)?;
-        task.set(layout, Field::NextSize, size)?;
-        stream.resize(task.offset as usize, 0);
-        stream.extend(task.words().into_iter().flat_map(u32::to_le_bytes));
+    match layout.codec {
+        Codec::Runs => chain::encode(layout, tasks),
+        Codec::Packets => packets::encode(layout, tasks),
     }
-    Ok(stream)
+}
+
+/// Puts a task's words where it says that it stands; the stream grows with zeros.
+fn put(stream: &mut Vec<u8>, task: &Task) {
+    stream.resize(task.offset as usize, 0);
+    stream.extend(task.words().into_iter().flat_map(u32::to_le_bytes));
 }

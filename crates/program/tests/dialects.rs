@@ -15,7 +15,7 @@ fn short() -> Task {
     let layout = &layout::H13;
     let mut task = Task::full(layout);
     let [kernel, ..] = task.runs.as_slice() else { panic!("the layout has blocks") };
-    let at = |addr: u32, words: usize| Run { addr, words: vec![0; words] };
+    let at = |addr: u32, words: usize| Run::consecutive(addr, vec![0; words]);
     let split = [at(kernel.addr, 18), at(kernel.addr + 0xc8, 12)];
     task.runs.splice(..1, split);
     assert_eq!(task.word_count(), 0x7e);
@@ -198,6 +198,9 @@ fn the_identity_layer() {
     assert_eq!(types.len(), 24);
     for text in ["int8:t2=r2;0;127", "float16:t5=r1;2;0", "float:t6=r1;4;0", "e4m3:t16=r1;1;0", "int4:t23=r1;-8;7"] {
         assert!(types.iter().any(|t| t == text), "{text}");
+    }
+    for start in ["void:t1", "uint8:t3", "int16:t4"] {
+        assert!(types.iter().any(|t| t.starts_with(start)), "{start}");
     }
     let frame = &named(rows::SYMBOL_TENSOR)[0];
     assert_eq!(frame, "t0:t44=ar1;0;1;45=s128n:ar1;0;1;46=s128c:ar1;0;1;47=s128h:ar1;0;64;48=s2w:5");

@@ -282,3 +282,73 @@ fn values_are_found_by_name() {
     assert_eq!(d.root.get("no such field"), &Value::Absent);
     assert_eq!(d.root.number("format_version"), 4);
 }
+
+/// Any register values, ports, kernel data and scratch: every form gives the program and its own bytes back.
+#[test]
+fn random_programs_survive_every_form() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let layout = &layout::H13;
+    for round in 0..60 {
+        let mut tasks: Vec<Task> = (0..1 + next() % 5).map(|_| Task::full(layout)).collect();
+        for task in &mut tasks {
+            let words = task.header.iter_mut().chain(task.runs.iter_mut().flat_map(|r| &mut r.words));
+            // Any bits, but no kernel streams that lie nowhere and no word that makes the header longer.
+            words.for_each(|w| *w = if next() % 3 == 0 { next() as u32 & !3 } else { 0 });
+            for (field, i) in (0..16).map(|i| (anemone_facts::Field::CoeffEn, i)) {
+                task.set_at(layout, field, i, 0).expect("a flag");
+            }
+        }
+        let stream = encode_stream(layout, &mut tasks).expect("offsets fit");
+        let names: Vec<String> = (0..2 + next() % 6).map(|i| format!("tensor {i} \"{}\"", next() % 100)).collect();
+        let mut ports: Vec<Port> = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let direction = if i == 0 || next() % 2 == 0 { Direction::Input } else { Direction::Output };
+            let mut p = port(name, direction, Program::FIRST_PORT_BAR + i as u8);
+            p.shape =
+                Nchw { n: 1, c: 1 + (next() % 70) as u32, h: 1 + (next() % 9) as u32, w: 1 + (next() % 99) as u32 };
+            p.strides = Strides::dense(p.shape, 2);
+            p.bytes = p.strides.batch_bytes;
+            ports.push(p);
+        }
+        ports.sort_by_key(|p| p.direction == Direction::Output);
+        let program = Program {
+            name: "main".into(),
+            layout,
+            stream,
+            first_task_words: tasks[0].word_count(),
+            kernel: (0..64 * (next() % 20)).map(|_| next() as u8).collect(),
+            scratch_bytes: (next() % 3) * 0x4000,
+            ports,
+        };
+        for dialect in anemone_facts::formats::dialects::DIALECTS.iter().filter(|d| d.written) {
+            let options = Options { dialect, ..Options::default() };
+            let built = from_program(&program, &options).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            let bytes = built.write();
+            let read = Container::read(&bytes).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            assert!(read == built && read.write() == bytes, "round {round}, {}", dialect.name);
+            let listing = text::list_container(&read);
+            let again = text::assemble_container(&listing).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            assert!(again.write() == bytes, "round {round}, {}", dialect.name);
+            assert_eq!(Image::map(&read, 0x5000_0000).map(|i| i.check()), Ok(Vec::new()), "round {round}");
+        }
+        let package = firmware::from_programs(&[&program]).expect("a chain");
+        let bytes = package.write();
+        let read = Package::read(&bytes).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        let lifted = read.programs[0].program().unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert!(
+            read.write() == bytes && (lifted.stream, lifted.kernel) == (program.stream.clone(), program.kernel.clone())
+        );
+        assert_eq!(lifted.ports, program.ports);
+        let d = descriptor(&[&program], &[]);
+        let bytes = d.write();
+        let read = Descriptor::read(&bytes).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert!(read.is_canonical() && read.root == d.root && read.check().is_empty(), "round {round}");
+        assert!(text::assemble_descriptor(&text::list_descriptor(&read)).expect("a listing").write() == bytes);
+    }
+}

@@ -37,8 +37,8 @@ fn read(bytes: &[u8]) -> Program {
 /// The form in which later compilers leave out kernel registers without effect.
 fn short(mut task: Task) -> Task {
     let kernel = task.runs.remove(0);
-    let tail = Run { addr: 0x1f8c8, words: kernel.words[50..].to_vec() };
-    task.runs.splice(0..0, [Run { addr: kernel.addr, words: kernel.words[..18].to_vec() }, tail]);
+    let tail = Run::consecutive(0x1f8c8, kernel.words[50..].to_vec());
+    task.runs.splice(0..0, [Run::consecutive(kernel.addr, kernel.words[..18].to_vec()), tail]);
     task
 }
 
@@ -110,7 +110,7 @@ fn any_register_values_are_listed_and_assembled() {
         for _ in 0..1 + round % 3 {
             let mut task = if round % 2 == 0 { Task::full(&H13) } else { short(Task::full(&H13)) };
             // A register outside every block, and every eleventh header word that marks itself.
-            task.runs.push(Run { addr: 0x3ff_fff0, words: vec![0; 2] });
+            task.runs.push(Run::consecutive(0x3ff_fff0, vec![0; 2]));
             let words = task.runs.iter_mut().flat_map(|r| &mut r.words).chain(&mut task.header);
             words.for_each(|w| *w = random.word());
             task.header[9] &= !3;
@@ -155,7 +155,7 @@ fn listing_errors_name_what_is_wrong() {
         ("Src1MemFmt = fp16", "Src1MemFmt = fp17", "a number or one of uint8, int8, fp16"),
         ("@0x0 words=157", "@0x0 words=158", "words=157, as header and runs take"),
         ("task 0 @0x0", "task 0 @0x4", "a task inside 0x274 bytes"),
-        ("header words=10", "header words=11", "10 words, as KBase0 tells"),
+        ("header words=10", "header words=11", "10 words, as the header's last word tells"),
     ] {
         assert!(listing.contains(from), "{from}");
         let error = text::assemble(&listing.replacen(from, to, 1)).err().map(|e| e.expected);

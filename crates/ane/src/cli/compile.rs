@@ -1,6 +1,6 @@
 //! `ane compile`: a model becomes a container.
 
-use super::{Voice, chip, print};
+use super::{ModelFlags, Voice, chip, print};
 use anemone::forms::{Form, Surroundings, encode};
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Log, Options};
@@ -16,7 +16,7 @@ Examples:
   ane compile model.mlpackage -o out/ --emit hwx,bin,anec
   ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/")]
 pub struct Flags {
-    /// Package (.mlpackage), netplist (.plist) or .mlmodel
+    /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
     /// Chip: marketing name or compiler target
     #[arg(short, long, default_value = "h13")]
@@ -33,6 +33,11 @@ pub struct Flags {
     /// Write every stage's text into this folder
     #[arg(long)]
     dump_ir: Option<PathBuf>,
+    /// Compile MIL text that Apple's compiler is known to refuse, where this one can
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    choices: ModelFlags,
 }
 
 /// Compiler whose conventions can be asked for.
@@ -69,7 +74,13 @@ impl Log for Stages {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
-    let model = Model::load(&flags.model)?;
+    let choices = flags.choices.choices()?;
+    let model = Model::load_with(&flags.model, &choices)?;
+    if !flags.force
+        && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip)?
+    {
+        return Err(refused);
+    }
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
     } else {

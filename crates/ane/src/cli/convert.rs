@@ -1,43 +1,92 @@
-//! `ane convert`: a compiled file in another form.
+//! `ane convert`: a file in another form: a network in a form for networks, a program in a form for programs.
 
-use super::{Voice, print};
-use anemone::forms::{Form, Surroundings, encode};
-use anemone::{Code, Diagnostic, Model, Result, files};
+mod compiled;
+mod network;
+
+use super::{ModelFlags, Voice};
+use anemone::convert::NetForm;
+use anemone::forms::Form;
+use anemone::{Code, Diagnostic, Result};
 use anemone_facts::formats::dialects::Dialect;
 use anemone_facts::formats::raw::anec;
 use anemone_program::e5::State;
-use anemone_program::{Program, hwx};
 use clap::Args;
-use serde_json::json;
-use std::path::PathBuf;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  ane convert model.mlpackage --to mil                    the text on standard output
+  ane convert model.onnx --dim N=1 -o model.mlpackage
+  ane convert model.mlpackage -o small.mlpackage --palettize 4
+  ane convert net.plist --to dot | dot -Tsvg > net.svg
   ane convert model.hwx -o model.anec
   ane convert model.anec --to hwx -o model.hwx --compat zin-9.509
   ane convert model.hwx --to e5 -o model.e5 --state cache_in=cache_out
 
-Forms: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that goes with
-the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of it.")]
+Forms of networks: mil, mlpackage, netplist, dot, json. MIL text and packages come out as they stand, unless weights are
+compressed; from other forms, weights go to weights/weight.bin (netplist: net.weights) beside the file.
+
+Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that
+goes with the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of
+it. A network becomes a program with `ane compile`.")]
 pub struct Flags {
-    /// Compiled file: .hwx, .anec, .bin or .anefw
+    /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin or .anefw
     file: PathBuf,
-    /// File to write
-    #[arg(short, long)]
-    output: PathBuf,
     /// Form to write [default: as the extension of the file to write says]
-    #[arg(long, value_parser = super::forms())]
-    to: Option<Form>,
-    /// Compiler whose container layout is followed
-    #[arg(long, value_parser = super::dialects(), default_value = super::DIALECT)]
-    compat: &'static Dialect,
+    #[arg(long, value_parser = target())]
+    to: Option<Target>,
+    /// File (or, for mlpackage, folder) to write; mil, dot and json go to standard output without
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Weights become one of 2^BITS values each: 1, 2, 3, 4, 6 or 8
+    #[arg(long, value_name = "BITS", group = "smaller", help_heading = "Networks")]
+    palettize: Option<u32>,
+    /// Weights become 8-bit integers with a scale for each output channel
+    #[arg(long, group = "smaller", help_heading = "Networks")]
+    int8: bool,
+    /// The smallest weights become zeros: the share of them, 0 to 1
+    #[arg(long, value_name = "SHARE", group = "smaller", help_heading = "Networks")]
+    prune: Option<f32>,
+    /// Seed of the inputs on which compression is judged
+    #[arg(long, default_value_t = 0, help_heading = "Networks")]
+    seed: u64,
+    #[command(flatten, next_help_heading = "Networks")]
+    choices: ModelFlags,
+    /// Compiler whose container layout is followed [default: zin-9.509]
+    #[arg(long, value_parser = super::dialects(), help_heading = "Programs")]
+    compat: Option<&'static Dialect>,
     /// Byte offset of the data in an .anec file: 0x1000, or 0x800 for the first loaders
-    #[arg(long, value_parser = data_offset, value_name = "BYTES")]
+    #[arg(long, value_parser = data_offset, value_name = "BYTES", help_heading = "Programs")]
     anec_data: Option<usize>,
     /// A tensor held from call to call, for .e5: input port and output port
-    #[arg(long, value_parser = state, value_name = "IN=OUT")]
+    #[arg(long, value_parser = state, value_name = "IN=OUT", help_heading = "Programs")]
     state: Vec<State>,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy)]
+enum Target {
+    Network(NetForm),
+    Program(Form),
+}
+
+impl Target {
+    /// All, by the names that `--to` takes.
+    fn all() -> impl Iterator<Item = (&'static str, Target)> {
+        let networks = NetForm::ALL.iter().map(|row| (row.1, Target::Network(row.0)));
+        networks.chain(Form::ALL.iter().map(|form| (form.name(), Target::Program(*form))))
+    }
+
+    fn of_extension(extension: &str) -> Option<Self> {
+        NetForm::of(extension).map(Target::Network).or_else(|| Form::of_extension(extension).map(Target::Program))
+    }
+}
+
+fn target() -> impl TypedValueParser<Value = Target> {
+    PossibleValuesParser::new(Target::all().map(|(name, _)| name))
+        .try_map(|name| Target::all().find(|(known, _)| *known == name).map(|(_, target)| target).ok_or("no such form"))
 }
 
 fn data_offset(text: &str) -> std::result::Result<usize, String> {
@@ -52,52 +101,17 @@ fn state(text: &str) -> std::result::Result<State, String> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let extension = flags.output.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    let Some(form) = flags.to.or_else(|| Form::of_extension(extension)) else {
-        let known: Vec<&str> = Form::ALL.iter().map(|f| f.extension()).collect();
-        let message = format!("no form has the extension {extension:?}");
-        let help = format!("give --to FORM, or one of these extensions: {}", known.join(", "));
-        return Err(Diagnostic::new(Code::Usage, message).at(flags.output.display()).help(help));
-    };
-    let (program, mut container) = compiled(&flags.file)?;
-    container.dialect = flags.compat;
-    if container.output_path.is_empty() {
-        container.output_path = flags.output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    }
-    let around = Surroundings { container, states: flags.state, anec_data: flags.anec_data };
-    let bytes = encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()))?;
-    files::write(&flags.output, &bytes)?;
-    if voice.json {
-        let file = json!({ "path": flags.output.display().to_string(), "bytes": bytes.len() });
-        print(&format!("{}\n", json!({ "schema": "anemone.convert/1", "form": form.name(), "files": [file] })))?;
-    } else {
-        voice.note(format!("{}: {}, {} bytes", flags.output.display(), form.name(), bytes.len()));
-    }
-    Ok(0)
-}
-
-/// The program of a compiled file, and what its container says about its making.
-fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options)> {
-    let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
-    match Model::load(file)? {
-        Model::Net { .. } => Err(Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
-            .at(file.display())
-            .help("compile it: ane compile MODEL -o FILE")),
-        Model::Container(container) => {
-            let program = container.program().map_err(|e| malformed(e.to_string()))?;
-            Ok((program, hwx::Options::of(&container)))
-        }
-        Model::Program(program) => Ok((*program, hwx::Options::default())),
-        Model::Package(package) => {
-            let [entry] = package.programs.as_slice() else {
-                return Err(malformed(format!("{} programs, one is expected", package.programs.len())));
+    let extension = flags.output.as_deref().and_then(Path::extension).and_then(|e| e.to_str()).unwrap_or_default();
+    match flags.to.or_else(|| Target::of_extension(extension)) {
+        Some(Target::Network(form)) => network::run(&flags, form, voice),
+        Some(Target::Program(form)) => compiled::run(flags, form, voice),
+        None => {
+            let names: Vec<&str> = Target::all().map(|(name, _)| name).collect();
+            let message = match &flags.output {
+                Some(output) => format!("{}: no form has this extension", output.display()),
+                None => "neither --to nor --output says which form to write".to_string(),
             };
-            Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default()))
-        }
-        Model::Descriptor(_) => {
-            Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
-                .at(file.display())
-                .help("give the container (.hwx) that it was written with"))
+            Err(Diagnostic::new(Code::Usage, message).help(format!("give --to {}", names.join(", --to "))))
         }
     }
 }

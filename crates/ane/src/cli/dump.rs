@@ -1,10 +1,10 @@
 //! `ane dump`: a compiled file explained, or as text that assembles back.
 
 use super::{Voice, print};
-use anemone::{Code, Diagnostic, Model, Result};
-use anemone_program::Program;
+use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_program::hwx::{Image, name16_text};
-use anemone_program::text::{self, Coverage, Dump, Part, Selection};
+use anemone_program::text::{self, Dump, Part, Selection};
+use anemone_program::{Coverage, Program};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,11 @@ fn address(text: &str) -> std::result::Result<u64, String> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if flags.summary
+        && let Some(container) = files::outline(&flags.file)?
+    {
+        return summary(&Model::Container(Box::new(container)), &flags.file, voice).map(|()| 0);
+    }
     let model = Model::load(&flags.file)?;
     if flags.asm {
         let listing = match &model {
@@ -119,6 +124,10 @@ fn programs(model: &Model) -> Vec<Program> {
 
 /// Number of tasks, where they can be followed.
 fn tasks(model: &Model) -> Option<usize> {
+    if let Model::Container(container) = model {
+        let (_, tasks, error) = container.tasks()?;
+        return error.is_none().then_some(tasks.len());
+    }
     let [program] = programs(model).try_into().ok()?;
     let program: Program = program;
     Some(program.tasks().ok()?.len())
@@ -182,32 +191,19 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
 
 /// How much of the task streams rows explain.
 fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
-    if let Model::Net { .. } = model {
-        return Err(not_compiled(file));
-    }
-    let programs = programs(model);
-    if programs.is_empty() {
-        let why = match model {
-            Model::Container(c) => c.program().err().map_or(String::new(), |e| e.to_string()),
-            _ => "the file holds no task stream".to_string(),
-        };
-        return Err(Diagnostic::new(Code::Malformed, format!("no task stream can be read: {why}")).at(file.display()));
-    }
-    let mut all = Vec::new();
-    for program in &programs {
-        all.push(
-            Coverage::of(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()))?,
-        );
+    let all: Vec<Coverage> = match model {
+        Model::Net { .. } => return Err(not_compiled(file)),
+        Model::Container(container) => Coverage::of_container(container).into_iter().collect(),
+        Model::Program(_) | Model::Descriptor(_) | Model::Package(_) => {
+            programs(model).iter().map(Coverage::of_program).collect()
+        }
+    };
+    if all.is_empty() {
+        let message = "no task stream of a known descriptor version";
+        return Err(Diagnostic::new(Code::Malformed, message).at(file.display()));
     }
     if voice.json {
         return print(&format!("{}\n", json!({ "schema": "anemone.coverage/1", "programs": all })));
     }
-    let mut text = String::new();
-    for c in &all {
-        text += &format!("generation: {}\ntasks: {}\nwords: {}\n", c.generation, c.tasks, c.words);
-        text += &format!("fields known: {}\nfields seen: {}\n", c.fields_known, c.fields_seen);
-        let share = if c.set_bits == 0 { 0.0 } else { 100.0 * c.unexplained_bits as f64 / c.set_bits as f64 };
-        text += &format!("set bits: {}\nunexplained set bits: {} ({share:.2} %)\n", c.set_bits, c.unexplained_bits);
-    }
-    print(&text)
+    print(&all.iter().map(Coverage::render).collect::<String>())
 }

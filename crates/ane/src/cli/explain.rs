@@ -1,9 +1,11 @@
-//! `ane explain`: what a register, field or code means, where it stands, and how that is known.
+//! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
 
 use super::{Voice, print};
+use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
-use anemone_facts::chips::CHIPS;
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
+use anemone_facts::layout::KNOWN;
+use anemone_facts::lint::LINTS;
 use anemone_facts::{Coding, Field, Layout, Row, Space};
 use anemone_program::Task;
 use clap::Args;
@@ -18,25 +20,20 @@ Examples:
   ane explain 0x13808
   ane explain OcgSize --seen model.hwx
   ane explain op-class
+  ane explain E08
+  ane explain ANE1108
+  ane explain conv
+  ane explain texture_engine
+  ane explain
 
-WHAT is a field's name, a register's address, `+0x1c` for a header word, or the name of an enumeration.")]
+WHAT is a field's name, a register's address, `+0x1c` for a header word, the name of an enumeration, a code, an operation, a
+layer, a validator, or a number of chips.")]
 pub struct Flags {
-    /// Field, address or enumeration
-    what: String,
+    /// What to explain; without it, the catalogue of rules
+    what: Option<String>,
     /// Count the values in these compiled files
     #[arg(long, value_name = "FILE")]
     seen: Vec<PathBuf>,
-}
-
-/// Every generation's layout, once.
-fn layouts() -> Vec<&'static Layout> {
-    let mut all: Vec<&'static Layout> = Vec::new();
-    for layout in CHIPS.iter().filter_map(|c| c.layout) {
-        if !all.iter().any(|l| l.generation == layout.generation) {
-            all.push(layout);
-        }
-    }
-    all
 }
 
 fn number(text: &str) -> Option<u32> {
@@ -44,7 +41,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let what = flags.what.as_str();
+    let Some(what) = flags.what.as_deref() else { return catalogue(voice) };
     let same = |name: &str| name.eq_ignore_ascii_case(what);
     if let Some(e) = ENUMERATIONS.iter().find(|e| same(e.name) || same(e.vendor)) {
         let rows: Vec<Value> = e.rows.iter().map(|r| json!({ "code": r.code, "name": r.name })).collect();
@@ -61,7 +58,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         None => number(what).map(|a| (Space::Register, a)),
     };
     let mut found: Vec<(&'static Layout, &'static Row, u32)> = Vec::new();
-    for layout in layouts() {
+    for layout in KNOWN.iter().copied() {
         match address {
             Some((space, at)) => found.extend(layout.rows_at(space, at).map(|(row, i)| (layout, row, i))),
             None => {
@@ -72,14 +69,19 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
     }
     if found.is_empty() {
-        return Err(unknown(what));
+        return topics(what, voice);
     }
     let tasks = tasks(&flags.seen)?;
     let mut documents = Vec::new();
     let mut text = String::new();
+    let mut last = None;
     for (layout, row, index) in found {
         let seen = seen(&tasks, layout, row);
         documents.push(document(layout, row, index, &seen));
+        // The meaning stands once before all generations that have the field.
+        if last.replace(row.field) != Some(row.field) {
+            text += &meaning(row.field);
+        }
         text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
     }
     if voice.json {
@@ -89,22 +91,54 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
+/// The rules of `ane check`, a line each.
+fn catalogue(voice: Voice) -> Result<u8> {
+    if voice.json {
+        return documents(LINTS.iter().map(Topic::Lint).collect());
+    }
+    let line = |l: &anemone_facts::lint::Lint| {
+        format!("{} {:20} {:14} {}\n", l.code, l.name, reference::severity(l), l.condition)
+    };
+    print(&LINTS.iter().map(line).collect::<String>()).map(|()| 0)
+}
+
+/// What is known by that word beside fields and enumerations.
+fn topics(what: &str, voice: Voice) -> Result<u8> {
+    let topics = reference::look_up(what);
+    if topics.is_empty() {
+        return Err(unknown(what));
+    }
+    if voice.json {
+        return documents(topics);
+    }
+    print(&topics.into_iter().map(Topic::text).collect::<Vec<_>>().join("\n")).map(|()| 0)
+}
+
+fn documents(topics: Vec<Topic>) -> Result<u8> {
+    let list: Vec<_> = topics.into_iter().map(Topic::json).collect();
+    print(&format!("{}\n", json!({ "schema": "anemone.explain/1", "topics": list }))).map(|()| 0)
+}
+
 fn unknown(what: &str) -> Diagnostic {
     let lower = what.to_ascii_lowercase();
-    let mut near: Vec<&str> = layouts()
+    let mut near: Vec<&str> = KNOWN
         .iter()
         .flat_map(|l| l.rows)
         .map(|r| r.field.info().name)
         .filter(|n| n.to_ascii_lowercase().contains(&lower))
         .chain(ENUMERATIONS.iter().map(|e| e.name).filter(|n| n.contains(&lower)))
         .collect();
+    near.sort_unstable();
     near.dedup();
     near.truncate(8);
     let help = match near.is_empty() {
-        true => "fields are listed in docs/machine, enumerations in docs/machine/enums.md".to_string(),
+        true => format!(
+            "{}`ane explain` lists the rules, `ane ops` the operations; docs/machine has fields and enumerations",
+            reference::nearest(what, reference::names())
+        ),
         false => format!("near: {}", near.join(", ")),
     };
-    Diagnostic::new(Code::Usage, format!("no field, register or enumeration is known as {what}")).help(help)
+    Diagnostic::new(Code::Usage, format!("nothing here is called {what}")).help(help)
 }
 
 type Tasks = Vec<(&'static Layout, Task)>;
@@ -112,14 +146,18 @@ type Tasks = Vec<(&'static Layout, Task)>;
 fn tasks(files: &[PathBuf]) -> Result<Tasks> {
     let mut all = Vec::new();
     for file in files {
-        let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
-        let program = match Model::load(file)? {
-            Model::Container(c) => c.program().map_err(|e| malformed(e.to_string()))?,
-            Model::Program(p) => *p,
-            _ => return Err(malformed("--seen takes containers and raw streams".into())),
+        let malformed = |e: &str| Diagnostic::new(Code::Malformed, e).at(file.display());
+        let (layout, tasks) = match Model::load(file)? {
+            Model::Container(c) => {
+                let (layout, tasks, error) =
+                    c.tasks().ok_or_else(|| malformed("no task stream of a known descriptor version"))?;
+                error.map_or(Ok(()), |e| Err(malformed(&e.to_string())))?;
+                (layout, tasks)
+            }
+            Model::Program(p) => (p.layout, p.tasks().map_err(|e| malformed(&e.to_string()))?),
+            _ => return Err(malformed("--seen takes containers and raw streams")),
         };
-        let tasks = program.tasks().map_err(|e| malformed(e.to_string()))?;
-        all.extend(tasks.into_iter().map(|t| (program.layout, t)));
+        all.extend(tasks.into_iter().map(|t| (layout, t)));
     }
     Ok(all)
 }
@@ -155,26 +193,29 @@ fn coding(field: Field) -> String {
     }
 }
 
+fn meaning(field: Field) -> String {
+    let info = field.info();
+    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
+    format!("{}: {}{unit}\n  coding: {}\n", info.name, info.meaning, coding(field))
+}
+
 fn paragraph(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>, unasked: bool) -> String {
-    let info = row.field.info();
     let block = layout
         .block_of(row.addr)
         .filter(|_| row.space == Space::Register)
         .map_or(String::new(), |b| format!(", {}", b.name));
     let several = if row.count > 1 { format!(", {} in a row", row.count) } else { String::new() };
-    let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
-    let mut text = format!("{}: {}{unit}\n", info.name, info.meaning);
-    text += &format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
-    text += &format!("  coding: {}\n", coding(row.field));
+    let mut text =
+        format!("  {}: {}, bits {}..{}{several}{block}\n", layout.generation, place(row, index), row.hi, row.lo);
     text += &format!(
-        "  evidence: {} ({:?}), source {} in docs/evidence.md\n",
+        "    evidence: {} ({:?}), source {} in docs/evidence.md\n",
         row.evidence.letter(),
         row.evidence,
         row.source
     );
     if !unasked {
         let values: Vec<String> = seen.iter().map(|(v, n)| format!("{v:#x} ({n})")).collect();
-        text += &format!("  seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
+        text += &format!("    seen: {}\n", if values.is_empty() { "nowhere".into() } else { values.join(", ") });
     }
     text
 }

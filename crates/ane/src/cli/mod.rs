@@ -3,13 +3,18 @@
 mod asm;
 mod broker;
 mod cache;
+mod check;
 mod compile;
+mod completions;
 mod convert;
 mod diff;
+mod doctor;
 mod dump;
 mod explain;
+mod ops;
 mod patch;
 mod places;
+mod reference;
 mod run;
 mod targets;
 mod trace;
@@ -19,15 +24,19 @@ use anemone::{Code, Diagnostic, Form, Result};
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
+  ane model.mlpackage
+  ane check model.mlpackage -t m1,m4
   ane run model.mlpackage --input image.npy
   ane compile model.mlpackage -o out/
+  ane convert model.onnx --dim N=1 -o model.mlpackage
+  ane convert out/model.hwx -o model.anec
   ane dump out/model.hwx --part td --td 0
   ane targets m1
 
@@ -52,6 +61,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// What runs on the engine of which chip, why not, and what to change; `ane MODEL` means the same
+    Check(check::Flags),
     /// Compile a model to the engine's register program
     Compile(compile::Flags),
     /// Compile if needed, and execute on the software engine
@@ -62,12 +73,10 @@ enum Verb {
     Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
-    /// Write a compiled file in another form
+    /// Write a network or a compiled file in another form, or a network with smaller weights
     Convert(convert::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
-    /// What a register or field means, where it stands, how that is known
-    Explain(explain::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
     /// The daemon that loads and runs programs for others
@@ -79,6 +88,48 @@ enum Verb {
     /// Reads models for the broker
     #[command(hide = true, name = broker::SERVICE)]
     CompileService,
+    /// Operations, native layers and their validators
+    Ops(ops::Flags),
+    /// What a register, field, code, operation or layer means, and how that is known
+    Explain(explain::Flags),
+    /// What works on this machine
+    Doctor(doctor::Flags),
+    /// Completions for a shell
+    Completions(completions::Flags),
+    /// A page for `man`
+    Man(completions::ManFlags),
+}
+
+/// What a model leaves open.
+#[derive(clap::Args)]
+pub struct ModelFlags {
+    /// Function, procedure or network to take, where the model has several
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Extent of a symbolic dimension, by its name, or of INPUT.AXIS
+    #[arg(long, value_name = "NAME=EXTENT", value_parser = dimension)]
+    dim: Vec<(String, usize)>,
+    /// Folder of what MIL text calls @model_path [default: that of the text]
+    #[arg(long, value_name = "DIR")]
+    model_root: Option<std::path::PathBuf>,
+}
+
+fn dimension(text: &str) -> std::result::Result<(String, usize), String> {
+    let pair = text.rsplit_once('=').and_then(|(name, extent)| Some((name.to_string(), extent.parse().ok()?)));
+    pair.filter(|(_, extent)| *extent > 0).ok_or("NAME=EXTENT with an extent of at least 1 expected".into())
+}
+
+impl ModelFlags {
+    /// Whether nothing is chosen.
+    fn is_plain(&self) -> bool {
+        self.function.is_none() && self.dim.is_empty()
+    }
+
+    fn choices(&self) -> Result<anemone::Choices> {
+        let options =
+            anemone_net::read::Options { function: self.function.clone(), extents: self.dim.iter().cloned().collect() };
+        Ok(anemone::Choices { options, model_root: self.model_root.clone() })
+    }
 }
 
 /// How much to say, and in which form.
@@ -124,12 +175,13 @@ impl Voice {
 
 /// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
 pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
-    let args = match Args::try_parse_from(arguments) {
+    let args = match Args::try_parse_from(with_verb(arguments)) {
         Ok(args) => args,
         Err(e) => return usage(e, json),
     };
     let voice = Voice { json: args.json, quiet: args.quiet, verbose: args.verbose };
     match args.verb {
+        Verb::Check(flags) => check::run(flags, voice),
         Verb::Compile(flags) => compile::run(flags, voice),
         Verb::Run(flags) => run::run(flags, voice),
         Verb::Dump(flags) => dump::run(flags, voice),
@@ -137,33 +189,40 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Asm(flags) => asm::run(flags, voice),
         Verb::Convert(flags) => convert::run(flags, voice),
         Verb::Patch(flags) => patch::run(flags, voice),
-        Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
         Verb::Broker(flags) => broker::run(flags, voice),
         Verb::Stat(flags) => broker::stat(flags, voice),
         Verb::Cache(flags) => cache::run(flags, voice),
         Verb::CompileService => broker::compile_service(voice),
+        Verb::Ops(flags) => ops::run(flags, voice),
+        Verb::Explain(flags) => explain::run(flags, voice),
+        Verb::Doctor(flags) => doctor::run(flags, voice),
+        Verb::Completions(flags) => completions::run(flags, voice),
+        Verb::Man(flags) => completions::man(flags, voice),
     }
+}
+
+/// `ane MODEL` means `ane check MODEL`: the verb is put in where the first word that is no flag is a path.
+fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first = arguments.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    if let Some(at) = first.map(|at| at + 1) {
+        let word = &arguments[at];
+        let verb = Args::command().get_subcommands().any(|c| *word == *c.get_name()) || word == "help";
+        let path = Path::new(word);
+        if !verb && (word.to_string_lossy().contains(['.', '/']) || path.exists()) {
+            arguments.insert(at, "check".into());
+        }
+    }
+    arguments
 }
 
 /// Help and version are answers; anything else is wrong usage.
 fn usage(error: clap::Error, json: bool) -> Result<u8> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    use clap::error::ErrorKind;
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let text = error.render();
         let styled = std::io::stdout().is_terminal();
         return print(&if styled { text.ansi().to_string() } else { text.to_string() }).map(|()| 0);
-    }
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-        && (word == "check" || word.contains(['.', '/']) || Path::new(word).exists())
-    {
-        let message = match word.as_str() {
-            "check" => "`ane check` is not there yet".to_string(),
-            file => format!("`ane {file}` means `ane check {file}`, which is not there yet"),
-        };
-        return Err(Diagnostic::new(Code::Usage, message).help(
-            "`ane compile MODEL -o DIR/` compiles it or says what stands in the way; `ane run MODEL` executes it",
-        ));
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
         say(error.render().to_string().trim_end());
@@ -222,6 +281,8 @@ fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {
 fn chip(name: &str) -> Result<&'static Chip> {
     chips::by_name(name).ok_or_else(|| {
         let known: Vec<&str> = chips::CHIPS.iter().flat_map(|c| [&[c.target], c.marketing].concat()).collect();
-        Diagnostic::new(Code::Usage, format!("no chip is known as {name}")).help(format!("known: {}", known.join(", ")))
+        let near = anemone::reference::nearest(name, known.iter().copied());
+        Diagnostic::new(Code::Usage, format!("no chip is known as {name}"))
+            .help(format!("{near}known: {}", known.join(", ")))
     })
 }

@@ -2,7 +2,7 @@
 
 use super::compile::CompatName;
 use super::trace::{self, Risk};
-use super::{Voice, chip, print};
+use super::{ModelFlags, Voice, chip, print, reference};
 use anemone::tensor::{self, Array, Difference};
 use anemone::{Code, Compiled, Diagnostic, Model, Result, execute, files};
 use anemone_compile::{Compat, Options};
@@ -20,6 +20,7 @@ Examples:
   ane run model.mlpackage --input image.npy
   ane run model.hwx --input a=a.npy --input b=b.npy --output out.npy
   ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
+  ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
 
 Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
 what rounding every result to fp16 costs in this network, whichever is larger. Where an expectation is not
@@ -65,6 +66,11 @@ pub struct Flags {
     trace: Option<PathBuf>,
     #[command(flatten)]
     via: super::via::Flags,
+    /// Evaluate the network itself in fp32, without compiling it
+    #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat"])]
+    reference: bool,
+    #[command(flatten)]
+    choices: ModelFlags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -77,9 +83,12 @@ enum Numerics {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
-    let model = Model::load(&flags.model)?;
+    let model = Model::load_with(&flags.model, &flags.choices.choices()?)?;
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
+    }
+    if flags.reference {
+        return by_reference(&flags, model, voice);
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
@@ -88,7 +97,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let Compiled { program, net } = compiled.map_err(in_file)?;
     anemone::execute::check(&program).map_err(in_file)?;
-    let inputs = inputs(&flags, &program, voice)?;
+    let inputs = inputs(&flags, &program, net.as_deref(), voice)?;
     let expected = named(&flags.expect, &program, Direction::Output, "--expect")?;
     for (name, wanted) in &expected {
         expectation_fits(name, wanted, &program, net.as_deref())?;
@@ -182,6 +191,69 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(u8::from(failed))
 }
 
+/// The network itself, evaluated and compared.
+fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
+    let Model::Net { net, .. } = model else {
+        let message = "--reference evaluates a network; this file is a compiled program";
+        return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
+    };
+    let names = reference::names(&net, &net.outputs);
+    let plain = net.outputs.iter().filter(|o| net.states.iter().all(|s| s.output != **o)).count();
+    let mut expected = Vec::new();
+    for (at, path) in reference::pairs(&flags.expect, &names, plain, "--expect")? {
+        expected.push((names[at].clone(), tensor::read_npy(&path)?));
+    }
+    let targets = reference::pairs(&flags.output, &names, plain, "--output")?;
+    let targets: Vec<(String, PathBuf)> = targets.into_iter().map(|(at, path)| (names[at].clone(), path)).collect();
+    let labels = flags.labels.as_deref().map(files::read).transpose()?;
+    let outputs =
+        reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
+    let (mut failed, mut reports) = (false, Vec::new());
+    for (name, array) in &outputs {
+        let mut report = json!({ "name": name, "shape": array.shape });
+        let mut line = format!("{name} {:?}", array.shape);
+        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
+            if wanted.data.len() != array.data.len() {
+                let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
+                return Err(Diagnostic::new(Code::BadTensor, message));
+            }
+            let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
+            let given = flags.atol.is_some() || flags.rtol.is_some();
+            let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
+            let tolerance = Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rounding: None };
+            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
+            failed |= difference.bad > 0;
+            line += &verdict(&difference, &tolerance, array, wanted);
+            report["max_abs_error"] = json!(difference.max_abs);
+            report["within"] = json!(difference.bad == 0);
+        } else {
+            line += &summary(array);
+        }
+        if let Some(labels) = &labels {
+            let (class, probability) = best(labels, array)?;
+            line += &format!("\nclass {class}, probability {probability:.4}");
+            report["class"] = json!(class);
+        }
+        if array.data.len() <= 64 {
+            report["values"] = json!(array.data);
+        }
+        if !voice.json {
+            print(&format!("{line}\n"))?;
+        }
+        reports.push(report);
+    }
+    if !failed {
+        write(&targets, &outputs)?;
+    }
+    if voice.json {
+        print(&format!("{}\n", json!({ "schema": "anemone.run/1", "reference": true, "outputs": reports })))?;
+    }
+    Ok(u8::from(failed))
+}
+
+/// Share of the largest expected value that fp32 sums in another order may lose.
+const REFERENCE_SHARE: f32 = 1e-4;
+
 fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)]) -> Result<()> {
     let mut encoded = Vec::new();
     for (name, path) in targets {
@@ -227,11 +299,18 @@ fn exact_model(program: &Program) -> Result<numerics::Model> {
     })
 }
 
-/// Input arrays by port name: given, or random.
-fn inputs(flags: &Flags, program: &Program, voice: Voice) -> Result<Vec<(String, Array)>> {
+/// Input arrays by port name: given, or random; states are zeros.
+fn inputs(flags: &Flags, program: &Program, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, program, Direction::Input, "--input")?;
     for (i, port) in program.ports_of(Direction::Input).enumerate() {
         if all.iter().any(|(n, _)| *n == port.name) {
+            continue;
+        }
+        let s = port.shape;
+        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+        if net.is_some_and(|net| net.states.iter().any(|s| net.value(s.input).name == port.name)) {
+            let data = vec![0.0; s.elements() as usize];
+            all.push((port.name.clone(), Array { shape, data }));
             continue;
         }
         if !flags.input.is_empty() {
@@ -239,26 +318,10 @@ fn inputs(flags: &Flags, program: &Program, voice: Voice) -> Result<Vec<(String,
                 .help(format!("--input {}=FILE.npy", port.name)));
         }
         voice.note(format!("input {}: random, seed {}", port.name, flags.seed));
-        let s = port.shape;
-        let data = random(flags.seed.wrapping_add(i as u64), s.elements() as usize);
-        all.push((port.name.clone(), Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }));
+        let data = tensor::random(flags.seed.wrapping_add(i as u64), s.elements() as usize);
+        all.push((port.name.clone(), Array { shape, data }));
     }
     Ok(all)
-}
-
-/// Uniform in -1..1; SplitMix64, so the same seed gives the same input everywhere.
-fn random(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^= z >> 31;
-            (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-        })
-        .collect()
 }
 
 /// `NAME=FILE`, or a file alone for the only port.

@@ -1,8 +1,8 @@
 //! `ane targets`: chips and their limits.
 
 use super::{Voice, chip, print};
-use anemone::Result;
-use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS};
+use anemone::{Code, Diagnostic, Result, reference};
+use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use clap::Args;
 use serde_json::json;
 
@@ -10,10 +10,19 @@ use serde_json::json;
 #[command(after_help = "\
 Examples:
   ane targets
-  ane targets m1")]
+  ane targets m1
+  ane targets m1 m4
+  ane targets m1 m4 --all
+  ane targets --field kmem_cap_streamed")]
 pub struct Flags {
-    /// Chips to show in full: marketing names or compiler targets
+    /// Chips to show in full, or to compare: marketing names or compiler targets
     chips: Vec<String>,
+    /// Every number, not only those in which the chips differ
+    #[arg(long)]
+    all: bool,
+    /// Explain one number, with its value on every target
+    #[arg(long, value_name = "NAME")]
+    field: Option<String>,
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
@@ -22,6 +31,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         flags.chips.iter().map(|name| chip(name)).collect::<Result<_>>()?
     };
+    if let Some(name) = &flags.field {
+        return field(name, &chips, voice);
+    }
     if voice.json {
         let rows: Vec<_> = chips.iter().map(|c| document(c)).collect();
         print(&format!("{}\n", json!({ "schema": "anemone.targets/1", "targets": rows })))?;
@@ -29,19 +41,77 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     let mut text = String::new();
     for c in &chips {
-        let compiles = if c.layout.is_some() { "compiles and runs" } else { "limits only" };
-        text += &format!("{:6} {:4} {:12} {} ({})\n", c.target, c.family, c.marketing.join(","), c.silicon, compiles);
+        let can = if c.layout.is_some() { "compiles and runs" } else { "limits only" };
+        text += &format!("{:5} {:9} {:24} {} ({can})\n", c.target, c.family, c.marketing.join(","), c.silicon);
+        if !c.note.is_empty() && (voice.verbose || !flags.chips.is_empty()) {
+            text += &format!("      note: {}\n", c.note);
+        }
     }
     if !flags.chips.is_empty() {
-        for row in HAL_ROWS {
-            let offset = row.offset.map_or("     ".into(), |o| format!("{o:#05x}"));
-            let values: Vec<String> =
-                chips.iter().map(|c| (row.get)(&c.hal).map_or("unknown".into(), |v| v.to_string())).collect();
-            text += &format!("  {offset} {:27} {:>12} {:14} {}\n", row.name, values.join(" "), row.unit, row.meaning);
-        }
+        text += &table(&chips, flags.all || chips.len() == 1);
     }
     print(&text)?;
     Ok(0)
+}
+
+/// One number over the chips.
+fn field(name: &str, chips: &[&'static Chip], voice: Voice) -> Result<u8> {
+    let row = HAL_ROWS.iter().find(|r| r.name == name || r.offset.is_some_and(|o| format!("{o:#x}") == name));
+    let row = row.ok_or_else(|| {
+        let known = HAL_ROWS.iter().map(|r| r.name);
+        Diagnostic::new(Code::Usage, format!("no number is called {name}"))
+            .help(format!("{}`ane targets m1` lists them", reference::nearest(name, known)))
+    })?;
+    if voice.json {
+        let values: serde_json::Map<_, _> =
+            chips.iter().map(|c| (c.target.to_string(), json!((row.get)(&c.hal)))).collect();
+        let document = json!({
+            "schema": "anemone.hal/1", "name": row.name, "offset": row.offset, "unit": row.unit,
+            "meaning": row.meaning, "basis": row.basis.name(), "values": values,
+        });
+        print(&format!("{document}\n"))?;
+        return Ok(0);
+    }
+    let mut text = format!("{}: {}\n", row.name, row.meaning);
+    if let Some(offset) = row.offset {
+        text += &format!("  offset {offset:#x} of the HAL structure\n");
+    }
+    if !row.unit.is_empty() {
+        text += &format!("  in {}\n", row.unit);
+    }
+    text += &format!("  {} (docs/evidence.md, hal)\n", row.basis.phrase());
+    for c in chips {
+        text += &format!("  {:5} {}\n", c.target, cell(row, c));
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+/// The numbers of the chips side by side; without `all`, only those that differ.
+fn table(chips: &[&Chip], all: bool) -> String {
+    let mut text = format!("\n  {:6} {:33}", "offset", "number");
+    chips.iter().for_each(|c| text += &format!(" {:>12}", c.name()));
+    text += "  unit            meaning\n";
+    let mut equal = 0;
+    for row in HAL_ROWS {
+        let values: Vec<String> = chips.iter().map(|c| cell(row, c)).collect();
+        if !all && values.iter().all(|v| *v == values[0]) {
+            equal += 1;
+            continue;
+        }
+        let offset = row.offset.map_or(String::new(), |o| format!("{o:#05x}"));
+        text += &format!("  {offset:6} {:33}", row.name);
+        values.iter().for_each(|v| text += &format!(" {v:>12}"));
+        text += &format!("  {:14}  {}\n", row.unit, row.meaning);
+    }
+    if equal > 0 {
+        text += &format!("  {equal} more numbers are the same on all of them (--all shows them)\n");
+    }
+    text
+}
+
+fn cell(row: &HalRow, chip: &Chip) -> String {
+    (row.get)(&chip.hal).map_or("unknown".into(), |v| if v == u64::MAX { "unlimited".into() } else { v.to_string() })
 }
 
 fn document(chip: &Chip) -> serde_json::Value {
@@ -50,10 +120,13 @@ fn document(chip: &Chip) -> serde_json::Value {
     json!({
         "target": chip.target,
         "family": chip.family,
+        "legality_index": chip.floor,
         "marketing": chip.marketing,
         "silicon": chip.silicon,
         "cpu_subtype": chip.cpu_subtype,
-        "task_descriptor_version": chip.layout.map(|l| l.td_version),
+        "task_descriptor_version": chip.td_version,
+        "compiles": chip.layout.is_some(),
+        "note": chip.note,
         "hal": hal,
     })
 }

@@ -18,9 +18,12 @@ fn unknown_options_and_verbs() {
 #[test]
 fn a_model_without_a_verb() {
     let [package, ..] = digits();
-    ane!(package).refused(2, "ANE2004", &["`ane check", "not there yet", "ane compile", "ane run"]);
-    ane!("nowhere.mlpackage").refused(2, "ANE2004", &["not there yet"]);
-    ane!("check", package).refused(2, "ANE2004", &["`ane check` is not there yet"]);
+    let short = ane!(package).fine().out;
+    assert!(short.ends_with("(direct)\n") && short.contains("yes: "), "{short}");
+    assert_eq!(ane!("check", package).fine().out, short);
+    assert_eq!(ane!("--quiet", package).fine().out, short);
+    ane!("nowhere.mlpackage").refused(2, "ANE2001", &["nowhere.mlpackage"]);
+    ane!("chek", package).refused(2, "ANE2004", &["chek", "'check'"]);
 }
 
 #[test]

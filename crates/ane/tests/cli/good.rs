@@ -216,7 +216,8 @@ fn help_has_examples() {
     assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
     let commands = help.split("Commands:").nth(1).and_then(|t| t.split("\n\n").next()).expect("a list of verbs");
     let verbs: Vec<&str> =
-        commands.lines().filter_map(|l| l.split_whitespace().next()).filter(|v| *v != "help").collect();
+        // A line further to the right goes on with the one above.
+        commands.lines().filter_map(|l| l.strip_prefix("  ")?.split(' ').next()).filter(|v| !v.is_empty() && *v != "help").collect();
     assert!(verbs.len() >= 5, "{verbs:?}");
     for verb in verbs {
         let help = ane!(verb, "--help").fine().out;

@@ -20,6 +20,8 @@ pub struct Case {
     inputs: Vec<Vec<usize>>,
     constants: Vec<Tensor>,
     range: (f32, f32),
+    /// Whether operands are whole numbers, so that some are equal.
+    whole: bool,
     pub tolerance: &'static Tolerance,
     /// Declared result extents where they do not follow.
     result: Option<Vec<usize>>,
@@ -33,6 +35,7 @@ pub fn case(name: &str, kind: OpKind, inputs: &[&[usize]]) -> Case {
         inputs: inputs.iter().map(|s| s.to_vec()).collect(),
         constants: vec![],
         range: (-2.0, 2.0),
+        whole: false,
         tolerance: &tolerance::ROUNDING,
         result: None,
     }
@@ -61,6 +64,16 @@ impl Case {
         self
     }
 
+    pub fn whole(mut self) -> Case {
+        self.whole = true;
+        self
+    }
+
+    pub fn indices(mut self, shape: &[usize], values: &[i32]) -> Case {
+        self.constants.push(Tensor { shape: shape.to_vec(), data: Data::I32(values.to_vec()) });
+        self
+    }
+
     pub fn table(mut self) -> Case {
         self.tolerance = &tolerance::TABLE;
         self
@@ -77,18 +90,25 @@ impl Case {
         format!("{:?} {:?} constants {constants:?}", self.kind, self.inputs)
     }
 
+    /// Whether the operand chooses between others.
+    fn is_condition(&self, operand: usize) -> bool {
+        self.kind == OpKind::Select && operand == 0
+    }
+
     fn net(&self) -> Net {
         let mut net = Net { name: "case".into(), ..Net::default() };
         let ty = |shape: &[usize]| TensorType { dtype: DType::F16, shape: shape.to_vec() };
         let mut operands = Vec::new();
         for (i, shape) in self.inputs.iter().enumerate() {
-            let id = net.add_value(Value { name: format!("x{i}"), ty: ty(shape), data: None, surface: None });
+            let dtype = if self.is_condition(i) { DType::Bool } else { DType::F16 };
+            let ty = TensorType { dtype, shape: shape.to_vec() };
+            let id = net.add_value(Value { name: format!("x{i}"), ty, data: None, surface: None });
             net.inputs.push(id);
             operands.push(id);
         }
         for (i, tensor) in self.constants.iter().enumerate() {
             let data = Some(Arc::new(tensor.clone()));
-            operands.push(net.add_value(Value { name: format!("c{i}"), ty: ty(&tensor.shape), data, surface: None }));
+            operands.push(net.add_value(Value { name: format!("c{i}"), ty: tensor.ty(), data, surface: None }));
         }
         let declared = self.result.as_ref().map(|s| ty(s));
         let types: Vec<&TensorType> = operands.iter().map(|&id| &net.value(id).ty).collect();
@@ -105,17 +125,37 @@ impl Case {
         let inputs: Vec<Vec<f32>> = self
             .inputs
             .iter()
-            .map(|s| (0..s.iter().product()).map(|_| random.uniform(self.range.0, self.range.1)).collect())
+            .enumerate()
+            .map(|(i, s)| {
+                let drawn = (0..s.iter().product()).map(|_| random.uniform(self.range.0, self.range.1));
+                drawn
+                    .map(|x| {
+                        if self.is_condition(i) {
+                            f32::from(x > 0.0)
+                        } else if self.whole {
+                            x.round()
+                        } else {
+                            x
+                        }
+                    })
+                    .collect()
+            })
             .collect();
         let tensors: Vec<Tensor> = inputs
             .iter()
             .zip(&self.inputs)
-            .map(|(d, s)| Tensor { shape: s.clone(), data: Data::F32(d.clone()) })
+            .enumerate()
+            .map(|(i, (d, s))| {
+                let conditions = || Data::Bool(d.iter().map(|&x| x != 0.0).collect());
+                let data = if self.is_condition(i) { conditions() } else { Data::F32(d.clone()) };
+                Tensor { shape: s.clone(), data }
+            })
             .collect();
         let wanted = eval::eval(&net, &tensors).map_err(|e| e.to_string())?;
         let wanted = match &wanted[0].data {
             Data::F16(v) => v.iter().map(|x| x.to_f32()).collect::<Vec<_>>(),
             Data::F32(v) => v.clone(),
+            Data::Bool(v) => v.iter().map(|&x| f32::from(x)).collect(),
             other => return Err(format!("evaluated to {other:?}")),
         };
         let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).map_err(|e| e.to_string())?;

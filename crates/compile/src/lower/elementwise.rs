@@ -8,6 +8,12 @@ use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::sync::Arc;
 
+/// Distance of the two nearest fp16 numbers, 2^-24.
+const SMALLEST_DIFFERENCE: f32 = 1.0 / 16_777_216.0;
+
+/// Distance of the fp16 numbers from 1 to 2, 2^-10.
+const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
+
 impl Lowerer<'_> {
     /// A planar task with one source.
     pub(super) fn planar_one(&mut self, from: &View, to: &View, affine: Affine, abs: bool) -> Result<()> {
@@ -162,8 +168,25 @@ impl Lowerer<'_> {
             }
             Unary::Ceil => self.ceil(1.0, from, to),
             Unary::Floor => self.ceil(-1.0, from, to),
-            Unary::Round
-            | Unary::Sin
+            Unary::Round => {
+                // To nearest even, whatever way the planar engine itself rounds: above one half goes up, and one half goes
+                // up where the whole part is odd, for which a last place is added to the fraction.
+                let size = self.affined("size", Affine::UNIT, true, from)?;
+                let whole = self.tabled("whole", Table::truncate(), 0.0, 1.0, &size)?;
+                let half = self.affined("half", scaled(0.5), false, &whole)?;
+                let even = self.tabled("even", Table::truncate(), 0.0, 1.0, &half)?;
+                let [fraction, odd, raised, sum] =
+                    ["fraction", "odd", "raised", "sum"].map(|name| self.scratch(name, &from.shape()));
+                self.planar_two(PlanarOp::Sub, Affine::UNIT, &size, &whole, &fraction)?;
+                self.planar_two(PlanarOp::Sub, Affine::UNIT, &half, &even, &odd)?;
+                let last_place = Affine { pre_scale: LAST_PLACE_OF_ONE, ..Affine::UNIT };
+                self.planar_two(PlanarOp::Add, last_place, &odd, &fraction, &raised)?;
+                let up = self.tabled("up", Table::positive(), -0.5, 1.0, &raised)?;
+                self.planar_two(PlanarOp::Add, Affine::UNIT, &whole, &up, &sum)?;
+                let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
+            }
+            Unary::Sin
             | Unary::Cos
             | Unary::Tan
             | Unary::Asin
@@ -230,11 +253,33 @@ impl Lowerer<'_> {
             | Binary::Less
             | Binary::LessEqual
             | Binary::Greater
-            | Binary::GreaterEqual => {
-                return Err(self.unsupported(format!("{} gives truth values", f.name()), "use max, min and sign"));
-            }
+            | Binary::GreaterEqual => return self.comparison(f, &a, &b, &to),
         };
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
+    }
+
+    /// 1 where the comparison holds, else 0. The smallest difference of two fp16 numbers is 2^-24, so a difference times
+    /// 2^24 is 0 or at least 1 in magnitude: cut to 0..=1, it says whether one number is greater. No decoded program
+    /// compares; the arithmetic is exact in every rounding model.
+    fn comparison(&mut self, f: Binary, a: &View, b: &View, to: &View) -> Result<()> {
+        let whole = Affine { final_scale: SMALLEST_DIFFERENCE.recip(), ..Affine::UNIT };
+        let (a, b) = if matches!(f, Binary::Less | Binary::GreaterEqual) { (b, a) } else { (a, b) };
+        let difference = self.scratch("difference", &to.shape());
+        self.planar_two(PlanarOp::Sub, whole, a, b, &difference)?;
+        let (negated, magnitude) = match f {
+            Binary::Equal => (true, true),
+            Binary::NotEqual => (false, true),
+            Binary::LessEqual | Binary::GreaterEqual => (true, false),
+            _ => (false, false),
+        };
+        let from = if magnitude { self.affined("magnitude", Affine::UNIT, true, &difference)? } else { difference };
+        // Cut below at 0, then above at 1; where the answer is turned, 1 - x is cut instead.
+        if !negated {
+            return self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &from, to);
+        }
+        let cut = self.tabled("cut", Table::clip(0.0, 1.0), 0.0, 1.0, &from)?;
+        let kind = Kind::Neuron { add: -1.0, post_scale: -1.0, nonlinear: Nonlinear::Relu };
+        self.elementwise(kind, &cut, to)
     }
 
     /// Adds or multiplies a constant per channel: addends and factors go into tile memory, the planar engine applies
@@ -317,10 +362,11 @@ impl Lowerer<'_> {
     /// A conversion that is more than a change of type: floats lose their fraction on the way to an integer.
     pub(super) fn cast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (source, target) = (self.net.value(x).ty.dtype, self.net.value(out).ty.dtype);
-        if target == DType::Bool {
-            return Err(self.unsupported("a conversion to truth values", "use max, min and sign"));
-        }
         let (from, to) = (self.view(x)?, self.result(out));
+        if target == DType::Bool {
+            let zero = self.constant_view(&format!("{}.zero", self.op.clone()), &[1], &[0.0]);
+            return self.comparison(Binary::NotEqual, &from, &zero, &to);
+        }
         if source.is_float() && !target.is_float() {
             return self.table(Table::truncate(), 0.0, 1.0, &from, &to);
         }

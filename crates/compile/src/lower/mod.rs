@@ -116,7 +116,15 @@ impl Lowerer<'_> {
             OpKind::PadEdge { pads, mode } => {
                 self.resample(op.inputs[0], out, |axis| OpKind::PadEdge { pads: vec![pads[axis], (0, 0)], mode: *mode })
             }
-            OpKind::Select | OpKind::Gather { .. } => {
+            OpKind::Select
+            | OpKind::Gather { .. }
+            | OpKind::GatherAlong { .. }
+            | OpKind::GatherNd { .. }
+            | OpKind::ScatterAlong { .. }
+            | OpKind::ScatterNd { .. }
+            | OpKind::ArgReduce { .. }
+            | OpKind::ArgSort { .. }
+            | OpKind::Sample { .. } => {
                 Err(self.unsupported("this operation is not lowered yet", "keep it on the host for now"))
             }
         }

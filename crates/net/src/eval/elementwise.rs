@@ -153,7 +153,7 @@ fn zip<T: Copy, R>(x: &[T], y: &[T], shapes: [&[usize]; 2], to: &[usize], f: imp
     out
 }
 
-fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
+pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
     match binary {
         Binary::Add => a + b,
         Binary::Sub => a - b,
@@ -183,7 +183,7 @@ fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
     }
 }
 
-fn integer_binary(binary: Binary, a: i64, b: i64) -> i64 {
+pub(super) fn integer_binary(binary: Binary, a: i64, b: i64) -> i64 {
     match binary {
         Binary::Add => a + b,
         Binary::Sub => a - b,

@@ -1,128 +1,158 @@
-//! MIL functions into graphs: the environment of named values, operands and attributes of one operation, and folding of
-//! operations whose operands are all constant. What each operation means is in the submodules.
+//! MIL functions into graphs: the environment of named values, blocks, and the arguments of one operation. What each
+//! operation means is in the submodules.
 
 mod call;
 mod compressed;
+mod control;
 mod elementwise;
+mod indexing;
+mod lists;
+mod quantized;
+mod recurrent;
 mod shape;
 mod spatial;
 mod statistics;
 mod values;
 
 use super::blob::Blobs;
-use super::proto::{self, Block, Bound, Elements, Function, Immediate, Operation, Source, TypeKind};
+use crate::build::Builder;
 use crate::error::Error;
-use crate::graph::{Net, Tensor, TensorType, Value, ValueId, elements};
-use crate::infer::sized;
+use crate::graph::{Tensor, ValueId, elements};
+use crate::mil::proto::{self, Argument, Block, Bound, Elements, Function, Immediate, Operation, Source};
+use crate::opset;
 use call::Call;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use values::{immediate_data, input_type, value_type};
 
 /// What a name stands for.
 #[derive(Clone)]
-enum Item {
+pub enum Item {
     Value(ValueId),
     Constant(Arc<Constant>),
     Text(String),
     List(Vec<Item>),
+    /// A state, by its position among the states.
+    State(usize),
 }
 
 /// A constant; it becomes a value of the net when an operation takes it as an operand.
-struct Constant {
+pub struct Constant {
     name: String,
     tensor: Arc<Tensor>,
 }
 
-/// Builds the net of one function.
-pub struct Builder<'a> {
-    pub net: Net,
-    pub notes: Vec<String>,
-    blobs: Blobs<'a>,
-    names: HashSet<String>,
-    items: HashMap<String, Item>,
-    constants: HashMap<String, ValueId>,
+/// A state while its function is translated.
+struct Slot {
+    name: String,
+    input: ValueId,
+    now: ValueId,
 }
 
-impl<'a> Builder<'a> {
+/// Builds the net of one function.
+pub struct Translator<'a> {
+    pub build: Builder,
+    pub notes: Vec<String>,
+    blobs: Blobs<'a>,
+    items: HashMap<String, Item>,
+    constants: HashMap<String, ValueId>,
+    states: Vec<Slot>,
+    /// How many blocks deep; names within nested blocks may come again.
+    depth: usize,
+}
+
+impl<'a> Translator<'a> {
     pub fn new(name: &str, blobs: Blobs<'a>) -> Self {
-        Builder {
-            net: Net { name: name.to_string(), ..Net::default() },
+        Translator {
+            build: Builder::new(name),
             notes: Vec::new(),
             blobs,
-            names: HashSet::new(),
             items: HashMap::new(),
             constants: HashMap::new(),
+            states: Vec::new(),
+            depth: 0,
         }
     }
 
-    /// Translates the function's block; `defaults` gives the default shape of an input whose extents are not fixed.
+    /// Translates the function's block; `extents` gives the extents of an input that are not fixed.
     pub fn function(
         &mut self,
         function: &Function,
-        defaults: &dyn Fn(&str) -> Option<Vec<i64>>,
+        extents: &dyn Fn(&str) -> Option<Vec<i64>>,
         notes: &mut Vec<String>,
     ) -> Result<(), Error> {
         for input in &function.inputs {
-            let ty = input_type(input, defaults)?;
-            sized(&ty, || format!("input `{}`", input.name))?;
-            let id = self.value(&input.name, ty, None);
+            let (ty, state) = input_type(input, extents)?;
+            if state {
+                continue;
+            }
+            let id = self.build.input(&input.name, ty)?;
             self.items.insert(input.name.clone(), Item::Value(id));
-            self.net.inputs.push(id);
+        }
+        for input in &function.inputs {
+            let (ty, state) = input_type(input, extents)?;
+            if !state {
+                continue;
+            }
+            let id = self.build.input(&input.name, ty)?;
+            self.items.insert(input.name.clone(), Item::State(self.states.len()));
+            self.states.push(Slot { name: input.name.clone(), input: id, now: id });
         }
         let blocks = &function.block_specializations;
         let only = blocks.values().next().filter(|_| blocks.len() == 1);
-        let place = || format!("function `{}`", self.net.name);
+        let place = || format!("function `{}`", self.build.net.name);
         let block = blocks.get(&function.opset).or(only);
         let block = block.ok_or_else(|| Error::Missing { place: place(), key: function.opset.clone() })?;
         notes.push(format!("opset {}", function.opset));
-        self.block(block)
-    }
-
-    fn block(&mut self, block: &Block) -> Result<(), Error> {
         // Names that later operations define must not be taken by intermediate values.
-        self.names.extend(block.operations.iter().flat_map(|op| &op.outputs).map(|o| o.name.clone()));
-        for op in &block.operations {
-            self.operation(op)?;
-        }
+        block.operations.iter().flat_map(|op| &op.outputs).for_each(|o| self.build.reserve(&o.name));
+        self.operations(block)?;
         for name in &block.outputs {
-            let item = self.items.get(name).cloned();
             let unknown = || Error::UnknownName { place: "block outputs".to_string(), name: name.clone() };
-            let id = match item.ok_or_else(unknown)? {
+            let id = match self.items.get(name).cloned().ok_or_else(unknown)? {
                 Item::Value(id) => id,
                 Item::Constant(constant) => self.constant(&constant),
+                Item::State(index) => self.states[index].now,
                 Item::Text(_) | Item::List(_) => return Err(unknown()),
             };
-            self.net.outputs.push(id);
+            self.build.output(id, name)?;
         }
-        self.prune();
+        for slot in std::mem::take(&mut self.states) {
+            self.build.state(&slot.name, slot.input, slot.now)?;
+        }
         Ok(())
     }
 
-    /// Drops constants that no operation takes: attributes, and what folding has replaced.
-    fn prune(&mut self) {
-        let net = &mut self.net;
-        let mut kept: Vec<bool> = net.values.iter().map(|v| v.data.is_none()).collect();
-        for id in net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs) {
-            kept[id.0 as usize] = true;
-        }
-        let mut count = 0;
-        let number = |&kept: &bool| {
-            count += u32::from(kept);
-            count.saturating_sub(1)
-        };
-        let renumbered: Vec<u32> = kept.iter().map(number).collect();
-        let renumber = |id: &mut ValueId| id.0 = renumbered[id.0 as usize];
-        net.ops.iter_mut().flat_map(|op| op.inputs.iter_mut().chain(&mut op.outputs)).for_each(renumber);
-        net.inputs.iter_mut().chain(&mut net.outputs).for_each(renumber);
-        let mut flags = kept.into_iter();
-        net.values.retain(|_| flags.next().unwrap_or(true));
+    fn operations(&mut self, block: &Block) -> Result<(), Error> {
+        block.operations.iter().try_for_each(|op| self.operation(op))
     }
 
-    /// Adds a value; the caller has made sure that the name is free.
-    fn value(&mut self, name: &str, ty: TensorType, data: Option<Arc<Tensor>>) -> ValueId {
-        self.names.insert(name.to_string());
-        self.net.add_value(Value { name: name.to_string(), ty, data, surface: None })
+    /// Translates a nested block with these values of its inputs; gives those of its outputs. Names that it defines are
+    /// forgotten after it.
+    fn nested(&mut self, block: &Block, inputs: &[Item], op: &Operation) -> Result<Vec<Item>, Error> {
+        if self.depth == opset::MAX_NESTING {
+            let (place, limit) = (op.ty.clone(), opset::MAX_NESTING);
+            return Err(Error::TooDeep { place, found: limit + 1, limit });
+        }
+        if block.inputs.len() != inputs.len() {
+            return Err(Error::InputCount { found: inputs.len(), expected: block.inputs.len() });
+        }
+        let outer = self.items.clone();
+        for (input, item) in block.inputs.iter().zip(inputs) {
+            self.items.insert(input.name.clone(), item.clone());
+        }
+        // A name of an iteration before stands for another value now.
+        block.operations.iter().flat_map(|op| &op.outputs).for_each(|o| drop(self.items.remove(&o.name)));
+        self.depth += 1;
+        let done = self.operations(block);
+        self.depth -= 1;
+        let inner = std::mem::replace(&mut self.items, outer);
+        done?;
+        let output = |name: &String| {
+            let unknown = || Error::UnknownName { place: format!("{}: block outputs", op.ty), name: name.clone() };
+            inner.get(name).cloned().ok_or_else(unknown)
+        };
+        block.outputs.iter().map(output).collect()
     }
 
     /// The constant as a value of the net.
@@ -130,39 +160,22 @@ impl<'a> Builder<'a> {
         if let Some(&id) = self.constants.get(&constant.name) {
             return id;
         }
-        let id = self.value(&constant.name, constant.tensor.ty(), Some(constant.tensor.clone()));
+        let id = self.build.value(&constant.name, constant.tensor.ty(), Some(constant.tensor.clone()));
         self.constants.insert(constant.name.clone(), id);
         id
     }
 
-    /// A name that nothing has yet.
-    fn fresh(&mut self, stem: &str) -> String {
-        let mut name = stem.to_string();
-        for i in 1.. {
-            if self.names.insert(name.clone()) {
-                break;
-            }
-            name = format!("{stem}.{i}");
-        }
-        name
+    /// The name that a result gets in the net.
+    fn result_name(&mut self, name: &str) -> String {
+        if self.depth == 0 { name.to_string() } else { self.build.fresh(name) }
     }
 
     fn operation(&mut self, op: &Operation) -> Result<(), Error> {
         let output = op.outputs.first().map_or("", |o| &o.name);
-        let unsupported = |reason: String| Error::Unsupported { op: op.ty.clone(), output: output.to_string(), reason };
-        if !op.blocks.is_empty() {
-            return Err(unsupported("control flow with nested blocks".to_string()));
-        }
         for output in &op.outputs {
             if self.items.contains_key(&output.name) {
                 return Err(Error::DefinedTwice { op: op.ty.clone(), value: output.name.clone() });
             }
-            if let Some(TypeKind::State(_)) = output.ty.as_ref().and_then(|t| t.kind.as_ref()) {
-                return Err(unsupported("states are not part of a graph".to_string()));
-            }
-        }
-        if op.outputs.is_empty() {
-            return Err(unsupported("it has no output".to_string()));
         }
         if op.ty == "const" {
             let value = op.attributes.get("val").or_else(|| match &op.inputs.get("val")?.arguments.first()?.bound {
@@ -171,31 +184,15 @@ impl<'a> Builder<'a> {
             });
             let place = || format!("const `{output}`");
             let value = value.ok_or_else(|| Error::Missing { place: place(), key: "val".to_string() })?;
-            let item = self.item(value, output)?;
+            let name = self.result_name(output);
+            let item = self.item(value, &name)?;
             self.items.insert(output.to_string(), item);
             return Ok(());
         }
-        let mut arguments = HashMap::new();
-        for (name, argument) in &op.inputs {
-            let mut items = Vec::with_capacity(argument.arguments.len());
-            for binding in &argument.arguments {
-                items.push(match &binding.bound {
-                    Some(Bound::Name(bound)) => {
-                        let place = || format!("{} `{output}`, operand `{name}`", op.ty);
-                        let unknown = || Error::UnknownName { place: place(), name: bound.clone() };
-                        self.items.get(bound).cloned().ok_or_else(unknown)?
-                    }
-                    Some(Bound::Value(value)) => {
-                        let name = self.fresh(&format!("{output}.{name}"));
-                        self.item(value, &name)?
-                    }
-                    None => return Err(Error::Missing { place: format!("{} `{output}`", op.ty), key: name.clone() }),
-                });
-            }
-            arguments.insert(name.clone(), items);
-        }
+        let (first, mut arguments) = (self.result_name(output), HashMap::new());
+        self.arguments(op, &op.inputs, &first, &mut arguments)?;
         for (name, value) in op.attributes.iter().filter(|(name, _)| !op.inputs.contains_key(*name)) {
-            let fresh = self.fresh(&format!("{output}.{name}"));
+            let fresh = self.build.fresh(&format!("{first}.{name}"));
             // Attributes that cannot be read matter only to an operation that asks for them.
             if let Ok(item) = self.item(value, &fresh) {
                 arguments.insert(name.clone(), vec![item]);
@@ -203,10 +200,38 @@ impl<'a> Builder<'a> {
         }
         let name = match arguments.get("name").map(Vec::as_slice) {
             Some([Item::Text(name)]) => name.clone(),
-            _ => output.to_string(),
+            _ => first.clone(),
         };
-        let mut call = Call { builder: self, op, name, arguments };
-        call.translate()
+        self.build.begin(&first, &name);
+        Call { t: self, op, first, arguments }.translate()
+    }
+
+    fn arguments(
+        &mut self,
+        op: &Operation,
+        inputs: &BTreeMap<String, Argument>,
+        first: &str,
+        arguments: &mut HashMap<String, Vec<Item>>,
+    ) -> Result<(), Error> {
+        for (name, argument) in inputs {
+            let mut items = Vec::with_capacity(argument.arguments.len());
+            for binding in &argument.arguments {
+                items.push(match &binding.bound {
+                    Some(Bound::Name(bound)) => {
+                        let place = || format!("{} `{first}`, operand `{name}`", op.ty);
+                        let unknown = || Error::UnknownName { place: place(), name: bound.clone() };
+                        self.items.get(bound).cloned().ok_or_else(unknown)?
+                    }
+                    Some(Bound::Value(value)) => {
+                        let name = self.build.fresh(&format!("{first}.{name}"));
+                        self.item(value, &name)?
+                    }
+                    None => return Err(Error::Missing { place: format!("{} `{first}`", op.ty), key: name.clone() }),
+                });
+            }
+            arguments.insert(name.clone(), items);
+        }
+        Ok(())
     }
 
     /// A value of the file: a tensor, a text, or a list of them.
@@ -241,9 +266,11 @@ impl<'a> Builder<'a> {
         let count = elements(&shape);
         let data = match &value.source {
             Some(Source::BlobFile(blob)) => {
-                self.blobs.budget.spend(&shape)?;
+                self.build.budget.spend(&shape)?;
                 let path = blob.file_name.strip_prefix("@model_path/").unwrap_or(&blob.file_name);
-                self.blobs.elements(path, blob.offset, element, count)?
+                let data = self.blobs.elements(path, blob.offset, element, count, &mut self.build.budget)?;
+                self.notes.append(&mut self.blobs.notes);
+                data
             }
             Some(Source::Immediate(immediate)) => immediate_data(immediate, element, count, &place)?,
             None => return Err(missing("value")),

@@ -1,10 +1,13 @@
 //! Core ML packages: the manifest, the model file and the function to read.
 
 use super::blob::Blobs;
-use super::mil::Builder;
-use super::proto::{ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, Program};
-use super::{Files, Reading};
+use super::mil::Translator;
+use super::{Files, Options, Reading};
 use crate::error::Error;
+use crate::mil::proto::{
+    ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, TypeKind,
+};
+use crate::outline::{Origin, Outline};
 use prost::Message;
 
 const MANIFEST: &str = "Manifest.json";
@@ -12,7 +15,19 @@ const MANIFEST: &str = "Manifest.json";
 /// Reads an `.mlpackage` through its `Manifest.json`; `files` gives paths relative to the package.
 ///
 /// Errors: what [`read_mlmodel`] gives, and a manifest that cannot be read, is no JSON or names no root model.
-pub fn read_package(files: &dyn Files) -> Result<Reading, Error> {
+pub fn read_package(files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    let (spec, package) = open(files)?;
+    read_mlmodel(&spec, &package, options)
+}
+
+/// The MIL program of a package, with all its functions; weights stay in their files.
+pub fn package_program(files: &dyn Files) -> Result<Program, Error> {
+    let (spec, _) = open(files)?;
+    program_of(&spec).map(|(program, _)| program)
+}
+
+/// The model file of a package, and the files beside it.
+fn open<'a>(files: &'a dyn Files) -> Result<(Vec<u8>, Package<'a>), Error> {
     let bytes = files.read(MANIFEST).map_err(|reason| Error::File { path: MANIFEST.to_string(), reason })?;
     let manifest: serde_json::Value = serde_json::from_slice(&bytes)
         .map_err(|e| Error::Syntax { place: MANIFEST.to_string(), reason: e.to_string() })?;
@@ -24,7 +39,7 @@ pub fn read_package(files: &dyn Files) -> Result<Reading, Error> {
     let spec = files.read(&model).map_err(|reason| Error::File { path: model.clone(), reason })?;
     let folder = model.rsplit_once('/').map_or("", |(folder, _)| folder).to_string();
     let items = items.values().filter_map(|item| item["path"].as_str()).map(|path| format!("Data/{path}")).collect();
-    read_mlmodel(&spec, &Package { files, folder, items })
+    Ok((spec, Package { files, folder, items }))
 }
 
 /// Files beside the root model of a package.
@@ -49,67 +64,172 @@ impl Files for Package<'_> {
 /// Reads the ML Program in a Core ML model file; `files` gives what it refers to as `@model_path/...`, without that
 /// prefix.
 ///
-/// The default function is taken. Flexible shapes take their default, image inputs are tensors `[1, C, H, W]`; both
-/// are noted. Weights stored compressed are decompressed.
+/// The function asked for is taken, else the default one. Flexible shapes take their default, as far as no extents are
+/// asked for; image inputs are tensors `[1, C, H, W]`; both are noted. States become inputs and outputs. Compressed
+/// weights stay as they are stored.
 ///
 /// Errors: a model of another kind, an operation or attribute that the graph cannot express ([`Error::Unsupported`]),
 /// anything malformed, and weights outside their file.
-pub fn read_mlmodel(spec: &[u8], files: &dyn Files) -> Result<Reading, Error> {
+pub fn read_mlmodel(spec: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    let (program, description) = program_of(spec)?;
+    translate(&program, &description, Blobs::new(files), options)
+}
+
+/// Reads MIL text; `files` gives what it refers to as `@model_path/...`, without that prefix. Inputs of unknown extent
+/// need them from the options.
+pub fn read_mil(text: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    read_program(&mil_program(text)?, files, options)
+}
+
+fn mil_program(text: &[u8]) -> Result<Program, Error> {
+    let syntax = |reason: String| Error::Syntax { place: "MIL text".to_string(), reason };
+    let text = std::str::from_utf8(text).map_err(|e| syntax(e.to_string()))?;
+    crate::mil::parse(text).map_err(|faults| syntax(faults[0].to_string()))
+}
+
+/// Reads a function of a MIL program.
+pub fn read_program(program: &Program, files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    translate(program, &ModelDescription::default(), Blobs::as_compiler(files), options)
+}
+
+fn program_of(spec: &[u8]) -> Result<(Program, ModelDescription), Error> {
     let place = || "model".to_string();
     let model = Model::decode(spec).map_err(|e| Error::Syntax { place: place(), reason: e.to_string() })?;
-    let description = model.description.unwrap_or_default();
-    let Some(kind) = model.kind else {
-        return Err(Error::Missing { place: place(), key: "model type".to_string() });
-    };
-    let program = match kind {
-        Kind::MlProgram(program) => program,
-        other => return Err(other_kind(&other)),
-    };
+    match model.kind {
+        None => Err(Error::Missing { place: place(), key: "model type".to_string() }),
+        Some(Kind::MlProgram(program)) => Ok((program, model.description.unwrap_or_default())),
+        Some(other) => Err(other_kind(&other)),
+    }
+}
+
+fn translate(
+    program: &Program,
+    description: &ModelDescription,
+    blobs: Blobs,
+    options: &Options,
+) -> Result<Reading, Error> {
     let mut notes = Vec::new();
-    let (name, function) = default_function(&program, &description, &mut notes)?;
-    let features = features(&description, name);
-    let defaults = |input: &str| {
-        let feature = features.iter().find(|f| f.name == input)?;
-        default_shape(feature)
+    let (name, function) = chosen_function(program, description, options, &mut notes)?;
+    let features = features(description, name);
+    let extents = |input: &str| {
+        let feature = features.iter().find(|f| f.name == input);
+        let mut shape = feature.and_then(default_shape);
+        let ty = function.inputs.iter().find(|i| i.name == input)?.ty.as_ref()?;
+        if let Some(TypeKind::Tensor(tensor)) = &ty.kind {
+            let asked = (0..tensor.dimensions.len()).map(|a| options.extents.get(&format!("{input}.{a}")));
+            let asked: Vec<Option<i64>> = asked.map(|n| n.and_then(|&n| i64::try_from(n).ok())).collect();
+            if asked.iter().any(Option::is_some) {
+                // Where nothing is known, an extent of zero is refused later, by name.
+                let mut whole = shape.unwrap_or_else(|| vec![-1; asked.len()]);
+                whole.iter_mut().zip(asked).for_each(|(e, a)| *e = a.unwrap_or(*e));
+                shape = Some(whole);
+            }
+        }
+        shape
     };
-    let mut builder = Builder::new(name, Blobs::new(files));
-    builder.function(function, &defaults, &mut notes)?;
+    let mut translator = Translator::new(name, blobs);
+    translator.function(function, &extents, &mut notes)?;
     for feature in features {
         note_feature(feature, &mut notes);
     }
-    notes.append(&mut builder.notes);
-    Ok((builder.net, notes))
+    notes.append(&mut translator.notes);
+    let net = translator.build.finish();
+    if !net.states.is_empty() {
+        let names: Vec<&str> = net.states.iter().map(|s| s.name.as_str()).collect();
+        notes.push(format!(
+            "states {}: inputs that begin as zeros, and outputs with what they become",
+            names.join(", ")
+        ));
+    }
+    Ok((net, notes))
+}
+
+/// What a package declares; see [`outline_mlmodel`].
+pub fn outline_package(files: &dyn Files, options: &Options) -> Result<Outline, Error> {
+    outline_mlmodel(&open(files)?.0, options)
+}
+
+/// What the ML Program in a Core ML model file declares, without translation and without its weights.
+///
+/// Errors: a model of another kind, anything malformed.
+pub fn outline_mlmodel(spec: &[u8], options: &Options) -> Result<Outline, Error> {
+    let (program, description) = program_of(spec)?;
+    declare(&program, &description, options, Origin::Model)
+}
+
+/// What MIL text declares; see [`outline_mlmodel`].
+pub fn outline_mil(text: &[u8], options: &Options) -> Result<Outline, Error> {
+    declare(&mil_program(text)?, &ModelDescription::default(), options, Origin::MilText)
+}
+
+/// What a model file declares, where its format declares programs: Core ML models and MIL text.
+pub fn outline(bytes: &[u8], options: &Options) -> Option<Result<Outline, Error>> {
+    match super::sniff(bytes)? {
+        super::Format::MlModel => Some(outline_mlmodel(bytes, options)),
+        super::Format::Mil => Some(outline_mil(bytes, options)),
+        super::Format::Netplist | super::Format::Onnx => None,
+    }
+}
+
+fn declare(
+    program: &Program,
+    description: &ModelDescription,
+    options: &Options,
+    origin: Origin,
+) -> Result<Outline, Error> {
+    let (name, function) = chosen_function(program, description, options, &mut Vec::new())?;
+    let mut outline = super::outline::outline(name, function, origin);
+    // Flexible inputs are looked at in their default shape, as the reader takes them.
+    for input in &mut outline.inputs {
+        let feature = features(description, name).iter().find(|f| f.name == input.name);
+        if let Some(shape) = feature.and_then(default_shape).filter(|s| s.len() == input.ty.shape.len()) {
+            input.ty.shape.iter_mut().zip(shape).for_each(|(d, n)| *d = d.or(usize::try_from(n).ok()));
+        }
+    }
+    Ok(outline)
 }
 
 fn other_kind(kind: &Kind) -> Error {
     let convert = "convert it with coremltools for deployment target iOS 15 or later, which gives an ML Program";
-    let (found, help) = match kind {
-        Kind::NeuralNetwork(_) => ("neural network", convert),
-        Kind::NeuralNetworkClassifier(_) => ("neural network classifier", convert),
-        Kind::NeuralNetworkRegressor(_) => ("neural network regressor", convert),
-        Kind::Pipeline(_) | Kind::PipelineClassifier(_) | Kind::PipelineRegressor(_) => {
-            ("pipeline", "take its ML Program out and read that alone")
+    let layers = |what: &str, network: &NeuralNetwork| {
+        let names: Vec<&str> = network.layers.iter().take(3).map(|l| l.name.as_str()).collect();
+        let more = if network.layers.len() > 3 { ", ..." } else { "" };
+        match names.as_slice() {
+            [] => what.to_string(),
+            _ => format!("{what} of {} layers ({}{more})", network.layers.len(), names.join(", ")),
         }
-        Kind::SerializedModel(_) => ("serialized model", "give the model it was made from"),
-        Kind::MlProgram(_) | Kind::CustomModel(_) => ("custom model", "its code is not in the file"),
+    };
+    let (found, help) = match kind {
+        Kind::NeuralNetwork(n) => (layers("neural network", n), convert),
+        Kind::NeuralNetworkClassifier(n) => (layers("neural network classifier", n), convert),
+        Kind::NeuralNetworkRegressor(n) => (layers("neural network regressor", n), convert),
+        Kind::Pipeline(_) | Kind::PipelineClassifier(_) | Kind::PipelineRegressor(_) => {
+            ("pipeline".to_string(), "take its ML Program out and read that alone")
+        }
+        Kind::SerializedModel(_) => ("serialized model".to_string(), "give the model it was made from"),
+        Kind::MlProgram(_) | Kind::CustomModel(_) => ("custom model".to_string(), "its code is not in the file"),
     };
     Error::ModelKind { found, help }
 }
 
-fn default_function<'a>(
+fn chosen_function<'a>(
     program: &'a Program,
     description: &ModelDescription,
+    options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<(&'a str, &'a Function), Error> {
-    let wanted = match description.default_function_name.as_str() {
-        "" => "main",
-        name => name,
+    let wanted = match (&options.function, description.default_function_name.as_str()) {
+        (Some(name), _) => name,
+        (None, "") => "main",
+        (None, name) => name,
     };
-    let only = program.functions.iter().next().filter(|_| program.functions.len() == 1);
+    let only = program.functions.iter().next().filter(|_| program.functions.len() == 1 && options.function.is_none());
     let found = program.functions.get_key_value(wanted).or(only);
-    let (name, function) = found.ok_or(Error::Missing { place: "functions".to_string(), key: wanted.to_string() })?;
-    if program.functions.len() > 1 {
-        notes.push(format!("the model has {} functions; `{name}` is read", program.functions.len()));
+    let names = || program.functions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let (name, function) = found
+        .ok_or_else(|| Error::UnknownName { place: format!("functions ({})", names()), name: wanted.to_string() })?;
+    if program.functions.len() > 1 && options.function.is_none() {
+        notes.push(format!("the model has the functions {}; `{name}` is read", names()));
     }
     Ok((name, function))
 }

@@ -4,11 +4,16 @@ mod blob;
 mod mil;
 pub mod mlpackage;
 pub mod netplist;
+mod onnx;
+mod outline;
 mod property;
-mod proto;
 
-pub use mlpackage::{read_mlmodel, read_package};
+pub use mlpackage::{
+    outline, outline_mil, outline_mlmodel, outline_package, package_program, read_mil, read_mlmodel, read_package,
+    read_program,
+};
 pub use netplist::read_netplist;
+pub use onnx::read_onnx;
 
 use crate::error::Error;
 use crate::graph::Net;
@@ -33,6 +38,20 @@ impl Files for MemoryFiles {
     }
 }
 
+/// Elements of a tensor as integers.
+fn values_of(tensor: &crate::graph::Tensor) -> impl Iterator<Item = i32> {
+    tensor.data.to_i32().into_iter()
+}
+
+/// What a model leaves open and the caller may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which function, procedure or network of several is read.
+    pub function: Option<String>,
+    /// Extents by name: of a symbolic dimension, or of `input.axis` where it has none.
+    pub extents: HashMap<String, usize>,
+}
+
 /// What a reader makes of a model: the network, not yet checked, and notes, one sentence each, on decisions that the model
 /// left open and on meanings that the graph does not carry.
 pub type Reading = (Net, Vec<String>);
@@ -44,6 +63,10 @@ pub enum Format {
     MlModel,
     /// XML or binary property list of a netplist.
     Netplist,
+    /// MIL text.
+    Mil,
+    /// Protobuf of an ONNX model.
+    Onnx,
 }
 
 /// Tells the format of a model file by its content; `None` if it is neither.
@@ -53,18 +76,27 @@ pub fn sniff(bytes: &[u8]) -> Option<Format> {
     if bytes.starts_with(b"bplist") || [&b"<?xml"[..], b"<!DOCTYPE", b"<plist"].iter().any(|m| text.starts_with(m)) {
         return Some(Format::Netplist);
     }
-    // A Core ML model begins with its specification version: field 1, a varint.
-    (bytes[0] == 0x08).then_some(Format::MlModel)
+    if text.starts_with(b"program") && text[7..].trim_ascii_start().starts_with(b"(") {
+        return Some(Format::Mil);
+    }
+    // Both begin with a version: field 1, a varint. What follows it is a description (field 2) in one, and any of the
+    // fields 2 to 8 in the other, where 2 is the producer's name and a graph (field 7) must come.
+    if bytes[0] != 0x08 {
+        return None;
+    }
+    Some(if onnx::looks_like(bytes) { Format::Onnx } else { Format::MlModel })
 }
 
-/// Reads a model file of either format; see [`read_mlmodel`] and [`read_netplist`].
-pub fn read(bytes: &[u8], files: &dyn Files) -> Result<Reading, Error> {
+/// Reads a model file of any format; see [`read_mlmodel`], [`read_mil`], [`read_onnx`] and [`read_netplist`].
+pub fn read(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     match sniff(bytes) {
-        Some(Format::MlModel) => read_mlmodel(bytes, files),
-        Some(Format::Netplist) => read_netplist(bytes, files),
+        Some(Format::MlModel) => read_mlmodel(bytes, files, options),
+        Some(Format::Netplist) => read_netplist(bytes, files, options),
+        Some(Format::Mil) => read_mil(bytes, files, options),
+        Some(Format::Onnx) => read_onnx(bytes, files, options),
         None => Err(Error::Syntax {
             place: "model".to_string(),
-            reason: "neither a Core ML model nor a property list".to_string(),
+            reason: "neither a Core ML or ONNX model, nor MIL text, nor a property list".to_string(),
         }),
     }
 }

@@ -4,9 +4,13 @@
 
 mod units;
 
-use super::blob::{Budget, part};
+/// Schema versions whose keys are known.
+const VERSIONS: [&str; 2] = ["1.0.9", "1.0.10"];
+
+use super::blob::part;
 use super::property::{Dict, parse};
-use super::{Files, Reading, sniff};
+use super::{Files, Options, Reading, sniff};
+use crate::build::Budget;
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId, elements};
 use crate::infer::{infer, sized};
@@ -24,20 +28,16 @@ use std::sync::Arc;
 ///
 /// Errors: keys missing or of the wrong type, weights outside their file ([`Error::OutOfBounds`]) and units or parameters
 /// that the graph cannot express ([`Error::Unsupported`]).
-pub fn read_netplist(bytes: &[u8], files: &dyn Files) -> Result<Reading, Error> {
+pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
     if sniff(bytes) != Some(super::Format::Netplist) {
         return Err(Error::Syntax { place: "netplist".to_string(), reason: "not a property list".to_string() });
     }
     let root = parse(bytes, "netplist")?;
     let root = Dict::new(&root, "netplist", "root")?;
-    let names = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
-    let name = *names.first().ok_or_else(|| root.missing("Networks"))?;
+    let mut notes = Vec::new();
+    let name = chosen(&root, options, &mut notes)?;
     let network = root.dict(name)?.ok_or_else(|| root.missing(name))?;
     let network = network.at(format!("network `{name}`"));
-    let mut notes = Vec::new();
-    if names.len() > 1 {
-        notes.push(format!("the netplist has {} networks; `{name}` is read", names.len()));
-    }
     let weights = network.strings("Weights")?.unwrap_or_default();
     let weights = Weights { files, paths: weights, read: HashMap::new(), budget: Budget::default() };
     let deep = is_deep(&network)?;
@@ -45,6 +45,48 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files) -> Result<Reading, Error> 
     let mut builder = Builder { net, names: HashSet::new(), values: HashMap::new(), weights, deep, notes };
     builder.network(&network)?;
     Ok((builder.net, builder.notes))
+}
+
+/// Name of the network to read. A list of procedures names several entry points, each with the network it runs.
+fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<&'a str, Error> {
+    if let Some(version) = root.string("Version")?.filter(|v| !VERSIONS.contains(v)) {
+        notes.push(format!("schema version {version}; versions {} are known", VERSIONS.join(" and ")));
+    }
+    let networks = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
+    // Entry points by name, each with its network.
+    let mut entries: Vec<(&str, &str)> = networks.iter().map(|&name| (name, name)).collect();
+    for procedure in root.array("ProcedureList")?.unwrap_or_default() {
+        match procedure.as_string() {
+            Some(name) => entries.push((name, name)),
+            None => {
+                let procedure = Dict::new(procedure, "netplist", "ProcedureList")?.at("procedure".to_string());
+                let name = procedure.string("Name")?.ok_or_else(|| procedure.missing("Name"))?;
+                let network = match procedure.strings("Networks")?.as_deref() {
+                    Some(&[network]) => network,
+                    None => procedure.string("Network")?.unwrap_or(name),
+                    Some(several) => {
+                        let (op, reason) = ("procedure".to_string(), format!("it runs {} networks", several.len()));
+                        return Err(Error::Unsupported { op, output: name.to_string(), reason });
+                    }
+                };
+                entries.push((name, network));
+            }
+        }
+    }
+    entries.dedup();
+    let told = || entries.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let network = match &options.function {
+        Some(wanted) => {
+            entries.iter().find(|(name, _)| name == wanted).map(|(_, network)| *network).ok_or_else(|| {
+                Error::UnknownName { place: format!("procedures and networks ({})", told()), name: wanted.clone() }
+            })?
+        }
+        None => entries.first().map(|(_, network)| *network).ok_or_else(|| root.missing("Networks"))?,
+    };
+    if options.function.is_none() && networks.len() > 1 {
+        notes.push(format!("the netplist has {}; `{network}` is read", told()));
+    }
+    Ok(network)
 }
 
 /// Whether any tensor of the network has a depth of more than one.
@@ -122,9 +164,14 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn network(&mut self, network: &Dict<'a>) -> Result<(), Error> {
-        let inputs = network.strings("Inputs")?.ok_or_else(|| network.missing("Inputs"))?;
-        let units = network.strings("Units")?.ok_or_else(|| network.missing("Units"))?;
-        let outputs = network.strings("Outputs")?.ok_or_else(|| network.missing("Outputs"))?;
+        // Two spellings of the same lists are in use.
+        let list = |names: [&str; 2]| {
+            let [first, second] = names.map(|name| network.strings(name));
+            first?.or(second?).ok_or_else(|| network.missing(names[0]))
+        };
+        let inputs = list(["Inputs", "InputList"])?;
+        let units = list(["Units", "OperationList"])?;
+        let outputs = list(["Outputs", "OutputList"])?;
         for name in &inputs {
             let entry = entry(network, name, "input")?;
             let ty = self.tensor_type(&entry, "Input")?;

@@ -60,19 +60,21 @@ fn difference(found: &Tensor, expected: &Tensor) -> f32 {
     found.iter().zip(&expected).fold(0.0, |m: f32, (a, b)| if (a - b).abs() <= m { m } else { (a - b).abs() }) / largest
 }
 
+/// Zeros for every weight file, with a record wherever one is looked for.
+pub(crate) struct Zeros;
+
+impl Files for Zeros {
+    fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+        Err("no weights here".to_string())
+    }
+}
+
 #[test]
 fn packages_evaluate_to_their_expectation() {
-    let mut matched = Vec::new();
     for dir in models() {
         let name = dir.file_name().unwrap().to_string_lossy().into_owned();
-        let (net, _) = match read_package(&Disk(dir.join("model.mlpackage"))) {
-            Ok(reading) => reading,
-            Err(error) => {
-                println!("{name}: {error}");
-                assert!(matches!(error, Error::Unsupported { .. }), "{name}: {error}");
-                continue;
-            }
-        };
+        let files = Disk(dir.join("model.mlpackage"));
+        let (net, notes) = read_package(&files, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         let (Some(input), Some(expected)) = (npy(&dir.join("input.npy")), npy(&dir.join("expected_pkg_fp32.npy")))
         else {
@@ -80,15 +82,17 @@ fn packages_evaluate_to_their_expectation() {
             continue;
         };
         let start = std::time::Instant::now();
-        let outputs = eval(&net, &[input]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut inputs = vec![input];
+        // States begin as zeros.
+        inputs.extend(net.states.iter().map(|s| {
+            let ty = &net.value(s.input).ty;
+            Tensor::f32(ty.shape.clone(), vec![0.0; ty.elements()])
+        }));
+        let outputs = eval(&net, &inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
         let time = start.elapsed();
         let error = difference(&outputs[0], &expected);
-        println!("{name}: {} operations, {error:.2e} of the largest value, {time:.2?}", net.ops.len());
-        assert!(error < 2e-3, "{name}: {error}");
-        matched.push(name);
-    }
-    if data_dir("ANE_MODELS_DIR", "../shared/models").is_some() {
-        assert!(matched.len() >= 10, "only {matched:?}");
+        println!("{name}: {} operations, {error:.2e} of the largest value, {time:.2?} {notes:?}", net.ops.len());
+        assert!(error < 1e-4, "{name}: {error}");
     }
 }
 
@@ -119,7 +123,7 @@ pub(crate) fn netplists_read_and_check() {
     for path in &paths {
         let name = path.iter().rev().take(2).map(|p| p.to_string_lossy()).collect::<Vec<_>>().join(" of ");
         let files = Disk(path.parent().unwrap().to_path_buf());
-        match read_netplist(&std::fs::read(path).unwrap(), &files) {
+        match read_netplist(&std::fs::read(path).unwrap(), &files, &Options::default()) {
             Ok((net, notes)) => {
                 check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
                 let ops: Vec<_> = net.ops.iter().map(|op| op.kind.name()).collect();

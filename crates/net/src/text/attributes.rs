@@ -1,7 +1,11 @@
 //! Attributes of operations as named values: one table for printing, one for parsing.
 
 use crate::error::TextFault;
-use crate::ops::{Binary, Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ReduceKind, ResizeMode, Unary};
+use crate::ops::{
+    Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
+};
+
+const RESIZE_MODES: [(&str, ResizeMode); 2] = [("nearest", ResizeMode::Nearest), ("linear", ResizeMode::Linear)];
 
 /// One attribute's value. Numbers are kept as their text until it is known what they are.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +36,11 @@ impl Attribute {
 
     fn sizes(values: &[usize]) -> Attribute {
         Attribute::List(values.iter().map(|&v| Attribute::size(v)).collect())
+    }
+
+    /// The word that stands for a choice.
+    fn choose<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> Attribute {
+        Attribute::word(choices.iter().find(|(_, v)| v == value).map_or("", |(word, _)| word))
     }
 
     fn pairs(values: &[(usize, usize)]) -> Attribute {
@@ -77,6 +86,28 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
         OpKind::Softmax { axis } | OpKind::Concat { axis } | OpKind::Gather { axis } => {
             vec![("axis", Attribute::size(*axis))]
         }
+        OpKind::GatherAlong { axis } => vec![("axis", Attribute::size(*axis))],
+        OpKind::GatherNd { batch_dims } => vec![("batch_dims", Attribute::size(*batch_dims))],
+        OpKind::ScatterAlong { axis, mode } => {
+            vec![("axis", Attribute::size(*axis)), ("mode", Attribute::choose(&ScatterMode::ALL, mode))]
+        }
+        OpKind::ScatterNd { mode } => vec![("mode", Attribute::choose(&ScatterMode::ALL, mode))],
+        OpKind::ArgReduce { last, axis, keep_dims, .. } => vec![
+            ("last", Attribute::flag(*last)),
+            ("axis", Attribute::size(*axis)),
+            ("keep_dims", Attribute::flag(*keep_dims)),
+        ],
+        OpKind::ArgSort { axis, descending } => {
+            vec![("axis", Attribute::size(*axis)), ("descending", Attribute::flag(*descending))]
+        }
+        OpKind::Sample { mode, outside } => {
+            let mut list =
+                vec![("mode", Attribute::choose(&RESIZE_MODES, mode)), ("outside", Attribute::word(outside.name()))];
+            if let Outside::Value(value) = outside {
+                list.push(("value", Attribute::float(*value)));
+            }
+            list
+        }
         OpKind::Transpose { perm } => vec![("perm", Attribute::sizes(perm))],
         OpKind::Slice { begin, end, stride } => vec![
             ("begin", Attribute::sizes(begin)),
@@ -98,16 +129,13 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
             vec![("pads", Attribute::pairs(pads)), ("mode", Attribute::word(mode))]
         }
         OpKind::Resize { mode, coordinates } => {
-            let mode = match mode {
-                ResizeMode::Nearest => "nearest",
-                ResizeMode::Linear => "linear",
-            };
+            let mode = Attribute::choose(&RESIZE_MODES, mode);
             let coordinates = match coordinates {
                 Coordinates::Asymmetric => "asymmetric",
                 Coordinates::HalfPixel => "half_pixel",
                 Coordinates::AlignCorners => "align_corners",
             };
-            vec![("mode", Attribute::word(mode)), ("coordinates", Attribute::word(coordinates))]
+            vec![("mode", mode), ("coordinates", Attribute::word(coordinates))]
         }
         OpKind::Linear | OpKind::Binary(_) | OpKind::Select | OpKind::Reshape | OpKind::Broadcast | OpKind::Cast => {
             vec![]
@@ -188,6 +216,10 @@ impl Attributes<'_> {
         choice.map(|c| c.1).ok_or(TextFault::AttributeType { name: name.to_string(), expected })
     }
 
+    fn scatter_mode(&mut self) -> Result<ScatterMode, TextFault> {
+        self.choice("mode", "update, add, sub, mul, div, max or min", &ScatterMode::ALL)
+    }
+
     fn flag(&mut self, name: &str) -> Result<bool, TextFault> {
         self.choice(name, "true or false", &[("true", true), ("false", false)])
     }
@@ -239,6 +271,27 @@ impl Attributes<'_> {
             "softmax" => OpKind::Softmax { axis: self.size("axis")? },
             "concat" => OpKind::Concat { axis: self.size("axis")? },
             "gather" => OpKind::Gather { axis: self.size("axis")? },
+            "gather_along" => OpKind::GatherAlong { axis: self.size("axis")? },
+            "gather_nd" => OpKind::GatherNd { batch_dims: self.size("batch_dims")? },
+            "scatter_along" => OpKind::ScatterAlong { axis: self.size("axis")?, mode: self.scatter_mode()? },
+            "scatter_nd" => OpKind::ScatterNd { mode: self.scatter_mode()? },
+            "arg_max" | "arg_min" => OpKind::ArgReduce {
+                greatest: self.op == "arg_max",
+                last: self.flag("last")?,
+                axis: self.size("axis")?,
+                keep_dims: self.flag("keep_dims")?,
+            },
+            "arg_sort" => OpKind::ArgSort { axis: self.size("axis")?, descending: self.flag("descending")? },
+            "sample" => {
+                let mode = self.choice("mode", "nearest or linear", &RESIZE_MODES)?;
+                let all = [Outside::Value(0.0), Outside::Border, Outside::Reflect, Outside::Symmetric];
+                let all = all.map(|o| (o.name(), o));
+                let outside = match self.choice("outside", "value, border, reflect or symmetric", &all)? {
+                    Outside::Value(_) => Outside::Value(self.float("value")?),
+                    other => other,
+                };
+                OpKind::Sample { mode, outside }
+            }
             "reshape" => OpKind::Reshape,
             "broadcast" => OpKind::Broadcast,
             "transpose" => OpKind::Transpose { perm: self.sizes("perm")? },
@@ -256,14 +309,13 @@ impl Attributes<'_> {
                 OpKind::PadEdge { pads: self.pairs("pads")?, mode }
             }
             "resize" => {
-                let modes = [("nearest", ResizeMode::Nearest), ("linear", ResizeMode::Linear)];
                 let coordinates = [
                     ("asymmetric", Coordinates::Asymmetric),
                     ("half_pixel", Coordinates::HalfPixel),
                     ("align_corners", Coordinates::AlignCorners),
                 ];
                 OpKind::Resize {
-                    mode: self.choice("mode", "nearest or linear", &modes)?,
+                    mode: self.choice("mode", "nearest or linear", &RESIZE_MODES)?,
                     coordinates: self.choice("coordinates", "asymmetric, half_pixel or align_corners", &coordinates)?,
                 }
             }

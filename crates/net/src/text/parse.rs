@@ -3,7 +3,7 @@
 use super::attributes::{Attribute, Attributes, as_sizes};
 use super::is_plain;
 use crate::error::{Error, TextFault};
-use crate::graph::{DType, Data, MAX_RANK, Net, Op, Surface, Tensor, TensorType, Value, ValueId};
+use crate::graph::{DType, Data, MAX_RANK, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -236,6 +236,15 @@ impl<'a> Parser<'a> {
             } else if self.keyword("output") {
                 let id = self.reference()?;
                 self.net.outputs.push(id);
+            } else if self.keyword("state") {
+                let (input, output) = (self.reference()?, self.reference()?);
+                if !self.keyword("name") {
+                    return Err(self.unexpected("`name`"));
+                }
+                self.expect('=', "an equals sign")?;
+                self.skip_space();
+                let name = self.quoted()?;
+                self.net.states.push(State { name, input, output });
             } else if self.keyword("const") {
                 self.constant()?;
             } else {

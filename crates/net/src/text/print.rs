@@ -41,6 +41,10 @@ impl Printer<'_> {
         for &id in &net.outputs {
             writeln!(self.text, "  output {}", Reference(net, id))?;
         }
+        for state in &net.states {
+            let (input, output) = (Reference(net, state.input), Reference(net, state.output));
+            writeln!(self.text, "  state {input} {output} name={}", Quoted(&state.name))?;
+        }
         writeln!(self.text, "}}")
     }
 
@@ -164,6 +168,7 @@ fn elements(data: &Data) -> Vec<String> {
     match data {
         Data::F16(_) | Data::F32(_) => floats(data.to_f32()),
         Data::Bool(values) => values.iter().map(bool::to_string).collect(),
+        Data::Stored(stored) => elements(&stored.dense()),
         _ => data.to_i32().iter().map(i32::to_string).collect(),
     }
 }

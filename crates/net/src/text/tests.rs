@@ -4,7 +4,7 @@ use super::*;
 use crate::check::check;
 use crate::error::{Error, TextFault};
 use crate::read::{
-    read_netplist, read_package,
+    Options, read_netplist, read_package,
     tests::{Disk, models, netplists},
 };
 
@@ -35,9 +35,12 @@ fn sample_round_trips() {
 
 #[test]
 fn real_nets_round_trip() {
-    let packages = models().into_iter().filter_map(|dir| read_package(&Disk(dir.join("model.mlpackage"))).ok());
+    let packages = models()
+        .into_iter()
+        .filter_map(|dir| read_package(&Disk(dir.join("model.mlpackage")), &Options::default()).ok());
     let lists = netplists().into_iter().filter_map(|path| {
-        read_netplist(&std::fs::read(&path).unwrap(), &Disk(path.parent().unwrap().to_path_buf())).ok()
+        read_netplist(&std::fs::read(&path).unwrap(), &Disk(path.parent().unwrap().to_path_buf()), &Options::default())
+            .ok()
     });
     for (net, _) in packages.chain(lists) {
         let (text, blobs) = print(&net);

@@ -13,6 +13,8 @@ use super::options::{BuildError, Options};
 use super::symbols::TensorSymbol;
 use crate::{Direction, Port, Program, Task};
 
+/// One past the largest address that a window of 32 bits has; later dialects need no more either.
+const ADDRESS_LIMIT: u64 = 1 << 32;
 /// What stands before the engine's number in the name of a kernel symbol.
 const ENGINE_SUFFIX: &str = "_ne_";
 
@@ -103,6 +105,10 @@ impl Plan {
             n => n,
         };
         let text_segment_bytes = (const_offset + const_bytes).next_multiple_of(rows::PAGE);
+        if program.scratch_bytes > ADDRESS_LIMIT {
+            let found = program.scratch_bytes;
+            return Err(BuildError::Limit { what: "intermediate region", found, limit: ADDRESS_LIMIT });
+        }
         let mut next = rows::VM_BASE as u128;
         let mut take = |bytes: u64| {
             let address = next as u64;
@@ -134,10 +140,9 @@ impl Plan {
         }
         let const_address = text_address + const_offset;
         let kernel_address = if apart { take(program.kernel.len() as u64) } else { const_address };
-        // The largest address that a window of 32 bits has; later dialects need no more either.
-        if next > 1 << 32 {
+        if next > ADDRESS_LIMIT as u128 {
             let found = u64::try_from(next).unwrap_or(u64::MAX);
-            return Err(BuildError::Limit { what: "end of the address space", found, limit: 1 << 32 });
+            return Err(BuildError::Limit { what: "end of the address space", found, limit: ADDRESS_LIMIT });
         }
         // Sections count from 1 in the order of the segments.
         let (scratches, ports) = (scratch.len() as u8, windows.len() as u8);

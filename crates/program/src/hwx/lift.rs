@@ -3,7 +3,7 @@
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
-use anemone_facts::{Field, Layout};
+use anemone_facts::{Field, Layout, layout};
 
 use super::defs::{Container, RunState, Section, TensorRecord, name16, name16_text};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
@@ -11,14 +11,14 @@ use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Str
 /// A container that cannot be lifted into a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiftError {
-    /// The register map of the CPU subtype is not known.
-    #[error("CPU subtype {subtype} at {offset:#x}: its register map is not known yet (known: {known:?})")]
+    /// Programs of the CPU subtype are not executed.
+    #[error("CPU subtype {subtype} at {offset:#x}: its programs cannot be lifted (known: {known:?})")]
     Subtype {
         /// Byte offset of the subtype.
         offset: u64,
         /// CPU subtype found.
         subtype: u32,
-        /// CPU subtypes with a register map.
+        /// CPU subtypes whose programs can be lifted.
         known: Vec<u32>,
     },
     /// The container lacks a part.
@@ -125,7 +125,7 @@ pub(crate) const BASES: [(Field, Field); 8] = [
     (Field::KBase3, Field::Kbe3),
 ];
 
-/// The layout of a container's CPU subtype.
+/// The layout of a CPU subtype whose programs are executed.
 pub(crate) fn layout_of(subtype: u32) -> Option<&'static Layout> {
     CHIPS.iter().find(|c| c.cpu_subtype == Some(subtype)).and_then(|c| c.layout)
 }
@@ -153,7 +153,7 @@ pub(crate) fn type_of(element: Element) -> u32 {
 impl Container {
     /// Register layout of the container's generation, when it is known.
     pub fn layout(&self) -> Option<&'static Layout> {
-        layout_of(self.header.cpu_subtype)
+        layout::of_subtype(self.header.cpu_subtype)
     }
 
     /// The run state and its byte offset.
@@ -201,10 +201,10 @@ impl Container {
 
     /// Lifts the container into a program: its first procedure, with the stream and kernel data as they stand.
     ///
-    /// Refuses generations whose register map is not known, and containers whose run state, sections, port commands
+    /// Refuses generations whose programs are listed and not executed, and containers whose run state, sections, port commands
     /// and tensor records do not fit together.
     pub fn program(&self) -> Result<Program, LiftError> {
-        let layout = self.layout().ok_or_else(|| LiftError::Subtype {
+        let layout = layout_of(self.header.cpu_subtype).ok_or_else(|| LiftError::Subtype {
             offset: rows::SUBTYPE_OFFSET,
             subtype: self.header.cpu_subtype,
             known: CHIPS.iter().filter(|c| c.layout.is_some()).filter_map(|c| c.cpu_subtype).collect(),

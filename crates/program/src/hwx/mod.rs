@@ -8,7 +8,9 @@ mod defs;
 mod image;
 mod lift;
 mod options;
+mod outline;
 mod read;
+mod runtime;
 mod symbols;
 mod write;
 
@@ -22,4 +24,5 @@ pub use image::{Aperture, Image, MapError, Problem, Resolved};
 pub use lift::LiftError;
 pub(crate) use lift::{BASES, element_of, type_of};
 pub use options::{BuildError, Options};
+pub use runtime::RuntimeGraph;
 pub use symbols::{SymbolError, TensorSymbol};

@@ -5,7 +5,7 @@ use anemone_facts::formats::hwx as rows;
 use super::defs::{
     Command, Container, Error, Header, Name16, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread,
 };
-use crate::bytes::{differences, u32_at, u64_at};
+use crate::bytes::{differences, nonzero, u32_at, u64_at};
 
 /// Structures may claim this many times the file's bytes. No known container has overlapping structures.
 const CLAIM_FACTOR: u64 = 2;
@@ -16,7 +16,13 @@ impl Container {
     /// Fails on a wrong magic and on structures that reach outside the file or overlap on a large scale. Unknown
     /// commands, flavors and flags are kept.
     pub fn read(bytes: &[u8]) -> Result<Container, Error> {
-        let mut file = File { bytes, claimed: 0 };
+        Container::parse(bytes, true).map(|(container, _)| container)
+    }
+
+    /// As [`Container::read`], with or without the contents of sections; and whether structures stand apart. Where they do
+    /// not, only a container with contents knows its residue.
+    pub(super) fn parse(bytes: &[u8], contents: bool) -> Result<(Container, bool), Error> {
+        let mut file = File { bytes, contents, claimed: 0, ranges: Vec::new() };
         let head = file.words::<8>("header", 0)?;
         if head[0] != rows::MAGIC {
             return Err(Error::Magic { offset: 0, found: head[0], expected: rows::MAGIC });
@@ -50,15 +56,26 @@ impl Container {
             return Err(Error::CommandArea { offset: start, stated, count, found: at - start });
         }
         let mut container = Container { header, commands, file_bytes: bytes.len() as u64, residue: Vec::new() };
-        container.residue = differences(bytes, &container.write());
-        Ok(container)
+        let head = container.head();
+        let gaps = file.gaps(&head);
+        let apart = gaps.is_some();
+        container.residue = match gaps {
+            Some(gaps) => gaps.flat_map(|(from, to)| nonzero(bytes, from, to)).collect(),
+            None if contents => differences(bytes, &container.write()),
+            None => Vec::new(),
+        };
+        Ok((container, apart))
     }
 }
 
 /// The file with the sum of bytes that structures claimed so far.
 struct File<'a> {
     bytes: &'a [u8],
+    /// Whether contents of sections are kept.
+    contents: bool,
     claimed: u64,
+    /// First and one past the last byte of every structure that is copied.
+    ranges: Vec<(usize, usize)>,
 }
 
 impl<'a> File<'a> {
@@ -82,7 +99,26 @@ impl<'a> File<'a> {
         if self.claimed > CLAIM_FACTOR * have {
             return Err(Error::Overlap { what, offset, claimed: self.claimed, have });
         }
+        if need > 0 {
+            self.ranges.push((offset as usize, (offset + need) as usize));
+        }
         Ok(slice)
+    }
+
+    /// Ranges that no structure has, when structures stand apart and the head is written as it was read: then all bytes
+    /// in structures come back, and only those between them need a look.
+    fn gaps(mut self, head: &[u8]) -> Option<impl Iterator<Item = (usize, usize)>> {
+        if !self.bytes.starts_with(head) {
+            return None;
+        }
+        self.ranges.push((0, head.len()));
+        self.ranges.sort_unstable();
+        let apart = self.ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let end = self.bytes.len();
+        apart.then(|| {
+            let starts: Vec<usize> = self.ranges.iter().skip(1).map(|r| r.0).chain([end]).collect();
+            self.ranges.into_iter().map(|r| r.1).zip(starts)
+        })
     }
 
     fn words<const N: usize>(&self, what: &'static str, offset: u64) -> Result<[u32; N], Error> {
@@ -203,7 +239,7 @@ fn section(file: &mut File, b: &[u8], in_file: bool) -> Result<Section, Error> {
         relocations_offset,
         flags: u32_at(b, 64),
         reserved: [u32_at(b, 68), u32_at(b, 72), u32_at(b, 76)],
-        data: data.to_vec(),
+        data: if file.contents { data.to_vec() } else { Vec::new() },
         relocations: entries
             .chunks_exact(rows::RELOCATION_BYTES)
             .map(|e| Relocation { offset: u32_at(e, 0) as i32, info: u32_at(e, 4) })

@@ -36,7 +36,7 @@ impl Container {
     }
 
     /// Header and load commands.
-    fn head(&self) -> Vec<u8> {
+    pub(super) fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let h = &self.header;
         let size: u64 = self.commands.iter().map(Command::bytes).sum();

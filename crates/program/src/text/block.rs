@@ -2,20 +2,25 @@
 //!
 //! Data lines overwrite what tasks put in place; zero bytes are not written at all.
 
-use anemone_facts::{Layout, Space};
+use anemone_facts::{Codec, Layout, Space};
 
 use super::lex::{Line, Lines, MAX_BLOCK_BYTES, TextError};
 use super::value;
-use crate::task::{MAX_RUN_WORDS, Run, Task, decode_stream};
+use crate::task::{ADDRESS_TAG, Form, MAX_RUN_WORDS, Run, Task, decode_what_stands};
 
 /// Bytes on a data line.
 const DATA_LINE_BYTES: usize = 32;
-/// Register addresses occupy 26 bits of a run header.
-const MAX_ADDR: u64 = (1 << 26) - 1;
+/// Register addresses occupy 26 bits of the first word of a run, and 15 bits, of words, in that of a packet.
+const fn max_addr(codec: Codec) -> u64 {
+    match codec {
+        Codec::Runs => (1 << 26) - 1,
+        Codec::Packets => 4 * ((1 << 15) - 1),
+    }
+}
 
 /// Lists a block's bytes; `stream` gives layout and first task size where the block is a task stream.
 pub(super) fn print(out: &mut String, bytes: &[u8], stream: Option<(&Layout, u32)>) {
-    let tasks = stream.map_or(Vec::new(), |(layout, words)| decode_stream(layout, bytes, words).unwrap_or_default());
+    let tasks = stream.map_or(Vec::new(), |(layout, words)| decode_what_stands(layout, bytes, words).0);
     let mut image = vec![0; bytes.len()];
     for (i, task) in tasks.iter().enumerate() {
         let words = task.words();
@@ -49,14 +54,22 @@ fn print_task(out: &mut String, layout: &Layout, index: usize, task: &Task) {
     }
     for run in &task.runs {
         let block = layout.block_of(run.addr).map_or("in no register block", |b| b.name);
-        *out += &format!("  run {:#x} words={} ; {block}\n", run.addr, run.words.len());
-        for (i, &word) in run.words.iter().enumerate() {
-            print_word(out, layout, Space::Register, run.addr + 4 * i as u32, word);
+        let (form, note) = match run.form {
+            Form::Run | Form::Packet(0) => (String::new(), String::new()),
+            Form::Packet(tag) if tag & !0xff == ADDRESS_TAG => {
+                (format!(" tag={tag:#x}"), format!(", slot {}", tag & 0xff))
+            }
+            Form::Packet(tag) => (format!(" tag={tag:#x}"), String::new()),
+            Form::Masked(mask) => (format!(" mask={mask:#x}"), String::new()),
+        };
+        *out += &format!("  run {:#x} words={}{form} ; {block}{note}\n", run.addr, run.words.len());
+        for (addr, word) in run.registers() {
+            print_word(out, layout, Space::Register, addr, word);
         }
     }
 }
 
-fn print_word(out: &mut String, layout: &Layout, space: Space, addr: u32, word: u32) {
+pub(super) fn print_word(out: &mut String, layout: &Layout, space: Space, addr: u32, word: u32) {
     let place = match space {
         Space::Header => format!("+{addr:#04x}"),
         Space::Register => format!("{addr:#x}"),
@@ -98,9 +111,7 @@ pub(super) fn parse_over(
     let size = block.len();
     loop {
         if let Some(line) = lines.next_if("data") {
-            let (at, data) = (offset(&line, 1)?, line.at(2).hex()?);
-            line.ends_at(3)?;
-            put(block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))?;
+            data(block, &line)?;
         } else if let Some(line) = lines.next_if("task") {
             let layout = layout.ok_or_else(|| line.at(0).error("data: the register layout is not known"))?;
             let (at, task) = (offset(&line, 2)?, parse_task(lines, &line, layout)?);
@@ -110,6 +121,14 @@ pub(super) fn parse_over(
             return Ok(());
         }
     }
+}
+
+/// Puts a data line's bytes in their place.
+pub(super) fn data(block: &mut [u8], line: &Line) -> Result<(), TextError> {
+    let (at, data) = (offset(line, 1)?, line.at(2).hex()?);
+    line.ends_at(3)?;
+    let size = block.len();
+    put(block, at, &data).ok_or_else(|| line.at(1).error(format!("data inside {size:#x} bytes")))
 }
 
 fn put(block: &mut [u8], at: u64, data: &[u8]) -> Option<()> {
@@ -136,22 +155,19 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
         return Err(words.error(format!("{fixed} or {} words", fixed + 1)));
     }
     let mut task = Task { offset: 0, header: vec![0; count as usize], runs: Vec::new() };
-    parse_words(lines, layout, Space::Header, 0, &mut task.header)?;
+    let places: Vec<u32> = (0..count as u32).map(|i| 4 * i).collect();
+    parse_words(lines, layout, Space::Header, &places, &mut task.header)?;
     // The optional word is recognised by the word before it; a header of another length would not read back.
     let optional = task.header.get(fixed as usize - 1).is_some_and(|w| w & 3 == 3);
     if optional != (count > fixed) && stated as u64 > count {
-        return Err(words.error(format!("{} words, as KBase0 tells", if optional { fixed + 1 } else { fixed })));
+        return Err(
+            words.error(format!("{} words, as the header's last word tells", if optional { fixed + 1 } else { fixed }))
+        );
     }
     while let Some(line) = lines.next_if("run") {
-        let addr = line.at(1).number(MAX_ADDR)? as u32;
-        let words = line.keyed(2, "words")?;
-        let count = words.number(MAX_RUN_WORDS as u64)? as usize;
-        if count == 0 {
-            return Err(words.error("at least 1 word"));
-        }
-        line.ends_at(3)?;
-        let mut run = Run { addr, words: vec![0; count] };
-        parse_words(lines, layout, Space::Register, addr, &mut run.words)?;
+        let mut run = parse_run(&line, layout)?;
+        let addresses: Vec<u32> = run.addresses().collect();
+        parse_words(lines, layout, Space::Register, &addresses, &mut run.words)?;
         task.runs.push(run);
         if task.word_count() > stated {
             break;
@@ -164,12 +180,40 @@ fn parse_task(lines: &mut Lines, line: &Line, layout: &'static Layout) -> Result
     Ok(task)
 }
 
-/// Field lines of one run or of the header.
-fn parse_words(
+/// The line that opens a run; its values are zero.
+fn parse_run(line: &Line, layout: &'static Layout) -> Result<Run, TextError> {
+    let place = line.at(1);
+    let addr = place.number(max_addr(layout.codec))? as u32;
+    let words = line.keyed(2, "words")?;
+    let count = words.number(MAX_RUN_WORDS as u64)? as usize;
+    if count == 0 {
+        return Err(words.error("at least 1 word"));
+    }
+    let extra = line.at(3);
+    let form = match layout.codec {
+        Codec::Runs => Form::Run,
+        Codec::Packets if !addr.is_multiple_of(4) => return Err(place.error("a multiple of 4")),
+        Codec::Packets if extra.text.starts_with("mask=") => {
+            let mask = line.keyed(3, "mask")?.number(u16::MAX as u64)? as u16;
+            let stated = 1 + mask.count_ones() as usize;
+            if stated != count {
+                return Err(words.error(format!("{stated} words, as the mask tells")));
+            }
+            Form::Masked(mask)
+        }
+        Codec::Packets if extra.text.is_empty() => Form::Packet(0),
+        Codec::Packets => Form::Packet(line.keyed(3, "tag")?.number(0x3ff)? as u16),
+    };
+    line.ends_at(if form == Form::Run || extra.text.is_empty() { 3 } else { 4 })?;
+    Ok(Run { addr, form, words: vec![0; count] })
+}
+
+/// Field lines of one run or of the header, whose words stand at `addresses`.
+pub(super) fn parse_words(
     lines: &mut Lines,
     layout: &'static Layout,
     space: Space,
-    base: u32,
+    addresses: &[u32],
     words: &mut [u32],
 ) -> Result<(), TextError> {
     let starts_field = |line: &Line| line.word().starts_with(|c: char| c == '+' || c.is_ascii_digit());
@@ -180,13 +224,12 @@ fn parse_words(
             Space::Header => place.strip("+").ok_or_else(|| place.error("`+` and an offset in the header"))?,
             Space::Register => place,
         };
-        let addr = number.number(MAX_ADDR)? as u32;
-        let last = base as u64 + 4 * words.len() as u64 - 4;
-        let word = addr
-            .checked_sub(base)
-            .filter(|d| d % 4 == 0)
-            .and_then(|d| words.get_mut(d as usize / 4))
-            .ok_or_else(|| place.error(format!("a multiple of 4 from {base:#x} to {last:#x}")))?;
+        // A run may begin at the last address and go on.
+        let addr = number.number(max_addr(Codec::Runs) + 4 * MAX_RUN_WORDS as u64)? as u32;
+        let word = (addresses.iter().position(|&a| a == addr)).and_then(|i| words.get_mut(i)).ok_or_else(|| {
+            let (first, last) = (addresses.first().unwrap_or(&0), addresses.last().unwrap_or(&0));
+            place.error(format!("an address of the run, from {first:#x} to {last:#x}"))
+        })?;
         line.at(2).expect("=")?;
         line.ends_at(4)?;
         if line.at(1).text == "?" {

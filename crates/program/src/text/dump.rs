@@ -226,6 +226,7 @@ impl Dump {
             first_task_words: program.first_task_words,
             kernel: &program.kernel,
             kernel_offset: 0,
+            kernel_links: Vec::new(),
         };
         dump_tasks::explain(&mut b, &source);
         b.finish()

@@ -1,8 +1,9 @@
 //! Explanation of a container's own structures: header, segments, symbols, relocations, banner, ports, run state.
 
-use anemone_facts::chips::CHIPS;
+use anemone_facts::Codec;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::{Code, Word, by_code};
+use anemone_facts::layout::SUBTYPES;
 
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;
@@ -40,25 +41,46 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     }
     ports(b, c);
     run_states(b, c);
+    runtime(b, c);
     for r in &c.residue {
         let what = format!("{:#x} bytes that no structure explains", r.bytes.len());
         b.anomaly(Part::Header, Some(r.offset), "file", what);
     }
-    if let Err(error) = c.program() {
+    let chained = c.layout().is_none_or(|l| l.codec == Codec::Runs);
+    if let (true, Err(error)) = (chained, c.program()) {
         b.anomaly(Part::Header, None, "program", error.to_string());
     }
     let content = c.section(rows::TEXT.segment, rows::TEXT.section);
-    let (Some(layout), Some(content), Some((_, run))) = (c.layout(), content, c.run_state()) else { return };
-    let kernel = c.kernel_section();
+    let (Some(layout), Some(content)) = (c.layout(), content) else { return };
+    let first_task_words = match c.run_state() {
+        Some((_, run)) => run.first_task_words(),
+        None if layout.codec == Codec::Runs => return,
+        None => 0,
+    };
+    let kernel = match layout.codec {
+        Codec::Runs => c.kernel_section(),
+        // Relocations of the stream lead there, not to what the second base register holds.
+        Codec::Packets => c.section(rows::KERNEL.segment, rows::KERNEL.section),
+    };
     let source = dump_tasks::Source {
         layout,
         stream: &content.data,
         stream_offset: content.file_offset as u64,
-        first_task_words: run.first_task_words(),
+        first_task_words,
         kernel: kernel.map_or(&[], |k| &k.data),
         kernel_offset: kernel.map_or(0, |k| k.file_offset as u64),
+        kernel_links: kernel.map_or(Vec::new(), |k| links(c, content, k)),
     };
     dump_tasks::explain(b, &source);
+}
+
+/// Offsets of a section's relocations against another, ascending.
+fn links(c: &Container, from: &Section, to: &Section) -> Vec<u64> {
+    let number = c.sections().position(|s| std::ptr::eq(s, to)).map(|i| i as u32 + 1);
+    let links = from.relocations.iter().filter(|r| Some(r.target()) == number);
+    let mut links: Vec<u64> = links.filter_map(|r| u64::try_from(r.offset).ok()).collect();
+    links.sort_unstable();
+    links
 }
 
 fn coded(entry: Entry, rows: &'static [Code], code: u32) -> Entry {
@@ -72,8 +94,15 @@ fn coded(entry: Entry, rows: &'static [Code], code: u32) -> Entry {
 
 fn header(b: &mut Builder, c: &Container) {
     let h = &c.header;
-    let chip = CHIPS.iter().find(|chip| chip.cpu_subtype == Some(h.cpu_subtype));
-    let target = chip.map_or("no known generation".to_string(), |c| format!("{}, {}", c.target, c.silicon));
+    let row = SUBTYPES.iter().find(|row| row.subtype == h.cpu_subtype);
+    let target = row.map_or("no known generation".to_string(), |row| {
+        let names = [row.targets.first().copied().unwrap_or(""), row.silicon].into_iter().filter(|n| !n.is_empty());
+        names
+            .map(str::to_string)
+            .chain([format!("descriptor version {}", row.td_version)])
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
     let size: u64 = c.commands.iter().map(Command::bytes).sum();
     let entries = vec![
         number(0, "magic", rows::MAGIC as u64),
@@ -138,7 +167,7 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
     }
     let known = |x: &&Section| {
         let (segment, section) = (name16_text(&x.segment), name16_text(&x.name));
-        rows::SECTIONS.iter().any(|r| r.segment == segment && r.section == section)
+        rows::section_meaning(&segment, &section).is_some()
     };
     for x in s.sections.iter().filter(|x| !known(x)) {
         let what = format!("section {},{} is not known", name16_text(&x.segment), name16_text(&x.name));
@@ -148,7 +177,6 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
 
 fn section(at: u64, x: &Section) -> Node {
     let (segment, name) = (name16_text(&x.segment), name16_text(&x.name));
-    let row = rows::SECTIONS.iter().find(|r| r.segment == segment && r.section == name);
     let mut entries = vec![
         number(at + 32, "address", x.address),
         number(at + 40, "bytes", x.bytes),
@@ -161,7 +189,7 @@ fn section(at: u64, x: &Section) -> Node {
     if x.reserved != [0; 3] {
         entries.push(text(Some(at + 68), "reserved", format!("{:x?}", x.reserved)));
     }
-    entries[0].meaning = row.map_or("", |r| r.meaning);
+    entries[0].meaning = rows::section_meaning(&segment, &name).unwrap_or("");
     Node { title: format!("section {segment},{name}"), offset: Some(at), entries, nodes: Vec::new() }
 }
 
@@ -311,6 +339,23 @@ fn run_states(b: &mut Builder, c: &Container) {
         let title = format!("thread, flavor {} ({})", t.flavor, flavor.map_or("unknown", |f| f.name));
         b.add(Part::Td, Node { title, offset: Some(at), entries, nodes: Vec::new() });
     }
+}
+
+fn runtime(b: &mut Builder, c: &Container) {
+    let Some(graph) = c.runtime() else { return };
+    let entries = |all: &[(&str, u64)], kind: &str, meaning: &'static str| -> Vec<Entry> {
+        let entry = |&(name, address): &(&str, u64)| Entry {
+            raw: Some(address),
+            meaning,
+            ..text(None, kind, name).note(format!("address {address:#x}"))
+        };
+        all.iter().map(entry).collect()
+    };
+    let mut all = entries(&graph.procedures, "procedure", "what a call runs");
+    all.extend(entries(&graph.operations, "operation", "a step of a procedure: a mapping, or the start of an engine"));
+    all.extend(entries(&graph.streams, "stream", "first byte of a task stream"));
+    let title = format!("runtime graph, {} starts of an engine", graph.kicks().count());
+    b.add(Part::Td, Node { title, offset: None, entries: all, nodes: Vec::new() });
 }
 
 /// A port of a program that has no container.

@@ -194,6 +194,7 @@ pub(super) fn package(b: &mut Builder, p: &Package) {
                 first_task_words: program.first_task_words,
                 kernel: &program.kernel,
                 kernel_offset: place(firmware::KERNEL),
+                kernel_links: Vec::new(),
             };
             dump_tasks::explain(b, &source);
         }

@@ -1,13 +1,13 @@
 //! Explanation of task descriptors: headers, registers, activation tables, kernel streams.
 
 use anemone_facts::lut::{self, place};
-use anemone_facts::{Field, Layout, Space};
+use anemone_facts::{Codec, Field, Layout, Space};
 use half::f16;
 
 use super::dump::{Builder, Entry, Node, Part, text};
 use super::value;
 use crate::Task;
-use crate::task::decode_stream;
+use crate::task::{ADDRESS_TAG, Form, STREAM_PREFIX, decode_what_stands};
 
 /// Coefficients shown of a kernel stream.
 const PREVIEW: usize = 8;
@@ -20,16 +20,15 @@ pub(super) struct Source<'a> {
     pub first_task_words: u32,
     pub kernel: &'a [u8],
     pub kernel_offset: u64,
+    /// Offsets in the stream of relocations against the kernel data, ascending.
+    pub kernel_links: Vec<u64>,
 }
 
 pub(super) fn explain(b: &mut Builder, s: &Source) {
-    let tasks = match decode_stream(s.layout, s.stream, s.first_task_words) {
-        Ok(tasks) => tasks,
-        Err(error) => {
-            b.anomaly(Part::Td, Some(s.stream_offset), "task stream", error.to_string());
-            return;
-        }
-    };
+    let (tasks, error) = decode_what_stands(s.layout, s.stream, s.first_task_words);
+    if let Some(error) = &error {
+        b.anomaly(Part::Td, Some(s.stream_offset), "task stream", error.to_string());
+    }
     let shown = b.selection.task;
     for (i, task) in tasks.iter().enumerate() {
         anomalies(b, s, i, task);
@@ -43,17 +42,22 @@ pub(super) fn explain(b: &mut Builder, s: &Source) {
     if let Some(n) = shown.filter(|&n| n >= tasks.len()) {
         b.anomaly(Part::Td, None, format!("task {n}"), format!("the stream has {} tasks", tasks.len()));
     }
-    gaps(b, s, &tasks);
+    if error.is_none() {
+        gaps(b, s, &tasks);
+    }
 }
 
-/// Bytes between tasks and after the last one are zero in every known stream.
+/// Bytes between tasks and after the last one are zero in every known stream; where a stream of packets begins, in front
+/// of the first task or of a later one, its prefix stands.
 fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
-    let starts = tasks.iter().skip(1).map(|t| t.offset as usize).chain([s.stream.len()]);
-    for (task, next) in tasks.iter().zip(starts) {
-        let end = task.offset as usize + 4 * task.word_count() as usize;
+    let ends = tasks.iter().map(|t| t.offset as usize + 4 * t.word_count() as usize);
+    let starts = tasks.iter().map(|t| t.offset as usize).chain([s.stream.len()]);
+    for (i, (end, next)) in [0].into_iter().chain(ends).zip(starts).enumerate() {
         let gap = s.stream.get(end..next).unwrap_or(&[]);
+        let begins = s.layout.codec == Codec::Packets && (i < tasks.len() || tasks.is_empty());
+        let gap = if begins { gap.strip_suffix(&STREAM_PREFIX).unwrap_or(gap) } else { gap };
         if let Some(at) = gap.iter().position(|&x| x != 0) {
-            let what = format!("nonzero bytes between the task that ends at {end:#x} and {next:#x}");
+            let what = format!("nonzero bytes between tasks, from {end:#x} to {next:#x}");
             b.anomaly(Part::Td, Some(s.stream_offset + (end + at) as u64), "task stream", what);
         }
     }
@@ -61,17 +65,16 @@ fn gaps(b: &mut Builder, s: &Source, tasks: &[Task]) {
 
 /// Byte offset in the file of every word of a task, with its space and address.
 fn places(s: &Source, task: &Task) -> Vec<(u64, Space, u32, u32)> {
-    let start = s.stream_offset + task.offset as u64;
+    let mut at = s.stream_offset + task.offset as u64;
     let mut out = Vec::new();
-    let mut at = 0u64;
     for (i, &word) in task.header.iter().enumerate() {
-        out.push((start + at, Space::Header, 4 * i as u32, word));
+        out.push((at, Space::Header, 4 * i as u32, word));
         at += 4;
     }
     for run in &task.runs {
         at += 4;
-        for (i, &word) in run.words.iter().enumerate() {
-            out.push((start + at, Space::Register, run.addr + 4 * i as u32, word));
+        for (addr, word) in run.registers() {
+            out.push((at, Space::Register, addr, word));
             at += 4;
         }
     }
@@ -144,6 +147,16 @@ fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     b.add(Part::Td, Node { title: title(index, task), offset, entries, nodes: Vec::new() });
 }
 
+/// What the first word of a packet says beside address and count.
+fn form(form: Form) -> String {
+    match form {
+        Form::Run | Form::Packet(0) => String::new(),
+        Form::Packet(tag) if tag & !0xff == ADDRESS_TAG => format!(" from slot {}", tag & 0xff),
+        Form::Packet(tag) => format!(", tag {tag:#x}"),
+        Form::Masked(mask) => format!(", mask {mask:#06x}"),
+    }
+}
+
 fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     if !b.wants(Part::Regs) {
         return;
@@ -156,7 +169,7 @@ fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
         at += run.words.len();
         let block = s.layout.block_of(run.addr).map_or("in no register block", |b| b.name);
         nodes.push(Node {
-            title: format!("run {:#x} of {} words: {block}", run.addr, run.words.len()),
+            title: format!("run {:#x} of {} words{}: {block}", run.addr, run.words.len(), form(run.form)),
             offset: here.first().map(|w| w.0 - 4),
             entries: here.iter().flat_map(|&(o, space, addr, word)| fields(s, o, space, addr, word)).collect(),
             nodes: Vec::new(),
@@ -166,12 +179,30 @@ fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     b.add(Part::Regs, Node { title: title(index, task), offset, entries: Vec::new(), nodes });
 }
 
-/// Offset and bytes of an enabled kernel stream, as far as it lies in the kernel data.
-fn kernel_stream<'a>(s: &Source<'a>, task: &Task, i: u32) -> Option<(u64, u64, &'a [u8])> {
+/// Where a task's streams count from: the start of the kernel data; or, where the descriptor has an address, this task's
+/// part. `None` where the task reads its kernel from a tensor.
+fn kernel_start(s: &Source, task: &Task) -> Option<u64> {
+    match s.layout.codec {
+        Codec::Runs => Some(0),
+        Codec::Packets => linked(s, task, Field::KernelAddrLo, Field::KernelAddrHi),
+    }
+}
+
+/// An address in two registers that the loader moves to the kernel data: until then, an offset in it.
+fn linked(s: &Source, task: &Task, low: Field, high: Field) -> Option<u64> {
+    let row = s.layout.row(low)?;
+    let word = places(s, task).into_iter().find(|w| (w.1, w.2) == (row.space, row.addr))?;
+    let high = task.get(s.layout, high)?;
+    let moved = s.kernel_links.binary_search(&word.0.checked_sub(s.stream_offset)?).is_ok();
+    moved.then_some(u64::from(word.3) | u64::from(high) << 32)
+}
+
+/// Offset and bytes of an enabled kernel stream, as far as it lies in the kernel data; `start` as [`kernel_start`] has it.
+fn kernel_stream<'a>(s: &Source<'a>, task: &Task, start: u64, i: u32) -> Option<(u64, u64, &'a [u8])> {
     (task.get_at(s.layout, Field::CoeffEn, i) == Some(1)).then(|| {
-        let base = task.bytes_at(s.layout, Field::CoeffBase, i);
+        let base = start.saturating_add(task.bytes_at(s.layout, Field::CoeffBase, i));
         let bytes = task.bytes_at(s.layout, Field::CoeffSize, i);
-        let data = s.kernel.get(base as usize..).unwrap_or(&[]);
+        let data = usize::try_from(base).ok().and_then(|base| s.kernel.get(base..)).unwrap_or(&[]);
         (base, bytes, &data[..data.len().min(bytes as usize)])
     })
 }
@@ -180,20 +211,32 @@ fn half_at(data: &[u8], i: usize) -> Option<u16> {
     data.get(2 * i..2 * i + 2).map(|h| u16::from_le_bytes([h[0], h[1]]))
 }
 
-fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
-    if task.name(s.layout, Field::NonlinearMode) != Some("lut") {
-        return;
+/// Offset and bytes of the table that the task reads; an error where it should read one.
+fn table_record<'a>(s: &Source<'a>, task: &Task) -> Result<Option<(u64, &'a [u8])>, &'static str> {
+    match s.layout.codec {
+        Codec::Runs if task.name(s.layout, Field::NonlinearMode) == Some("lut") => {
+            // The table ends the first engine's stream; coefficients, when there are any, come before it.
+            let record = kernel_stream(s, task, 0, 0).and_then(|(base, _, data)| {
+                let at = data.len().checked_sub(lut::STREAM_BYTES)?;
+                Some((base + at as u64, &data[at..]))
+            });
+            record.map(Some).ok_or("the first kernel stream is off, or shorter than a table")
+        }
+        // It has a stream of its own.
+        Codec::Packets if task.get(s.layout, Field::LutStreamEn) == Some(1) => {
+            let Some(base) = linked(s, task, Field::LutAddrLo, Field::LutAddrHi) else { return Ok(None) };
+            let record = usize::try_from(base).ok().and_then(|at| s.kernel.get(at..)?.get(..lut::STREAM_BYTES));
+            record.map(|record| Some((base, record))).ok_or("the table passes the end of the kernel data")
+        }
+        _ => Ok(None),
     }
-    // The table ends the first engine's stream; coefficients, when there are any, come before it.
-    let stream = kernel_stream(s, task, 0);
-    let record = stream.and_then(|(base, _, data)| {
-        let at = data.len().checked_sub(lut::STREAM_BYTES)?;
-        Some((base + at as u64, &data[at..]))
-    });
-    let Some((base, record)) = record else {
-        let what = "the first kernel stream is off, or shorter than a table";
-        b.anomaly(Part::Lut, None, format!("task {index}"), what);
-        return;
+}
+
+fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    let (base, record) = match table_record(s, task) {
+        Ok(Some(found)) => found,
+        Ok(None) => return,
+        Err(what) => return b.anomaly(Part::Lut, None, format!("task {index}"), what),
     };
     let offset = s.kernel_offset + base;
     let entry = |i: usize, name: String, meaning: &'static str| {
@@ -239,18 +282,20 @@ fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
 }
 
 fn weights(b: &mut Builder, s: &Source, index: usize, task: &Task) {
+    let Some(start) = kernel_start(s, task) else { return };
     let count = s.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
     // Other forms do not start with halfwords.
-    let plain = [Field::SparseFmt, Field::PalettizedEn].iter().all(|&f| task.get(s.layout, f) != Some(1));
+    let plain = s.layout.codec == Codec::Runs
+        && [Field::SparseFmt, Field::PalettizedEn].iter().all(|&f| task.get(s.layout, f) != Some(1));
     let leads = task.name(s.layout, Field::NonlinearMode) == Some("lut");
     let halves = plain && !leads && task.name(s.layout, Field::KernelFmt) == Some("fp16");
     let mut entries = Vec::new();
-    for (i, (base, bytes, data)) in (0..count).filter_map(|i| kernel_stream(s, task, i).map(|k| (i, k))) {
+    for (i, (base, bytes, data)) in (0..count).filter_map(|i| kernel_stream(s, task, start, i).map(|k| (i, k))) {
         if data.len() as u64 != bytes {
             let what = format!("{bytes:#x} bytes at {base:#x} pass the end of {:#x} bytes", s.kernel.len());
             b.anomaly(Part::Weights, None, format!("task {index}, kernel stream {i}"), what);
         }
-        let offset = s.kernel_offset + base;
+        let offset = s.kernel_offset.saturating_add(base);
         let value = format!("{bytes:#x} bytes at kernel offset {base:#x}");
         entries.push(text(Some(offset), &format!("stream[{i}]"), value));
         if halves {

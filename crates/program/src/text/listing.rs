@@ -1,7 +1,6 @@
 //! The listing of a program: what is bound, every task by field, kernel data.
 
-use anemone_facts::Layout;
-use anemone_facts::chips::CHIPS;
+use anemone_facts::{Layout, layout};
 
 use super::block;
 use super::lex::{Lines, TextError, Token, quote};
@@ -92,9 +91,8 @@ pub fn assemble(text: &str) -> Result<Program, TextError> {
 }
 
 pub(super) fn layout_named(token: &Token) -> Result<&'static Layout, TextError> {
-    let layouts = || CHIPS.iter().filter_map(|c| c.layout);
-    layouts().find(|l| l.generation == token.text).ok_or_else(|| {
-        let names: Vec<&str> = layouts().map(|l| l.generation).collect();
+    layout::by_name(token.text).ok_or_else(|| {
+        let names: Vec<&str> = layout::KNOWN.iter().map(|l| l.generation).collect();
         token.error(format!("a generation: {}", names.join(", ")))
     })
 }

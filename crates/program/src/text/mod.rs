@@ -2,8 +2,9 @@
 //!
 //! A listing is line-oriented, names every field, leaves out what is zero, and gives identical bytes back: of a
 //! [`crate::Program`] ([`list`], [`assemble`]), of a container ([`list_container`], [`assemble_container`]), of a dispatch
-//! descriptor ([`list_descriptor`], [`assemble_descriptor`]) and of a firmware container ([`list_package`],
-//! [`assemble_package`]). The [`Dump`] explains any of them with offsets and evidence; it is not read back.
+//! descriptor ([`list_descriptor`], [`assemble_descriptor`]), of a firmware container ([`list_package`],
+//! [`assemble_package`]) and of a register image ([`list_image`], [`assemble_image`]). The [`Dump`] explains any of them
+//! with offsets and evidence; it is not read back.
 //!
 //! Common to the listings: tokens are separated by blanks, `;` starts a comment, numbers are decimal or `0x`
 //! hexadecimal, texts stand in double quotes, indentation means nothing.
@@ -12,12 +13,12 @@ mod asm;
 mod asm_e5;
 mod asm_firmware;
 mod block;
-mod coverage;
 mod diff;
 mod dump;
 mod dump_file;
 mod dump_forms;
 mod dump_tasks;
+mod image;
 mod lex;
 mod listing;
 mod value;
@@ -25,8 +26,8 @@ mod value;
 pub use asm::{assemble_container, list_container};
 pub use asm_e5::{assemble_descriptor, list_descriptor};
 pub use asm_firmware::{assemble_package, list_package};
-pub use coverage::Coverage;
 pub use diff::{Change, differences};
 pub use dump::{Anomaly, Chapter, Dump, Entry, Node, Part, Selection, UnknownPart};
+pub use image::{assemble_image, list_image};
 pub use lex::TextError;
 pub use listing::{assemble, list};

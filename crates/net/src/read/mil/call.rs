@@ -1,42 +1,68 @@
 //! One MIL operation: its operands and attributes by name, and the net that its meaning goes to.
 
-use super::super::proto::{self, Extent, Operation, TypeKind};
-use super::{Builder, Constant, Item, compressed, elementwise, shape, spatial, statistics};
+use super::{
+    Constant, Item, Translator, compressed, control, elementwise, indexing, lists, quantized, recurrent, shape,
+    spatial, statistics,
+};
+use crate::build::{Budget, Builder};
 use crate::error::Error;
-use crate::eval;
-use crate::graph::{Data, Op, Tensor, TensorType, ValueId};
-use crate::infer::{infer, sized};
+use crate::graph::{Data, Tensor, TensorType, ValueId};
+use crate::infer::sized;
+use crate::mil::proto::{self, Extent, Operation, TypeKind};
 use crate::ops::OpKind;
+use crate::opset;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Largest result of an operation on constants that becomes a constant itself, in elements.
-const FOLD_ELEMENTS: usize = 1 << 20;
-
 /// One operation being translated: its arguments by name, and the net that its meaning goes to.
 pub struct Call<'b, 'a> {
-    pub builder: &'b mut Builder<'a>,
+    pub t: &'b mut Translator<'a>,
     pub op: &'b Operation,
-    /// Name of the operation in the net.
-    pub name: String,
+    /// Name of the first result in the net.
+    pub first: String,
     pub arguments: HashMap<String, Vec<Item>>,
 }
 
 impl Call<'_, '_> {
     pub fn translate(&mut self) -> Result<(), Error> {
+        if let Some(row) = opset::row(&self.op.ty) {
+            self.holds_to(row)?;
+        }
         let done = elementwise::translate(self)?
             || spatial::translate(self)?
             || shape::translate(self)?
             || statistics::translate(self)?
-            || compressed::translate(self)?;
+            || indexing::translate(self)?
+            || quantized::translate(self)?
+            || compressed::translate(self)?
+            || recurrent::translate(self)?
+            || control::translate(self)?
+            || lists::translate(self)?;
         if !done {
-            return Err(self.unsupported("no translation for this operation"));
+            return Err(self.unsupported(&opset::why_not(&self.op.ty)));
         }
-        let defined = self.op.outputs.iter().find(|o| !self.builder.items.contains_key(&o.name));
+        let defined = self.op.outputs.iter().find(|o| !self.t.items.contains_key(&o.name));
         match defined {
             None => Ok(()),
             Some(output) => Err(self.unsupported(&format!("its output `{}` has no translation", output.name))),
         }
+    }
+
+    /// The operation has the arguments that are given. What must be there is missed where it is needed.
+    fn holds_to(&self, row: &opset::Row) -> Result<(), Error> {
+        let unknown = self.op.inputs.keys().find(|name| row.inputs().all(|a| a.name != name.as_str()));
+        match unknown {
+            None => Ok(()),
+            Some(name) => Err(self.unsupported(&format!("it has no argument `{name}`: {}", row.signature()))),
+        }
+    }
+
+    pub fn build(&mut self) -> &mut Builder {
+        &mut self.t.build
+    }
+
+    pub fn budget(&mut self) -> &mut Budget {
+        &mut self.t.build.budget
     }
 
     pub fn unsupported(&self, reason: &str) -> Error {
@@ -73,8 +99,9 @@ impl Call<'_, '_> {
             Item::Value(id) => Ok(id),
             Item::Constant(constant) => {
                 sized(&constant.tensor.ty(), || format!("`{}`", constant.name))?;
-                Ok(self.builder.constant(&constant))
+                Ok(self.t.constant(&constant))
             }
+            Item::State(index) => Ok(self.t.states[index].now),
             Item::Text(_) | Item::List(_) => {
                 let (key, found) = (name.to_string(), "text or list".to_string());
                 Err(Error::WrongType { place: self.place(), key, found, expected: "a tensor" })
@@ -103,7 +130,7 @@ impl Call<'_, '_> {
     }
 
     pub fn ty(&self, id: ValueId) -> &TensorType {
-        &self.builder.net.value(id).ty
+        self.t.build.ty(id)
     }
 
     pub fn shape(&self, id: ValueId) -> Vec<usize> {
@@ -115,12 +142,12 @@ impl Call<'_, '_> {
         match self.item(name)? {
             None => Ok(None),
             Some(Item::Constant(constant)) => Ok(Some(constant.tensor.clone())),
-            Some(Item::Value(id)) => match &self.builder.net.value(id).data {
+            Some(Item::Value(id)) => match self.t.build.data(id) {
                 Some(data) => Ok(Some(data.clone())),
                 None => Err(self.unsupported(&format!("`{name}` is not constant"))),
             },
-            Some(Item::Text(_) | Item::List(_)) => {
-                let (key, found) = (name.to_string(), "text or list".to_string());
+            Some(Item::Text(_) | Item::List(_) | Item::State(_)) => {
+                let (key, found) = (name.to_string(), "text, list or state".to_string());
                 Err(Error::WrongType { place: self.place(), key, found, expected: "a tensor" })
             }
         }
@@ -140,6 +167,28 @@ impl Call<'_, '_> {
     pub fn size(&self, name: &str, found: i64) -> Result<usize, Error> {
         let (key, most) = (name.to_string(), i64::from(i32::MAX));
         usize::try_from(found).map_err(|_| Error::OutOfRange { place: self.place(), key, found, least: 0, most })
+    }
+
+    /// A number within a list.
+    pub fn integer_of(&self, item: &Item, name: &str) -> Result<i64, Error> {
+        let tensor = match item {
+            Item::Constant(constant) => Some(constant.tensor.clone()),
+            Item::Value(id) => self.t.build.data(*id).cloned(),
+            _ => None,
+        };
+        let first = tensor.and_then(|t| t.data.to_i32().first().copied()).map(i64::from);
+        first.ok_or_else(|| self.unsupported(&format!("`{name}` is not constant")))
+    }
+
+    /// Extents that the file declares for an output, if all are stated.
+    pub fn declared_extents(&self, index: usize) -> Option<Vec<usize>> {
+        let ty = self.op.outputs.get(index)?.ty.as_ref()?.kind.as_ref()?;
+        let TypeKind::Tensor(tensor) = ty else { return None };
+        let extent = |d: &proto::Dimension| match &d.extent {
+            Some(Extent::Constant(constant)) => usize::try_from(constant.size).ok(),
+            _ => None,
+        };
+        tensor.dimensions.iter().map(extent).collect()
     }
 
     pub fn integer(&self, name: &str, default: i64) -> Result<i64, Error> {
@@ -190,9 +239,7 @@ impl Call<'_, '_> {
 
     /// Adds a constant that the translation needs.
     pub fn add_constant(&mut self, suffix: &str, tensor: Tensor) -> ValueId {
-        let name = self.builder.fresh(&format!("{}.{suffix}", self.output(0)));
-        let tensor = Arc::new(tensor);
-        self.builder.value(&name, tensor.ty(), Some(tensor))
+        self.t.build.constant(suffix, tensor)
     }
 
     /// A scalar of the element type of `like`.
@@ -203,20 +250,7 @@ impl Call<'_, '_> {
 
     /// Adds an operation that gives an intermediate value.
     pub fn emit(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId]) -> Result<ValueId, Error> {
-        self.emit_as(suffix, kind, inputs, None)
-    }
-
-    /// As [`Call::emit`], with the declared result type.
-    pub fn emit_as(
-        &mut self,
-        suffix: &str,
-        kind: OpKind,
-        inputs: &[ValueId],
-        declared: Option<TensorType>,
-    ) -> Result<ValueId, Error> {
-        let value = self.builder.fresh(&format!("{}.{suffix}", self.output(0)));
-        let op = format!("{}.{suffix}", self.name);
-        self.add(value, op, kind, inputs, declared)
+        self.t.build.op(suffix, kind, inputs)
     }
 
     /// Adds the operation that gives the first output.
@@ -226,30 +260,45 @@ impl Call<'_, '_> {
 
     /// As [`Call::give`], with the declared result type.
     pub fn give_as(&mut self, kind: OpKind, inputs: &[ValueId], declared: Option<TensorType>) -> Result<bool, Error> {
-        self.give_output(0, kind, inputs, declared)
+        let id = self.t.build.op_as("result", kind, inputs, declared)?;
+        self.done(0, id)
     }
 
-    pub fn give_output(
-        &mut self,
-        index: usize,
-        kind: OpKind,
-        inputs: &[ValueId],
-        declared: Option<TensorType>,
-    ) -> Result<bool, Error> {
+    /// Gives an output the value; the first output is done where there is only one.
+    pub fn done(&mut self, index: usize, id: ValueId) -> Result<bool, Error> {
         let output = self.output(index).to_string();
-        let id = self.add(output.clone(), self.name.clone(), kind, inputs, declared)?;
+        let name = if index == 0 { self.first.clone() } else { self.t.result_name(&output) };
         self.matches_declaration(index, &self.ty(id).shape)?;
-        self.builder.items.insert(output, Item::Value(id));
+        self.t.build.entitle(id, &name);
+        self.t.items.insert(output, Item::Value(id));
         Ok(true)
+    }
+
+    /// As [`Call::done`], in the element type that an argument names, where it does.
+    pub fn typed(&mut self, index: usize, id: ValueId, name: &str) -> Result<bool, Error> {
+        let id = match self.text(name)? {
+            None => id,
+            Some(text) => {
+                let dtype = elementwise::dtype(&text);
+                let dtype = dtype.ok_or_else(|| self.unsupported(&format!("element type `{text}`")))?;
+                self.t.build.cast(id, dtype)?
+            }
+        };
+        self.done(index, id)
+    }
+
+    /// Gives an output what is no value.
+    pub fn done_item(&mut self, index: usize, item: Item) {
+        let output = self.output(index).to_string();
+        self.t.items.insert(output, item);
     }
 
     /// Gives the first output as a constant.
     pub fn give_constant(&mut self, tensor: Tensor) -> Result<bool, Error> {
-        let name = self.output(0).to_string();
         self.matches_declaration(0, &tensor.shape)?;
-        self.builder.blobs.budget.spend(&tensor.shape)?;
-        let constant = Arc::new(Constant { name: name.clone(), tensor: Arc::new(tensor) });
-        self.builder.items.insert(name, Item::Constant(constant));
+        self.t.build.budget.spend(&tensor.shape)?;
+        let constant = Arc::new(Constant { name: self.first.clone(), tensor: Arc::new(tensor) });
+        self.done_item(0, Item::Constant(constant));
         Ok(true)
     }
 
@@ -275,38 +324,5 @@ impl Call<'_, '_> {
             found: format!("[{}], the operands give {shape:?}", stated.join(", ")),
             expected: "those of the operation",
         })
-    }
-
-    pub fn add(
-        &mut self,
-        value: String,
-        op: String,
-        kind: OpKind,
-        inputs: &[ValueId],
-        declared: Option<TensorType>,
-    ) -> Result<ValueId, Error> {
-        let place = self.place();
-        let types: Vec<&TensorType> = inputs.iter().map(|&id| self.ty(id)).collect();
-        let ty = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&place))?.swap_remove(0);
-        let net = &self.builder.net;
-        let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&id| net.value(id).data.as_deref()).collect();
-        // Products of constants would cost time out of proportion to the file, and no shape is computed with them.
-        let cheap = !matches!(
-            kind,
-            OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::MatMul { .. } | OpKind::Linear
-        );
-        if let Some(constants) = constants
-            && cheap
-            && ty.elements() <= FOLD_ELEMENTS
-            && constants.iter().all(|t| t.data.len() <= FOLD_ELEMENTS)
-        {
-            let tensor = eval::fold(&kind, &constants, Some(&ty)).map_err(|e| e.in_op(&place))?;
-            self.builder.blobs.budget.spend(&ty.shape)?;
-            return Ok(self.builder.value(&value, ty, Some(Arc::new(tensor))));
-        }
-        let output = self.builder.value(&value, ty, None);
-        let op = Op { name: op, kind, inputs: inputs.to_vec(), outputs: vec![output] };
-        self.builder.net.ops.push(op);
-        Ok(output)
     }
 }

@@ -68,6 +68,24 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
         }
         "l2_norm" => l2_norm(call),
         "scaled_dot_product_attention" => attention(call),
+        "einsum" => {
+            let values = call.operands("values")?;
+            let equation = call.text("equation")?.ok_or_else(|| call.missing("equation"))?;
+            let sum = call.build().einsum(&equation, &values)?;
+            call.done(0, sum)
+        }
+        "local_response_norm" => {
+            let x = call.operand("x")?;
+            let size = call.size("size", call.integer("size", 1)?)?;
+            let (alpha, beta, k) = (call.float("alpha", 1e-4)?, call.float("beta", 0.75)?, call.float("k", 1.0)?);
+            let normed = call.build().local_response_norm(x, size, alpha, beta, k)?;
+            call.done(0, normed)
+        }
+        // A buffer is a tensor with a stated layout; the layout is not part of its meaning.
+        "tensor_buffer_to_tensor" | "tensor_to_tensor_buffer" => {
+            let x = call.operand("input")?;
+            call.give(OpKind::Unary(Unary::Identity), &[x])
+        }
         _ => Ok(false),
     }
 }
@@ -213,24 +231,11 @@ fn l2_norm(call: &mut Call) -> Result<bool, Error> {
     call.give(OpKind::Binary(Binary::Mul), &[x, scale])
 }
 
-/// `softmax(q kᵀ / sqrt(E) + mask) v`; a mask of truth values replaces what it hides by the least finite number.
+/// `softmax(q kᵀ / sqrt(E) + mask) v`.
 fn attention(call: &mut Call) -> Result<bool, Error> {
-    let [q, k, v] = [call.operand("query")?, call.operand("key")?, call.operand("value")?];
-    let width = call.shape(q).last().copied().unwrap_or(1);
-    let product = OpKind::MatMul { transpose_x: false, transpose_y: true };
-    let scores = call.emit("scores", product, &[q, k])?;
-    let scale = call.scalar("scale", 1.0 / (width as f32).sqrt(), q);
-    let mut scores = call.emit("scaled", OpKind::Binary(Binary::Mul), &[scores, scale])?;
-    if let Some(mask) = call.optional("attn_mask")? {
-        scores = if call.ty(mask).dtype == DType::Bool {
-            let least = if call.ty(q).dtype == DType::F16 { -65504.0 } else { f32::MIN };
-            let hidden = call.scalar("hidden", least, q);
-            call.emit("masked", OpKind::Select, &[mask, scores, hidden])?
-        } else {
-            call.emit("masked", OpKind::Binary(Binary::Add), &[scores, mask])?
-        };
-    }
-    let axis = call.shape(scores).len() - 1;
-    let weights = call.emit("weights", OpKind::Softmax { axis }, &[scores])?;
-    call.give(OpKind::MatMul { transpose_x: false, transpose_y: false }, &[weights, v])
+    let operands = [call.operand("query")?, call.operand("key")?, call.operand("value")?];
+    let mask = call.optional("attn_mask")?;
+    let width = call.shape(operands[0]).last().copied().unwrap_or(1);
+    let result = call.build().attention(operands, mask, 1.0 / (width as f32).sqrt())?;
+    call.done(0, result)
 }

@@ -2,6 +2,7 @@
 
 use super::Item;
 use super::call::Call;
+use crate::build::window::Blocks;
 use crate::error::Error;
 use crate::graph::{Data, MAX_ELEMENTS, MAX_RANK, Tensor, TensorType, ValueId, elements};
 use crate::ops::OpKind;
@@ -37,7 +38,10 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
         }
         "slice_by_index" => slice_by_index(call),
         "slice_by_size" => slice_by_size(call),
-        "gather" => gather(call),
+        "slice_update" => slice_update(call),
+        "reshape_like" => reshape_like(call),
+        "crop" => crop(call),
+        "space_to_batch" | "batch_to_space" => to_batches(call),
         "tile" => tile(call),
         "pixel_shuffle" => blocks(call, "upscale_factor", Blocks::PixelShuffle),
         "pixel_unshuffle" => blocks(call, "downscale_factor", Blocks::PixelUnshuffle),
@@ -53,9 +57,81 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
             let value = call.tensor("value")?.map_or(Data::F32(vec![0.0]), |t| t.data.clone());
             fill(call, shape, &value)
         }
+        "fill_like" => {
+            let like = call.operand("ref_tensor")?;
+            let shape = call.shape(like);
+            let value = call.tensor("value")?.map_or(Data::F32(vec![0.0]), |t| t.data.clone());
+            fill(call, shape, &value)
+        }
         "range_1d" => range(call),
         _ => Ok(false),
     }
+}
+
+/// Parts of the shapes of other operands.
+fn reshape_like(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let references = call.operands("ref_tensors")?;
+    let list = |call: &Call, name: &str| -> Result<Vec<i64>, Error> {
+        match call.item(name)? {
+            Some(Item::List(items)) => items.iter().map(|item| call.integer_of(item, name)).collect(),
+            Some(_) => Ok(call.integers(name)?.unwrap_or_default()),
+            None => Err(call.missing(name)),
+        }
+    };
+    let (begins, ends) = (list(call, "begins")?, list(call, "ends")?);
+    let masks = list(call, "end_masks")?;
+    let mut shape = Vec::new();
+    for (i, reference) in references.into_iter().enumerate() {
+        let extents = call.shape(reference);
+        let rank = extents.len() as i64;
+        let at = |list: &[i64]| list.get(i).copied().map(|v| if v < 0 { v + rank } else { v });
+        let (Some(begin), Some(end)) = (at(&begins), at(&ends)) else { return Err(call.missing("begins and ends")) };
+        let end = if masks.get(i).is_some_and(|&m| m != 0) { rank } else { end };
+        let (begin, end) = (call.size("begins", begin)?, call.size("ends", end)?);
+        let part = extents.get(begin..end).ok_or_else(|| call.unsupported("a part outside a reference's shape"))?;
+        shape.extend_from_slice(part);
+    }
+    to_shape(call, x, shape)
+}
+
+fn crop(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let shape = call.shape(x);
+    let pair = |call: &Call, name: &str| match call.sizes(name)?.as_deref() {
+        Some(&[before, after]) => Ok((before, after)),
+        _ => Err(call.missing(name)),
+    };
+    let crops = [pair(call, "crop_height")?, pair(call, "crop_width")?];
+    let rank = shape.len();
+    if rank < 2 {
+        return Err(call.unsupported("operand of rank less than 2"));
+    }
+    let (mut begin, mut end) = (vec![0; rank], shape.clone());
+    for (i, (before, after)) in crops.into_iter().enumerate() {
+        let axis = rank - 2 + i;
+        begin[axis] = before;
+        end[axis] = shape[axis].saturating_sub(after);
+    }
+    call.give(OpKind::Slice { begin, end, stride: vec![1; rank] }, &[x])
+}
+
+fn to_batches(call: &mut Call) -> Result<bool, Error> {
+    let x = call.operand("x")?;
+    let blocks = call.sizes("block_shape")?.ok_or_else(|| call.missing("block_shape"))?;
+    let back = call.op.ty == "batch_to_space";
+    let name = if back { "crops" } else { "paddings" };
+    let pads = call.sizes(name)?.ok_or_else(|| call.missing(name))?;
+    let pads: Vec<(usize, usize)> = pads.chunks_exact(2).map(|p| (p[0], p[1])).collect();
+    if blocks.len() + 2 > call.shape(x).len() || pads.len() != blocks.len() {
+        return Err(call.unsupported(&format!("{} blocks and {} pairs", blocks.len(), pads.len())));
+    }
+    let done = if back {
+        call.build().batch_to_space(x, &blocks, &pads)?
+    } else {
+        call.build().space_to_batch(x, &blocks, &pads)?
+    };
+    call.done(0, done)
 }
 
 fn to_shape(call: &mut Call, x: ValueId, shape: Vec<usize>) -> Result<bool, Error> {
@@ -63,18 +139,17 @@ fn to_shape(call: &mut Call, x: ValueId, shape: Vec<usize>) -> Result<bool, Erro
     call.give_as(OpKind::Reshape, &[x], Some(declared))
 }
 
-fn reshape_to(call: &mut Call, suffix: &str, x: ValueId, shape: Vec<usize>) -> Result<ValueId, Error> {
-    let declared = TensorType { dtype: call.ty(x).dtype, shape };
-    call.emit_as(suffix, OpKind::Reshape, &[x], Some(declared))
-}
-
 fn concat(call: &mut Call) -> Result<bool, Error> {
-    if call.flag("interleave", false)? {
-        return Err(call.unsupported("interleaved concatenation"));
-    }
     let values = call.operands("values")?;
     let rank = values.first().map_or(0, |&v| call.shape(v).len());
     let axis = call.axis("axis", call.integer("axis", 0)?, rank)?;
+    if call.flag("interleave", false)? {
+        // Elements of the operands take turns: a new axis after this one, then both as one.
+        let raised = call.build().stack(&values, axis + 1)?;
+        let mut shape = call.shape(values[0]);
+        shape[axis] = shape[axis].saturating_mul(values.len());
+        return to_shape(call, raised, shape);
+    }
     call.give(OpKind::Concat { axis }, &values)
 }
 
@@ -82,16 +157,8 @@ fn stack(call: &mut Call) -> Result<bool, Error> {
     let values = call.operands("values")?;
     let rank = values.first().map_or(0, |&v| call.shape(v).len());
     let axis = call.axis("axis", call.integer("axis", 0)?, rank + 1)?;
-    let mut parts = Vec::with_capacity(values.len());
-    for (i, value) in values.into_iter().enumerate() {
-        let mut shape = call.shape(value);
-        if axis > shape.len() {
-            return Err(call.unsupported("operands of different rank"));
-        }
-        shape.insert(axis, 1);
-        parts.push(reshape_to(call, &format!("part{i}"), value, shape)?);
-    }
-    call.give(OpKind::Concat { axis }, &parts)
+    let stacked = call.build().stack(&values, axis)?;
+    call.done(0, stacked)
 }
 
 fn split(call: &mut Call) -> Result<bool, Error> {
@@ -119,7 +186,8 @@ fn split(call: &mut Call) -> Result<bool, Error> {
         at = at.saturating_add(size);
         end[axis] = at;
         let stride = vec![1; shape.len()];
-        call.give_output(index, OpKind::Slice { begin, end, stride }, &[x], None)?;
+        let part = call.emit(&format!("part{index}"), OpKind::Slice { begin, end, stride }, &[x])?;
+        call.done(index, part)?;
     }
     Ok(true)
 }
@@ -163,59 +231,177 @@ fn expand_dims(call: &mut Call) -> Result<bool, Error> {
     to_shape(call, x, shape)
 }
 
+/// A slice as `slice_by_index` and `slice_update` state it, one entry per axis.
+pub struct Bounds {
+    /// First element; `None` where it is computed at run time.
+    begin: Vec<Option<i64>>,
+    /// Number of elements.
+    count: Vec<usize>,
+    stride: Vec<i64>,
+    squeezed: Vec<bool>,
+}
+
+/// The bounds that the arguments state; `counts` gives the extents of the result where they depend on run time.
+fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Result<Bounds, Error> {
+    let rank = shape.len();
+    let known = |call: &Call, name: &str| match call.item(name)? {
+        Some(Item::Value(id)) if call.t.build.data(id).is_none() => Ok(vec![None; rank]),
+        _ => Ok(match call.integers(name)? {
+            Some(list) => list.into_iter().map(Some).collect(),
+            None => vec![],
+        }),
+    };
+    let (begin, end) = (known(call, "begin")?, known(call, "end")?);
+    let strides = call.integers("stride")?.unwrap_or_else(|| vec![1; rank]);
+    let mask = |name: &str| -> Result<Vec<bool>, Error> {
+        Ok(call.integers(name)?.map_or_else(|| vec![false; rank], |m| m.into_iter().map(|v| v != 0).collect()))
+    };
+    let (begin_mask, end_mask, squeezed) = (mask("begin_mask")?, mask("end_mask")?, mask("squeeze_mask")?);
+    for length in [begin.len(), end.len(), strides.len(), begin_mask.len(), end_mask.len(), squeezed.len()] {
+        if length != rank {
+            return Err(call.unsupported(&format!("a list of {length} for {rank} axes")));
+        }
+    }
+    let mut made = Bounds { begin: vec![], count: vec![], stride: strides.clone(), squeezed: squeezed.clone() };
+    // Extents of the result stand for the axes that are not squeezed.
+    let mut stated = counts.unwrap_or_default().into_iter();
+    for axis in 0..rank {
+        let (extent, stride) = (shape[axis] as i64, strides[axis]);
+        let wrap = |v: i64| if v < 0 { v + extent } else { v };
+        let given = if squeezed[axis] { None } else { stated.next() };
+        if stride == 0 {
+            return Err(call.unsupported(&format!("stride 0 along axis {axis}")));
+        }
+        let whole_from = if stride > 0 { 0 } else { extent - 1 };
+        let first = match (begin_mask[axis], begin[axis]) {
+            (true, _) => Some(whole_from),
+            (false, Some(v)) if stride > 0 => Some(wrap(v).clamp(0, extent)),
+            (false, Some(v)) => Some(wrap(v).clamp(-1, extent - 1)),
+            (false, None) => None,
+        };
+        let last = match (end_mask[axis], end[axis]) {
+            (true, _) => Some(if stride > 0 { extent } else { -1 }),
+            (false, Some(v)) if stride > 0 => Some(wrap(v).clamp(0, extent)),
+            (false, Some(v)) => Some(wrap(v).clamp(-1, extent - 1)),
+            (false, None) => None,
+        };
+        let count = match (first, last) {
+            _ if squeezed[axis] => 1,
+            (Some(first), Some(last)) => {
+                let room = if stride > 0 { last - first } else { first - last };
+                usize::try_from(room).unwrap_or(0).div_ceil(stride.unsigned_abs() as usize)
+            }
+            _ => given.ok_or_else(|| call.unsupported("a length that is computed at run time: the graph is static"))?,
+        };
+        made.begin.push(first);
+        made.count.push(count);
+    }
+    Ok(made)
+}
+
 fn slice_by_index(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
-    let shape = call.shape(x);
-    let rank = shape.len();
-    let list = |name: &str| call.integers(name);
-    let begin = list("begin")?.ok_or_else(|| call.missing("begin"))?;
-    let end = list("end")?.ok_or_else(|| call.missing("end"))?;
-    let strides = list("stride")?.unwrap_or_else(|| vec![1; rank]);
-    let [begin_mask, end_mask, squeeze_mask] =
-        ["begin_mask", "end_mask", "squeeze_mask"].map(|name| list(name).map(|m| m.unwrap_or_else(|| vec![0; rank])));
-    let (begin_mask, end_mask, squeeze_mask) = (begin_mask?, end_mask?, squeeze_mask?);
-    for list in [&begin, &end, &strides, &begin_mask, &end_mask, &squeeze_mask] {
-        if list.len() != rank {
-            return Err(call.unsupported(&format!("a list of {} for {rank} axes", list.len())));
+    let (shape, counts) = (call.shape(x), call.declared_extents(0));
+    let bounds = bounds(call, &shape, counts)?;
+    let (mut from, mut to, mut step) = (vec![0; shape.len()], shape.clone(), vec![1; shape.len()]);
+    let mut value = x;
+    for axis in 0..shape.len() {
+        let (count, stride) = (bounds.count[axis], bounds.stride[axis]);
+        match bounds.begin[axis] {
+            Some(first) if stride > 0 || count == 1 => {
+                from[axis] = usize::try_from(first).unwrap_or(0);
+                to[axis] = from[axis] + count.saturating_sub(1) * stride.unsigned_abs() as usize + count.min(1);
+                step[axis] = if count == 1 { 1 } else { stride as usize };
+            }
+            Some(first) => {
+                let indices = (0..count as i64).map(|i| (first + i * stride) as i32).collect();
+                let indices = call.build().integers([count], indices);
+                value = call.build().gather(value, indices, axis)?;
+                to[axis] = count;
+            }
+            None => {
+                let begin = run_time(call, "begin", axis)?;
+                let stride = i32::try_from(stride).unwrap_or(i32::MAX);
+                value = call.build().slice_at(value, axis, begin, count, stride)?;
+                to[axis] = count;
+            }
         }
     }
-    let (mut from, mut to, mut step) = (Vec::new(), Vec::new(), Vec::new());
-    let mut push = |first: i64, last: i64, stride: i64| {
-        from.push(first as usize);
-        to.push(last as usize);
-        step.push(stride as usize);
-    };
-    for axis in 0..rank {
-        let extent = shape[axis] as i64;
-        let wrap = |v: i64| if v < 0 { v + extent } else { v };
-        let first = if begin_mask[axis] != 0 { 0 } else { wrap(begin[axis]).clamp(0, extent) };
-        if squeeze_mask[axis] != 0 {
-            push(first, first + 1, 1);
-            continue;
-        }
-        if strides[axis] <= 0 {
-            return Err(call.unsupported(&format!("stride {} along axis {axis}", strides[axis])));
-        }
-        let last = if end_mask[axis] != 0 { extent } else { wrap(end[axis]).clamp(0, extent) };
-        push(first, last, strides[axis]);
+    let whole = call.shape(value);
+    if from.iter().any(|&b| b != 0) || to != whole || step.iter().any(|&s| s != 1) || value == x {
+        let kind = OpKind::Slice { begin: from, end: to, stride: step };
+        value = call.emit("sliced", kind, &[value])?;
     }
-    let kind = OpKind::Slice { begin: from, end: to, stride: step };
-    if squeeze_mask.iter().all(|&m| m == 0) {
-        return call.give(kind, &[x]);
+    let extents = call.shape(value);
+    let kept: Vec<usize> =
+        (0..extents.len()).filter(|&axis| !bounds.squeezed[axis]).map(|axis| extents[axis]).collect();
+    let value = call.build().reshape(value, kept)?;
+    call.done(0, value)
+}
+
+/// Entry of a list computed at run time, as a scalar from the front of its axis.
+fn run_time(call: &mut Call, name: &str, axis: usize) -> Result<ValueId, Error> {
+    let list = call.operand(name)?;
+    let extent = call.shape(list).first().copied().unwrap_or(0);
+    if axis >= extent {
+        return Err(call.unsupported(&format!("a list of {extent} for axis {axis}")));
     }
-    let sliced = call.emit("sliced", kind, &[x])?;
-    let extents = call.shape(sliced);
-    let kept = (0..rank).filter(|&axis| squeeze_mask[axis] == 0).map(|axis| extents[axis]).collect();
-    to_shape(call, sliced, kept)
+    call.build().slice(list, 0, axis, axis + 1)
+}
+
+fn slice_update(call: &mut Call) -> Result<bool, Error> {
+    let (x, mut update) = (call.operand("x")?, call.operand("update")?);
+    let (shape, counts) = (call.shape(x), call.shape(update));
+    let bounds = bounds(call, &shape, Some(counts))?;
+    let expected: Vec<usize> = (0..shape.len()).map(|a| bounds.count[a]).collect();
+    if crate::graph::elements(&expected) != crate::graph::elements(&call.shape(update)) {
+        return Err(call.unsupported(&format!("an update {:?} for a slice {expected:?}", call.shape(update))));
+    }
+    update = call.build().reshape(update, expected)?;
+    let plain = |axis: usize| bounds.begin[axis].is_some() && (bounds.stride[axis] == 1 || bounds.count[axis] == 1);
+    // Axes at positions known now are cut out first; what is left of the update then has the extents of that part.
+    let begin: Vec<usize> = (0..shape.len())
+        .map(|a| if plain(a) { bounds.begin[a].and_then(|v| usize::try_from(v).ok()).unwrap_or(0) } else { 0 })
+        .collect();
+    let mut target = x;
+    for axis in (0..shape.len()).filter(|&a| plain(a)) {
+        target = call.build().slice(target, axis, begin[axis], begin[axis] + bounds.count[axis])?;
+    }
+    let late: Vec<usize> = (0..shape.len()).filter(|&a| !plain(a)).collect();
+    if late.len() > 1 {
+        return Err(call.unsupported("more than one axis with a begin computed at run time, or with a stride"));
+    }
+    for &axis in &late {
+        let stride = usize::try_from(bounds.stride[axis]).map_err(|_| call.unsupported("a negative stride"))?;
+        let start = match bounds.begin[axis] {
+            Some(first) => call.build().integers([1], vec![first as i32]),
+            None => run_time(call, "begin", axis)?,
+        };
+        update = call.build().update_at(target, update, axis, start, stride)?;
+    }
+    let whole = call.build().update_slice(x, update, &begin)?;
+    call.done(0, whole)
 }
 
 fn slice_by_size(call: &mut Call) -> Result<bool, Error> {
     let x = call.operand("x")?;
     let shape = call.shape(x);
-    let begin = call.integers("begin")?.ok_or_else(|| call.missing("begin"))?;
     let size = call.integers("size")?.ok_or_else(|| call.missing("size"))?;
+    let computed = match call.item("begin")? {
+        Some(Item::Value(id)) => call.t.build.data(id).is_none(),
+        _ => false,
+    };
+    let begin = if computed { vec![0; shape.len()] } else { call.integers("begin")?.unwrap_or_default() };
     if begin.len() != shape.len() || size.len() != shape.len() {
         return Err(call.unsupported(&format!("lists of {} and {} for {} axes", begin.len(), size.len(), shape.len())));
+    }
+    if computed {
+        let mut value = x;
+        for axis in (0..shape.len()).filter(|&a| size[a] != -1 && size[a] != shape[a] as i64) {
+            let (begin, count) = (run_time(call, "begin", axis)?, call.size("size", size[axis])?);
+            value = call.build().slice_at(value, axis, begin, count, 1)?;
+        }
+        return call.done(0, value);
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for axis in 0..shape.len() {
@@ -227,15 +413,6 @@ fn slice_by_size(call: &mut Call) -> Result<bool, Error> {
     }
     let stride = vec![1; shape.len()];
     call.give(OpKind::Slice { begin: from, end: to, stride }, &[x])
-}
-
-fn gather(call: &mut Call) -> Result<bool, Error> {
-    if call.integer("batch_dims", 0)? != 0 {
-        return Err(call.unsupported("batch_dims other than 0"));
-    }
-    let (x, indices) = (call.operand("x")?, call.operand("indices")?);
-    let axis = call.axis("axis", call.integer("axis", 0)?, call.shape(x).len())?;
-    call.give(OpKind::Gather { axis }, &[x, indices])
 }
 
 fn tile(call: &mut Call) -> Result<bool, Error> {
@@ -257,35 +434,11 @@ fn tile(call: &mut Call) -> Result<bool, Error> {
     call.give_as(OpKind::Broadcast, &[value], Some(declared))
 }
 
-/// Ways to move blocks of pixels into channels and back.
-#[derive(Clone, Copy)]
-enum Blocks {
-    PixelShuffle,
-    PixelUnshuffle,
-    DepthToSpace,
-    SpaceToDepth,
-}
-
 fn blocks(call: &mut Call, name: &str, way: Blocks) -> Result<bool, Error> {
     let x = call.operand("x")?;
-    let shape = call.shape(x);
-    let [n, c, h, w] = shape[..] else { return Err(call.unsupported("operand not of rank 4")) };
-    let b = call.size(name, call.integer(name, 1)?)?;
-    let to_space = matches!(way, Blocks::PixelShuffle | Blocks::DepthToSpace);
-    let area = b.saturating_mul(b).max(1);
-    let divides = if to_space { c % area == 0 } else { b != 0 && h % b == 0 && w % b == 0 };
-    if b == 0 || !divides {
-        return Err(call.unsupported(&format!("blocks of {b} in extents {shape:?}")));
-    }
-    let (apart, perm, to) = match way {
-        Blocks::PixelShuffle => (vec![n, c / area, b, b, h, w], [0, 1, 4, 2, 5, 3], vec![n, c / area, h * b, w * b]),
-        Blocks::DepthToSpace => (vec![n, b, b, c / area, h, w], [0, 3, 4, 1, 5, 2], vec![n, c / area, h * b, w * b]),
-        Blocks::PixelUnshuffle => (vec![n, c, h / b, b, w / b, b], [0, 1, 3, 5, 2, 4], vec![n, c * area, h / b, w / b]),
-        Blocks::SpaceToDepth => (vec![n, c, h / b, b, w / b, b], [0, 3, 5, 1, 2, 4], vec![n, c * area, h / b, w / b]),
-    };
-    let apart = reshape_to(call, "apart", x, apart)?;
-    let moved = call.emit("moved", OpKind::Transpose { perm: perm.to_vec() }, &[apart])?;
-    to_shape(call, moved, to)
+    let block = call.size(name, call.integer(name, 1)?)?;
+    let moved = call.build().pixel_blocks(x, block, way)?;
+    call.done(0, moved)
 }
 
 fn fill(call: &mut Call, shape: Vec<usize>, value: &Data) -> Result<bool, Error> {

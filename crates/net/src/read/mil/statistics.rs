@@ -15,6 +15,14 @@ pub fn translate(call: &mut Call) -> Result<bool, Error> {
         return call.give(OpKind::Reduce { kind, axes, keep_dims }, &[x]);
     }
     match call.op.ty.as_str() {
+        "reduce_argmax" | "reduce_argmin" => {
+            let x = call.operand("x")?;
+            let axis = call.axis("axis", call.integer("axis", -1)?, call.shape(x).len())?;
+            let keep_dims = call.flag("keep_dims", false)?;
+            let greatest = call.op.ty == "reduce_argmax";
+            let found = call.emit("found", OpKind::ArgReduce { greatest, last: false, axis, keep_dims }, &[x])?;
+            call.typed(0, found, "output_dtype")
+        }
         "softmax" => {
             let x = call.operand("x")?;
             let axis = call.axis("axis", call.integer("axis", -1)?, call.shape(x).len())?;

@@ -1,22 +1,24 @@
 //! Types and data that a MIL file states.
 
 use super::super::blob::decode;
-use super::super::proto::{self, Element, Elements, Extent, Immediate, TypeKind};
 use crate::error::Error;
 use crate::graph::{DType, Data, MAX_RANK, TensorType};
+use crate::mil::proto::{self, Elements, Extent, Immediate, TypeKind};
+use crate::stored::Element;
 
-/// Type of a function's input; `defaults` gives its default shape where extents are not fixed.
+/// Type of a function's input and whether it is a state; `defaults` gives its extents where they are not fixed.
 pub fn input_type(
     input: &proto::NamedValueType,
     defaults: &dyn Fn(&str) -> Option<Vec<i64>>,
-) -> Result<TensorType, Error> {
+) -> Result<(TensorType, bool), Error> {
     let place = || format!("input `{}`", input.name);
-    let tensor = match input.ty.as_ref().and_then(|t| t.kind.as_ref()) {
+    let kind = input.ty.as_ref().and_then(|t| t.kind.as_ref());
+    let (inner, state) = match kind {
+        Some(TypeKind::State(state)) => (state.wrapped.as_ref().and_then(|t| t.kind.as_ref()), true),
+        other => (other, false),
+    };
+    let tensor = match inner {
         Some(TypeKind::Tensor(tensor)) => tensor,
-        Some(TypeKind::State(_)) => {
-            let (op, output) = ("state".to_string(), input.name.clone());
-            return Err(Error::Unsupported { op, output, reason: "states are not part of a graph".to_string() });
-        }
         _ => return Err(Error::Missing { place: place(), key: "tensor type".to_string() }),
     };
     let default = defaults(&input.name).filter(|shape| shape.len() == tensor.dimensions.len());
@@ -26,21 +28,12 @@ pub fn input_type(
     };
     let shape: Option<Vec<usize>> = tensor.dimensions.iter().enumerate().map(|(i, d)| extent(i, d)).collect();
     let shape = shape.ok_or_else(|| Error::Missing { place: place(), key: "default shape".to_string() })?;
-    let dtype = match Element::from_number(tensor.data_type) {
-        Some(Element::Float16) => DType::F16,
-        Some(Element::Float32) => DType::F32,
-        Some(Element::Int(8)) => DType::I8,
-        Some(Element::UInt(8)) => DType::U8,
-        Some(Element::Int(16)) => DType::I16,
-        Some(Element::UInt(16)) => DType::U16,
-        Some(Element::Int(32)) => DType::I32,
-        Some(Element::Bool) => DType::Bool,
-        _ => {
-            let (found, key) = (format!("element type {}", tensor.data_type), "type".to_string());
-            return Err(Error::WrongType { place: place(), key, found, expected: "a float or integer type" });
-        }
-    };
-    Ok(TensorType { dtype, shape })
+    let element = proto::element(tensor.data_type).filter(|e| e.bits() >= 8);
+    let dtype = element.and_then(Element::dtype).ok_or_else(|| {
+        let (found, key) = (format!("element type {}", tensor.data_type), "type".to_string());
+        Error::WrongType { place: place(), key, found, expected: "a float or integer type" }
+    })?;
+    Ok((TensorType { dtype, shape }, state))
 }
 
 /// Element type and extents that a value states.
@@ -48,7 +41,7 @@ pub fn value_type(value: &proto::Value, place: &dyn Fn() -> String) -> Result<(E
     let Some(TypeKind::Tensor(tensor)) = value.ty.as_ref().and_then(|t| t.kind.as_ref()) else {
         return Err(Error::Missing { place: place(), key: "tensor type".to_string() });
     };
-    let element = Element::from_number(tensor.data_type).ok_or_else(|| Error::WrongType {
+    let element = proto::element(tensor.data_type).ok_or_else(|| Error::WrongType {
         place: place(),
         key: "element type".to_string(),
         found: tensor.data_type.to_string(),
@@ -76,7 +69,7 @@ pub fn immediate_data(
 ) -> Result<Data, Error> {
     let Some(Immediate::Tensor(proto::TensorValue { elements: Some(elements) })) = &immediate.value else {
         // An empty list of elements is encoded as nothing at all.
-        return decode(&[], element, count, &place());
+        return decode(bytes::Bytes::new(), element, count, &place());
     };
     let wrong = |found: &str| Error::WrongType {
         place: place(),
@@ -85,7 +78,7 @@ pub fn immediate_data(
         expected: "of the stated type",
     };
     match elements {
-        Elements::Bytes(bytes) => decode(&bytes.values, element, count, &place()),
+        Elements::Bytes(bytes) => decode(bytes.values.clone(), element, count, &place()),
         Elements::Floats(floats) => match element {
             Element::Float16 => Ok(Data::from_f32(DType::F16, &floats.values)),
             Element::Float32 | Element::Float64 | Element::BFloat16 => Ok(Data::F32(floats.values.clone())),
@@ -119,7 +112,7 @@ pub fn immediate_data(
 /// The tensor element type that holds integers of this kind.
 fn integer_type(element: Element) -> Option<DType> {
     Some(match element {
-        Element::Int(4 | 8) => DType::I8,
+        Element::Int(1..=8) => DType::I8,
         Element::Int(16) => DType::I16,
         Element::UInt(16) => DType::U16,
         Element::Int(32 | 64) | Element::UInt(32 | 64) => DType::I32,

@@ -30,7 +30,7 @@ fn small_packages() -> Vec<(Vec<u8>, MemoryFiles)> {
 
 /// What is read must also check and print without a panic.
 fn try_model(spec: &[u8], files: &MemoryFiles) -> bool {
-    let Ok((net, _)) = read_mlmodel(spec, files) else { return false };
+    let Ok((net, _)) = read_mlmodel(spec, files, &Options::default()) else { return false };
     let _ = check(&net);
     let _ = print(&net);
     true
@@ -66,7 +66,11 @@ fn damaged_weights_are_found_or_harmless() {
             let mut flipped = weights.clone();
             let end = random.next(flipped.len());
             flipped.truncate(end);
-            let error = read_mlmodel(&spec, &MemoryFiles([("weights/weight.bin".to_string(), flipped)].into()));
+            let error = read_mlmodel(
+                &spec,
+                &MemoryFiles([("weights/weight.bin".to_string(), flipped)].into()),
+                &Options::default(),
+            );
             let named = |e: &Error| matches!(e, Error::OutOfBounds { .. } | Error::Unsupported { .. });
             assert!(error.as_ref().is_err_and(named), "{error:?}");
         }
@@ -77,7 +81,7 @@ fn damaged_weights_are_found_or_harmless() {
             flipped[at] ^= 1 << random.next(8);
             try_model(&spec, &MemoryFiles([("weights/weight.bin".to_string(), flipped)].into()));
         }
-        let none = read_mlmodel(&spec, &MemoryFiles::default());
+        let none = read_mlmodel(&spec, &MemoryFiles::default(), &Options::default());
         assert!(matches!(none, Err(Error::File { .. } | Error::Unsupported { .. })));
     }
 }
@@ -86,16 +90,16 @@ fn damaged_weights_are_found_or_harmless() {
 fn packages_need_their_manifest() {
     let package = |manifest: &str| {
         let files = [("Manifest.json".to_string(), manifest.as_bytes().to_vec())];
-        read_package(&MemoryFiles(files.into())).unwrap_err()
+        read_package(&MemoryFiles(files.into()), &Options::default()).unwrap_err()
     };
-    assert!(matches!(read_package(&MemoryFiles::default()), Err(Error::File { .. })));
+    assert!(matches!(read_package(&MemoryFiles::default(), &Options::default()), Err(Error::File { .. })));
     assert!(matches!(package("{"), Error::Syntax { .. }));
     assert!(matches!(package("[]"), Error::Missing { .. }));
     let manifest = r#"{"rootModelIdentifier": "a", "itemInfoEntries": {"a": {"path": "x/model.mlmodel"}}}"#;
     assert!(matches!(package(manifest), Error::File { path, .. } if path == "Data/x/model.mlmodel"));
     // A neural network: field 500, empty.
-    let error = read_mlmodel(&[8, 4, 0xa2, 0x1f, 0], &MemoryFiles::default()).unwrap_err();
-    assert!(matches!(error, Error::ModelKind { found: "neural network", .. }), "{error}");
+    let error = read_mlmodel(&[8, 4, 0xa2, 0x1f, 0], &MemoryFiles::default(), &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::ModelKind { .. }) && error.to_string().contains("a neural network, not"), "{error}");
 }
 
 #[test]
@@ -108,7 +112,8 @@ fn damaged_netplists_do_not_panic() {
         let mut binary = Vec::new();
         value.to_writer_binary(&mut binary).unwrap();
         // The binary form reads as the XML form does.
-        let (xml, bin) = (read_netplist(&bytes, &files), read_netplist(&binary, &files));
+        let (xml, bin) =
+            (read_netplist(&bytes, &files, &Options::default()), read_netplist(&binary, &files, &Options::default()));
         assert_eq!(xml.map(|r| r.0), bin.map(|r| r.0), "{}", path.display());
         for original in [bytes, binary] {
             for _ in 0..100 {
@@ -119,7 +124,7 @@ fn damaged_netplists_do_not_panic() {
                     1 => damaged[at] ^= 1 << random.next(8),
                     _ => damaged[at] = b"0123456789<>/"[random.next(13)],
                 }
-                if let Ok((net, _)) = read_netplist(&damaged, &files) {
+                if let Ok((net, _)) = read_netplist(&damaged, &files, &Options::default()) {
                     let _ = check(&net);
                     let _ = print(&net);
                 }
@@ -131,7 +136,7 @@ fn damaged_netplists_do_not_panic() {
 #[test]
 fn property_lists_are_bounded() {
     let deep = format!("<?xml version=\"1.0\"?><plist>{}", "<array>".repeat(100_000));
-    let error = read_netplist(deep.as_bytes(), &MemoryFiles::default()).unwrap_err();
+    let error = read_netplist(deep.as_bytes(), &MemoryFiles::default(), &Options::default()).unwrap_err();
     assert!(matches!(error, Error::TooDeep { found: 65, limit: 64, .. }), "{error}");
     // Each array names the next one fifteen times over: 15^12 objects in a few bytes.
     let mut bytes = b"bplist00".to_vec();
@@ -149,11 +154,11 @@ fn property_lists_are_bounded() {
     for word in [offsets.len() as u64, 0, table] {
         bytes.extend(word.to_be_bytes());
     }
-    let error = read_netplist(&bytes, &MemoryFiles::default()).unwrap_err();
+    let error = read_netplist(&bytes, &MemoryFiles::default(), &Options::default()).unwrap_err();
     assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
     // The last array names the first: a cycle.
     let last = offsets[11] as usize + 1;
     bytes[last] = 0;
-    let error = read_netplist(&bytes, &MemoryFiles::default()).unwrap_err();
+    let error = read_netplist(&bytes, &MemoryFiles::default(), &Options::default()).unwrap_err();
     assert!(matches!(error, Error::TooDeep { .. }), "{error}");
 }

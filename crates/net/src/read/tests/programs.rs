@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::graph::{Net, TensorType};
+use crate::mil::proto;
 use crate::ops::{Binary, OpKind, Unary};
-use crate::read::proto;
 use prost::Message;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A netplist of one 4-channel input `x`, these units and an output `y@output` of the last one.
 fn netplist(units: &str, names: &[&str]) -> Result<Net, Error> {
@@ -22,7 +22,8 @@ fn netplist(units: &str, names: &[&str]) -> Result<Net, Error> {
         <key>OutputPlaneStride</key><integer>128</integer></dict>{units}</dict></dict></plist>"
     );
     let weights: Vec<u8> = (1..=8).flat_map(|v| half::f16::from_f32(v as f32).to_le_bytes()).collect();
-    read_netplist(text.as_bytes(), &MemoryFiles([("w.bin".to_string(), weights)].into())).map(|r| r.0)
+    read_netplist(text.as_bytes(), &MemoryFiles([("w.bin".to_string(), weights)].into()), &Options::default())
+        .map(|r| r.0)
 }
 
 fn unit(name: &str, bottom: &str, kind: &str, params: &str, rest: &str) -> String {
@@ -123,7 +124,7 @@ const U1: i32 = 37;
 fn ty(data_type: i32, shape: &[u64]) -> proto::ValueType {
     let extent = |&size| proto::Dimension { extent: Some(proto::Extent::Constant(proto::ConstantDimension { size })) };
     let dimensions = shape.iter().map(extent).collect();
-    let tensor = proto::TensorType { data_type, rank: shape.len() as i64, dimensions };
+    let tensor = proto::TensorType { data_type, rank: shape.len() as i64, dimensions, ..Default::default() };
     proto::ValueType { kind: Some(proto::TypeKind::Tensor(tensor)) }
 }
 
@@ -134,7 +135,7 @@ fn value(data_type: i32, shape: &[u64], elements: proto::Elements) -> proto::Val
 }
 
 fn bytes(data_type: i32, shape: &[u64], values: &[u8]) -> proto::Value {
-    value(data_type, shape, proto::Elements::Bytes(proto::Bytes { values: values.to_vec() }))
+    value(data_type, shape, proto::Elements::Bytes(proto::Bytes { values: values.to_vec().into() }))
 }
 
 fn ints(values: &[i32]) -> proto::Value {
@@ -151,17 +152,29 @@ fn f32s(shape: &[u64], values: &[f32]) -> proto::Value {
 
 /// The net of one operation on the input `x: f32[shape]`, giving `y`.
 fn program(op: &str, shape: &[u64], result: &[u64], inputs: &[(&str, proto::Value)]) -> Result<Net, Error> {
+    program_of(op, "x", shape, result, F32, inputs)
+}
+
+/// As [`program`], with the name of the first operand and the element type of the result.
+fn program_of(
+    op: &str,
+    first: &str,
+    shape: &[u64],
+    result: &[u64],
+    element: i32,
+    inputs: &[(&str, proto::Value)],
+) -> Result<Net, Error> {
     let bind = |bound| proto::Argument { arguments: vec![proto::Binding { bound: Some(bound) }] };
-    let mut arguments: HashMap<String, proto::Argument> =
+    let mut arguments: BTreeMap<String, proto::Argument> =
         inputs.iter().map(|(name, v)| (name.to_string(), bind(proto::Bound::Value(v.clone())))).collect();
-    if !op.starts_with("constexpr") {
-        arguments.insert("x".to_string(), bind(proto::Bound::Name("x".to_string())));
+    if !op.starts_with("constexpr") && op != "fill" {
+        arguments.insert(first.to_string(), bind(proto::Bound::Name("x".to_string())));
     }
     let named = |name: &str, ty| proto::NamedValueType { name: name.to_string(), ty: Some(ty) };
     let op = proto::Operation {
         ty: op.to_string(),
         inputs: arguments,
-        outputs: vec![named("y", ty(F32, result))],
+        outputs: vec![named("y", ty(element, result))],
         ..Default::default()
     };
     let block = proto::Block { outputs: vec!["y".to_string()], operations: vec![op], ..Default::default() };
@@ -169,11 +182,13 @@ fn program(op: &str, shape: &[u64], result: &[u64], inputs: &[(&str, proto::Valu
         inputs: vec![named("x", ty(F32, shape))],
         opset: "CoreML7".to_string(),
         block_specializations: [("CoreML7".to_string(), block)].into(),
+        ..Default::default()
     };
-    let program = proto::Program { version: 1, functions: [("main".to_string(), function)].into() };
+    let program =
+        proto::Program { version: 1, functions: [("main".to_string(), function)].into(), ..Default::default() };
     let model =
         proto::Model { specification_version: 8, description: None, kind: Some(proto::Kind::MlProgram(program)) };
-    let (net, _) = read_mlmodel(&model.encode_to_vec(), &MemoryFiles::default())?;
+    let (net, _) = read_mlmodel(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
     check(&net).map_err(|mut e| e.swap_remove(0))?;
     Ok(net)
 }
@@ -292,7 +307,7 @@ fn decompositions_mean_what_they_stand_for() {
 #[test]
 fn program_errors_say_what_and_where() {
     let error = program("warp", &[1], &[1], &[]).unwrap_err();
-    assert_eq!(error.to_string(), "`y`: warp is not supported: no translation for this operation");
+    assert_eq!(error.to_string(), "`y`: warp is not supported: no opset up to iOS18 has it");
     let error = program("relu", &[2], &[3], &[]).unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error}");
     let error = program("softmax", &[2], &[2], &[("axis", ints(&[4]))]).unwrap_err();
@@ -306,4 +321,83 @@ fn program_errors_say_what_and_where() {
     assert!(matches!(program("fill", &[1], &[1 << 30, 1 << 30], &huge), Err(Error::TooLarge { .. })));
     let error = program("conv", &[1, 2, 4, 4], &[1, 1, 1, 1], &[("weight", f32s(&[1, 1, 1], &[1.0]))]).unwrap_err();
     assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
+}
+
+#[test]
+fn indexing_and_ordering() {
+    let x = Tensor::f32([2, 3], vec![3.0, 1.0, 2.0, 5.0, 6.0, 4.0]);
+    let axis = ("axis", ints(&[1]));
+    let one = |axis: i32| value(I32, &[], proto::Elements::Ints(proto::Ints { values: vec![axis] }));
+    assert_eq!(result("reduce_argmax", x.clone(), &[2], &[("axis", one(1))]), [0.0, 1.0]);
+    let ascending = ("ascending", value(1, &[], proto::Elements::Bools(proto::Bools { values: vec![true] })));
+    assert_eq!(
+        result("argsort", x.clone(), &[2, 3], &[axis.clone(), ascending.clone()]),
+        [1.0, 2.0, 0.0, 2.0, 0.0, 1.0]
+    );
+    assert_eq!(result("topk", x.clone(), &[2, 2], &[axis.clone(), ("k", one(2))]), [3.0, 2.0, 6.0, 5.0]);
+    assert_eq!(result("cumsum", x.clone(), &[2, 3], std::slice::from_ref(&axis)), [3.0, 4.0, 6.0, 5.0, 11.0, 15.0]);
+    assert_eq!(
+        result("band_part", count(&[3, 3]), &[3, 3], &[("lower", one(0)), ("upper", one(1))]),
+        [0.0, 1.0, 0.0, 0.0, 4.0, 5.0, 0.0, 0.0, 8.0]
+    );
+    assert_eq!(result("reverse", x.clone(), &[2, 3], &[("axes", ints(&[1]))]), [2.0, 1.0, 3.0, 4.0, 6.0, 5.0]);
+    let windows = [("axis", one(0)), ("size", one(2)), ("stride", one(1))];
+    assert_eq!(result("sliding_windows", count(&[3]), &[2, 2], &windows), [0.0, 1.0, 1.0, 2.0]);
+    let update = [("update", f32s(&[1, 2], &[8.0, 9.0])), ("begin", ints(&[1, 1])), ("end", ints(&[2, 3]))];
+    assert_eq!(result("slice_update", x.clone(), &[2, 3], &update), [3.0, 1.0, 2.0, 5.0, 8.0, 9.0]);
+    let strided = [
+        ("update", f32s(&[2, 2], &[7.0, 8.0, 9.0, 10.0])),
+        ("begin", ints(&[0, 0])),
+        ("end", ints(&[2, 3])),
+        ("stride", ints(&[1, 2])),
+    ];
+    assert_eq!(result("slice_update", x.clone(), &[2, 3], &strided), [7.0, 1.0, 8.0, 9.0, 6.0, 10.0]);
+    let gather = [("indices", value(I32, &[2, 1], proto::Elements::Ints(proto::Ints { values: vec![2, 0] }))), axis];
+    assert_eq!(result("gather_along_axis", x, &[2, 1], &gather), [2.0, 5.0]);
+}
+
+#[test]
+fn pictures_and_sequences() {
+    let one = |v: i32| value(I32, &[], proto::Elements::Ints(proto::Ints { values: vec![v] }));
+    // Mean of the squares of three channels about each: [0, 1], [0, 1, 4], [1, 4] over size 3.
+    let lrn = [("size", one(3)), ("alpha", f32s(&[], &[3.0])), ("beta", f32s(&[], &[1.0])), ("k", f32s(&[], &[1.0]))];
+    let normed = result("local_response_norm", count(&[1, 3, 1]), &[1, 3, 1], &lrn);
+    assert!(normed.iter().zip([0.0, 1.0 / 6.0, 2.0 / 6.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{normed:?}");
+    let resample = |places: &[f32], mode: &str, padding: &str| {
+        let inputs = [
+            ("coordinates", f32s(&[1, 1, places.len() as u64 / 2, 2], places)),
+            ("sampling_mode", text(mode)),
+            ("padding_mode", text(padding)),
+            ("padding_value", f32s(&[], &[-1.0])),
+            ("coordinates_mode", text("unnormalized")),
+            ("align_corners", value(1, &[], proto::Elements::Bools(proto::Bools { values: vec![true] }))),
+        ];
+        result("resample", count(&[1, 1, 2, 2]), &[1, 1, 1, places.len() as u64 / 2], &inputs)
+    };
+    assert_eq!(resample(&[0.5, 0.0, 1.0, 0.5, 1.5, 0.0], "bilinear", "constant"), [0.5, 2.0, 0.0]);
+    assert_eq!(resample(&[-3.0, 9.0], "nearest", "border"), [2.0]);
+    let boxes = [
+        ("boxes", f32s(&[1, 4], &[0.0, 0.0, 2.0, 2.0])),
+        ("target_height", one(2)),
+        ("target_width", one(2)),
+        ("sampling_mode", text("ALIGN_CORNERS")),
+    ];
+    assert_eq!(result("crop_resize", count(&[1, 1, 3, 3]), &[1, 1, 2, 2], &boxes), [0.0, 2.0, 6.0, 8.0]);
+    let space = [
+        ("block_shape", ints(&[2, 2])),
+        ("paddings", value(I32, &[2, 2], proto::Elements::Ints(proto::Ints { values: vec![0; 4] }))),
+    ];
+    assert_eq!(result("space_to_batch", count(&[1, 1, 2, 2]), &[4, 1, 1, 1], &space), [0.0, 1.0, 2.0, 3.0]);
+    // One unit, two steps: h = tanh(x + h).
+    let layer = [
+        ("initial_h", f32s(&[1, 1], &[0.0])),
+        ("weight_ih", f32s(&[1, 1], &[1.0])),
+        ("weight_hh", f32s(&[1, 1], &[1.0])),
+    ];
+    let states = result("rnn", Tensor::f32([2, 1, 1], vec![0.5, 0.25]), &[1, 1, 1], &layer);
+    assert!((states[0] - (0.25 + 0.5f32.tanh()).tanh()).abs() < 1e-6);
+    let quantized = [("scale", f32s(&[], &[0.5])), ("output_dtype", text("int8"))];
+    let net = program_of("quantize", "input", &[3], &[3], 21, &quantized).unwrap();
+    let values = eval(&net, &[Tensor::f32([3], vec![0.25, 1.3, -1000.0])]).unwrap();
+    assert_eq!(values[0].data.to_f32(), [0.0, 3.0, -128.0]);
 }

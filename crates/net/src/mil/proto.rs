@@ -1,7 +1,8 @@
 //! Messages of the Core ML model format, as far as ML Programs need them. Field numbers are those of the public format.
 
+use crate::stored::Element;
 use prost::{Message, Oneof};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Model {
@@ -23,17 +24,30 @@ pub enum Kind {
     #[prost(message, tag = "202")]
     Pipeline(Other),
     #[prost(message, tag = "303")]
-    NeuralNetworkRegressor(Other),
+    NeuralNetworkRegressor(NeuralNetwork),
     #[prost(message, tag = "403")]
-    NeuralNetworkClassifier(Other),
+    NeuralNetworkClassifier(NeuralNetwork),
     #[prost(message, tag = "500")]
-    NeuralNetwork(Other),
+    NeuralNetwork(NeuralNetwork),
     #[prost(message, tag = "502")]
     MlProgram(Program),
     #[prost(message, tag = "555")]
     CustomModel(Other),
     #[prost(message, tag = "3000")]
     SerializedModel(Other),
+}
+
+/// The older form of networks, as far as it is told what one holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct NeuralNetwork {
+    #[prost(message, repeated, tag = "1")]
+    pub layers: Vec<Layer>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Layer {
+    #[prost(string, tag = "1")]
+    pub name: String,
 }
 
 /// A message whose content does not matter.
@@ -44,6 +58,10 @@ pub struct Other {}
 pub struct ModelDescription {
     #[prost(message, repeated, tag = "1")]
     pub input: Vec<FeatureDescription>,
+    #[prost(message, repeated, tag = "10")]
+    pub output: Vec<FeatureDescription>,
+    #[prost(message, repeated, tag = "13")]
+    pub state: Vec<FeatureDescription>,
     #[prost(message, repeated, tag = "20")]
     pub functions: Vec<FunctionDescription>,
     #[prost(string, tag = "21")]
@@ -72,6 +90,14 @@ pub struct FeatureType {
     pub image: Option<ImageFeatureType>,
     #[prost(message, optional, tag = "5")]
     pub multi_array: Option<ArrayFeatureType>,
+    #[prost(message, optional, tag = "8")]
+    pub state: Option<StateFeatureType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StateFeatureType {
+    #[prost(message, optional, tag = "1")]
+    pub array: Option<ArrayFeatureType>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -88,6 +114,8 @@ pub struct ImageFeatureType {
 pub struct ArrayFeatureType {
     #[prost(int64, repeated, tag = "1")]
     pub shape: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
     #[prost(message, optional, tag = "21")]
     pub enumerated_shapes: Option<EnumeratedShapes>,
     #[prost(message, optional, tag = "31")]
@@ -120,12 +148,16 @@ pub struct SizeRange {
     pub upper_bound: i64,
 }
 
+/// A MIL program: functions of operations in blocks.
 #[derive(Clone, PartialEq, Message)]
+#[allow(missing_docs)]
 pub struct Program {
     #[prost(int64, tag = "1")]
     pub version: i64,
-    #[prost(map = "string, message", tag = "2")]
-    pub functions: HashMap<String, Function>,
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub functions: BTreeMap<String, Function>,
+    #[prost(btree_map = "string, message", tag = "4")]
+    pub attributes: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -134,8 +166,10 @@ pub struct Function {
     pub inputs: Vec<NamedValueType>,
     #[prost(string, tag = "2")]
     pub opset: String,
-    #[prost(map = "string, message", tag = "3")]
-    pub block_specializations: HashMap<String, Block>,
+    #[prost(btree_map = "string, message", tag = "3")]
+    pub block_specializations: BTreeMap<String, Block>,
+    #[prost(btree_map = "string, message", tag = "4")]
+    pub attributes: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -152,14 +186,14 @@ pub struct Block {
 pub struct Operation {
     #[prost(string, tag = "1")]
     pub ty: String,
-    #[prost(map = "string, message", tag = "2")]
-    pub inputs: HashMap<String, Argument>,
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub inputs: BTreeMap<String, Argument>,
     #[prost(message, repeated, tag = "3")]
     pub outputs: Vec<NamedValueType>,
     #[prost(message, repeated, tag = "4")]
     pub blocks: Vec<Block>,
-    #[prost(map = "string, message", tag = "5")]
-    pub attributes: HashMap<String, Value>,
+    #[prost(btree_map = "string, message", tag = "5")]
+    pub attributes: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -201,13 +235,41 @@ pub enum TypeKind {
     #[prost(message, tag = "1")]
     Tensor(TensorType),
     #[prost(message, tag = "2")]
-    List(Other),
+    List(Box<ListType>),
     #[prost(message, tag = "3")]
-    Tuple(Other),
+    Tuple(TupleType),
     #[prost(message, tag = "4")]
-    Dictionary(Other),
+    Dictionary(Box<DictionaryType>),
     #[prost(message, tag = "5")]
-    State(Other),
+    State(Box<StateType>),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ListType {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub ty: Option<Box<ValueType>>,
+    #[prost(message, optional, tag = "2")]
+    pub length: Option<Dimension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TupleType {
+    #[prost(message, repeated, tag = "1")]
+    pub types: Vec<ValueType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct DictionaryType {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub key: Option<Box<ValueType>>,
+    #[prost(message, optional, boxed, tag = "2")]
+    pub value: Option<Box<ValueType>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StateType {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub wrapped: Option<Box<ValueType>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -218,6 +280,8 @@ pub struct TensorType {
     pub rank: i64,
     #[prost(message, repeated, tag = "3")]
     pub dimensions: Vec<Dimension>,
+    #[prost(btree_map = "string, message", tag = "4")]
+    pub attributes: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -231,13 +295,19 @@ pub enum Extent {
     #[prost(message, tag = "1")]
     Constant(ConstantDimension),
     #[prost(message, tag = "2")]
-    Unknown(Other),
+    Unknown(UnknownDimension),
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ConstantDimension {
     #[prost(uint64, tag = "1")]
     pub size: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct UnknownDimension {
+    #[prost(bool, tag = "1")]
+    pub variadic: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -271,7 +341,21 @@ pub enum Immediate {
     #[prost(message, tag = "3")]
     List(ValueList),
     #[prost(message, tag = "4")]
-    Dictionary(Other),
+    Dictionary(DictionaryValue),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct DictionaryValue {
+    #[prost(message, repeated, tag = "1")]
+    pub pairs: Vec<Pair>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Pair {
+    #[prost(message, optional, tag = "1")]
+    pub key: Option<Value>,
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<Value>,
 }
 
 /// A tuple or a list: the two have the same fields.
@@ -334,81 +418,57 @@ repeated! {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Bytes {
-    #[prost(bytes = "vec", tag = "1")]
-    pub values: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "1")]
+    pub values: bytes::Bytes,
 }
 
-/// Element types of MIL, with the width of one element in bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
-    Bool,
-    String,
-    Float16,
-    Float32,
-    Float64,
-    BFloat16,
-    Int(u32),
-    UInt(u32),
+/// Element type by its number in the format.
+pub fn element(number: i32) -> Option<Element> {
+    ELEMENTS.iter().find(|(n, ..)| *n == number).map(|row| row.1)
 }
 
-impl Element {
-    pub fn from_number(number: i32) -> Option<Element> {
-        Some(match number {
-            1 => Element::Bool,
-            2 => Element::String,
-            10 => Element::Float16,
-            11 => Element::Float32,
-            12 => Element::Float64,
-            13 => Element::BFloat16,
-            21 => Element::Int(8),
-            22 => Element::Int(16),
-            23 => Element::Int(32),
-            24 => Element::Int(64),
-            25 => Element::Int(4),
-            31 => Element::UInt(8),
-            32 => Element::UInt(16),
-            33 => Element::UInt(32),
-            34 => Element::UInt(64),
-            35 => Element::UInt(4),
-            36 => Element::UInt(2),
-            37 => Element::UInt(1),
-            38 => Element::UInt(6),
-            39 => Element::UInt(3),
-            _ => return None,
-        })
-    }
+/// Number and name in MIL text of every element type.
+pub const ELEMENTS: [(i32, Element, &str); 20] = [
+    (1, Element::Bool, "bool"),
+    (2, Element::String, "string"),
+    (10, Element::Float16, "fp16"),
+    (11, Element::Float32, "fp32"),
+    (12, Element::Float64, "fp64"),
+    (13, Element::BFloat16, "bf16"),
+    (21, Element::Int(8), "int8"),
+    (22, Element::Int(16), "int16"),
+    (23, Element::Int(32), "int32"),
+    (24, Element::Int(64), "int64"),
+    (25, Element::Int(4), "int4"),
+    (31, Element::UInt(8), "uint8"),
+    (32, Element::UInt(16), "uint16"),
+    (33, Element::UInt(32), "uint32"),
+    (34, Element::UInt(64), "uint64"),
+    (35, Element::UInt(4), "uint4"),
+    (36, Element::UInt(2), "uint2"),
+    (37, Element::UInt(1), "uint1"),
+    (38, Element::UInt(6), "uint6"),
+    (39, Element::UInt(3), "uint3"),
+];
 
-    /// Number of the element type in a weight file's record; several share one where the format has none of their own.
-    pub fn blob_number(self) -> Option<u32> {
-        Some(match self {
-            Element::Float16 => 1,
-            Element::Float32 => 2,
-            Element::UInt(8) | Element::Bool => 3,
-            Element::Int(8) => 4,
-            Element::BFloat16 => 5,
-            Element::Int(16) => 6,
-            Element::UInt(16) => 7,
-            Element::Int(4) => 8,
-            Element::UInt(1) => 9,
-            Element::UInt(2) => 10,
-            Element::UInt(4) => 11,
-            Element::UInt(3) => 12,
-            Element::UInt(6) => 13,
-            Element::Int(32) => 14,
-            Element::UInt(32) => 15,
-            _ => return None,
-        })
-    }
-
-    /// Width of one element in bits; strings have none.
-    pub fn bits(self) -> usize {
-        match self {
-            Element::Bool => 8,
-            Element::String => 0,
-            Element::Float16 | Element::BFloat16 => 16,
-            Element::Float32 => 32,
-            Element::Float64 => 64,
-            Element::Int(bits) | Element::UInt(bits) => bits as usize,
-        }
-    }
+/// Number of the element type in a weight file's record; several share one where the format has none of their own.
+pub fn blob_number(element: Element) -> Option<u32> {
+    Some(match element {
+        Element::Float16 => 1,
+        Element::Float32 => 2,
+        Element::UInt(8) | Element::Bool => 3,
+        Element::Int(8) => 4,
+        Element::BFloat16 => 5,
+        Element::Int(16) => 6,
+        Element::UInt(16) => 7,
+        Element::Int(4) => 8,
+        Element::UInt(1) => 9,
+        Element::UInt(2) => 10,
+        Element::UInt(4) => 11,
+        Element::UInt(3) => 12,
+        Element::UInt(6) => 13,
+        Element::Int(32) => 14,
+        Element::UInt(32) => 15,
+        _ => return None,
+    })
 }

@@ -1,0 +1,124 @@
+//! The report as one JSON document.
+
+use super::{Answer, Fallback, Report, reason, route_name};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use anemone_compile::check::lint::Finding;
+use anemone_compile::check::{Placement, Verdict, describe};
+use serde_json::{Value, json};
+
+/// The whole report, schema `anemone.check/1`.
+pub fn document(report: &Report) -> Value {
+    let ops: Vec<Value> = report
+        .outline
+        .ops
+        .iter()
+        .map(|op| {
+            let operands: Vec<&str> = op.live().map(|v| v.name.as_str()).collect();
+            let outputs: Vec<String> = op.outputs.iter().map(|o| o.ty.to_string()).collect();
+            json!({
+                "name": op.name, "op": op.op, "operands": operands, "outputs": outputs, "constant": op.constant,
+                "macs": describe::macs(op),
+            })
+        })
+        .collect();
+    let failing: Vec<&str> = report.failing(&[]).iter().map(|(chip, _)| *chip).collect();
+    json!({
+        "schema": "anemone.check/1",
+        "path": report.path,
+        "function": report.outline.name,
+        "opset": report.outline.opset,
+        "route": route_name(report.route),
+        "max_fallback": report.max_fallback,
+        "ok": failing.is_empty(),
+        "failing": failing,
+        "operations": ops,
+        "chips": report.answers.iter().map(|a| answer(report, a)).collect::<Vec<_>>(),
+        "across": report.across.iter().map(|f| finding(report, f)).collect::<Vec<_>>(),
+        "fallbacks": report.fallbacks().iter().map(|f| json!({ "target": f.target, "op": f.op, "code": f.code })).collect::<Vec<_>>(),
+    })
+}
+
+fn answer(report: &Report, answer: &Answer) -> Value {
+    json!({
+        "chip": answer.chip,
+        "target": answer.direct.chip.target,
+        "direct": placement(report, &answer.direct, &answer.findings),
+        "framework": placement(report, &answer.framework, &answer.framework_findings),
+    })
+}
+
+fn placement(report: &Report, placement: &Placement, findings: &[Finding]) -> Value {
+    let [native, decomposed, folded, cut, host, rejected] = placement.counts();
+    let verdicts = (0..placement.verdicts.len()).map(|at| verdict(report, placement, at));
+    let segments = placement.segments.iter().map(|s| json!({ "engine": s.engine, "operations": s.ops }));
+    json!({
+        "operations_on_engine": placement.verdicts.len() - placement.fallbacks(),
+        "operations_off_engine": placement.fallbacks(),
+        "counts": { "native": native, "decomposed": decomposed, "folded": folded, "cut": cut, "host": host, "rejected": rejected },
+        "macs": placement.macs,
+        "macs_on_engine": placement.macs_engine,
+        "segments": segments.collect::<Vec<_>>(),
+        "engine_segments": placement.engine_segments(),
+        "hand_overs": placement.hand_overs,
+        "segmenter": placement.choice.as_ref().map(|c| json!({ "cost_ms": c.cost_ms, "without_engine_ms": c.host_ms })),
+        "verdicts": verdicts.collect::<Vec<_>>(),
+        "findings": findings.iter().map(|f| finding(report, f)).collect::<Vec<_>>(),
+    })
+}
+
+fn verdict(report: &Report, placement: &Placement, at: usize) -> Value {
+    let Verdict { place, into, refusal, basis, source, unknown, fused, notes } = &placement.verdicts[at];
+    let backend = placement.choice.as_ref().and_then(|c| c.backends[at]).map(|b| b.name());
+    json!({
+        "name": report.outline.ops[at].name,
+        "op": report.outline.ops[at].op,
+        "place": place.name(),
+        "on_engine": placement.on_engine(at),
+        "supported": place.on_engine(),
+        "backend": backend,
+        "into": into,
+        "fused_into": fused,
+        "evidence": basis.name(),
+        "source": source,
+        "unknown": unknown,
+        "notes": notes,
+        "reason": (!placement.on_engine(at)).then(|| reason(placement, at)),
+        "refusal": refusal.as_ref().map(|r| json!({
+            "code": r.code, "message": r.message, "quantity": r.quantity, "found": r.found, "limit": r.limit,
+            "apple": r.apple, "stage": r.stage, "evidence": r.basis.name(), "source": r.source, "fix": r.fix,
+        })),
+    })
+}
+
+fn finding(report: &Report, finding: &Finding) -> Value {
+    let row = finding.lint();
+    json!({
+        "code": finding.code,
+        "diagnostic": row.map(|l| l.diagnostic()),
+        "name": row.map(|l| l.name),
+        "op": finding.op.map(|at| report.outline.ops[at].name.clone()),
+        "position": finding.op,
+        "message": finding.message,
+        "fix": finding.fix,
+        "apple": finding.apple,
+        "evidence": finding.basis.name(),
+    })
+}
+
+/// The fallbacks that an earlier report lists.
+pub fn baseline(text: &str, place: &str) -> Result<Vec<Fallback>> {
+    let malformed =
+        |what: &str| Diagnostic::new(Code::Malformed, format!("not a report of `ane check --json`: {what}")).at(place);
+    let document: Value = serde_json::from_str(text).map_err(|e| malformed(&e.to_string()))?;
+    if document["schema"] != "anemone.check/1" {
+        return Err(malformed("its schema is not anemone.check/1"));
+    }
+    let listed = document["fallbacks"].as_array().ok_or_else(|| malformed("it has no `fallbacks`"))?;
+    let field = |value: &Value, key: &str| {
+        value[key].as_str().map(String::from).ok_or_else(|| malformed(&format!("a fallback has no `{key}`")))
+    };
+    listed
+        .iter()
+        .map(|f| Ok(Fallback { target: field(f, "target")?, op: field(f, "op")?, code: field(f, "code")? }))
+        .collect()
+}

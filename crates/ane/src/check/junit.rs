@@ -1,0 +1,56 @@
+//! The report as JUnit XML: a suite for each chip, a case for each operation.
+
+use super::{Report, reason};
+use std::fmt::Write;
+
+/// The document.
+pub fn document(report: &Report) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    for answer in &report.answers {
+        let placement = answer.by(report.route);
+        let (tests, failures) = (placement.verdicts.len(), placement.fallbacks());
+        let name = escape(&format!("{} on {}", report.path, answer.chip));
+        let _ = writeln!(out, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\">");
+        for (at, op) in report.outline.ops.iter().enumerate() {
+            let class = escape(&format!("{}.{}", answer.chip, op.op));
+            let _ = write!(out, "    <testcase classname=\"{class}\" name=\"{}\"", escape(&op.name));
+            if placement.on_engine(at) {
+                out.push_str("/>\n");
+                continue;
+            }
+            let refusal = placement.verdicts[at].refusal.as_ref();
+            let code = refusal.map_or("segmenter", |r| r.code);
+            let mut text = reason(placement, at);
+            if let Some(refusal) = refusal {
+                let apple = refusal.apple.as_ref().map_or(String::new(), |a| format!("apple: {a}\n"));
+                let _ = write!(text, "\n{apple}fix: {}\nevidence: {}", refusal.fix, refusal.basis.phrase());
+            }
+            let message = escape(&reason(placement, at));
+            let _ = writeln!(
+                out,
+                ">\n      <failure type=\"{code}\" message=\"{message}\">{}</failure>\n    </testcase>",
+                escape(&text)
+            );
+        }
+        out.push_str("  </testsuite>\n");
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+/// Text that may stand in XML 1.0; characters that it does not have are left out.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(c),
+            c if c < ' ' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}

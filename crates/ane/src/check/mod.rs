@@ -1,0 +1,224 @@
+//! `ane check`: what runs on the engine of which chip, why not, and what to change.
+
+pub mod annotations;
+pub mod html;
+pub mod json;
+pub mod junit;
+pub mod sarif;
+pub mod table;
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::files::{self, Folder};
+use crate::model::{Choices, Model};
+use anemone_compile::check::lint::{self, Assumptions, Finding};
+use anemone_compile::check::{Place, Placement, Route, check};
+use anemone_facts::chips::Chip;
+use anemone_net::outline::Outline;
+use anemone_net::read;
+use anemone_program::hwx::Container;
+use std::path::Path;
+
+/// A program to check, or a container whose records can be checked as a load would.
+pub enum Subject {
+    /// A program's outline, and what its reader wants said.
+    Program(Box<Outline>, Vec<String>),
+    /// A compiled container.
+    Container(Box<Container>),
+}
+
+/// Reads what a check needs: declarations without weights where the format allows.
+pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
+    let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+    let options = &choices.options;
+    if path.is_dir() && path.join("Manifest.json").exists() {
+        let outline = read::outline_package(&Folder::new(path), options).map_err(malformed)?;
+        return Ok(program(path, outline, choices));
+    }
+    if !path.is_dir()
+        && let Some(Ok(outline)) = read::outline(&files::read(path)?, options)
+    {
+        return Ok(program(path, outline, choices));
+    }
+    match Model::load_with(path, choices)? {
+        Model::Net { net, notes } => Ok(Subject::Program(Box::new(Outline::of(&net)), notes)),
+        Model::Container(container) => Ok(Subject::Container(container)),
+        Model::Descriptor(_) | Model::Package(_) => {
+            Err(Diagnostic::new(Code::Usage, "a dispatch descriptor or firmware container has no operations to place")
+                .at(path.display())
+                .help("`ane dump` explains it; give the model, or the container (.hwx)"))
+        }
+        Model::Program(_) => Err(Diagnostic::new(Code::Usage, "a raw task stream has no operations to place")
+            .at(path.display())
+            .help("`ane dump` explains it; give the model that it was compiled from")),
+    }
+}
+
+/// What Apple's compiler refuses of MIL text handed to it as it stands: the first operation with the reason. `None` for
+/// what it takes, and for files of other kinds: those pass through a converter that changes them first.
+pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Option<Diagnostic>> {
+    if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
+        return Ok(None);
+    }
+    let Subject::Program(outline, _) = load(path, choices)? else { return Ok(None) };
+    let placement = check(&outline, chip, Route::Direct);
+    let first = placement.verdicts.iter().enumerate().find(|(_, v)| v.place == Place::Rejected);
+    Ok(first.and_then(|(at, verdict)| {
+        let refusal = verdict.refusal.as_ref()?;
+        let op = &outline.ops[at];
+        let output = op.outputs.first().map_or("", |o| o.name.as_str());
+        let apple = refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}"));
+        let message = format!(
+            "{} `{output}`: {}{apple} ({}, {}, by {})",
+            op.op,
+            refusal.message,
+            refusal.code,
+            refusal.basis.phrase(),
+            refusal.stage
+        );
+        let fix = if refusal.fix.is_empty() { String::new() } else { format!("{}; ", refusal.fix) };
+        let help = format!("{fix}--force compiles it all the same where this compiler can");
+        Some(Diagnostic::new(Code::ChipLimit, message).at(path.display()).help(help))
+    }))
+}
+
+/// The outline, with extents that a file leaves open filled in by the reader where it can.
+fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
+    let open = |o: &Outline| o.ops.iter().flat_map(|op| &op.outputs).any(|v| v.ty.shape.contains(&None));
+    if open(&outline)
+        && let Ok(Model::Net { net, mut notes }) = Model::load_with(path, choices)
+    {
+        notes.push("extents that the file leaves open have their defaults here".to_string());
+        return Subject::Program(Box::new(Outline::of(&net)), notes);
+    }
+    Subject::Program(Box::new(outline), Vec::new())
+}
+
+/// Both answers for one chip.
+pub struct Answer {
+    /// The chip as the user named it.
+    pub chip: String,
+    /// Whether the engine's compiler can take the operations.
+    pub direct: Placement,
+    /// Whether the framework would choose the engine for them.
+    pub framework: Placement,
+    /// Rules that fire, by the direct route.
+    pub findings: Vec<Finding>,
+    /// Rules that fire by the framework's route, where they differ.
+    pub framework_findings: Vec<Finding>,
+}
+
+impl Answer {
+    /// The placement by a route.
+    pub fn by(&self, route: Route) -> &Placement {
+        match route {
+            Route::Direct => &self.direct,
+            Route::Framework => &self.framework,
+        }
+    }
+
+    /// The findings by a route.
+    pub fn findings(&self, route: Route) -> &[Finding] {
+        match route {
+            Route::Direct => &self.findings,
+            Route::Framework => &self.framework_findings,
+        }
+    }
+}
+
+/// What a check found.
+pub struct Report {
+    /// Path as the user gave it.
+    pub path: String,
+    /// The program.
+    pub outline: Outline,
+    /// One answer a chip.
+    pub answers: Vec<Answer>,
+    /// Rules on results compared between the chips.
+    pub across: Vec<Finding>,
+    /// Route that decides; both are told.
+    pub route: Route,
+    /// Operations that may be off the engine.
+    pub max_fallback: usize,
+}
+
+/// Places a program on every chip by both routes.
+pub fn report(
+    path: &Path,
+    outline: Outline,
+    chips: &[(String, &'static Chip)],
+    route: Route,
+    assumed: &Assumptions,
+) -> Report {
+    let answers = chips.iter().map(|(name, chip)| {
+        let direct = check(&outline, chip, Route::Direct);
+        let framework = check(&outline, chip, Route::Framework);
+        let findings = lint::check(&outline, &direct, assumed);
+        let framework_findings = lint::check(&outline, &framework, assumed);
+        Answer { chip: name.clone(), direct, framework, findings, framework_findings }
+    });
+    let answers = answers.collect();
+    let rows: Vec<&Chip> = chips.iter().map(|(_, chip)| *chip).collect();
+    let across = lint::across(&outline, &rows);
+    Report { path: path.display().to_string(), outline, answers, across, route, max_fallback: 0 }
+}
+
+/// One operation that is off the engine: what a baseline remembers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fallback {
+    /// Compiler target.
+    pub target: String,
+    /// Name of the operation.
+    pub op: String,
+    /// Code of the rule.
+    pub code: String,
+}
+
+impl Report {
+    /// Every operation off the engine by the deciding route.
+    pub fn fallbacks(&self) -> Vec<Fallback> {
+        let mut all = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        for answer in &self.answers {
+            let placement = answer.by(self.route);
+            // Two names may mean one target.
+            if seen.contains(&placement.chip.target) {
+                continue;
+            }
+            seen.push(placement.chip.target);
+            for (at, verdict) in placement.verdicts.iter().enumerate().filter(|&(at, _)| !placement.on_engine(at)) {
+                let code = verdict.refusal.as_ref().map_or("segmenter", |r| r.code);
+                let (target, op) = (placement.chip.target.to_string(), self.outline.ops[at].name.clone());
+                all.push(Fallback { target, op, code: code.to_string() });
+            }
+        }
+        all
+    }
+
+    /// Chips on which more operations than allowed are off the engine; those that a baseline knows do not count.
+    pub fn failing(&self, baseline: &[Fallback]) -> Vec<(&str, usize)> {
+        let all = self.fallbacks();
+        let new = |target: &str| all.iter().filter(|f| f.target == target && !baseline.contains(f)).count();
+        let counted = self.answers.iter().map(|a| (a.chip.as_str(), new(a.direct.chip.target)));
+        counted.filter(|&(_, n)| n > self.max_fallback).collect()
+    }
+}
+
+/// The name of a route.
+pub fn route_name(route: Route) -> &'static str {
+    match route {
+        Route::Direct => "direct",
+        Route::Framework => "framework",
+    }
+}
+
+/// Why an operation is off the engine, in a line.
+pub fn reason(placement: &Placement, at: usize) -> String {
+    match (&placement.verdicts[at].refusal, &placement.choice) {
+        (Some(refusal), _) => refusal.message.clone(),
+        (None, Some(choice)) => {
+            let backend = choice.backends[at].map_or("no back end", |b| b.name());
+            format!("the engine takes it; the segmenter's cheapest path runs it on {backend}")
+        }
+        (None, None) => String::new(),
+    }
+}

@@ -1,0 +1,113 @@
+//! The report as SARIF 2.1.0, for code scanning.
+
+use super::{Report, reason};
+use anemone_facts::lint::{LINTS, Lint, Severity};
+use serde_json::{Value, json};
+
+/// The log: one run, one result for each operation off the engine and each rule that fires.
+pub fn document(report: &Report) -> Value {
+    let mut results = Vec::new();
+    for answer in &report.answers {
+        let placement = answer.by(report.route);
+        let chip = &answer.chip;
+        for finding in answer.findings(report.route) {
+            let level = match finding.lint().map(Lint::severity) {
+                Some(Severity::Rejected) => "error",
+                Some(Severity::Wrong) => "warning",
+                _ => "note",
+            };
+            let apple = finding.apple.as_ref().map_or(String::new(), |a| format!(" (apple: {a})"));
+            let text = format!("{chip}: {}{apple}. Fix: {}", finding.message, finding.fix);
+            results.push(result(
+                report,
+                finding.code,
+                level,
+                &text,
+                finding.op,
+                placement.chip.target,
+                finding.basis.name(),
+            ));
+        }
+        let unchosen = |at: &usize| !placement.on_engine(*at) && placement.verdicts[*at].refusal.is_none();
+        for at in (0..placement.verdicts.len()).filter(unchosen) {
+            let text = format!("{chip}: {}", reason(placement, at));
+            results.push(result(report, "segmenter", "note", &text, Some(at), placement.chip.target, "inferred"));
+        }
+    }
+    for finding in &report.across {
+        results.push(result(
+            report,
+            finding.code,
+            "warning",
+            &finding.message,
+            finding.op,
+            "all",
+            finding.basis.name(),
+        ));
+    }
+    let mut rules: Vec<Value> = LINTS.iter().map(rule).collect();
+    rules.push(json!({
+        "id": "segmenter",
+        "name": "segmenter-choice",
+        "shortDescription": { "text": "The engine takes the operation, and the framework's segmenter does not choose it" },
+    }));
+    for result in &mut results {
+        let index = rules.iter().position(|r| r["id"] == result["ruleId"]);
+        result["ruleIndex"] = json!(index);
+    }
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "ane",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(row: &Lint) -> Value {
+    json!({
+        "id": row.code,
+        "name": row.name,
+        "shortDescription": { "text": row.condition },
+        "fullDescription": { "text": if row.why.is_empty() { row.condition } else { row.why } },
+        "help": { "text": if row.fix.is_empty() { row.condition } else { row.fix } },
+        "properties": { "evidence": row.basis.name(), "source": row.source },
+    })
+}
+
+fn result(
+    report: &Report,
+    code: &str,
+    level: &str,
+    text: &str,
+    op: Option<usize>,
+    target: &str,
+    evidence: &str,
+) -> Value {
+    let name = op.map_or(report.outline.name.as_str(), |at| report.outline.ops[at].name.as_str());
+    let logical =
+        json!({ "name": name, "fullyQualifiedName": format!("{}.{name}", report.outline.name), "kind": "function" });
+    json!({
+        "ruleId": code,
+        "level": level,
+        "message": { "text": text },
+        "locations": [{
+            "physicalLocation": { "artifactLocation": { "uri": uri(&report.path) } },
+            "logicalLocations": [logical],
+        }],
+        "partialFingerprints": { "anemone/v1": format!("{code}:{target}:{name}") },
+        "properties": { "chip": target, "evidence": evidence },
+    })
+}
+
+/// A path as a relative URI.
+fn uri(path: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
+    path.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+}

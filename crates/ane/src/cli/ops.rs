@@ -1,0 +1,80 @@
+//! `ane ops`: operations, native layers and their validators.
+
+use super::{Voice, print};
+use anemone::reference::{self, Topic};
+use anemone::{Code, Diagnostic, Result};
+use anemone_compile::check::validate;
+use anemone_facts::ops::OPS;
+use anemone_facts::validators::VALIDATORS;
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane ops
+  ane ops conv
+  ane ops SDPA
+  ane ops _ANECValidateConvLayer
+  ane ops --layers")]
+pub struct Flags {
+    /// Operations, layers or validators to explain
+    names: Vec<String>,
+    /// List native layers and exported validators in place of operations
+    #[arg(long)]
+    layers: bool,
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let mut topics = Vec::new();
+    for name in &flags.names {
+        let found: Vec<Topic> =
+            reference::look_up(name).into_iter().filter(|t| matches!(t, Topic::Op(_) | Topic::Layer(_))).collect();
+        if found.is_empty() && !validate::exports().any(|e| e == *name) {
+            let known = OPS.iter().map(|o| o.name).chain(VALIDATORS.iter().map(|v| v.stem));
+            return Err(Diagnostic::new(Code::Usage, format!("no operation or layer is called {name}"))
+                .help(format!("{}`ane ops` lists them", reference::nearest(name, known))));
+        }
+        topics.extend(found);
+    }
+    if voice.json {
+        let list: Vec<_> = match (flags.names.is_empty(), flags.layers) {
+            (false, _) => topics.into_iter().map(Topic::json).collect(),
+            (true, true) => VALIDATORS.iter().map(|v| Topic::Layer(v).json()).collect(),
+            (true, false) => OPS.iter().map(reference::op_json).collect(),
+        };
+        let exports: Vec<String> = validate::exports().collect();
+        print(&format!("{}\n", json!({ "schema": "anemone.ops/1", "ops": list, "exports": exports })))?;
+        return Ok(0);
+    }
+    let mut text = String::new();
+    if !flags.names.is_empty() {
+        topics.into_iter().for_each(|t| text += &t.text());
+        for (export, role) in reference::other_exports().into_iter().filter(|(e, _)| flags.names.iter().any(|n| n == e))
+        {
+            text += &format!("{export}: {role}\n");
+        }
+    } else if flags.layers {
+        for row in VALIDATORS {
+            text += &format!("{:36} {} to {:<3} {}\n", row.export(), row.least, row.most, row.envelope);
+        }
+        for (export, role) in reference::other_exports() {
+            text += &format!("{export:36} {role}\n");
+        }
+    } else {
+        let [a, b, c, d] = reference::COLUMNS;
+        text += &format!("{:40} {a:8}{b:8}{c:8}{d:8}\n", "operation");
+        let mut group = "";
+        for row in OPS {
+            if row.group != group {
+                group = row.group;
+                text += &format!("\n{group}\n");
+            }
+            let reach = row.reach.map(reference::reach_word);
+            text +=
+                &format!("  {:38} {:8}{:8}{:8}{:8} {}\n", row.name, reach[0], reach[1], reach[2], reach[3], row.note);
+        }
+    }
+    print(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,147 @@
+//! Models in other forms, and their weights made smaller with what that costs.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::files::{self, Folder};
+use crate::model::{Choices, Model, program_of_text};
+use anemone_net::compress::{Method, Summary, compress};
+use anemone_net::{Data, Net, Tensor, draw, eval, mil, netplist, read};
+use std::path::{Path, PathBuf};
+
+/// Forms that a network can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum NetForm {
+    Mil,
+    Netplist,
+    Mlpackage,
+    Dot,
+    Json,
+}
+
+impl NetForm {
+    /// Every form with its name and the extension of its file.
+    pub const ALL: [(NetForm, &'static str, &'static str); 5] = [
+        (NetForm::Mil, "mil", "mil"),
+        (NetForm::Netplist, "netplist", "plist"),
+        (NetForm::Mlpackage, "mlpackage", "mlpackage"),
+        (NetForm::Dot, "dot", "dot"),
+        (NetForm::Json, "json", "json"),
+    ];
+
+    /// The form of that name, or of files with that extension.
+    pub fn of(text: &str) -> Option<NetForm> {
+        NetForm::ALL.iter().find(|(_, name, extension)| *name == text || *extension == text).map(|row| row.0)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        NetForm::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
+    }
+}
+
+/// One file of a form: its path relative to where the form goes, empty for that path itself, and its bytes.
+pub type Part = (PathBuf, Vec<u8>);
+
+/// The network in a form. MIL text has its weights in `weights/weight.bin` beside it, a netplist in `net.weights`.
+pub fn encode(net: &Net, form: NetForm) -> Result<Vec<Part>> {
+    let refused = |e: anemone_net::Error| match e {
+        anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
+            .help("another form may hold it: mil and mlpackage hold the most"),
+        e => Diagnostic::new(Code::Defect, e.to_string()),
+    };
+    let own = PathBuf::new;
+    Ok(match form {
+        NetForm::Dot => vec![(own(), draw::dot(net).into_bytes())],
+        NetForm::Json => vec![(own(), format!("{:#}\n", draw::json(net)).into_bytes())],
+        NetForm::Netplist => {
+            let (xml, weights) = netplist::write(net).map_err(refused)?;
+            vec![(own(), xml), (Path::new("..").join(netplist::WEIGHTS), weights)]
+        }
+        NetForm::Mil => {
+            let written = mil::write(net).map_err(refused)?;
+            let text = mil::print(&written.program).into_bytes();
+            vec![(own(), text), (Path::new("../weights/weight.bin").into(), written.weights)]
+        }
+        NetForm::Mlpackage => {
+            let written = mil::write(net).map_err(refused)?;
+            let model = mil::model(net, &written);
+            let data = Path::new("Data/com.apple.CoreML");
+            vec![
+                ("Manifest.json".into(), mil::manifest().into_bytes()),
+                (data.join("model.mlmodel"), model),
+                (data.join("weights/weight.bin"), written.weights),
+            ]
+        }
+    })
+}
+
+/// The MIL program of a file as it stands, where the file holds one: nothing is translated or lost.
+pub fn program(path: &Path) -> Result<Option<mil::Program>> {
+    let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+    if path.is_dir() {
+        return read::package_program(&Folder::new(path)).map(Some).map_err(malformed);
+    }
+    let bytes = files::read(path)?;
+    match read::sniff(&bytes) {
+        Some(read::Format::Mil) => program_of_text(path, bytes).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// What compression did to the weights and to the result.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// Constants and their bytes.
+    pub summary: Summary,
+    /// Root of the mean square of the change of all outputs, as a share of that of the outputs; on random inputs.
+    pub relative_error: f32,
+    /// Largest change of an output, as a share of the largest output.
+    pub largest_error: f32,
+}
+
+/// Compresses the weights and evaluates the network before and after, on inputs made from `seed`.
+pub fn shrink(net: &mut Net, method: Method, seed: u64) -> Result<Cost> {
+    let failed = |e: anemone_net::Error| Diagnostic::new(Code::Usage, e.to_string());
+    let inputs = random_inputs(net, seed);
+    let before = eval::eval(net, &inputs).map_err(failed)?;
+    let summary = compress(net, method).map_err(failed)?;
+    let after = eval::eval(net, &inputs).map_err(failed)?;
+    let (mut change, mut size, mut worst, mut largest) = (0f64, 0f64, 0f32, 0f32);
+    for (a, b) in before.iter().zip(&after) {
+        for (x, y) in a.data.to_f32().into_iter().zip(b.data.to_f32()) {
+            change += f64::from(x - y).powi(2);
+            size += f64::from(x).powi(2);
+            worst = worst.max((x - y).abs());
+            largest = largest.max(x.abs());
+        }
+    }
+    let share = |a: f64, b: f64| if b > 0.0 { (a / b) as f32 } else { 0.0 };
+    let relative_error = share(change.sqrt(), size.sqrt());
+    Ok(Cost { summary, relative_error, largest_error: share(worst.into(), largest.into()) })
+}
+
+/// Inputs from a seed: floats in -1..1, small integers, zeros for states.
+pub fn random_inputs(net: &Net, seed: u64) -> Vec<Tensor> {
+    let input = |(i, &id): (usize, &anemone_net::ValueId)| {
+        let ty = &net.value(id).ty;
+        let state = net.states.iter().any(|s| s.input == id);
+        let values = crate::tensor::random(seed.wrapping_add(i as u64), ty.elements());
+        let values: Vec<f32> = match (state, ty.dtype.is_float()) {
+            (true, _) => vec![0.0; values.len()],
+            (false, true) => values,
+            // Indices of anything are likely to be few.
+            (false, false) => values.iter().map(|v| (v.abs() * 4.0).floor()).collect(),
+        };
+        let data = if ty.dtype.is_float() { Data::F32(values) } else { Data::from_f32(ty.dtype, &values) };
+        Tensor { shape: ty.shape.clone(), data }
+    };
+    net.inputs.iter().enumerate().map(input).collect()
+}
+
+/// Reads a model that is a network.
+pub fn network(path: &Path, choices: &Choices) -> Result<(Net, Vec<String>)> {
+    match Model::load_with(path, choices)? {
+        Model::Net { net, notes } => Ok((*net, notes)),
+        _ => Err(Diagnostic::new(Code::Usage, "the file is a compiled program, not a network").at(path.display())),
+    }
+}

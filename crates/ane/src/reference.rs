@@ -1,0 +1,236 @@
+//! Reference data by name: rules, diagnostics, operations, validators, numbers of chips.
+
+use crate::diagnostic::Code;
+use anemone_facts::chips::{CHIPS, HAL_ROWS, HalRow};
+use anemone_facts::legal::RULES;
+use anemone_facts::lint::{LINTS, Lint};
+use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
+use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
+use anemone_facts::{lint, ops, validators};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Advice on a name that is not known: the nearest of the known ones, as the start of a sentence; empty where none is near.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let name = name.to_ascii_lowercase();
+    let score = |k: &str| strsim::jaro_winkler(&name, &k.to_ascii_lowercase());
+    // Of equals the first: operations stand before the layers of the same name.
+    let nearer = |best: (f64, &'a str), k: &'a str| if score(k) > best.0 { (score(k), k) } else { best };
+    let best = Some(known.into_iter().fold((0.0, ""), nearer));
+    best.filter(|(score, _)| *score > 0.8).map_or(String::new(), |(_, k)| format!("did you mean `{k}`? "))
+}
+
+/// Something that can be explained.
+#[derive(Clone, Copy)]
+pub enum Topic {
+    /// A rule for the design of models.
+    Lint(&'static Lint),
+    /// A diagnostic of this program.
+    Code(Code),
+    /// An operation.
+    Op(&'static OpRow),
+    /// A native layer with its exported validator.
+    Layer(&'static Validator),
+    /// A number of chips.
+    Hal(&'static HalRow),
+}
+
+/// Everything of that name: a code, an operation, a layer or its validator, a number of chips.
+pub fn look_up(word: &str) -> Vec<Topic> {
+    let mut found: Vec<Topic> = lint::by_code(word).map(Topic::Lint).into_iter().collect();
+    found.extend(LINTS.iter().filter(|l| l.name.eq_ignore_ascii_case(word)).map(Topic::Lint));
+    found.extend(Code::ALL.into_iter().filter(|c| c.text().eq_ignore_ascii_case(word)).map(Topic::Code));
+    found.extend(ops::by_name(&word.to_ascii_lowercase()).map(Topic::Op));
+    let layer = VALIDATORS.iter().find(|v| v.stem.eq_ignore_ascii_case(word) || v.export() == word);
+    found.extend(layer.or_else(|| validators::by_name(word)).map(Topic::Layer));
+    let hal = HAL_ROWS.iter().find(|r| r.name == word || r.offset.is_some_and(|o| format!("{o:#x}") == word));
+    found.extend(hal.map(Topic::Hal));
+    found
+}
+
+/// Every name that [`look_up`] knows.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let lints = LINTS.iter().flat_map(|l| [l.code, l.name]);
+    let codes = Code::ALL.into_iter().map(Code::text);
+    let layers = VALIDATORS.iter().map(|v| v.stem);
+    lints.chain(codes).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name))
+}
+
+/// One word for a reach.
+pub fn reach_word(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Native => "native",
+        Reach::Bridge => "bridge",
+        Reach::Gated => "gated",
+        Reach::None => "none",
+    }
+}
+
+/// Chips that stand for the columns of an operation's reach.
+pub const COLUMNS: [&str; 4] = ["m1", "m2", "m3", "m4, m5"];
+
+impl Topic {
+    /// For people.
+    pub fn text(self) -> String {
+        match self {
+            Topic::Lint(row) => lint_text(row),
+            Topic::Code(code) => {
+                let (meaning, fix) = code.meaning();
+                format!("{}: {meaning}\n  fix: {fix}\n  exit code {}\n", code.text(), code.exit())
+            }
+            Topic::Op(row) => op_text(row),
+            Topic::Layer(row) => layer_text(row),
+            Topic::Hal(row) => {
+                let offset = row.offset.map_or(String::new(), |o| format!(", offset {o:#x}"));
+                let mut text = format!("{}: {} ({}{offset})\n", row.name, row.meaning, row.basis.phrase());
+                for chip in CHIPS {
+                    let value = (row.get)(&chip.hal).map_or("unknown".to_string(), |v| v.to_string());
+                    let _ = writeln!(text, "  {:5} {value} {}", chip.target, row.unit);
+                }
+                text
+            }
+        }
+    }
+
+    /// For programs.
+    pub fn json(self) -> Value {
+        match self {
+            Topic::Lint(row) => json!({
+                "kind": "rule", "code": row.code, "diagnostic": row.diagnostic(), "name": row.name,
+                "severity": severity(row), "condition": row.condition, "why": row.why, "fix": row.fix, "chips": row.chips,
+                "evidence": row.basis.name(), "source": row.source, "example": row.example,
+            }),
+            Topic::Code(code) => {
+                let (meaning, fix) = code.meaning();
+                json!({ "kind": "diagnostic", "code": code.text(), "meaning": meaning, "fix": fix, "exit": code.exit() })
+            }
+            Topic::Op(row) => op_json(row),
+            Topic::Layer(row) => layer_json(row),
+            Topic::Hal(row) => json!({
+                "kind": "number", "name": row.name, "offset": row.offset, "unit": row.unit, "meaning": row.meaning,
+                "evidence": row.basis.name(),
+                "values": CHIPS.iter().map(|c| (c.target.to_string(), json!((row.get)(&c.hal)))).collect::<serde_json::Map<_, _>>(),
+            }),
+        }
+    }
+}
+
+/// What a rule is about, in a word or two.
+pub fn severity(row: &Lint) -> &'static str {
+    use lint::Severity::{Build, Rejected, Slow, Wrong};
+    match row.severity() {
+        Rejected => "rejected",
+        Wrong => "silently wrong",
+        Slow => "slow",
+        Build => "build service",
+    }
+}
+
+fn lint_text(row: &Lint) -> String {
+    let mut text = format!("{} {} ({}; also {})\n", row.code, row.name, severity(row), row.diagnostic());
+    let mut line = |key: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {key:9} {value}");
+        }
+    };
+    line("when", row.condition);
+    line("why", row.why);
+    line("example", row.example);
+    line("fix", row.fix);
+    line("seen on", row.chips);
+    line("evidence", &format!("{} ({})", row.basis.phrase(), row.source));
+    let mut texts: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.apple).collect();
+    texts.dedup();
+    texts.into_iter().for_each(|text| line("apple", text));
+    text
+}
+
+fn op_text(row: &OpRow) -> String {
+    let mut text = format!("{} ({})\n", row.name, row.group);
+    for (column, reach) in COLUMNS.iter().zip(row.reach) {
+        let _ = writeln!(text, "  {column:7} {}", reach_word(reach));
+    }
+    if let Some(floor) = row.floor {
+        let _ = writeln!(text, "  floor    legality family {floor} by conversion");
+    }
+    if !row.layers.is_empty() {
+        let exports: Vec<String> =
+            row.layers.iter().filter_map(|l| validators::by_name(l)).map(Validator::export).collect();
+        let _ = writeln!(text, "  becomes  {} ({})", row.layers.join(", "), exports.join(", "));
+    }
+    if !row.note.is_empty() {
+        let _ = writeln!(text, "  note     {}", row.note);
+    }
+    if !row.instead.is_empty() {
+        let _ = writeln!(text, "  instead  {}", row.instead);
+    }
+    for attested in ATTESTED.iter().filter(|a| a.ops.contains(&row.name)) {
+        let on = if attested.families.is_empty() { "everywhere".into() } else { attested.families.join(", ") };
+        let _ = writeln!(text, "  attested {} ({on}): {}", attested.layer, attested.reason);
+    }
+    for answer in SEGMENTER.iter().filter(|s| s.op == row.name) {
+        let says = if answer.text.is_empty() { "accepted".into() } else { answer.text.replace("%s", row.name) };
+        let _ = writeln!(text, "  segmenter {says} ({})", answer.basis.phrase());
+    }
+    let _ = writeln!(text, "  sweep    {:?} on an M5, one operation alone", row.sweep);
+    text
+}
+
+/// An operation for programs.
+pub fn op_json(row: &OpRow) -> Value {
+    json!({
+        "kind": "operation", "name": row.name, "group": row.group,
+        "reach": { "h13": reach_word(row.reach[0]), "h14": reach_word(row.reach[1]), "h15": reach_word(row.reach[2]),
+                   "h16": reach_word(row.reach[3]), "h17s": reach_word(row.reach[3]) },
+        "floor": row.floor, "layers": row.layers, "note": row.note, "instead": row.instead,
+        "sweep": format!("{:?}", row.sweep).to_lowercase(),
+    })
+}
+
+fn layer_text(row: &Validator) -> String {
+    let operands = if row.least == row.most { row.least.to_string() } else { format!("{} to {}", row.least, row.most) };
+    let mut text = format!("{}: layer {}, {operands} operands\n", row.export(), row.stem);
+    let _ = writeln!(text, "  envelope {}", row.envelope);
+    if !row.descriptor {
+        let _ = writeln!(text, "  it has no descriptor: a computed or umbrella operation");
+    }
+    if let Some(byte) = row.capability {
+        let _ = writeln!(text, "  reads the capability {byte} (`ane targets --field {byte}`)");
+    }
+    for rule in RULES.iter().filter(|r| r.layer == row.stem) {
+        let _ = writeln!(text, "  {} {} ({}): {}", rule.lint, rule.stage.name(), rule.basis.name(), rule_text(rule));
+    }
+    for attested in ATTESTED.iter().filter(|a| a.layer == row.stem) {
+        let on = if attested.families.is_empty() { "everywhere".into() } else { attested.families.join(", ") };
+        let _ = writeln!(text, "  attested is not reachable ({on}): {}", attested.reason);
+    }
+    let ops: Vec<&str> = OPS.iter().filter(|o| o.layers.contains(&row.stem)).map(|o| o.name).collect();
+    if !ops.is_empty() {
+        let _ = writeln!(text, "  made of  {}", ops.join(", "));
+    }
+    text
+}
+
+/// A limit in a line: Apple's text where there is one, else what must hold.
+pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
+    if rule.apple.is_empty() { format!("{:?}", rule.matches) } else { rule.apple.to_string() }
+}
+
+fn layer_json(row: &Validator) -> Value {
+    let rules = RULES.iter().filter(|r| r.layer == row.stem);
+    let rules: Vec<Value> = rules
+        .map(|r| {
+            json!({ "rule": r.lint, "stage": r.stage.name(), "apple": r.apple, "fix": r.fix, "evidence": r.basis.name(),
+                    "source": r.source })
+        })
+        .collect();
+    json!({
+        "kind": "layer", "name": row.stem, "export": row.export(), "operands": [row.least, row.most],
+        "descriptor": row.descriptor, "capability": row.capability, "envelope": row.envelope, "rules": rules,
+    })
+}
+
+/// The five exports that are of no layer, for listings.
+pub fn other_exports() -> Vec<(&'static str, &'static str)> {
+    OTHERS.iter().map(|o| (o.export, o.role)).collect()
+}

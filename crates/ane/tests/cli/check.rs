@@ -1,0 +1,151 @@
+//! `ane check` and the verbs around it.
+
+use crate::ane;
+use crate::harness::*;
+use serde_json::Value;
+
+/// Chips of the acceptance list.
+const CHIPS: &str = "m1,m2,m3,m4,m5,a14,a15,a16,a17,a18";
+
+#[test]
+fn forms_of_the_report() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let [sarif, junit, html] = ["r.sarif", "r.xml", "r.html"].map(|n| scratch.out(n));
+    let ran = ane!("check", package, "-t", CHIPS, "--sarif", sarif, "--junit", junit, "--html", html).fine();
+    for chip in CHIPS.split(',') {
+        assert!(ran.out.contains(chip), "{chip}: {}", ran.out);
+    }
+    let log: Value = serde_json::from_slice(&std::fs::read(&sarif).expect("a log")).expect("JSON");
+    well_formed_sarif(&log);
+    let xml = std::fs::read_to_string(&junit).expect("a document");
+    assert_eq!(xml.matches("<testsuite ").count(), xml.matches("</testsuite>").count());
+    assert!(xml.starts_with("<?xml") && xml.contains("failures=\"0\""), "{xml}");
+    let page = std::fs::read_to_string(&html).expect("a page");
+    // The name of SVG's namespace is an address that nobody visits.
+    let page = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!page.contains("__DATA__") && !page.contains("http://") && !page.contains("https://"), "no network");
+    let document = ane!("check", package, "-t", CHIPS, "--json").fine().json("anemone.check/1");
+    let named: Vec<&str> =
+        document["chips"].as_array().expect("chips").iter().filter_map(|c| c["chip"].as_str()).collect();
+    assert_eq!(named.join(","), CHIPS, "each as it was named");
+    assert_eq!(document["ok"], true, "{document}");
+    for verdict in document["chips"][0]["direct"]["verdicts"].as_array().expect("verdicts") {
+        assert!(verdict["evidence"].is_string() && verdict["place"].is_string(), "{verdict}");
+    }
+}
+
+/// What the SARIF 2.1.0 schema demands of the parts that are written.
+fn well_formed_sarif(log: &Value) {
+    assert_eq!(log["version"], "2.1.0");
+    assert!(log["$schema"].as_str().is_some_and(|s| s.contains("sarif")));
+    let run = &log["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "ane");
+    let rules = driver["rules"].as_array().expect("rules");
+    let ids: Vec<&str> = rules.iter().filter_map(|r| r["id"].as_str()).collect();
+    let mut once = ids.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), rules.len(), "every rule has an id of its own");
+    assert!(rules.iter().all(|r| r["shortDescription"]["text"].as_str().is_some_and(|t| !t.is_empty())));
+    for result in run["results"].as_array().expect("results") {
+        let index = result["ruleIndex"].as_u64().expect("an index") as usize;
+        assert_eq!(result["ruleId"], ids[index], "{result}");
+        assert!(["none", "note", "warning", "error"].contains(&result["level"].as_str().expect("a level")));
+        assert!(result["message"]["text"].as_str().is_some_and(|t| !t.is_empty()));
+        let location = &result["locations"][0];
+        let uri = location["physicalLocation"]["artifactLocation"]["uri"].as_str().expect("a URI");
+        assert!(!uri.contains([' ', '\\']), "{uri}");
+        assert!(location["logicalLocations"][0]["fullyQualifiedName"].is_string());
+        assert!(result["partialFingerprints"].as_object().is_some_and(|f| f.values().all(Value::is_string)));
+    }
+}
+
+#[test]
+fn what_is_off_the_engine_fails() {
+    let scratch = Scratch::new();
+    // The oldest parts have no softmax: their capability byte is 0.
+    let [package, ..] = digits();
+    let refused = ane!("check", package, "-t", "a11");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let last = refused.out.lines().last().expect("a last line");
+    assert!(last.starts_with("no: ") && last.contains("off the engine of a11"), "{last}");
+    assert!(refused.out.contains("fix:") && refused.out.contains("evidence:"), "{}", refused.out);
+    assert_eq!(ane!("check", package, "-t", "a11", "--max-fallback", "99").code, Some(0));
+
+    let before = ane!("check", package, "-t", "a11", "--json");
+    assert_eq!(before.code, Some(1));
+    let baseline = scratch.file("before.json", &before.out);
+    assert_eq!(ane!("check", package, "-t", "a11", "--baseline", baseline).code, Some(0));
+    let empty = scratch.file("empty.json", r#"{"schema":"anemone.check/1","fallbacks":[]}"#);
+    assert_eq!(ane!("check", package, "-t", "a11", "--baseline", empty).code, Some(1));
+    let wrong = scratch.file("wrong.json", "{}");
+    ane!("check", package, "--baseline", wrong).refused(2, "ANE2002", &["anemone.check/1"]);
+
+    let annotated = ane!("check", package, "-t", "a11", "--github");
+    assert_eq!(annotated.code, Some(1));
+    assert!(
+        annotated.out.lines().all(|l| l.starts_with("::error ") || l.starts_with("::warning ")),
+        "{}",
+        annotated.out
+    );
+}
+
+#[test]
+fn both_routes_are_told() {
+    let [package, ..] = digits();
+    let out = ane!("check", package).fine().out;
+    assert!(out.contains("direct") && out.contains("framework"), "{out}");
+    // So small a model is cheaper on the CPU.
+    let framework = ane!("check", package, "--route", "framework");
+    assert_eq!(framework.code, Some(1), "{framework:?}");
+    assert!(framework.out.contains("segmenter"), "{}", framework.out);
+    ane!("check", package, "--route", "scenic").refused(2, "ANE2004", &["scenic", "direct, framework"]);
+    ane!("check", package, "--assume", "max-abs=minus").refused(2, "ANE2004", &["max-abs=minus"]);
+    ane!("check", package, "--assume", "max-abs=100,private").fine();
+}
+
+#[test]
+fn a_container_is_checked_as_a_load_would() {
+    let scratch = Scratch::new();
+    let program = scratch.out("x.hwx");
+    ane!("compile", scratch.relu(), "-o", program).fine();
+    let fine = ane!("check", program).fine().out;
+    assert!(fine.starts_with("yes: "), "{fine}");
+    assert_eq!(ane!("check", program, "--json").fine().json("anemone.load/1")["ok"], true);
+    let mut bytes = std::fs::read(&program).expect("a container");
+    // The first tensor record's row stride: a row of 16 columns needs 32 bytes.
+    let name = bytes.windows(4).position(|w| w == [3, 0, 0, 0]).expect("a record");
+    assert!(name > 0);
+    replace(&mut bytes, b"x\0", b"\0\0");
+    let damaged = scratch.file("damaged.hwx", &bytes);
+    let ran = ane!("check", damaged);
+    assert!(matches!(ran.code, Some(0..=2)), "{ran:?}");
+    ane!("check", program, "--html", scratch.out("x.html")).refused(2, "ANE2004", &["no operations"]);
+}
+
+#[test]
+fn reference_verbs() {
+    assert!(ane!("explain", "E08").fine().out.contains("kernel"));
+    assert_eq!(ane!("explain", "ANE1108").fine().out, ane!("explain", "E08").fine().out);
+    assert!(ane!("explain", "ANE2001").fine().out.contains("cannot be read"));
+    assert!(ane!("explain", "texture_engine").fine().out.contains("0x81d"));
+    ane!("explain", "sofmax").refused(2, "ANE2004", &["did you mean `softmax`"]);
+    assert!(ane!("explain").fine().out.lines().count() > 80);
+    assert!(ane!("ops", "SDPA").fine().out.contains("4 or 5 bottoms must be present for SDPA"));
+    assert!(ane!("ops", "_ANECValidateNetworkCreate").fine().out.contains("dry run"));
+    ane!("ops", "convv").refused(2, "ANE2004", &["did you mean `conv`"]);
+    let document = ane!("ops", "--json").fine().json("anemone.ops/1");
+    assert_eq!(document["exports"].as_array().map(Vec::len), Some(55));
+    assert!(ane!("targets", "m1", "m4").fine().out.contains("texture_engine"));
+    assert!(ane!("targets", "--field", "0x81d").fine().out.contains("texture"));
+    ane!("targets", "m11x").refused(2, "ANE2004", &["did you mean `m11`"]);
+    assert!(ane!("doctor").fine().out.contains("software engine"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ane!("completions", shell).fine().out.contains("ane"), "{shell}");
+    }
+    assert!(ane!("man").fine().out.contains(".TH"));
+    assert!(ane!("man", "check").fine().out.contains("max\\-fallback"));
+    ane!("man", "chek").refused(2, "ANE2004", &["did you mean `check`"]);
+}

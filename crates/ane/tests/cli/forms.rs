@@ -1,0 +1,120 @@
+//! Verbs on compiled forms: convert, diff, patch, explain, and dump's views.
+
+use crate::ane;
+use crate::harness::*;
+
+/// The digits example compiled, as a container.
+fn compiled(scratch: &Scratch) -> String {
+    let [package, ..] = digits();
+    let path = scratch.out("digits.hwx");
+    ane!("compile", package, "-o", path).fine();
+    path
+}
+
+#[test]
+fn forms_are_converted_and_assembled() {
+    let scratch = Scratch::new();
+    let hwx = compiled(&scratch);
+    for (form, word) in [("anefw", "firmware container"), ("anec", "stream"), ("bin", "stream"), ("e5", "dispatch")] {
+        let (made, again) = (scratch.out(&format!("a.{form}")), scratch.out(&format!("b.{form}")));
+        ane!("convert", hwx, "-o", made).fine();
+        assert!(ane!("dump", made, "--summary").fine().out.contains(word), "{form}");
+        let listing = scratch.file("listing", ane!("dump", made, "--asm").fine().out);
+        ane!("asm", listing, "-o", again).fine();
+        if form != "anec" {
+            assert_eq!(std::fs::read(&made).expect("a file"), std::fs::read(&again).expect("a file"), "{form}");
+        }
+        if form != "e5" {
+            let back = scratch.out("back.hwx");
+            ane!("convert", made, "-o", back, "--compat", "zin-9.509").fine();
+            ane!("dump", back, "--json").fine().json("anemone.dump/1");
+        }
+    }
+    ane!("convert", scratch.out("a.e5"), "-o", scratch.out("c.hwx")).refused(2, "ANE2004", &["holds none", ".hwx"]);
+    ane!("run", scratch.out("a.e5")).refused(2, "ANE2004", &["holds none"]);
+    ane!("convert", hwx, "-o", scratch.out("x.exe")).refused(2, "ANE2004", &["exe", "--to", "anefw"]);
+    ane!("convert", hwx, "-o", scratch.out("x.e5"), "--state", "a=b").refused(2, "ANE2004", &["no port is called a"]);
+    ane!("convert", hwx, "-o", scratch.out("x.anec"), "--anec-data", "0x900").refused(2, "ANE2004", &["0x800"]);
+    let [package, ..] = digits();
+    ane!("compile", package, "-o", scratch.out("all/"), "--emit", "hwx,e5,anec,firmware").fine();
+}
+
+#[test]
+fn files_are_compared_by_field() {
+    let scratch = Scratch::new();
+    let hwx = compiled(&scratch);
+    assert_eq!(ane!("diff", hwx, hwx).fine().out, "");
+    let later = scratch.out("later.hwx");
+    ane!("convert", hwx, "-o", later, "--compat", "zin-9.509").fine();
+    let ran = ane!("diff", hwx, later);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.contains("segments: ") && ran.out.contains(" -> "), "{ran:?}");
+    let ran = ane!("diff", hwx, later, "--part", "regs");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "registers are the same: {ran:?}");
+    let ran = ane!("diff", hwx, later, "--json");
+    assert!(ran.json("anemone.diff/1")["changes"].as_array().is_some_and(|c| !c.is_empty()));
+}
+
+#[test]
+fn weights_are_replaced() {
+    let scratch = Scratch::new();
+    let hwx = compiled(&scratch);
+    let listed = ane!("patch", hwx, "--json").fine().json("anemone.patch/1");
+    let kernel = listed["kernels"].as_array().and_then(|k| k.iter().find(|k| k["weights"].is_array()));
+    let kernel = kernel.unwrap_or_else(|| panic!("no weights in {listed}"));
+    let name = kernel["name"].as_str().expect("a name");
+    let extents: Vec<usize> =
+        kernel["weights"].as_array().expect("extents").iter().map(|n| n.as_u64().expect("a number") as usize).collect();
+    let zero = scratch.file("zero.npy", zeros(&extents));
+    let patched = scratch.out("patched.hwx");
+    let ran = ane!("patch", hwx, "--weights", format!("{name}={zero}"), "-o", patched).fine();
+    assert!(ran.err.contains("values changed"), "{ran:?}");
+    let ran = ane!("diff", hwx, patched, "--part", "td,regs,segments,ports,symbols,relocs");
+    assert_eq!(ran.code, Some(0), "only kernel data differs: {ran:?}");
+    assert_eq!(ane!("diff", hwx, patched).code, Some(1));
+    let ran = ane!("patch", patched, "--weights", format!("{name}={zero}"), "-o", scratch.out("p2.hwx")).fine();
+    assert!(ran.err.contains(" 0 values changed"), "{ran:?}");
+    let wrong = scratch.file("wrong.npy", zeros(&[3, 1]));
+    let out = scratch.out("no.hwx");
+    ane!("patch", hwx, "--weights", format!("{name}={wrong}"), "-o", out).refused(2, "ANE2003", &["takes", "[3, 1]"]);
+    ane!("patch", hwx, "--weights", format!("td99={zero}"), "-o", out).refused(2, "ANE2004", &["td99", "kernels: "]);
+    ane!("patch", hwx, "--weights", format!("{name}={zero}")).refused(2, "ANE2004", &["-o"]);
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn fields_are_explained() {
+    let ran = ane!("explain", "cout").fine();
+    assert!(ran.out.contains("h13: register") && ran.out.contains("evidence: "), "{ran:?}");
+    assert!(ane!("explain", "0x13808").fine().out.contains("Src1Base"));
+    let ran = ane!("explain", "win").fine();
+    assert!(ran.out.contains("h13: register 0x00000") && ran.out.contains("h16: register 0x00004"), "{ran:?}");
+    assert_eq!(ran.out.matches("input width").count(), 1, "the meaning stands once: {ran:?}");
+    assert!(ane!("explain", "+0x1c").fine().out.contains("NextPointer"));
+    let document = ane!("explain", "op-class", "--json").fine().json("anemone.explain/1");
+    assert_eq!(document["codes"].as_array().map(Vec::len), Some(79), "{document}");
+    let document = ane!("explain", "micro-op", "--json").fine().json("anemone.explain/1");
+    assert_eq!(
+        (document["codes"].as_array().map(Vec::len), &document["codes"][0x3f]["name"]),
+        (Some(126), &"AFFINE_TRANFORM".into())
+    );
+    ane!("explain", "nonsense").refused(2, "ANE2004", &["nonsense"]);
+    let scratch = Scratch::new();
+    let hwx = compiled(&scratch);
+    assert!(ane!("explain", "Cout", "--seen", hwx).fine().out.contains("seen: 0x"));
+}
+
+#[test]
+fn containers_are_shown_loaded_and_counted() {
+    let scratch = Scratch::new();
+    let hwx = compiled(&scratch);
+    let ran = ane!("dump", hwx, "--loaded", "0x48000000", "--part", "segments").fine();
+    assert!(ran.out.contains("aperture __TEXT,__text") && ran.out.contains("0x48000000"), "{ran:?}");
+    assert!(ran.out.contains("== anomalies: 0"), "{ran:?}");
+    ane!("dump", hwx, "--loaded", "0x48000001").refused(1, "ANE1005", &["0x48000001", "0x4000"]);
+    let ran = ane!("dump", hwx, "--coverage").fine();
+    assert!(ran.out.contains("unexplained 0 (0.00 %)"), "{ran:?}");
+    let document = ane!("dump", hwx, "--coverage", "--json").fine().json("anemone.coverage/1");
+    assert_eq!(document["programs"][0]["unexplained_bits"], 0);
+    ane!("dump", hwx, "--summary", "--json").fine().json("anemone.summary/1");
+}

@@ -1,0 +1,280 @@
+//! Limits of a layer on a chip: one evaluation for the placement dry run, the exported validators and a legalizer.
+
+use super::layer::{Layer, Tensor};
+use anemone_facts::Basis;
+use anemone_facts::chips::Chip;
+use anemone_facts::hal;
+use anemone_facts::legal::{Bound, Fill, MatchParams, Quantity, RANGES, RULES, Rule, Stage, When};
+
+/// Which way an operation reaches the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The engine's compiler is given the network.
+    Direct,
+    /// The framework's segmenter decides for each operation.
+    Framework,
+}
+
+/// What became of matching a rule's parameters against a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchStatus {
+    /// It holds, or does not apply.
+    Match,
+    /// It does not hold.
+    Mismatch {
+        /// The value found.
+        found: i64,
+        /// Least value allowed.
+        least: Option<i64>,
+        /// Greatest value allowed.
+        most: Option<i64>,
+    },
+    /// The chip's number is not known.
+    Unknown(&'static str),
+}
+
+/// Why a layer or an operation is not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Code of the lint rule that explains it.
+    pub code: &'static str,
+    /// What was found and what is allowed, in one line.
+    pub message: String,
+    /// Name of the quantity.
+    pub quantity: &'static str,
+    /// The value found.
+    pub found: String,
+    /// The limit.
+    pub limit: String,
+    /// Apple's text, its places filled.
+    pub apple: Option<String>,
+    /// Who refuses.
+    pub stage: &'static str,
+    /// How it is known.
+    pub basis: Basis,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+    /// What to do.
+    pub fix: String,
+}
+
+/// What the rules say about one layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Legality {
+    /// Every rule that does not hold, in the order of the rows.
+    pub refusals: Vec<Refusal>,
+    /// Numbers of the chip that a rule wanted and no source gives: what leans on them is a guess.
+    pub unknown: Vec<&'static str>,
+}
+
+/// Matches every rule of the layer's kind, and those of all layers, on a chip.
+pub fn check(layer: &Layer, chip: &Chip, route: Route) -> Legality {
+    let mut legality = Legality::default();
+    for tensor in layer.bottoms.iter().chain(&layer.tops) {
+        for rule in RANGES {
+            let MatchParams::Between(quantity, ..) = rule.matches else { continue };
+            let axis = ranged(layer, tensor, quantity);
+            note(&mut legality, rule, &axis, chip, route);
+        }
+    }
+    for rule in RULES.iter().filter(|r| r.layer.is_empty() || r.layer == layer.kind) {
+        note(&mut legality, rule, layer, chip, route);
+    }
+    legality.refusals.dedup();
+    legality
+}
+
+/// The layer with one tensor's extents as its numbers.
+fn ranged(layer: &Layer, tensor: &Tensor, axis: Quantity) -> Layer {
+    let mut only = Layer { word: layer.word.clone(), ..Layer::new(&layer.kind, &layer.name) };
+    let extents = [
+        (Quantity::Batch, tensor.batch),
+        (Quantity::Depth, tensor.depth),
+        (Quantity::Channels, tensor.channels),
+        (Quantity::Height, tensor.height),
+        (Quantity::Width, tensor.width),
+    ];
+    only.values = extents.iter().map(|&(q, n)| (q, n as i64)).collect();
+    debug_assert!(only.values.contains_key(&axis));
+    only
+}
+
+fn note(legality: &mut Legality, rule: &'static Rule, layer: &Layer, chip: &Chip, route: Route) {
+    match matches(rule, layer, chip, route) {
+        MatchStatus::Match => {}
+        MatchStatus::Unknown(name) if legality.unknown.contains(&name) => {}
+        MatchStatus::Unknown(name) => legality.unknown.push(name),
+        status => legality.refusals.push(refusal(rule, status, layer, chip, route)),
+    }
+}
+
+/// Matches one rule.
+pub fn matches(rule: &Rule, layer: &Layer, chip: &Chip, route: Route) -> MatchStatus {
+    let holds = |when: &When| match *when {
+        When::Has(q) => layer.get(q).is_some_and(|v| v != 0),
+        When::Lacks(q) => layer.get(q).is_none_or(|v| v == 0),
+        When::Family(families) => families.contains(&chip.family),
+        When::Without(name) => number(chip, name) == Some(0),
+        When::Above(q, limit) => layer.get(q).is_some_and(|v| v > limit),
+        When::AtMost(q, limit) => layer.get(q).is_some_and(|v| v <= limit),
+        When::Direct => route == Route::Direct,
+    };
+    if !rule.when.iter().all(holds) {
+        return MatchStatus::Match;
+    }
+    let mismatch = |found, least, most| MatchStatus::Mismatch { found, least, most };
+    let verdict = |good: bool, found| if good { MatchStatus::Match } else { mismatch(found, None, None) };
+    match rule.matches {
+        MatchParams::Between(q, least, most) => {
+            let Some(found) = layer.get(q) else { return MatchStatus::Match };
+            let (least, most) = match (bound(least, layer, chip), bound(most, layer, chip)) {
+                (Ok(least), Ok(most)) => (least, most),
+                (Err(name), _) | (_, Err(name)) => return MatchStatus::Unknown(name),
+            };
+            let inside = least.is_none_or(|l| found >= l) && most.is_none_or(|m| found <= m);
+            if inside { MatchStatus::Match } else { mismatch(found, least, most) }
+        }
+        MatchParams::Divisible(q, by) => match (layer.get(q), layer.get(by)) {
+            (Some(found), Some(by)) => verdict(by > 0 && found % by == 0, found),
+            _ => MatchStatus::Match,
+        },
+        MatchParams::OneOf(q, allowed) => layer.get(q).map_or(MatchStatus::Match, |v| verdict(allowed.contains(&v), v)),
+        MatchParams::StrideFactors(q) => layer.get(q).map_or(MatchStatus::Match, |v| verdict(stride_factors(v), v)),
+        MatchParams::Capability(name) => match number(chip, name) {
+            Some(0) => mismatch(0, Some(1), None),
+            Some(_) => MatchStatus::Match,
+            None => MatchStatus::Unknown(name),
+        },
+        MatchParams::Floor(least) => match chip.floor {
+            Some(floor) if floor < least => mismatch(i64::from(floor), Some(i64::from(least)), None),
+            Some(_) => MatchStatus::Match,
+            None => MatchStatus::Unknown("legality family"),
+        },
+        MatchParams::Never(q) => layer.get(q).map_or(MatchStatus::Match, |found| mismatch(found, None, None)),
+    }
+}
+
+/// Whether a factor is a product of 2, 3, 4 and 8.
+pub fn stride_factors(factor: i64) -> bool {
+    let mut left = factor.max(0);
+    for prime in [2, 3] {
+        while left > 1 && left % prime == 0 {
+            left /= prime;
+        }
+    }
+    left == 1
+}
+
+/// A number of the chip by name, also its capability bytes.
+pub fn number(chip: &Chip, name: &str) -> Option<u64> {
+    hal::row(name).and_then(|row| (row.get)(&chip.hal))
+}
+
+/// A side of a comparison; the name of a number that is not known; none where the layer does not have the quantity.
+fn bound(bound: Bound, layer: &Layer, chip: &Chip) -> Result<Option<i64>, &'static str> {
+    match bound {
+        Bound::Number(n) => Ok(Some(n)),
+        Bound::Of(q) => Ok(layer.get(q)),
+        Bound::Hal(name) => match number(chip, name) {
+            Some(n) => Ok(Some(i64::try_from(n).unwrap_or(i64::MAX))),
+            None => Err(name),
+        },
+    }
+}
+
+fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip, route: Route) -> Refusal {
+    let MatchStatus::Mismatch { found, least, most } = status else { unreachable!("only mismatches are told") };
+    let name = chip.target;
+    let (quantity, found_text, limit) = match rule.matches {
+        MatchParams::Capability(byte) => {
+            let row = hal::row(byte);
+            let offset = row.and_then(|r| r.offset).map_or(String::new(), |o| format!(", byte {o:#x}"));
+            (byte, "absent".to_string(), format!("the capability {byte}{offset}"))
+        }
+        MatchParams::Floor(_) => ("legality family", found.to_string(), format!("at least {}", least.unwrap_or(0))),
+        MatchParams::Divisible(q, by) => {
+            let by_value = layer.get(by).unwrap_or(0);
+            (q.name(), found.to_string(), format!("divisible by {} ({by_value})", by.name()))
+        }
+        MatchParams::OneOf(q, allowed) => (q.name(), found.to_string(), format!("one of {allowed:?}")),
+        MatchParams::StrideFactors(q) => (q.name(), found.to_string(), "a product of 2, 3, 4 and 8".to_string()),
+        MatchParams::Never(q) => (q.name(), found.to_string(), "not taken".to_string()),
+        MatchParams::Between(q, ..) => {
+            let limit = match (least, most) {
+                (Some(l), Some(m)) if l == m => format!("{l}"),
+                (Some(l), Some(m)) if l > m => format!("at least {l}"),
+                (Some(l), Some(m)) => format!("{l} to {m}"),
+                (Some(l), None) => format!("at least {l}"),
+                (None, Some(m)) => format!("at most {m}"),
+                (None, None) => String::new(),
+            };
+            (q.name(), found.to_string(), limit)
+        }
+    };
+    let stage = rule.stage.name();
+    let message = match rule.matches {
+        MatchParams::Capability(_) => format!("{name} does not have {limit}, which {} needs", layer.kind),
+        MatchParams::Floor(_) => format!("{} needs a later family than {name}", layer.kind),
+        MatchParams::Never(Quantity::Operands) => format!("{} fails in {stage} on {name}", layer.kind),
+        MatchParams::Never(Quantity::K) => format!("k = {found} fails in {stage} on {name}"),
+        MatchParams::Never(q) => format!("{} is not taken by {} on {name}", q.name(), layer.kind),
+        _ => format!("{quantity} is {found_text}, {name} takes {limit}"),
+    };
+    let text = if route == Route::Framework && !rule.segmenter.is_empty() { rule.segmenter } else { rule.apple };
+    let apple = (!text.is_empty()).then(|| fill(text, rule.fills, (found, least, most), layer, chip));
+    Refusal {
+        code: rule.lint,
+        message,
+        quantity,
+        found: found_text,
+        limit,
+        apple,
+        stage,
+        basis: rule.basis,
+        source: rule.source,
+        fix: rule.fix.to_string(),
+    }
+}
+
+/// Apple's text with its places filled in order; places without a filling stay.
+fn fill(
+    text: &str,
+    fills: &[Fill],
+    (found, least, most): (i64, Option<i64>, Option<i64>),
+    layer: &Layer,
+    chip: &Chip,
+) -> String {
+    let shown = |n: Option<i64>| n.map_or("?".to_string(), |n| n.to_string());
+    let mut fills = fills.iter().map(|fill| match *fill {
+        Fill::Found => found.to_string(),
+        Fill::Least => shown(least),
+        Fill::Most => shown(most),
+        Fill::Word(word) => word.to_string(),
+        Fill::Of(Quantity::Neuron) if !layer.word.is_empty() => layer.word.clone(),
+        Fill::Of(q) => shown(layer.get(q)),
+        Fill::Hal(name) => shown(number(chip, name).map(|n| n as i64)),
+    });
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        let place = ["%zd", "%d", "%s"].into_iter().find(|p| rest[at..].starts_with(p));
+        match place.and_then(|place| Some((place, fills.next()?))) {
+            Some((place, filling)) => {
+                out.push_str(&rest[..at]);
+                out.push_str(&filling);
+                rest = &rest[at + place.len()..];
+            }
+            None => {
+                out.push_str(&rest[..=at]);
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Whether a stage's refusal is one of the exported validators, so that the dry run sees it.
+pub fn seen_by_dry_run(stage: &str) -> bool {
+    [Stage::Validator.name(), Stage::Network.name(), Stage::Parser.name()].contains(&stage)
+}

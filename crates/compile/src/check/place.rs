@@ -1,0 +1,349 @@
+//! Where each operation of a program goes on a chip: on the engine and as what, or not and why.
+
+use super::describe;
+use super::legal::{self, Refusal, Route};
+use super::types;
+use anemone_facts::Basis;
+use anemone_facts::chips::Chip;
+use anemone_facts::legal::Quantity;
+use anemone_facts::ops::{self, ATTESTED, OpRow, Reach, SEGMENTER, Shape};
+use anemone_facts::validators;
+use anemone_net::outline::{Argument, Outline, OutlineOp};
+
+/// Where an operation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// A layer of the engine.
+    Native,
+    /// Several layers of the engine, or a software route to them.
+    Decomposed,
+    /// No layer of its own: part of a neighbour, or gone before the engine runs.
+    Folded,
+    /// A layer in a segment of its own.
+    Cut,
+    /// CPU or GPU only.
+    Host,
+    /// The engine has the operation, and does not take this form of it.
+    Rejected,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Place; 6] =
+        [Place::Native, Place::Decomposed, Place::Folded, Place::Cut, Place::Host, Place::Rejected];
+
+    /// One word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Place::Native => "native",
+            Place::Decomposed => "decomposed",
+            Place::Folded => "folded",
+            Place::Cut => "cut",
+            Place::Host => "host",
+            Place::Rejected => "rejected",
+        }
+    }
+
+    /// Whether the work is done on the engine, or is no work.
+    pub const fn on_engine(self) -> bool {
+        !matches!(self, Place::Host | Place::Rejected)
+    }
+}
+
+/// What becomes of one operation on one chip by one route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Where it goes.
+    pub place: Place,
+    /// What it becomes: layers, or the layer that it is part of.
+    pub into: String,
+    /// Why it is not taken.
+    pub refusal: Option<Refusal>,
+    /// How the verdict is known.
+    pub basis: Basis,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+    /// Numbers of the chip that the verdict leans on and no source gives.
+    pub unknown: Vec<&'static str>,
+    /// Position of the operation that it is fused into.
+    pub fused: Option<usize>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+impl Verdict {
+    fn new(place: Place, into: impl Into<String>, basis: Basis, source: &'static str) -> Verdict {
+        Verdict {
+            place,
+            into: into.into(),
+            refusal: None,
+            basis,
+            source,
+            unknown: Vec::new(),
+            fused: None,
+            notes: Vec::new(),
+        }
+    }
+
+    fn refused(place: Place, refusal: Refusal) -> Verdict {
+        let (basis, source) = (refusal.basis, refusal.source);
+        Verdict { refusal: Some(refusal), ..Verdict::new(place, "", basis, source) }
+    }
+}
+
+/// A verdict for each operation, in the program's order.
+pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
+    let mut verdicts: Vec<Verdict> = outline.ops.iter().map(|op| judge(op, outline, chip, route)).collect();
+    fuse(outline, &mut verdicts);
+    verdicts
+}
+
+/// Converter's own wrappers, which no program of a user names.
+const WRAPPERS: &[&str] = &["tensor_buffer_to_tensor", "tensor_to_tensor_buffer"];
+
+/// Whether an operation is no work when the program runs: a constant, its decompression, or a wrapper.
+pub(super) fn idle(op: &OutlineOp) -> bool {
+    op.constant || op.op.starts_with("constexpr_") || WRAPPERS.contains(&op.op.as_str())
+}
+
+fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdict {
+    if idle(op) {
+        return Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix");
+    }
+    if let Some(refusal) = types::check(op, outline, chip, route) {
+        let place = if refusal.code == "E16" { Place::Host } else { Place::Rejected };
+        return Verdict::refused(place, refusal);
+    }
+    let Some(row) = ops::by_name(&op.op) else {
+        return match validators::by_name(&op.op) {
+            Some(layer) => authored(op, layer.stem, chip),
+            None => unheard(op),
+        };
+    };
+    let (reach, basis) = reach(row, chip, route);
+    let mut verdict = match (reach, accepted(row)) {
+        (Reach::None, Some(basis)) => Verdict::new(Place::Decomposed, row.instead, basis, "m6-study"),
+        (reach, _) => match reach {
+            Reach::None | Reach::Gated => return Verdict::refused(Place::Host, gated(row, chip, reach, basis)),
+            Reach::Bridge if row.shape == Shape::Host => {
+                return Verdict::refused(Place::Host, gated(row, chip, reach, basis));
+            }
+            Reach::Bridge if matches!(row.shape, Shape::Folded | Shape::Free) => {
+                Verdict::new(Place::Folded, folded_into(row), basis, "op-matrix")
+            }
+            Reach::Bridge => {
+                let into = if row.instead.is_empty() { "a software route" } else { row.instead };
+                Verdict::new(Place::Decomposed, into, basis, "op-matrix")
+            }
+            Reach::Native => match row.shape {
+                Shape::Free | Shape::Folded => Verdict::new(Place::Folded, folded_into(row), basis, "op-matrix"),
+                Shape::Cut => Verdict::new(Place::Cut, row.layers.join(" + "), basis, "op-matrix"),
+                _ => Verdict::new(Place::Native, row.layers.join(" + "), basis, "op-matrix"),
+            },
+        },
+    };
+    for layer in describe::layers(op) {
+        let mut legality = legal::check(&layer, chip, route);
+        // A validator reads the same numbers as the row of the operation: what the row knows is not unknown.
+        verdict.unknown.append(&mut legality.unknown);
+        if let Some(refusal) = legality.refusals.into_iter().next() {
+            let unknown = std::mem::take(&mut verdict.unknown);
+            return Verdict { unknown, ..Verdict::refused(Place::Rejected, refusal) };
+        }
+    }
+    if route == Route::Direct
+        && let Some(attested) = ATTESTED
+            .iter()
+            .find(|a| a.ops.contains(&op.op.as_str()) && (a.families.is_empty() || a.families.contains(&chip.family)))
+    {
+        return Verdict::refused(Place::Host, unreachable_layer(row, attested));
+    }
+    if !verdict.unknown.is_empty() {
+        verdict.basis = Basis::Inferred;
+        verdict.notes.push(format!("leans on numbers that no source gives: {}", verdict.unknown.join(", ")));
+    }
+    large_forms(op, chip, &mut verdict);
+    if row.layers.len() > 1
+        && verdict.place == Place::Native
+        && !matches!(op.op.as_str(), "reduce_argmax" | "reduce_argmin")
+    {
+        verdict.place = Place::Decomposed;
+    }
+    if !row.note.is_empty() && verdict.place.on_engine() {
+        verdict.notes.push(row.note.to_string());
+    }
+    verdict
+}
+
+/// A native layer that the program names itself: the validators decide, then what is known of code generation.
+fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
+    let mut verdict = Verdict::new(Place::Cut, stem, Basis::Decoded, "validators");
+    for layer in describe::layers(op) {
+        let mut legality = legal::check(&layer, chip, Route::Direct);
+        verdict.unknown.append(&mut legality.unknown);
+        if let Some(refusal) = legality.refusals.into_iter().next() {
+            return Verdict::refused(Place::Rejected, refusal);
+        }
+    }
+    if !verdict.unknown.is_empty() {
+        verdict.basis = Basis::Inferred;
+        verdict.notes.push(format!("leans on numbers that no source gives: {}", verdict.unknown.join(", ")));
+    }
+    verdict
+}
+
+/// How it is known that the segmenter takes an operation, where an answer of its is recorded.
+pub(super) fn accepted(row: &OpRow) -> Option<Basis> {
+    SEGMENTER.iter().find(|s| s.op == row.name && s.text.is_empty()).map(|s| s.basis)
+}
+
+fn folded_into(row: &OpRow) -> &'static str {
+    match row.shape {
+        Shape::Free => "a change of extents",
+        _ => "offsets of its consumers",
+    }
+}
+
+/// Reach by that route. The conversion route knows floors, the engine's compiler capability bytes.
+fn reach(row: &OpRow, chip: &Chip, route: Route) -> (Reach, Basis) {
+    let floor = match (row.floor, chip.floor) {
+        (Some(least), Some(floor)) => Some(floor < least),
+        _ => None,
+    };
+    match row.reach_on(chip) {
+        Some((Reach::Native, _)) if route == Route::Framework && floor == Some(true) => (Reach::Gated, Basis::Decoded),
+        Some(reach) => reach,
+        // Before the A13 only the floors tell.
+        None => match floor {
+            Some(true) => (Reach::Gated, Basis::Decoded),
+            Some(false) => (row.reach[0], Basis::Inferred),
+            None => (row.reach[0], Basis::Inferred),
+        },
+    }
+}
+
+fn host(code: &'static str, basis: Basis, message: String, fix: String) -> Refusal {
+    Refusal {
+        code,
+        message,
+        quantity: "operation",
+        found: String::new(),
+        limit: String::new(),
+        apple: None,
+        stage: "family",
+        basis,
+        source: "op-matrix",
+        fix,
+    }
+}
+
+fn gated(row: &OpRow, chip: &Chip, reach: Reach, basis: Basis) -> Refusal {
+    let instead =
+        if row.instead.is_empty() { "keep it on the host".into() } else { format!("write it as {}", row.instead) };
+    let name = chip.target;
+    match (reach, row.first_native()) {
+        (Reach::Gated, Some(first)) => {
+            let message = format!("{} has no path on {name}; native from {first} on", row.name);
+            host("E17", basis, message, format!("{instead}, or target {first} and later"))
+        }
+        (Reach::Gated, None) => host("E17", basis, format!("{} has no path on {name}", row.name), instead),
+        (Reach::Bridge, _) => host("E16", basis, format!("{} is work of the host", row.name), instead),
+        _ => host("E16", basis, format!("{} has no path to the engine on any chip", row.name), instead),
+    }
+}
+
+fn unreachable_layer(row: &OpRow, attested: &ops::Attested) -> Refusal {
+    let instead = if row.instead.is_empty() { "the host" } else { row.instead };
+    let message = format!("{}: {}", attested.layer, attested.reason);
+    Refusal {
+        source: attested.source,
+        stage: "code generation",
+        ..host("E18", attested.basis, message, instead.into())
+    }
+}
+
+fn unheard(op: &OutlineOp) -> Verdict {
+    let message = format!("`{}` is no operation that any source knows", op.op);
+    Verdict::refused(Place::Host, host("E16", Basis::Inferred, message, "operations of the opsets: `ane ops`".into()))
+}
+
+/// Forms that the compiler takes apart although it takes them.
+fn large_forms(op: &OutlineOp, chip: &Chip, verdict: &mut Verdict) {
+    if !matches!(op.op.as_str(), "conv" | "conv_transpose") || verdict.place != Place::Native {
+        return;
+    }
+    let strides = op.numbers("strides").unwrap_or_default();
+    if strides.iter().any(|&s| !legal::stride_factors(s as i64)) {
+        verdict.place = Place::Decomposed;
+        verdict.into = "convolutions of smaller stride".into();
+    }
+    let width = describe::layers(op).first().and_then(|l| l.get(Quantity::KernelWidth)).unwrap_or(1);
+    if chip.hal.table_kernel_width_fp16_small.is_some_and(|small| width > small as i64) {
+        verdict.place = Place::Decomposed;
+        verdict.into = "the large-kernel form: stride 2, two outputs a step".into();
+    }
+}
+
+/// Slots of the epilogue that one engine layer can absorb, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Slot {
+    PreActivation,
+    GainOffset,
+    PostActivation,
+    Transpose,
+}
+
+/// Layers that absorb an epilogue.
+const ABSORBING: &[&str] = &["Conv", "Linear", "MatrixMult", "Pool", "ElementWise", "GOC"];
+
+/// Lets layers absorb what follows them: affines with one constant operand, activations, a transpose.
+fn fuse(outline: &Outline, verdicts: &mut [Verdict]) {
+    let consumers = outline.consumers();
+    // The layer whose epilogue an operation's result still is, and the last slot taken.
+    let mut open: Vec<Option<(usize, Option<Slot>)>> = vec![None; outline.ops.len()];
+    for at in 0..outline.ops.len() {
+        let layers = ops::by_name(&outline.ops[at].op).map_or(&[][..], |row| row.layers);
+        let absorbs = layers.len() == 1 && ABSORBING.contains(&layers[0]);
+        if verdicts[at].fused.is_none() && absorbs && matches!(verdicts[at].place, Place::Native | Place::Decomposed) {
+            open[at] = Some((at, None));
+        }
+        let (Some((host, last)), [next]) = (open[at], consumers[at].as_slice()) else { continue };
+        if outline.outputs.contains(&outline.ops[at].name) || verdicts[*next].place != Place::Native {
+            continue;
+        }
+        let Some(slot) = slot(&outline.ops[*next], last) else { continue };
+        let word = match slot {
+            Slot::PreActivation | Slot::PostActivation => "activation",
+            Slot::GainOffset => "gain and offset",
+            Slot::Transpose => "transpose",
+        };
+        verdicts[*next].place = Place::Folded;
+        verdicts[*next].into = format!("the {word} of {}", outline.ops[host].name);
+        verdicts[*next].fused = Some(host);
+        open[*next] = Some((host, Some(slot)));
+    }
+}
+
+/// The slot that an operation fills after the last one taken.
+fn slot(op: &OutlineOp, last: Option<Slot>) -> Option<Slot> {
+    let live = op.live().count();
+    let constants =
+        op.arguments.iter().filter(|(n, a)| matches!(n.as_str(), "x" | "y") && matches!(a, Argument::Constant(_)));
+    let layers = ops::by_name(&op.op)?.layers;
+    let slot = match layers {
+        ["Neuron"] if live == 1 => {
+            if last.is_none() {
+                Slot::PreActivation
+            } else {
+                Slot::PostActivation
+            }
+        }
+        ["GOC"] if live == 1 => Slot::GainOffset,
+        ["ElementWise"] if matches!(op.op.as_str(), "add" | "sub" | "mul") && live == 1 && constants.count() == 1 => {
+            Slot::GainOffset
+        }
+        ["Transpose"] => Slot::Transpose,
+        _ => return None,
+    };
+    (last.is_none_or(|last| slot > last)).then_some(slot)
+}

@@ -1,0 +1,469 @@
+//! Operations of the Core ML opsets: where each runs, on which family of chips, and what it becomes.
+//!
+//! Reach by family is appendix A of the book (columns h13, h14 and h17s measured, h15 and h16 predicted), the sweep is
+//! ANEForge's single-operation run on an M5: `docs/evidence.md`, key `op-matrix`. What the segmenter answers is from a
+//! study of the M4 and M6, key `m6-study`.
+
+use crate::Basis;
+use crate::chips::Chip;
+
+/// Whether a family of chips has a path for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Compiles and runs on the engine.
+    Native,
+    /// Only through a decomposition, a software fallback or a wrapper.
+    Bridge,
+    /// No path on this family, native on a later one.
+    Gated,
+    /// Rejected on every family.
+    None,
+}
+
+/// What an operation costs where it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Layers of its own.
+    Layer,
+    /// A change of extents only: no layer where its neighbours allow.
+    Free,
+    /// Gone before the engine sees it: a constant, or an offset in a descriptor.
+    Folded,
+    /// Layers of its own, in a segment of their own.
+    Cut,
+    /// Work of the host.
+    Host,
+}
+
+/// What a single-operation run on an M5 gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Ran, and the numbers were right.
+    Correct,
+    /// Ran; numbers not compared.
+    Runs,
+    /// The compiler stopped at it.
+    Walled,
+    /// No engine implementation was offered.
+    Missing,
+    /// Not part of the run.
+    Untried,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub struct OpRow {
+    /// Name in the intermediate language.
+    pub name: &'static str,
+    /// Chapter of appendix A.
+    pub group: &'static str,
+    /// What it costs where it is taken.
+    pub shape: Shape,
+    /// Reach on the A13, A14, A15 and later families.
+    pub reach: [Reach; 4],
+    /// Lowest legality family of the conversion route.
+    pub floor: Option<u8>,
+    /// What the run on an M5 gave.
+    pub sweep: Sweep,
+    /// Native layers it becomes, by the name of their validator.
+    pub layers: &'static [&'static str],
+    /// What it can be written as instead; empty where nothing is known.
+    pub instead: &'static str,
+    /// Limits and oddities.
+    pub note: &'static str,
+}
+
+impl OpRow {
+    /// Reach on that chip and how it is known; `None` before the A13, which appendix A does not cover.
+    pub fn reach_on(&self, chip: &Chip) -> Option<(Reach, Basis)> {
+        let (column, basis) = match chip.family {
+            "A13" => (0, Basis::Measured),
+            "A14" => (1, Basis::Measured),
+            "A15" => (2, Basis::Inferred),
+            "A16" => (3, Basis::Inferred),
+            "A17" => (3, Basis::Measured),
+            "A18" => (3, Basis::Inferred),
+            _ => return None,
+        };
+        Some((self.reach[column], basis))
+    }
+
+    /// The chip of the first family with a native path, by its best known name.
+    pub fn first_native(&self) -> Option<&'static str> {
+        let column = self.reach.iter().position(|&r| r == Reach::Native)?;
+        ["m1", "m2", "m3", "m4"].get(column).copied()
+    }
+}
+
+/// The operation of that name.
+pub fn by_name(name: &str) -> Option<&'static OpRow> {
+    OPS.iter().find(|o| o.name == name)
+}
+
+/// A layer whose validator accepts what then fails in code generation, or that no exported validator covers.
+#[derive(Debug)]
+pub struct Attested {
+    /// Native layer.
+    pub layer: &'static str,
+    /// Operations that become it.
+    pub ops: &'static [&'static str],
+    /// Families where code generation fails; empty: all.
+    pub families: &'static [&'static str],
+    /// What happens, and why.
+    pub reason: &'static str,
+    /// How it is known.
+    pub basis: Basis,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+/// Attested is not reachable.
+pub static ATTESTED: &[Attested] = &[
+    Attested {
+        layer: "TopK",
+        ops: &["topk"],
+        families: &["A13"],
+        reason: "the validator accepts, code generation rejects on the M1; direct authoring runs it there outside k = 3, 4",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "Sort",
+        ops: &["argsort"],
+        families: &["A13"],
+        reason: "the validator accepts, code generation rejects on the M1",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "DynamicSlice",
+        ops: &["slice_update"],
+        families: &["A13"],
+        reason: "the validator accepts, code generation rejects on the M1",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "Unflatten",
+        ops: &[],
+        families: &[],
+        reason: "the validator accepts, every variant fails code generation",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "CropResize",
+        ops: &["crop_resize"],
+        families: &["A13"],
+        reason: "the validator accepts, code generation has no texture engine to use",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "RingBufferWriter",
+        ops: &["tensor_to_circular_buffer"],
+        families: &[],
+        reason: "authored directly, code generation fails on the M5 too",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "KernelRasterizer",
+        ops: &[],
+        families: &[],
+        reason: "authored directly, code generation fails on the M5 too; it has no exported validator",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "NMS",
+        ops: &["non_maximum_suppression"],
+        families: &[],
+        reason: "the validator accepts, only CPU and GPU back ends run it",
+        basis: Basis::Decoded,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "Range",
+        ops: &["range_1d"],
+        families: &["A13"],
+        reason: "code generation rejects it on the M1: compute the constant beforehand",
+        basis: Basis::Measured,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "RCAS",
+        ops: &[],
+        families: &[],
+        reason: "an internal check but no exported validator: direct authoring cannot reach it",
+        basis: Basis::Decoded,
+        source: "op-matrix",
+    },
+    Attested {
+        layer: "Reverse",
+        ops: &[],
+        families: &[],
+        reason: "an internal check but no exported validator: direct authoring cannot reach it; conversion can",
+        basis: Basis::Decoded,
+        source: "op-matrix",
+    },
+];
+
+/// What the segmenter of the framework answers to an operation, whatever its operands.
+#[derive(Debug)]
+pub struct Segmenter {
+    /// Operation.
+    pub op: &'static str,
+    /// Its text; empty: it accepts.
+    pub text: &'static str,
+    /// How it is known.
+    pub basis: Basis,
+}
+
+macro_rules! segmenter {
+    ( $( $basis:ident $text:literal: $( $op:ident )*; )* ) => {
+        /// Operations that the framework's segmenter refuses by name, and those it takes against appendix A.
+        pub static SEGMENTER: &[Segmenter] = &[ $( $( Segmenter {
+            op: stringify!($op), text: $text, basis: Basis::$basis,
+        } ),* ),* ];
+    };
+}
+
+segmenter! {
+    Compiler "Unsupported MIL operation \"%s\".": lstm asin mod reduce_prod cumsum band_part one_hot random_normal
+        scatter_along_axis;
+    Inferred "Unsupported MIL operation \"%s\".": gru rnn acos atanh sinh cosh tan asinh acosh non_zero range_1d
+        reverse_sequence scatter_nd random_uniform random_bernoulli random_categorical non_maximum_suppression list_gather
+        list_length list_read list_scatter list_write make_list cond while_loop call;
+    Compiler "MIL converter not implemented.": sliding_windows;
+    Compiler "scatter MIL op is currently only supported on uANE targets (u1-u4)": scatter;
+    Compiler "": logical_and cast gather;
+    Inferred "": logical_or logical_xor constexpr_cast shape;
+}
+
+macro_rules! reach {
+    (N) => {
+        Reach::Native
+    };
+    (B) => {
+        Reach::Bridge
+    };
+    (G) => {
+        Reach::Gated
+    };
+    (X) => {
+        Reach::None
+    };
+}
+
+macro_rules! floor {
+    (_) => {
+        None
+    };
+    ($floor:literal) => {
+        Some($floor)
+    };
+}
+
+macro_rules! ops {
+    ( $( $name:ident $group:literal $shape:ident [ $a:ident $b:ident $c:ident $d:ident ] $floor:tt $sweep:ident
+         [ $( $layer:literal ),* ] $instead:literal $note:literal; )* ) => {
+        /// Every operation of appendix A.
+        pub static OPS: &[OpRow] = &[ $( OpRow {
+            name: stringify!($name), group: $group, shape: Shape::$shape,
+            reach: [reach!($a), reach!($b), reach!($c), reach!($d)], floor: floor!($floor), sweep: Sweep::$sweep,
+            layers: &[ $( $layer ),* ], instead: $instead, note: $note,
+        } ),* ];
+    };
+}
+
+// Name, group, shape, reach on A13 A14 A15 and later (Native, Bridge, Gated, X none), floor, sweep, layers, instead, note.
+ops! {
+    conv "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Conv"] "" "max kernel 29x29 (M1), 32x32 (M5) by table; fp16 kW 13/15 in use; Winograd for 3x3 stride 1";
+    conv_transpose "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Conv"] "" "strided axes: small-kernel limits";
+    linear "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Linear"] "" "becomes conv when the weight is below 0x1b8";
+    linear_activation "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Correct ["Linear", "Neuron"] "" "linear + activation fused";
+    matmul "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["MatrixMult"] "" "NE matmul or conv form; conv tensor limits";
+    ne_matmul "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Untried ["MatrixMult"] "" "NE variant of matmul";
+    einsum "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Correct ["Transpose", "MatrixMult"] "transposes and matmul" "transposes + matmul";
+    ne_conv "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Untried ["Conv"] "" "NE variant of conv";
+    avg_pool "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Pool"] "" "window <= 29 (M1), <= 31 (M2 on)";
+    max_pool "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Pool"] "" "";
+    l2_pool "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Pool"] "" "LUT";
+    ne_pool "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Untried ["Pool"] "" "NE variant of pool";
+    pe_pool "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Untried ["Pool"] "" "PE variant of pool";
+    pe_elementwise "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Untried ["ElementWise"] "" "PE variant of elementwise";
+    pe_goc "Convolution, matrix multiply, and pooling" Layer [B B B B] _ Untried ["GOC"] "" "PE gain-offset, internal";
+    ne_bypass "Convolution, matrix multiply, and pooling" Layer [B B B B] _ Untried [] "" "NE bypass, internal";
+    scaled_dot_product_attention "Convolution, matrix multiply, and pooling" Cut [N N N N] 2 Correct ["SDPA"] "matmul, softmax, matmul" "matmul + softmax; no texture engine needed";
+    batch_norm "Normalization" Layer [N N N N] 2 Correct ["GOC"] "gain and offset" "folds to affine at inference; statistics form from M1";
+    layer_norm "Normalization" Layer [N N N N] 2 Correct ["LayerNorm"] "" "";
+    instance_norm "Normalization" Layer [N N N N] 2 Correct ["InstanceNorm"] "" "";
+    l2_norm "Normalization" Layer [N N N N] 2 Runs ["L2Norm"] "reduce_l2_norm, then real_div" "";
+    local_response_norm "Normalization" Layer [N N N N] _ Correct ["LRN"] "" "M1 measured; C <= 15 through the bridge";
+    abs "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "";
+    add "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "const or tensor operand";
+    sub "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "add of negated constant";
+    mul "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "const or tensor operand";
+    real_div "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "";
+    floor_div "Elementwise arithmetic" Layer [N N N N] _ Correct ["ElementWise"] "" "LUT assisted";
+    pow "Elementwise arithmetic" Layer [N N N N] _ Correct ["ElementWise"] "" "";
+    square "Elementwise arithmetic" Layer [N N N N] _ Correct ["ElementWise"] "" "";
+    sqrt "Elementwise arithmetic" Layer [N N N N] 2 Correct ["Neuron"] "" "LUT";
+    rsqrt "Elementwise arithmetic" Layer [N N N N] 2 Correct ["Neuron"] "" "LUT";
+    inverse "Elementwise arithmetic" Layer [N N N N] _ Correct ["Neuron"] "" "reciprocal LUT";
+    maximum "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "";
+    minimum "Elementwise arithmetic" Layer [N N N N] 0 Correct ["ElementWise"] "" "";
+    mod "Elementwise arithmetic" Layer [X X X X] _ Missing [] "x - floor(x / y) * y" "host decomposition";
+    cumsum "Elementwise arithmetic" Layer [N N N N] _ Missing [] "matmul by an upper triangle of ones" "book: native only by a special runtime path (M1); sweep on M5: not implemented";
+    equal "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    not_equal "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    greater "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    greater_equal "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    less "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    less_equal "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    logical_not "Comparison and logical" Layer [N N N N] 0 Runs ["ElementWise"] "" "";
+    select "Comparison and logical" Layer [N N N N] 0 Correct ["ElementWise"] "" "where";
+    logical_and "Comparison and logical" Layer [X X X X] _ Missing ["ElementWise"] "minimum, or mul" "use minimum or mul";
+    logical_or "Comparison and logical" Layer [X X X X] _ Missing ["ElementWise"] "maximum" "use maximum";
+    logical_xor "Comparison and logical" Layer [X X X X] _ Missing ["ElementWise"] "not_equal" "use not_equal";
+    relu "Activations" Layer [N N N N] 0 Correct ["Neuron"] "" "";
+    relu6 "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    leaky_relu "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    prelu "Activations" Layer [N N N N] _ Runs ["Neuron"] "" "slope per channel, rank >= 3";
+    clamped_relu "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    thresholded_relu "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    threshold "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    clip "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "clamp";
+    elu "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    sigmoid "Activations" Layer [N N N N] 0 Correct ["Neuron"] "" "hard form too";
+    sigmoid_hard "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    tanh "Activations" Layer [N N N N] 0 Correct ["Neuron"] "" "LUT";
+    scaled_tanh "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    gelu "Activations" Layer [N N N N] 0 Untried ["Neuron"] "" "LUT";
+    silu "Activations" Layer [N N N N] 0 Correct ["Neuron"] "" "swish, LUT";
+    softmax "Activations" Layer [N N N N] 2 Untried ["Softmax"] "" "LUT";
+    softplus "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    softplus_parametric "Activations" Layer [N N N N] _ Runs ["Neuron"] "" "LUT";
+    softsign "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    erf "Activations" Layer [N N N N] 2 Correct ["Neuron"] "" "LUT";
+    exp "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    exp2 "Activations" Layer [N N N N] 2 Correct ["Neuron"] "" "LUT";
+    log "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    sign "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    ceil "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    floor "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT";
+    round "Activations" Layer [N N N N] _ Correct ["Neuron"] "" "LUT, nearest";
+    reduce_sum "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "transpose route at extent >= 192 (M1, M2), >= 384 (M3 on)";
+    reduce_mean "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "";
+    reduce_max "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "";
+    reduce_min "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "";
+    reduce_sum_square "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "fused square from M2; M1 rounds once more";
+    reduce_l1_norm "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "";
+    reduce_l2_norm "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "";
+    reduce_log_sum "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "LUT assisted";
+    reduce_log_sum_exp "Reduction" Layer [N N N N] 2 Correct ["Reduction"] "" "LUT assisted";
+    reduce_argmax "Reduction" Layer [N N N N] 2 Missing ["ArgMinMax", "GlobalArgMinMax"] "topk with k = 1, or the host" "one axis, all families";
+    reduce_argmin "Reduction" Layer [B B N N] 4 Missing ["ArgMinMax", "GlobalArgMinMax"] "topk of the negated values, or the host" "one axis; MIL route needs M3, bridge works on M1/M2";
+    reduce_prod "Reduction" Layer [X X X X] _ Missing [] "exp of the sum of log x (x > 0)" "use exp(sum(log))";
+    reshape "Data movement and structural" Free [N N N N] 0 Correct ["Reshape"] "" "metadata only";
+    reshape_like "Data movement and structural" Free [N N N N] _ Walled ["Reshape"] "" "";
+    expand_dims "Data movement and structural" Free [N N N N] _ Correct ["Reshape"] "" "";
+    squeeze "Data movement and structural" Free [N N N N] _ Correct ["Reshape"] "" "";
+    flatten2d "Data movement and structural" Free [N N N N] _ Correct ["Flatten"] "" "";
+    transpose "Data movement and structural" Layer [N N N N] 0 Correct ["Transpose"] "" "extent <= 16384 to M3, 65536 later";
+    concat "Data movement and structural" Layer [N N N N] 0 Correct ["Concat"] "" "DMA";
+    split "Data movement and structural" Folded [N N N N] _ Correct ["InputView"] "" "";
+    stack "Data movement and structural" Layer [N N N N] _ Correct ["Concat"] "" "";
+    pad "Data movement and structural" Layer [N N N N] _ Correct ["Pad"] "" "constant everywhere; symmetric/reflect need texture engine (M2)";
+    slice_by_size "Data movement and structural" Folded [N N N N] _ Correct ["InputView"] "" "M1/M2: width offset goes through Q.4 DMA, |x| > 4094 becomes inf";
+    slice_by_index "Data movement and structural" Folded [B B B B] _ Correct ["InputView"] "" "static offsets fold into descriptors";
+    slice_update "Data movement and structural" Layer [N N N N] _ Missing ["DynamicSlice"] "slices and concat" "";
+    reverse "Data movement and structural" Layer [N N N N] _ Correct [] "" "M1 measured";
+    reverse_sequence "Data movement and structural" Layer [X X X X] _ Missing [] "host reordering" "host decomposition";
+    tile "Data movement and structural" Layer [N N N N] 2 Correct ["Tile"] "" "factors 2, 3, 4, 8";
+    gather "Data movement and structural" Layer [N N N N] _ Missing ["Gather"] "one-hot indices and matmul, where the indices are constant" "M1: batch 1, depth 1 only; hardware from M2";
+    gather_along_axis "Data movement and structural" Layer [N N N N] _ Missing ["Gather"] "one-hot indices and matmul, where the indices are constant" "as gather";
+    gather_nd "Data movement and structural" Layer [B N N N] _ Missing ["Gather"] "one-hot indices and matmul, where the indices are constant" "M1: batch 1, depth 1, index channel 3; texture path from M2";
+    scatter "Data movement and structural" Layer [X X X X] _ Missing [] "mask and select, or the host" "host decomposition";
+    scatter_along_axis "Data movement and structural" Layer [X X X X] _ Missing [] "mask and select, or the host" "host decomposition";
+    scatter_nd "Data movement and structural" Layer [X X X X] _ Missing [] "mask and select, or the host" "host decomposition";
+    depth_to_space "Data movement and structural" Layer [N N N N] _ Correct ["PixelShuffle"] "" "pixel shuffle";
+    space_to_depth "Data movement and structural" Layer [N N N N] 2 Correct ["PixelUnshuffle"] "" "pixel unshuffle";
+    pixel_shuffle "Data movement and structural" Layer [N N N N] _ Correct ["PixelShuffle"] "" "factors 2, 3, 4, 8; z = 1";
+    pixel_unshuffle "Data movement and structural" Layer [N N N N] _ Correct ["PixelUnshuffle"] "" "extent divisible by factor";
+    space_to_batch "Data movement and structural" Layer [N N N N] _ Correct ["SpaceToBatch"] "" "factors 2, 3, 4, 8; batch <= 4096 old, 65536 new";
+    batch_to_space "Data movement and structural" Layer [N N N N] _ Correct ["BatchToSpace"] "" "inverse of space_to_batch";
+    identity "Data movement and structural" Free [N N N N] _ Walled [] "" "cast or no-op";
+    fill "Data movement and structural" Folded [N N N N] _ Correct [] "" "constant";
+    fill_like "Data movement and structural" Folded [N N N N] _ Correct [] "" "constant";
+    range_1d "Data movement and structural" Folded [B B B B] _ Correct [] "a constant computed beforehand" "M1 code generation rejects; precompute";
+    crop "Data movement and structural" Folded [N N N N] _ Correct ["InputView"] "" "plain slice, not crop_resize";
+    band_part "Data movement and structural" Layer [X X X X] _ Missing [] "mul by a constant mask" "host mask";
+    non_zero "Data movement and structural" Layer [X X X X] _ Missing [] "a fixed-size mask" "shape depends on data";
+    one_hot "Data movement and structural" Layer [X X X X] _ Missing [] "gather from an identity table on the host" "identity gather on host";
+    shape "Data movement and structural" Folded [X X X X] _ Missing [] "" "static shapes only";
+    sliding_windows "Data movement and structural" Layer [X X X X] _ Missing [] "slices and concat" "host decomposition";
+    resize "Image, resize, and texture" Layer [B N N N] 2 Runs ["Resize"] "transposed convolution, or repeats along each axis" "texture engine; M1 software route rounds differently";
+    resize_bilinear "Image, resize, and texture" Layer [B N N N] 2 Runs ["Resize"] "transposed convolution" "M1 software route";
+    resize_nearest_neighbor "Image, resize, and texture" Layer [B N N N] 2 Correct ["Resize"] "repeats along each axis" "M1 software route";
+    upsample_bilinear "Image, resize, and texture" Layer [B N N N] 2 Runs ["Resize"] "transposed convolution" "M1 software route";
+    upsample_nearest_neighbor "Image, resize, and texture" Layer [B N N N] 2 Correct ["Resize"] "repeats along each axis" "M1 software route";
+    crop_resize "Image, resize, and texture" Layer [G N N N] 3 Missing ["CropResize"] "crop with constant boxes, then resize" "texture engine, M2 on; no substitute";
+    resample "Image, resize, and texture" Layer [G N N N] 3 Untried ["Resample"] "gather on the host" "texture engine, M2 on";
+    affine "Image, resize, and texture" Layer [G N N N] _ Runs ["AffineTransform"] "the host" "texture engine, M2 on";
+    pixel_buffer_to_tensor "Image, resize, and texture" Host [B B B B] _ Untried [] "" "4CC input; entitlement, not chip, is the gate";
+    tensor_to_pixel_buffer "Image, resize, and texture" Host [B B B B] _ Untried [] "" "internal";
+    gamma "Image, resize, and texture" Host [B B B B] _ Untried [] "" "ISP, internal";
+    degamma "Image, resize, and texture" Host [B B B B] _ Untried [] "" "ISP, internal";
+    cast "Quantization and dtype" Layer [N N N N] _ Missing [] "fp16 throughout; casts on the host" "fp16<->fp32/bool (M1); int32 rejected";
+    quantize "Quantization and dtype" Layer [N N N N] 0 Correct [] "" "no texture gate";
+    dequantize "Quantization and dtype" Layer [N N N N] 0 Correct [] "" "";
+    const "Quantization and dtype" Folded [B B B B] _ Untried [] "" "folded";
+    constexpr_affine_dequantize "Quantization and dtype" Folded [B B B B] _ Correct [] "" "int8 streams from A14, folds below";
+    constexpr_lut_to_dense "Quantization and dtype" Folded [N N N N] _ Correct [] "" "int4 LUT streams from M1";
+    constexpr_lut_to_sparse "Quantization and dtype" Folded [B B B B] _ Runs [] "" "streams from M3, folds below";
+    constexpr_blockwise_shift_scale "Quantization and dtype" Folded [B B N N] _ Correct [] "" "streams from M3, folds on M1/M2";
+    constexpr_sparse_blockwise_shift_scale "Quantization and dtype" Folded [B B N N] _ Runs [] "" "streams from M3";
+    constexpr_sparse_to_dense "Quantization and dtype" Folded [N N N N] _ Correct [] "" "streams from M1";
+    constexpr_cast "Quantization and dtype" Folded [X X X X] _ Correct [] "" "book: rejected everywhere; sweep on M5: correct";
+    read_state "Attention, control flow, and state" Free [N N N N] _ Walled [] "" "needs inout descriptor (KV cache)";
+    write_state "Attention, control flow, and state" Free [N N N N] _ Untried [] "" "stateful";
+    tensor_buffer_to_tensor "Attention, control flow, and state" Layer [B B B B] _ Untried [] "" "inside stateful graphs";
+    tensor_to_tensor_buffer "Attention, control flow, and state" Layer [B B B B] _ Untried [] "" "internal";
+    circular_buffer_to_tensor "Attention, control flow, and state" Layer [B B B B] _ Untried [] "" "ring read";
+    tensor_to_circular_buffer "Attention, control flow, and state" Layer [B B B B] _ Untried ["RingBufferWriter"] "" "ring write";
+    cond "Attention, control flow, and state" Host [B B B B] _ Walled [] "both branches and select" "flatten on host";
+    while_loop "Attention, control flow, and state" Host [B B B B] _ Walled [] "unrolled steps" "unroll on host";
+    call "Attention, control flow, and state" Host [B B B B] _ Untried [] "" "inlined";
+    gru "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unroll on host";
+    lstm "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unroll on host";
+    rnn "Recurrent cells" Layer [X X X X] _ Missing [] "unrolled steps of linear and elementwise layers" "unroll on host";
+    sin "Trigonometric, special, and math" Layer [G G N N] 4 Correct ["Neuron"] "a polynomial" "M3 on; polynomial below";
+    cos "Trigonometric, special, and math" Layer [G G N N] 4 Correct ["Neuron"] "a polynomial" "M3 on; polynomial below";
+    atan "Trigonometric, special, and math" Layer [N N N N] _ Correct ["Neuron"] "" "only native trig on M1";
+    tan "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "sin over cos" "sin/cos identity";
+    asin "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "a polynomial" "host decomposition";
+    acos "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "a polynomial" "host decomposition";
+    atanh "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "half the log of (1 + x) / (1 - x)" "host decomposition";
+    asinh "Trigonometric, special, and math" Layer [X X X X] _ Untried [] "log of x + sqrt(x * x + 1)" "host decomposition";
+    acosh "Trigonometric, special, and math" Layer [X X X X] _ Untried [] "log of x + sqrt(x * x - 1)" "host decomposition";
+    sinh "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "(exp x - exp -x) / 2" "host decomposition";
+    cosh "Trigonometric, special, and math" Layer [X X X X] _ Missing [] "(exp x + exp -x) / 2" "host decomposition";
+    cross_product "Trigonometric, special, and math" Layer [B B B B] _ Untried ["CrossProduct"] "" "bridge, M1 measured";
+    cost_volume "Trigonometric, special, and math" Layer [B B B B] _ Untried [] "" "bridge, M1 measured";
+    matrix_decomposition "Trigonometric, special, and math" Host [B B B B] _ Untried [] "" "never lowers";
+    non_maximum_suppression "Detection and sampling" Host [B B B B] _ Runs ["NMS"] "the host" "CPU/GPU only in practice";
+    topk "Detection and sampling" Layer [G N N N] _ Correct ["TopK"] "the host" "M2 on; M1 validator passes, codegen rejects; k 3, 4 rejected";
+    argsort "Detection and sampling" Layer [G N N N] _ Walled ["Sort"] "topk on the host" "M2 on; M1 codegen rejects";
+    random_uniform "Detection and sampling" Host [B B N N] _ Missing ["Random"] "noise as an input" "hardware from M3";
+    random_bernoulli "Detection and sampling" Layer [X X X X] _ Missing ["Random"] "noise as an input" "host";
+    random_categorical "Detection and sampling" Layer [X X X X] _ Missing ["Random"] "noise as an input" "host";
+    random_normal "Detection and sampling" Layer [X X X X] _ Missing ["Random"] "noise as an input" "host";
+    list_gather "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+    list_length "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+    list_read "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+    list_scatter "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+    list_write "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+    make_list "Detection and sampling" Layer [X X X X] _ Walled [] "" "list op";
+}

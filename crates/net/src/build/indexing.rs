@@ -1,0 +1,192 @@
+//! Choosing, ordering and placing elements.
+
+use super::{Builder, Built};
+use crate::error::Error;
+use crate::graph::{DType, ValueId, elements};
+use crate::ops::{Binary, OpKind, ScatterMode, Unary};
+
+/// Longest axis of a cumulative sum: it becomes a product with a square matrix of that side.
+const CUMULATIVE_EXTENT: usize = 4096;
+
+/// Most elements of a constant that a decomposition makes.
+const TABLE_ELEMENTS: usize = 1 << 24;
+
+impl Builder {
+    /// Least or greatest `k` elements along an axis in order, and their positions.
+    pub fn top_k(&mut self, x: ValueId, axis: usize, k: usize, ascending: bool) -> Result<(ValueId, ValueId), Error> {
+        let order = self.op("order", OpKind::ArgSort { axis, descending: !ascending }, &[x])?;
+        let order = self.slice(order, axis, 0, k)?;
+        Ok((self.op("top", OpKind::GatherAlong { axis }, &[x, order])?, order))
+    }
+
+    /// Running sums along an axis, as a product with a triangle of ones.
+    pub fn cumulative_sum(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
+        let (shape, dtype) = (self.shape(x), self.dtype(x));
+        let n = shape[axis];
+        if n > CUMULATIVE_EXTENT {
+            let reason = format!("{n} elements along the axis, at most {CUMULATIVE_EXTENT} are summed");
+            return Err(self.unsupported("cumsum", reason));
+        }
+        let adds = |from: usize, to: usize| {
+            let (early, late) = if reverse { (to, from) } else { (from, to) };
+            early < late || early == late && !exclusive
+        };
+        let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i / n, i % n)))).collect();
+        // The axis goes last, all others are rows.
+        let mut perm: Vec<usize> = (0..shape.len()).filter(|&a| a != axis).collect();
+        perm.push(axis);
+        let moved = self.transpose(x, &perm)?;
+        let moved_shape = self.shape(moved);
+        let rows = self.reshape(moved, [elements(&shape) / n, n])?;
+        let triangle = self.floats([n, n], &triangle, rows);
+        let sums = self.matmul(rows, triangle, false)?;
+        let sums = self.reshape(sums, moved_shape)?;
+        let mut back = vec![0; perm.len()];
+        perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);
+        let sums = self.transpose(sums, &back)?;
+        self.cast(sums, dtype)
+    }
+
+    /// Keeps `lower` diagonals below and `upper` above the main one; negative keeps all.
+    pub fn band(&mut self, x: ValueId, lower: i64, upper: i64) -> Built {
+        let shape = self.shape(x);
+        let [.., m, n] = shape[..] else { return Err(self.unsupported("band_part", "an operand of rank less than 2")) };
+        let mask = (0..m * n).map(|i| {
+            let (row, column) = ((i / n) as i64, (i % n) as i64);
+            (lower < 0 || row - column <= lower) && (upper < 0 || column - row <= upper)
+        });
+        let mask: Vec<bool> = mask.collect();
+        let mask = self.mask([m, n], mask);
+        let zero = self.scalar(0.0, x);
+        self.select(mask, x, zero)
+    }
+
+    /// `on` where an index (from the end where negative) equals the position along a new axis, else `off`.
+    pub fn one_hot(&mut self, indices: ValueId, depth: usize, axis: usize, on: ValueId, off: ValueId) -> Built {
+        let (mut shape, integers) = (self.shape(indices), self.dtype(indices).is_integer());
+        shape.insert(axis, 1);
+        let indices = if integers { indices } else { self.cast(indices, DType::I32)? };
+        let zero = self.scalar(0.0, indices);
+        let wrapped = self.with(Binary::Add, indices, depth as f32)?;
+        let negative = self.binary(Binary::Less, indices, zero)?;
+        let indices = self.select(negative, wrapped, indices)?;
+        let indices = self.reshape(indices, shape.clone())?;
+        let indices = self.cast(indices, DType::I32)?;
+        let mut along = vec![1; shape.len()];
+        along[axis] = depth;
+        let positions = self.integers(along, (0..depth as i32).collect());
+        let hit = self.binary(Binary::Equal, indices, positions)?;
+        self.select(hit, on, off)
+    }
+
+    /// Elements in the opposite order along these axes.
+    pub fn reverse(&mut self, x: ValueId, axes: &[usize]) -> Built {
+        axes.iter().try_fold(x, |x, &axis| {
+            let n = self.shape(x)[axis] as i32;
+            let indices = self.integers([n as usize], (0..n).rev().collect());
+            self.gather(x, indices, axis)
+        })
+    }
+
+    /// The first elements along `axis` reversed, how many for each position along `batch`.
+    pub fn reverse_sequence(&mut self, x: ValueId, lengths: &[usize], axis: usize, batch: usize) -> Built {
+        let shape = self.shape(x);
+        let count = elements(&shape);
+        if lengths.len() != shape[batch] || count > TABLE_ELEMENTS {
+            let reason = format!("{} lengths for extents {shape:?}", lengths.len());
+            return Err(self.unsupported("reverse_sequence", reason));
+        }
+        let at = |i: usize, a: usize| i / elements(&shape[a + 1..]) % shape[a];
+        let indices = (0..count).map(|i| {
+            let (place, length) = (at(i, axis), lengths[at(i, batch)]);
+            (if place < length { length - 1 - place } else { place }) as i32
+        });
+        let indices: Vec<i32> = indices.collect();
+        let indices = self.integers(shape, indices);
+        self.op("reversed", OpKind::GatherAlong { axis }, &[x, indices])
+    }
+
+    /// Windows of `size` elements, `stride` apart, along an axis; a new axis of that extent follows it.
+    pub fn sliding_windows(&mut self, x: ValueId, axis: usize, size: usize, stride: usize) -> Built {
+        let extent = self.shape(x)[axis];
+        let count = extent.checked_sub(size).filter(|_| size > 0 && stride > 0).map(|room| room / stride + 1);
+        let count =
+            count.ok_or_else(|| self.unsupported("sliding_windows", format!("windows of {size} in {extent}")))?;
+        let indices = (0..count * size).map(|i| (i / size * stride + i % size) as i32).collect();
+        let indices = self.integers([count, size], indices);
+        self.gather(x, indices, axis)
+    }
+
+    /// `count` elements of an axis from a position computed at run time, a scalar.
+    pub fn slice_at(&mut self, x: ValueId, axis: usize, begin: ValueId, count: usize, stride: i32) -> Built {
+        let begin = self.cast(begin, DType::I32)?;
+        let steps = self.integers([count], (0..count as i32).map(|i| i * stride).collect());
+        let begin = self.reshape(begin, [1])?;
+        let indices = self.binary(Binary::Add, steps, begin)?;
+        self.gather(x, indices, axis)
+    }
+
+    /// `x` with `update` in place of the elements from `begin` on (a position for each axis).
+    pub fn update_slice(&mut self, x: ValueId, update: ValueId, begin: &[usize]) -> Built {
+        let (shape, part) = (self.shape(x), self.shape(update));
+        // Outer axes first: what lies around the update along an axis stays whole.
+        let Some(axis) = (0..shape.len()).find(|&a| part[a] != shape[a]) else { return Ok(update) };
+        let (from, to) = (begin[axis], begin[axis] + part[axis]);
+        let middle = self.slice(x, axis, from, to)?;
+        let mut parts = Vec::new();
+        if from > 0 {
+            parts.push(self.slice(x, axis, 0, from)?);
+        }
+        parts.push(self.update_slice(middle, update, begin)?);
+        if to < shape[axis] {
+            parts.push(self.slice(x, axis, to, shape[axis])?);
+        }
+        self.concat(&parts, axis)
+    }
+
+    /// As [`Builder::update_slice`] along one axis with a begin computed at run time, a scalar, and a stride: `update` has
+    /// the extents of `x` along all other axes.
+    pub fn update_at(&mut self, x: ValueId, update: ValueId, axis: usize, begin: ValueId, stride: usize) -> Built {
+        let (shape, part) = (self.shape(x), self.shape(update));
+        let (extent, count) = (shape[axis], part[axis]);
+        let begin = self.cast(begin, DType::I32)?;
+        let begin = self.reshape(begin, [1])?;
+        let positions = self.integers([extent], (0..extent as i32).collect());
+        let offset = self.binary(Binary::Sub, positions, begin)?;
+        let step = self.scalar(stride as f32, offset);
+        let index = self.binary(Binary::FloorDiv, offset, step)?;
+        let rest = self.binary(Binary::Mod, offset, step)?;
+        let zero = self.scalar(0.0, offset);
+        let on_step = self.binary(Binary::Equal, rest, zero)?;
+        let least = self.binary(Binary::GreaterEqual, index, zero)?;
+        let most = self.with(Binary::Less, index, count as f32)?;
+        let inside = self.binary(Binary::Min, least, most)?;
+        let inside = self.binary(Binary::Min, inside, on_step)?;
+        let index = self.unary(Unary::Clip { min: 0.0, max: count as f32 - 1.0 }, index)?;
+        let spread = self.gather(update, index, axis)?;
+        let mut along = vec![1; shape.len()];
+        along[axis] = extent;
+        let inside = self.reshape(inside, along)?;
+        self.select(inside, spread, x)
+    }
+
+    /// `x` with updates combined into it at positions along an axis: `updates` has the extents of `indices` in place of
+    /// that axis.
+    pub fn scatter(&mut self, x: ValueId, indices: ValueId, updates: ValueId, axis: usize, mode: ScatterMode) -> Built {
+        let (rank, k) = (self.rank(x), self.rank(indices));
+        // The axis leads, so that an index names a whole block.
+        let mut front: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
+        front.insert(0, axis);
+        let moved = self.transpose(x, &front)?;
+        let mut update_front: Vec<usize> = (axis..axis + k).collect();
+        update_front.extend((0..self.rank(updates)).filter(|a| !(axis..axis + k).contains(a)));
+        let updates = self.transpose(updates, &update_front)?;
+        let mut shape = self.shape(indices);
+        shape.push(1);
+        let indices = self.reshape(indices, shape)?;
+        let done = self.op("scattered", OpKind::ScatterNd { mode }, &[moved, indices, updates])?;
+        let mut back = vec![0; rank];
+        front.iter().enumerate().for_each(|(i, &p)| back[p] = i);
+        self.transpose(done, &back)
+    }
+}

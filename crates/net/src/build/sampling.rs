@@ -1,0 +1,126 @@
+//! Sampling a picture at computed places.
+
+use super::{Builder, Built};
+use crate::error::Error;
+use crate::graph::{DType, ValueId};
+use crate::ops::{Binary, OpKind, Outside, ResizeMode};
+
+/// How sampling positions spread over an extent, see the sampling modes of the Core ML operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// First and last fall on the ends; a single one on the first.
+    StrictAlignCorners,
+    /// As strict, a single one on the middle.
+    AlignCorners,
+    /// Steps of the extent divided by the count.
+    Default,
+    /// As the default, both ends moved half a step in.
+    OffsetCorners,
+    /// Centres of equal parts.
+    UnalignCorners,
+}
+
+impl Spread {
+    /// Position of step `i` of `count` between `first` and `last`, as weights of the two.
+    fn weight(self, i: usize, count: usize) -> (f32, f32, f32) {
+        let (i, n) = (i as f32, count as f32);
+        // `first + (last - first) * t + half`, where the span counts `extra` more elements.
+        match self {
+            Spread::StrictAlignCorners if count == 1 => (0.0, 0.0, 0.0),
+            Spread::AlignCorners if count == 1 => (0.5, 0.0, 0.0),
+            Spread::StrictAlignCorners | Spread::AlignCorners => (i / (n - 1.0), 0.0, 0.0),
+            // The span is one element longer than the distance of its ends.
+            Spread::Default => (i / n, i / n, 0.0),
+            Spread::OffsetCorners if count == 1 => (0.5, 0.0, 0.0),
+            Spread::OffsetCorners => ((i + 0.5) / n, 0.0, 0.0),
+            Spread::UnalignCorners => {
+                let t = (i + 0.5) / n;
+                (t, t, -0.5)
+            }
+        }
+    }
+}
+
+impl Builder {
+    /// Columns and rows as `[N, Ho, Wo, 2]` from a `[N, Wo]` and a `[N, Ho]`.
+    fn grid(&mut self, columns: ValueId, rows: ValueId) -> Built {
+        let (n, w, h) = (self.shape(columns)[0], self.shape(columns)[1], self.shape(rows)[1]);
+        let columns = self.reshape(columns, [n, 1, w, 1])?;
+        let columns = self.broadcast(columns, [n, h, w, 1])?;
+        let rows = self.reshape(rows, [n, h, 1, 1])?;
+        let rows = self.broadcast(rows, [n, h, w, 1])?;
+        self.concat(&[columns, rows], 3)
+    }
+
+    pub fn sample(&mut self, x: ValueId, coordinates: ValueId, mode: ResizeMode, outside: Outside) -> Built {
+        self.op("sampled", OpKind::Sample { mode, outside }, &[x, coordinates])
+    }
+
+    /// Pixel positions from coordinates normalized to -1..1, per axis `(scale, offset)` by the extents.
+    pub fn pixels_of(&mut self, grid: ValueId, extents: [usize; 2], align_corners: bool) -> Built {
+        let of = |n: usize| {
+            let n = n as f32;
+            if align_corners { ((n - 1.0) / 2.0, (n - 1.0) / 2.0) } else { (n / 2.0, (n - 1.0) / 2.0) }
+        };
+        let ((sx, ox), (sy, oy)) = (of(extents[0]), of(extents[1]));
+        let scale = self.floats([2], &[sx, sy], grid);
+        let offset = self.floats([2], &[ox, oy], grid);
+        let scaled = self.binary(Binary::Mul, grid, scale)?;
+        self.binary(Binary::Add, scaled, offset)
+    }
+
+    /// Boxes `[B, 4]` (top, left, bottom, right in pixels of `x`) of the pictures `[B, C, H, W]`, each sampled at
+    /// `to` rows and columns.
+    pub fn crop_boxes(
+        &mut self,
+        x: ValueId,
+        boxes: ValueId,
+        to: [usize; 2],
+        spread: Spread,
+        outside: Outside,
+    ) -> Built {
+        let count = self.shape(boxes)[0];
+        let side = |b: &mut Builder, i: usize| {
+            let side = b.slice(boxes, 1, i, i + 1)?;
+            b.reshape(side, [count, 1])
+        };
+        let [top, left, bottom, right] = [side(self, 0)?, side(self, 1)?, side(self, 2)?, side(self, 3)?];
+        let columns = self.spread(left, right, to[1], spread)?;
+        let rows = self.spread(top, bottom, to[0], spread)?;
+        let grid = self.grid(columns, rows)?;
+        self.sample(x, grid, ResizeMode::Linear, outside)
+    }
+
+    /// `[B, count]` positions between two `[B, 1]`.
+    fn spread(&mut self, first: ValueId, last: ValueId, count: usize, spread: Spread) -> Built {
+        let weights: Vec<(f32, f32, f32)> = (0..count).map(|i| spread.weight(i, count)).collect();
+        let t: Vec<f32> = weights.iter().map(|w| w.0).collect();
+        let fixed: Vec<f32> = weights.iter().map(|w| w.1 + w.2).collect();
+        let t = self.floats([1, count], &t, first);
+        let fixed = self.floats([1, count], &fixed, first);
+        let span = self.binary(Binary::Sub, last, first)?;
+        let along = self.binary(Binary::Mul, span, t)?;
+        let at = self.binary(Binary::Add, along, fixed)?;
+        self.binary(Binary::Add, at, first)
+    }
+
+    /// Positions `[N, Ho, Wo, 2]` of an affine map `[N, 2, 3]` applied to places spread over -1..1.
+    pub fn affine_grid(&mut self, theta: ValueId, to: [usize; 2], align_corners: bool) -> Result<ValueId, Error> {
+        let n = self.shape(theta)[0];
+        let at = |i: usize, count: usize| {
+            let (i, m) = (i as f32, count as f32);
+            match (align_corners, count) {
+                (true, 1) => 0.0,
+                (true, _) => 2.0 * i / (m - 1.0) - 1.0,
+                (false, _) => (2.0 * i + 1.0) / m - 1.0,
+            }
+        };
+        let [h, w] = to;
+        let base: Vec<f32> = (0..h * w).flat_map(|i| [at(i % w, w), at(i / w, h), 1.0]).collect();
+        let base = self.floats([1, h * w, 3], &base, theta);
+        let base = self.broadcast(base, [n, h * w, 3])?;
+        let grid = self.matmul(base, theta, true)?;
+        let grid = self.reshape(grid, [n, h, w, 2])?;
+        self.cast(grid, DType::F32)
+    }
+}

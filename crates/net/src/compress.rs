@@ -1,0 +1,232 @@
+//! Making weights smaller: palettes, 8-bit integers, zeros. A compressed constant stays one, in another stored form.
+
+use crate::error::Error;
+use crate::graph::{Data, Net, Tensor, elements};
+use crate::ops::OpKind;
+use crate::stored::{Element, Form, Stored, pack};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Constants of fewer elements are left alone: their share is small, their part in the result often is not.
+pub const LEAST_ELEMENTS: usize = 2048;
+
+/// Rounds of moving centres and elements to each other.
+const ROUNDS: usize = 50;
+
+/// How weights are compressed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Method {
+    /// Each weight becomes one of `2^bits` values of its tensor; bits are 1, 2, 3, 4, 6 or 8.
+    Palette {
+        /// Width of an index.
+        bits: u32,
+    },
+    /// 8-bit integers with a scale for each output channel.
+    Int8,
+    /// The smallest weights become zeros, which are not stored.
+    Prune {
+        /// Share of the weights that go, 0 to 1.
+        share: f32,
+    },
+}
+
+/// What compression did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Constants compressed.
+    pub tensors: usize,
+    /// Bytes of all constants before.
+    pub bytes_before: usize,
+    /// Bytes of all constants after.
+    pub bytes_after: usize,
+}
+
+/// Compresses the weights of convolutions, products and look-ups that are floats, large enough and not compressed yet.
+///
+/// Errors: a width or share that no stored form has.
+pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
+    let of = |what: &'static str, found: u64, least: u64, most: u64| Error::Attribute {
+        kind: "compression",
+        what,
+        found,
+        least,
+        most,
+    };
+    match method {
+        Method::Palette { bits } if !matches!(bits, 1 | 2 | 3 | 4 | 6 | 8) => {
+            return Err(of("bits (1, 2, 3, 4, 6 or 8)", bits.into(), 1, 8));
+        }
+        Method::Prune { share } if !(0.0..=1.0).contains(&share) => {
+            return Err(of("share in percent", (share * 100.0) as u64, 0, 100));
+        }
+        _ => {}
+    }
+    let weights: HashSet<u32> = (net.ops.iter())
+        .filter_map(|op| match op.kind {
+            OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear | OpKind::MatMul { .. } => {
+                op.inputs.get(1)
+            }
+            OpKind::Gather { .. } => op.inputs.first(),
+            _ => None,
+        })
+        .map(|id| id.0)
+        .collect();
+    let stored = |net: &Net| net.values.iter().flat_map(|v| &v.data).map(|t| t.data.stored_bytes()).sum();
+    let mut summary = Summary { bytes_before: stored(net), ..Summary::default() };
+    for (id, value) in net.values.iter_mut().enumerate() {
+        let Some(tensor) = value.data.as_ref().filter(|_| weights.contains(&(id as u32))) else { continue };
+        let compressed = match &tensor.data {
+            Data::Stored(s) => !matches!(s.form(), Form::Plain { .. }),
+            _ => false,
+        };
+        if tensor.data.len() < LEAST_ELEMENTS || !tensor.data.dtype().is_float() || compressed {
+            continue;
+        }
+        let smaller = match method {
+            Method::Palette { bits } => palettize(tensor, bits)?,
+            Method::Int8 => int8(tensor)?,
+            Method::Prune { share } => prune(tensor, share)?,
+        };
+        value.data = Some(Arc::new(smaller));
+        summary.tensors += 1;
+    }
+    summary.bytes_after = stored(net);
+    Ok(summary)
+}
+
+/// Centres of `count` clusters of the elements: Lloyd's rounds on the sorted values, from evenly spread quantiles.
+fn centres(sorted: &[f32], count: usize) -> Vec<f32> {
+    let sums: Vec<f64> = std::iter::once(0.0)
+        .chain(sorted.iter().scan(0.0f64, |sum, &v| {
+            *sum += f64::from(v);
+            Some(*sum)
+        }))
+        .collect();
+    let n = sorted.len();
+    let mut centres: Vec<f32> = (0..count).map(|i| sorted[((2 * i + 1) * n / (2 * count)).min(n - 1)]).collect();
+    for _ in 0..ROUNDS {
+        let mut begin = 0;
+        let mut moved = false;
+        for i in 0..count {
+            let end = match centres.get(i + 1) {
+                Some(next) => sorted.partition_point(|&v| v <= (centres[i] + next) / 2.0).max(begin),
+                None => n,
+            };
+            if end > begin {
+                let mean = ((sums[end] - sums[begin]) / (end - begin) as f64) as f32;
+                moved |= mean != centres[i];
+                centres[i] = mean;
+            }
+            begin = end;
+        }
+        if !moved {
+            break;
+        }
+    }
+    centres
+}
+
+fn palettize(tensor: &Tensor, bits: u32) -> Result<Tensor, Error> {
+    let values = tensor.data.to_f32();
+    let mut sorted = values.clone();
+    sorted.sort_by(f32::total_cmp);
+    let count = 1usize << bits;
+    let mut table = centres(&sorted, count);
+    table.sort_by(f32::total_cmp);
+    let nearest = |v: &f32| {
+        let above = table.partition_point(|c| c < v).min(count - 1);
+        let below = above.saturating_sub(1);
+        (if (v - table[below]).abs() <= (table[above] - v).abs() { below } else { above }) as u8
+    };
+    let indices: Vec<u8> = values.iter().map(nearest).collect();
+    let form = Form::Plain { element: Element::UInt(bits), bytes: pack(&indices, bits as usize).into() };
+    let indices = Stored::tensor(form, tensor.shape.clone())?;
+    let mut shape = vec![1; tensor.shape.len()];
+    shape.extend([count, 1]);
+    let table = Tensor { shape, data: Data::from_f32(tensor.data.dtype(), &table) };
+    let axis = tensor.shape.len().saturating_sub(1);
+    Stored::tensor(Form::Palette { indices, table, axis, mask: None }, tensor.shape.clone())
+}
+
+fn int8(tensor: &Tensor) -> Result<Tensor, Error> {
+    let values = tensor.data.to_f32();
+    let rows = tensor.shape.first().copied().unwrap_or(1).max(1);
+    let width = elements(&tensor.shape) / rows;
+    let mut scales = Vec::with_capacity(rows);
+    let mut steps = Vec::with_capacity(values.len());
+    for row in values.chunks(width.max(1)) {
+        let largest = row.iter().fold(0f32, |m, v| m.max(v.abs()));
+        // The scale is rounded to its type before it is divided by.
+        let scale =
+            Data::from_f32(tensor.data.dtype(), &[if largest > 0.0 { largest / 127.0 } else { 1.0 }]).to_f32()[0];
+        scales.push(scale);
+        steps.extend(row.iter().map(|v| (v / scale).round_ties_even().clamp(-127.0, 127.0) as i8));
+    }
+    let mut shape = vec![1; tensor.shape.len()];
+    if let Some(first) = shape.first_mut() {
+        *first = rows;
+    }
+    let data = Tensor { shape: tensor.shape.clone(), data: Data::I8(steps) };
+    let scale = Tensor { shape, data: Data::from_f32(tensor.data.dtype(), &scales) };
+    Stored::tensor(Form::Scaled { data, scale, offset: None, mask: None }, tensor.shape.clone())
+}
+
+fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
+    let values = tensor.data.to_f32();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
+    let gone = (values.len() as f64 * f64::from(share)).round() as usize;
+    let mut mask = vec![1u8; values.len()];
+    order.iter().take(gone).for_each(|&i| mask[i] = 0);
+    let kept: Vec<f32> = values.iter().zip(&mask).filter(|(_, m)| **m == 1).map(|(v, _)| *v).collect();
+    let form = Form::Plain { element: Element::UInt(1), bytes: pack(&mask, 1).into() };
+    let mask = Stored::tensor(form, tensor.shape.clone())?;
+    let values = Tensor { shape: vec![kept.len()], data: Data::from_f32(tensor.data.dtype(), &kept) };
+    Stored::tensor(Form::Sparse { mask, values }, tensor.shape.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights() -> Tensor {
+        let value = |i: usize| ((i * 2_654_435_761) % 1000) as f32 / 500.0 - 1.0;
+        Tensor::f32([32, 64], (0..2048).map(value).collect())
+    }
+
+    fn worst(a: &Tensor, b: &Tensor) -> f32 {
+        a.data.to_f32().iter().zip(b.data.to_f32()).fold(0.0, |m, (x, y)| m.max((x - y).abs()))
+    }
+
+    #[test]
+    fn compressed_weights_are_near() {
+        let w = weights();
+        // Even values in -1..1 lie at most half a cluster from a centre.
+        let four = palettize(&w, 4).unwrap();
+        assert!(worst(&w, &four) < 1.2 / 16.0, "{}", worst(&w, &four));
+        assert_eq!(four.data.stored_bytes(), 1024 + 16 * 4);
+        assert!(worst(&w, &palettize(&w, 8).unwrap()) < 1.2 / 256.0);
+        let eight = int8(&w).unwrap();
+        assert!(worst(&w, &eight) < 0.6 / 127.0);
+        assert_eq!(eight.data.stored_bytes(), 2048 + 32 * 4);
+        let pruned = prune(&w, 0.75).unwrap();
+        assert_eq!(pruned.data.to_f32().iter().filter(|&&v| v != 0.0).count(), 512);
+        assert!(worst(&w, &pruned) <= 0.76);
+    }
+
+    #[test]
+    fn only_large_weights_are_taken() {
+        let mut net = crate::text::parse(
+            "net \"n\" { input %x: f32[1, 64] const %w: f32[32, 64] = blob 0 const %b: f32[32] = blob 1 \
+             %y: f32[1, 32] = linear(%x, %w, %b) output %y }",
+            &[Arc::new(weights()), Arc::new(Tensor::f32([32], vec![0.5; 32]))],
+        )
+        .unwrap();
+        let summary = compress(&mut net, Method::Int8).unwrap();
+        assert_eq!((summary.tensors, summary.bytes_before), (1, 2048 * 4 + 128));
+        assert!(summary.bytes_after < summary.bytes_before / 3);
+        assert_eq!(compress(&mut net, Method::Int8).unwrap().tensors, 0, "compressed already");
+        assert!(compress(&mut net, Method::Palette { bits: 5 }).is_err());
+        crate::check::check(&net).unwrap();
+    }
+}

@@ -1,0 +1,247 @@
+//! Words of MIL text with their places.
+
+/// One word.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Token {
+    /// A name or keyword.
+    Word(String),
+    /// A number as written: decimal, hexadecimal, `nan`, `inf`, with its sign.
+    Number(String),
+    /// A quoted text, escapes resolved.
+    Text(String),
+    /// A single mark; `->` is `>` with the word before it `-`, joined here as `→`.
+    Mark(char),
+    /// What no word begins with.
+    Strange(char),
+    /// A text without its closing quote.
+    Unclosed,
+    End,
+}
+
+impl Token {
+    /// For messages.
+    pub fn describe(&self) -> String {
+        match self {
+            Token::Word(word) => format!("`{word}`"),
+            Token::Number(number) => format!("`{number}`"),
+            Token::Text(_) => "a text".to_string(),
+            Token::Mark('→') => "`->`".to_string(),
+            Token::Mark(c) | Token::Strange(c) => format!("`{c}`"),
+            Token::Unclosed => "a text without its closing quote".to_string(),
+            Token::End => "the end of the text".to_string(),
+        }
+    }
+}
+
+/// A word with its place: bytes `start..end`.
+#[derive(Clone, Debug)]
+pub struct Spanned {
+    pub token: Token,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Reads words one by one.
+pub struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub fn new(text: &'a str) -> Self {
+        // A mark of byte order is no part of the text.
+        Lexer { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 } }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip(&mut self) {
+        loop {
+            let rest = self.rest();
+            self.at += rest.len() - rest.trim_start().len();
+            let rest = self.rest();
+            if rest.starts_with("//") {
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            } else if rest.starts_with("/*") {
+                self.at += rest.find("*/").map_or(rest.len(), |end| end + 2);
+            } else {
+                return;
+            }
+        }
+    }
+
+    pub fn next(&mut self) -> Spanned {
+        self.skip();
+        let (start, rest) = (self.at, self.rest());
+        let Some(first) = rest.chars().next() else { return Spanned { token: Token::End, start, end: start } };
+        let signed = matches!(first, '-' | '+');
+        let second = rest.chars().nth(1).unwrap_or(' ');
+        let token = if rest.starts_with("->") {
+            self.at += 2;
+            Token::Mark('→')
+        } else if first.is_ascii_digit()
+            || first == '.' && second.is_ascii_digit()
+            || signed && (second.is_ascii_digit() || second == '.' || second.is_ascii_alphabetic())
+        {
+            Token::Number(self.number())
+        } else if first.is_alphabetic() || first == '_' || first == '@' {
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || "_.@$".contains(c))).unwrap_or(rest.len());
+            self.at += end;
+            match &rest[..end] {
+                word @ ("nan" | "inf" | "infinity") => Token::Number(word.to_string()),
+                word => Token::Word(word.to_string()),
+            }
+        } else if first == '"' {
+            self.text()
+        } else {
+            self.at += first.len_utf8();
+            if "()[]{}<>,;=?:*".contains(first) { Token::Mark(first) } else { Token::Strange(first) }
+        };
+        Spanned { token, start, end: self.at }
+    }
+
+    /// The longest stretch that a number can have: the sign of an exponent belongs to it.
+    fn number(&mut self) -> String {
+        let rest = self.rest();
+        let hex = rest.trim_start_matches(['-', '+']).to_ascii_lowercase().starts_with("0x");
+        let mut end = 1;
+        for (at, c) in rest.char_indices().skip(1) {
+            let before = rest[..at].chars().next_back().unwrap_or(' ').to_ascii_lowercase();
+            let exponent = if hex { before == 'p' } else { before == 'e' };
+            if c.is_ascii_alphanumeric() || c == '.' || matches!(c, '-' | '+') && exponent {
+                end = at + 1;
+            } else {
+                break;
+            }
+        }
+        self.at += end;
+        rest[..end].to_string()
+    }
+
+    fn text(&mut self) -> Token {
+        let rest = self.rest();
+        let (mut out, mut chars) = (String::new(), rest.char_indices().skip(1));
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += at + 1;
+                    return Token::Text(out);
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => out.push('\n'),
+                    Some((_, 't')) => out.push('\t'),
+                    Some((_, 'r')) => out.push('\r'),
+                    Some((_, '0')) => out.push('\0'),
+                    Some((_, 'x')) => {
+                        let digits: String = chars.by_ref().take(2).map(|(_, c)| c).collect();
+                        let code = u8::from_str_radix(&digits, 16).map_or('\u{fffd}', char::from);
+                        out.push(code);
+                    }
+                    Some((_, other)) => out.push(other),
+                    None => break,
+                },
+                c => out.push(c),
+            }
+        }
+        self.at = self.text.len();
+        Token::Unclosed
+    }
+}
+
+/// A number in decimal or hexadecimal form, with `p` exponents, `nan` and infinities.
+pub fn float(text: &str) -> Option<f64> {
+    let (negative, body) = match text.strip_prefix('-') {
+        Some(body) => (true, body),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = body.to_ascii_lowercase();
+    let value = match lower.strip_prefix("0x") {
+        Some(hex) => {
+            let (digits, exponent) = hex.split_once('p').unwrap_or((hex, "0"));
+            let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+            if whole.is_empty() && part.is_empty() {
+                return None;
+            }
+            let mut value = 0f64;
+            for c in whole.chars().chain(part.chars()) {
+                value = value * 16.0 + f64::from(c.to_digit(16)?);
+            }
+            let exponent: i32 = exponent.parse().ok()?;
+            let shift = exponent.saturating_sub(i32::try_from(part.len()).ok()?.saturating_mul(4));
+            // In two steps, so that neither factor leaves the range where the product does not.
+            let half = shift / 2;
+            value * 2f64.powi(half.clamp(-1200, 1200)) * 2f64.powi((shift - half).clamp(-1200, 1200))
+        }
+        None => match lower.as_str() {
+            "nan" => f64::NAN,
+            "inf" | "infinity" => f64::INFINITY,
+            other => other.parse().ok()?,
+        },
+    };
+    Some(if negative { -value } else { value })
+}
+
+/// An integer in decimal or hexadecimal form.
+pub fn integer(text: &str) -> Option<i128> {
+    let (negative, body) = match text.strip_prefix('-') {
+        Some(body) => (true, body),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let value = match body.strip_prefix("0x").or(body.strip_prefix("0X")) {
+        Some(hex) if !hex.contains(['.', 'p']) => i128::from_str_radix(hex, 16).ok()?,
+        _ => body.parse().ok()?,
+    };
+    Some(if negative { -value } else { value })
+}
+
+/// A float as hexadecimal text that gives the same value back.
+pub fn hex_float(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".into();
+    }
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    if value.is_infinite() {
+        return format!("{sign}inf");
+    }
+    if value == 0.0 {
+        return format!("{sign}0x0p+0");
+    }
+    let bits = value.abs().to_bits();
+    let (exponent, mantissa) = ((bits >> 52) as i64, bits & ((1 << 52) - 1));
+    // Doubles below the normal range never come from narrower floats; they are scaled up first.
+    if exponent == 0 {
+        let scaled = hex_float(value * 2f64.powi(200));
+        let (digits, power) = scaled.split_once('p').unwrap_or((&scaled, "0"));
+        return format!("{digits}p{:+}", power.parse::<i64>().unwrap_or(0) - 200);
+    }
+    let digits = format!("{mantissa:013x}");
+    let digits = digits.trim_end_matches('0');
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("{sign}0x1{point}{digits}p{:+}", exponent - 1023)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_every_form() {
+        for (text, value) in
+            [("0x1.998p-4", 0.0999755859375), ("-0x1p+0", -1.0), ("1e-05", 1e-5), ("-2.5", -2.5), ("0X.8P1", 1.0)]
+        {
+            assert_eq!(float(text), Some(value), "{text}");
+        }
+        assert_eq!((integer("-0x10"), integer("18446744073709551615")), (Some(-16), Some(u64::MAX.into())));
+        assert!(float("0x").is_none() && float("12q").is_none() && integer("0x1p+3").is_none());
+        for value in [1.0, -0.1, 6.1e-5, 65504.0, f64::from(f32::MIN_POSITIVE) / 8.0, 5e-324, -0.0] {
+            assert_eq!(float(&hex_float(value)).map(f64::to_bits), Some(value.to_bits()), "{value}");
+        }
+        let mut lexer = Lexer::new("a = -0x1.8p-3, \"q\\\"\\n\" -> 1e+5)");
+        let all: Vec<Token> = std::iter::from_fn(|| Some(lexer.next().token).filter(|t| *t != Token::End)).collect();
+        assert_eq!(all[2], Token::Number("-0x1.8p-3".into()));
+        assert_eq!(all[4], Token::Text("q\"\n".into()));
+        assert_eq!((&all[5], &all[6]), (&Token::Mark('→'), &Token::Number("1e+5".into())));
+    }
+}

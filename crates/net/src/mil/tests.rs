@@ -1,0 +1,145 @@
+//! MIL text: the corpus where it is there, round trips, and faults with their places.
+
+use super::*;
+use crate::check::check;
+use crate::eval::eval;
+use crate::graph::{Data, Tensor};
+use crate::read::tests::{Disk, data_dir, models};
+use crate::read::{MemoryFiles, Options, read_package, read_program};
+
+const SMALL: &str = r#"program(1.3)
+[buildInfo = dict<string, string>({{"a-b", "1"}, {"c", "\"q\""}})]
+{
+    func main<ios18>(tensor<fp16, [1, 4, 2, 2]> x) {
+        tensor<fp16, [1, 4, 2, 2]> y = mul(x = x, y = fp16(-0x1.8p+0))[name = string("y")];
+        tensor<fp16, [1, 4, 2, 2]> z = relu(x = y)[name = string("z")];
+    } -> (z);
+}
+"#;
+
+#[test]
+fn text_comes_back() {
+    let program = parse(SMALL).unwrap();
+    let printed = print(&program);
+    assert_eq!(parse(&printed).unwrap(), program);
+    assert!(printed.contains("fp16(-0x1.8p+0)") && printed.contains("program(1.3)"), "{printed}");
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    check(&net).unwrap();
+    let ones = Tensor::f32([1, 4, 2, 2], vec![-2.0; 16]);
+    assert_eq!(eval(&net, &[ones]).unwrap()[0].data.to_f32(), vec![3.0; 16]);
+}
+
+#[test]
+fn every_fault_is_told_with_its_place() {
+    let text = SMALL
+        .replace("mul(x = x, y = fp16(-0x1.8p+0))", "mul(x = x, y = fp16(hello))")
+        .replace("relu(x = y)", "relu(x y)");
+    let faults = parse(&text).unwrap_err();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert_eq!((faults[0].line, faults[0].found.as_str(), faults[0].expected.as_str()), (5, "`hello`", "a number"));
+    assert_eq!(&text[faults[0].start..faults[0].end], "hello");
+    assert_eq!((faults[1].line, faults[1].found.as_str()), (6, "`y`"));
+    for damaged in ["", "program", "program(1", "program(1.0){func", &SMALL[..200], &SMALL[..SMALL.len() - 3]] {
+        assert!(!parse(damaged).unwrap_err().is_empty(), "{damaged}");
+    }
+    let deep = format!("program(1.0) [a = {}", "list<".repeat(10_000));
+    assert!(parse(&deep).is_err());
+    let wrong = SMALL.replace("fp16(-0x1.8p+0)", "tensor<fp16, [3]>([1, 2])");
+    assert!(parse(&wrong).unwrap_err()[0].expected.starts_with('3'));
+}
+
+#[test]
+fn blocks_and_states_are_read() {
+    let text = r#"program(1.0) { func main<ios18>(tensor<fp32, [2]> x, state<tensor<fp16, [2]>> s) {
+        int32 zero = const()[val = int32(0)];
+        int32 n, tensor<fp32, [2]> y = while_loop(loop_vars = (zero, x)) (int32 i, tensor<fp32, [2]> a) {
+            bool go = less(x = i, y = int32(3));
+        } -> (go), (int32 i, tensor<fp32, [2]> a) {
+            int32 next = add(x = i, y = int32(1));
+            tensor<fp32, [2]> twice = add(x = a, y = a);
+        } -> (next, twice);
+        tensor<fp16, [2]> before = read_state(input = s);
+        tensor<fp16, [2]> low = cast(x = y, dtype = string("fp16"));
+        tensor<fp16, [2]> sum = add(x = before, y = low);
+        write_state(input = s, data = sum);
+        bool yes = const()[val = bool(true)];
+        tensor<fp32, [2]> out = cond(pred = yes) { tensor<fp32, [2]> a = identity(x = y); } -> (a), {
+            tensor<fp32, [2]> a = exp(x = y); } -> (a);
+    } -> (out); }"#;
+    let program = parse(text).unwrap_or_else(|f| panic!("{f:?}"));
+    assert_eq!(parse(&print(&program)).unwrap(), program);
+    let (net, _) = read_program(&program, &MemoryFiles::default(), &Options::default()).unwrap();
+    check(&net).unwrap();
+    assert_eq!((net.states.len(), net.inputs.len(), net.outputs.len()), (1, 2, 2));
+    let inputs = [Tensor::f32([2], vec![1.0, 2.0]), Tensor::f32([2], vec![10.0, 20.0])];
+    let outputs = eval(&net, &inputs).unwrap();
+    assert_eq!(outputs[0].data, Data::F32(vec![8.0, 16.0]));
+    assert_eq!(outputs[1].data, Data::F32(vec![18.0, 36.0]));
+    let data_dependent = text.replace("less(x = i, y = int32(3))", "less(x = i, y = k)").replace(
+        "int32 zero =",
+        "tensor<int32, [2]> w = cast(x = x, dtype = string(\"int32\")); int32 k = reduce_max(x = w); int32 zero =",
+    );
+    let error = read_program(&parse(&data_dependent).unwrap(), &MemoryFiles::default(), &Options::default());
+    assert!(error.unwrap_err().to_string().contains("static"));
+}
+
+/// Every text of the folder and of the oracles parses, and prints as text that parses back.
+#[test]
+fn the_corpus_parses() {
+    let Some(dir) = data_dir("ANE_GOLDEN_DIR", "../shared/golden") else { return };
+    let mut texts = Vec::new();
+    let mut folders = vec![dir.join("mil"), dir.join("oracles")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = folder.read_dir() else { continue };
+        for path in entries.map(|e| e.unwrap().path()) {
+            let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                folders.push(path);
+            } else if extension == "mil" {
+                texts.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+            } else if extension == "json" {
+                let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+                texts.extend(json["mil"].as_str().map(|mil| (path.display().to_string(), mil.to_string())));
+            }
+        }
+    }
+    assert!(!texts.is_empty());
+    let mut read = 0;
+    for (name, text) in &texts {
+        let program = parse(text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
+        assert_eq!(parse(&print(&program)).unwrap(), program, "{name}");
+        // Their weights are not there: zeros stand in.
+        match read_program(&program, &crate::read::tests::Zeros, &Options::default()) {
+            Ok((net, _)) => {
+                check(&net).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+                read += 1;
+            }
+            Err(error) => println!("{name}: {error}"),
+        }
+    }
+    println!("{} texts parse, {read} become nets", texts.len());
+}
+
+/// Packages print as text that parses back to the same net, and written anew they still compute the same.
+#[test]
+fn packages_survive_the_text() {
+    for dir in models() {
+        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
+        let files = Disk(dir.join("model.mlpackage"));
+        let (net, _) = read_package(&files, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let program = crate::read::package_program(&files).unwrap();
+        let weights = Disk(dir.join("model.mlpackage/Data/com.apple.CoreML"));
+        let text = print(&program);
+        let back = parse(&text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
+        let (again, _) = read_program(&back, &weights, &Options::default()).unwrap();
+        assert!(again == net, "{name}: another net");
+        let written = write(&net).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let text = print(&written.program);
+        let files = MemoryFiles([("weights/weight.bin".to_string(), written.weights)].into());
+        let back = parse(&text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
+        let (rewritten, _) = read_program(&back, &files, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        check(&rewritten).unwrap();
+        assert_eq!(print(&write(&rewritten).unwrap().program), text, "{name}");
+        println!("{name}: {} operations", rewritten.ops.len());
+    }
+}

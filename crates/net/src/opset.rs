@@ -1,0 +1,123 @@
+//! What the Core ML opsets have: every operation by name, with its arguments, and what becomes of it here. The rows are
+//! facts of the public format (the operation reference of coremltools); readers hold files to them.
+
+mod rows;
+
+pub use rows::ROWS;
+
+/// Deepest nesting of blocks.
+pub const MAX_NESTING: usize = 32;
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It is an operation of the net.
+    Direct,
+    /// It is put into several operations of the net; control flow is unrolled.
+    Composed,
+    /// It is computed while reading: shapes, lists, compressed weights.
+    Folded,
+    /// No static graph can hold it, for this reason.
+    Refused(&'static str),
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Name in the format.
+    pub name: &'static str,
+    /// First opset that has it: 15 is iOS15 (`CoreML5`), 18 is iOS18 (`CoreML8`).
+    pub since: u32,
+    /// What becomes of it.
+    pub treatment: Treatment,
+    /// Arguments, separated by spaces: `name`, `name?` or `name?=default`.
+    pub arguments: &'static str,
+    /// Extents and types of the results, in words; one part for each, separated by semicolons.
+    pub result: &'static str,
+    /// Type variables with the element types that they range over.
+    pub types: &'static str,
+}
+
+/// One argument of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it may be left out.
+    pub optional: bool,
+    /// What holds where it is left out, if that is one value.
+    pub default: Option<&'static str>,
+}
+
+impl Row {
+    /// The arguments in the order of the reference.
+    pub fn inputs(&self) -> impl Iterator<Item = Argument> + use<> {
+        self.arguments.split_whitespace().map(|text| {
+            let (head, default) = text.split_once('=').map_or((text, None), |(head, value)| (head, Some(value)));
+            let name = head.trim_end_matches('?');
+            Argument { name, optional: head.len() != name.len(), default }
+        })
+    }
+
+    /// As one line, for messages.
+    pub fn signature(&self) -> String {
+        format!("{}({})", self.name, self.arguments.split_whitespace().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The operation of that name.
+pub fn row(name: &str) -> Option<&'static Row> {
+    ROWS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &ROWS[at])
+}
+
+/// Why an operation is not translated.
+pub(crate) fn why_not(name: &str) -> String {
+    match row(name).map(|row| row.treatment) {
+        Some(Treatment::Refused(reason)) => reason.to_string(),
+        Some(_) => "no translation for this form of it".to_string(),
+        None => match nearest(name) {
+            Some(near) => format!("no opset up to iOS18 has it; did you mean `{near}`?"),
+            None => "no opset up to iOS18 has it".to_string(),
+        },
+    }
+}
+
+/// The known name that differs in at most two letters.
+fn nearest(name: &str) -> Option<&'static str> {
+    let distance = |row: &&Row| edits(row.name, name);
+    ROWS.iter().min_by_key(distance).filter(|row| distance(row) <= 2).map(|row| row.name)
+}
+
+/// Number of letters to insert, drop or change.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().take(64).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let change = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = change.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_well_formed() {
+        assert!(ROWS.windows(2).all(|w| w[0].name < w[1].name));
+        assert!(ROWS.len() >= 165);
+        for row in ROWS {
+            assert!((15..=18).contains(&row.since) && !row.result.is_empty(), "{}", row.name);
+            assert!(row.inputs().all(|a| a.default.is_none() || a.optional), "{}", row.name);
+        }
+        let conv = row("conv").unwrap();
+        let groups = conv.inputs().find(|a| a.name == "groups").unwrap();
+        assert_eq!((groups.optional, groups.default), (true, Some("1")));
+        assert!(why_not("softmaxx").contains("`softmax`"));
+    }
+}

@@ -1,0 +1,421 @@
+//! What a model says, operation by operation, before anything is translated: names, types and small parameters.
+//!
+//! An outline exists for every program that parses, also where an operation has no place in the graph. Weights are not
+//! loaded.
+
+use crate::graph::{DType, Net, TensorType, ValueId};
+use crate::ops::{Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ResizeMode, Unary};
+use std::collections::{HashMap, HashSet};
+
+/// Most elements of a constant that an outline keeps.
+pub const KEPT_ELEMENTS: usize = 4096;
+
+/// Where an outline comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A Core ML model file.
+    Model,
+    /// MIL text.
+    MilText,
+    /// A graph that another reader made.
+    Net,
+}
+
+/// Type of a value as the program declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutlineType {
+    /// Element type as MIL spells it, such as `fp16`.
+    pub element: &'static str,
+    /// Extents; `None` where the program leaves one open.
+    pub shape: Vec<Option<usize>>,
+    /// Whether it is a state.
+    pub state: bool,
+}
+
+impl OutlineType {
+    /// The extents, open ones as 1.
+    pub fn extents(&self) -> Vec<usize> {
+        self.shape.iter().map(|d| d.unwrap_or(1)).collect()
+    }
+
+    /// Number of elements, saturating; open extents count as 1.
+    pub fn elements(&self) -> usize {
+        crate::graph::elements(&self.extents())
+    }
+
+    /// Bytes of one element, rounded up.
+    pub fn element_bytes(&self) -> usize {
+        match self.element {
+            "fp64" | "int64" | "uint64" => 8,
+            "fp32" | "int32" | "uint32" => 4,
+            "fp16" | "bf16" | "int16" | "uint16" => 2,
+            _ => 1,
+        }
+    }
+
+    /// Bytes of all elements, saturating.
+    pub fn bytes(&self) -> usize {
+        self.elements().saturating_mul(self.element_bytes())
+    }
+
+    /// Whether elements are floating point.
+    pub fn is_float(&self) -> bool {
+        matches!(self.element, "fp16" | "fp32" | "fp64" | "bf16")
+    }
+}
+
+/// As MIL spells it: `fp16[1, 64, ?]`.
+impl std::fmt::Display for OutlineType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let extents: Vec<String> = self.shape.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
+        write!(f, "{}[{}]", self.element, extents.join(", "))
+    }
+}
+
+/// A value by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Name in the program.
+    pub name: String,
+    /// Its type.
+    pub ty: OutlineType,
+}
+
+/// A constant, as far as an outline keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutlineConstant {
+    /// Its type.
+    pub ty: OutlineType,
+    /// Whether the elements stand in the program itself, not in a weight file.
+    pub inline: bool,
+    /// Elements, where they are numbers or truth values, in the program, and few.
+    pub numbers: Option<Vec<f64>>,
+    /// The text, where it is one.
+    pub text: Option<String>,
+    /// The operation that decompresses it, where one does.
+    pub compressed: Option<String>,
+}
+
+/// What an operation is given under one name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A result of another operation, or an input.
+    Value(Named),
+    /// A constant.
+    Constant(OutlineConstant),
+}
+
+impl Argument {
+    /// Its type.
+    pub fn ty(&self) -> &OutlineType {
+        match self {
+            Argument::Value(value) => &value.ty,
+            Argument::Constant(constant) => &constant.ty,
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutlineOp {
+    /// What it is, as MIL names it.
+    pub op: String,
+    /// Name, that of its first output.
+    pub name: String,
+    /// Operands and parameters by name, sorted; a name may have several.
+    pub arguments: Vec<(String, Argument)>,
+    /// Results.
+    pub outputs: Vec<Named>,
+    /// Nested blocks.
+    pub blocks: usize,
+    /// Whether all its operands are constant, so that it is computed before the model runs.
+    pub constant: bool,
+}
+
+impl OutlineOp {
+    /// The argument of that name, the first where there are several.
+    pub fn argument(&self, name: &str) -> Option<&Argument> {
+        self.arguments.iter().find(|(n, _)| n == name).map(|(_, a)| a)
+    }
+
+    /// The numbers of a constant parameter.
+    pub fn numbers(&self, name: &str) -> Option<&[f64]> {
+        match self.argument(name)? {
+            Argument::Constant(constant) => constant.numbers.as_deref(),
+            Argument::Value(_) => None,
+        }
+    }
+
+    /// A parameter that is one number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.numbers(name)?.first().copied()
+    }
+
+    /// A parameter that is a text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.argument(name)? {
+            Argument::Constant(constant) => constant.text.as_deref(),
+            Argument::Value(_) => None,
+        }
+    }
+
+    /// Operands that are no constants, in the order of their names.
+    pub fn live(&self) -> impl Iterator<Item = &Named> {
+        self.arguments.iter().filter_map(|(_, a)| match a {
+            Argument::Value(value) => Some(value),
+            Argument::Constant(_) => None,
+        })
+    }
+}
+
+/// A program: its operations in order, without plain constants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// Name of the function.
+    pub name: String,
+    /// Opset of the function, where the program names it.
+    pub opset: Option<String>,
+    /// What it was read from.
+    pub origin: Origin,
+    /// Inputs.
+    pub inputs: Vec<Named>,
+    /// Operations.
+    pub ops: Vec<OutlineOp>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+}
+
+impl Outline {
+    /// The outline of a graph.
+    pub fn of(net: &Net) -> Outline {
+        let named = |id: &ValueId| Named { name: net.value(*id).name.clone(), ty: typed(&net.value(*id).ty) };
+        let ops = net.ops.iter().map(|op| {
+            let (name, parameters) = spelled(&op.kind);
+            let mut arguments: Vec<(String, Argument)> = parameters;
+            for (slot, id) in op.inputs.iter().enumerate() {
+                let value = net.value(*id);
+                let argument = match &value.data {
+                    None => Argument::Value(named(id)),
+                    Some(_) => Argument::Constant(OutlineConstant {
+                        ty: typed(&value.ty),
+                        inline: false,
+                        numbers: None,
+                        text: None,
+                        compressed: None,
+                    }),
+                };
+                arguments.push((operand(&op.kind, slot).to_string(), argument));
+            }
+            OutlineOp {
+                op: name.to_string(),
+                name: op.outputs.first().map_or(op.name.clone(), |id| net.value(*id).name.clone()),
+                arguments,
+                outputs: op.outputs.iter().map(named).collect(),
+                blocks: 0,
+                constant: !op.inputs.is_empty() && op.inputs.iter().all(|id| net.value(*id).data.is_some()),
+            }
+        });
+        Outline {
+            name: net.name.clone(),
+            opset: None,
+            origin: Origin::Net,
+            inputs: net.inputs.iter().map(named).collect(),
+            ops: ops.collect(),
+            outputs: net.outputs.iter().map(|id| net.value(*id).name.clone()).collect(),
+        }
+    }
+
+    /// For each operation, the positions of those that take one of its results.
+    pub fn consumers(&self) -> Vec<Vec<usize>> {
+        let mut producer: HashMap<&str, usize> = HashMap::new();
+        for (at, op) in self.ops.iter().enumerate() {
+            producer.extend(op.outputs.iter().map(|o| (o.name.as_str(), at)));
+        }
+        let mut consumers = vec![Vec::new(); self.ops.len()];
+        for (at, op) in self.ops.iter().enumerate() {
+            let from: HashSet<usize> = op.live().filter_map(|v| producer.get(v.name.as_str()).copied()).collect();
+            let mut from: Vec<usize> = from.into_iter().filter(|&f| f < at).collect();
+            from.sort_unstable();
+            from.into_iter().for_each(|f| consumers[f].push(at));
+        }
+        consumers
+    }
+}
+
+fn typed(ty: &TensorType) -> OutlineType {
+    let element = match ty.dtype {
+        DType::F16 => "fp16",
+        DType::F32 => "fp32",
+        DType::I8 => "int8",
+        DType::U8 => "uint8",
+        DType::I16 => "int16",
+        DType::U16 => "uint16",
+        DType::I32 => "int32",
+        DType::Bool => "bool",
+    };
+    OutlineType { element, shape: ty.shape.iter().map(|&d| Some(d)).collect(), state: false }
+}
+
+/// Name of an operand as MIL has it.
+fn operand(kind: &OpKind, slot: usize) -> &'static str {
+    let names: &[&str] = match kind {
+        OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => &["x", "weight", "bias"],
+        OpKind::MatMul { .. } | OpKind::Binary(_) => &["x", "y"],
+        OpKind::Select => &["cond", "a", "b"],
+        OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } => &["x", "indices"],
+        OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => &["data", "indices", "updates"],
+        OpKind::Sample { .. } => &["x", "coordinates"],
+        OpKind::BatchNorm { .. } => &["x", "mean", "variance", "gamma", "beta"],
+        OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => &["x", "gamma", "beta"],
+        OpKind::Concat { .. } => return "values",
+        _ => &["x", "y", "z"],
+    };
+    names.get(slot).copied().unwrap_or("x")
+}
+
+fn numbers(values: impl IntoIterator<Item = f64>, element: &'static str) -> Argument {
+    let numbers: Vec<f64> = values.into_iter().collect();
+    let ty = OutlineType { element, shape: vec![Some(numbers.len())], state: false };
+    Argument::Constant(OutlineConstant { ty, inline: true, numbers: Some(numbers), text: None, compressed: None })
+}
+
+fn text(value: &str) -> Argument {
+    let ty = OutlineType { element: "string", shape: vec![], state: false };
+    let text = Some(value.to_string());
+    Argument::Constant(OutlineConstant { ty, inline: true, numbers: None, text, compressed: None })
+}
+
+/// MIL's name of a graph operation, and its parameters.
+fn spelled(kind: &OpKind) -> (&'static str, Vec<(String, Argument)>) {
+    let mut parameters: Vec<(String, Argument)> = Vec::new();
+    let mut integers = |name: &str, values: &[usize]| {
+        parameters.push((name.to_string(), numbers(values.iter().map(|&v| v as f64), "int32")));
+    };
+    let pairs = |pads: &[(usize, usize)]| pads.iter().flat_map(|&(a, b)| [a, b]).collect::<Vec<usize>>();
+    let name = match kind {
+        OpKind::Conv { strides, pads, dilations, groups } => {
+            integers("strides", strides);
+            integers("pad", &pairs(pads));
+            integers("dilations", dilations);
+            integers("groups", &[*groups]);
+            "conv"
+        }
+        OpKind::ConvTranspose { strides, pads, dilations, groups, .. } => {
+            integers("strides", strides);
+            integers("pad", &pairs(pads));
+            integers("dilations", dilations);
+            integers("groups", &[*groups]);
+            "conv_transpose"
+        }
+        OpKind::MatMul { transpose_x, transpose_y } => {
+            integers("transpose_x", &[usize::from(*transpose_x)]);
+            integers("transpose_y", &[usize::from(*transpose_y)]);
+            "matmul"
+        }
+        OpKind::Unary(Unary::Neg) => "mul",
+        OpKind::Unary(Unary::Log2) => "log",
+        OpKind::Unary(Unary::Gelu(mode)) => {
+            let mode = match mode {
+                GeluMode::Exact => "EXACT",
+                GeluMode::Tanh => "TANH_APPROXIMATION",
+                GeluMode::Sigmoid => "SIGMOID_APPROXIMATION",
+            };
+            parameters.push(("mode".into(), text(mode)));
+            "gelu"
+        }
+        OpKind::Unary(Unary::Clip { min, max }) => {
+            parameters.push(("alpha".into(), numbers([f64::from(*min)], "fp16")));
+            parameters.push(("beta".into(), numbers([f64::from(*max)], "fp16")));
+            "clip"
+        }
+        OpKind::Unary(unary) => unary.name(),
+        OpKind::Binary(binary) => match binary.name() {
+            "div" => "real_div",
+            "max" => "maximum",
+            "min" => "minimum",
+            name => name,
+        },
+        OpKind::Pool { kind: pool, kernel, strides, pads, .. } => {
+            integers("kernel_sizes", kernel);
+            integers("strides", strides);
+            integers("pad", &pairs(pads));
+            match pool {
+                PoolKind::Max => "max_pool",
+                PoolKind::Average { .. } => "avg_pool",
+                PoolKind::L2 => "l2_pool",
+            }
+        }
+        OpKind::Reduce { kind: reduce, axes, .. } => {
+            integers("axes", axes);
+            match reduce.name() {
+                "reduce_l1" => "reduce_l1_norm",
+                "reduce_l2" => "reduce_l2_norm",
+                name => name,
+            }
+        }
+        OpKind::Softmax { axis } => {
+            integers("axis", &[*axis]);
+            "softmax"
+        }
+        OpKind::Concat { axis } => {
+            integers("axis", &[*axis]);
+            "concat"
+        }
+        OpKind::Broadcast => "tile",
+        OpKind::Transpose { perm } => {
+            integers("perm", perm);
+            "transpose"
+        }
+        OpKind::Slice { begin, end, stride } => {
+            integers("begin", begin);
+            integers("end", end);
+            integers("stride", stride);
+            "slice_by_index"
+        }
+        OpKind::Gather { axis } => {
+            integers("axis", &[*axis]);
+            "gather"
+        }
+        OpKind::GatherAlong { axis } => {
+            integers("axis", &[*axis]);
+            "gather_along_axis"
+        }
+        OpKind::GatherNd { .. } => "gather_nd",
+        OpKind::ScatterAlong { axis, .. } => {
+            integers("axis", &[*axis]);
+            "scatter_along_axis"
+        }
+        OpKind::ScatterNd { .. } => "scatter_nd",
+        OpKind::ArgReduce { greatest, axis, .. } => {
+            integers("axis", &[*axis]);
+            if *greatest { "reduce_argmax" } else { "reduce_argmin" }
+        }
+        OpKind::ArgSort { axis, .. } => {
+            integers("axis", &[*axis]);
+            "argsort"
+        }
+        OpKind::Sample { .. } => "resample",
+        OpKind::LayerNorm { axes, .. } => {
+            integers("axes", axes);
+            "layer_norm"
+        }
+        OpKind::Pad { pads, .. } => {
+            integers("pad", &pairs(pads));
+            parameters.push(("mode".into(), text("constant")));
+            "pad"
+        }
+        OpKind::PadEdge { pads, mode } => {
+            integers("pad", &pairs(pads));
+            let mode = if *mode == EdgeMode::Reflect { "reflect" } else { "replicate" };
+            parameters.push(("mode".into(), text(mode)));
+            "pad"
+        }
+        OpKind::Resize { mode: ResizeMode::Nearest, .. } => "resize_nearest_neighbor",
+        OpKind::Resize { mode: ResizeMode::Linear, coordinates } => {
+            integers("align_corners", &[usize::from(*coordinates == Coordinates::AlignCorners)]);
+            "resize_bilinear"
+        }
+        kind => kind.name(),
+    };
+    (name, parameters)
+}

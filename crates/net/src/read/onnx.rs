@@ -1,0 +1,298 @@
+//! ONNX models: the graph, its initializers, and the environment of named values. What each operator means is in the
+//! submodules.
+//!
+//! Element types that tensors do not have become others as in [`crate::stored`]: `int64` is `i32`, saturating, and
+//! `double` is `f32`.
+
+mod elementwise;
+mod node;
+mod normalize;
+mod proto;
+mod quantized;
+mod recurrent;
+mod shape;
+mod spatial;
+mod subgraph;
+#[cfg(test)]
+mod tests;
+
+use super::{Files, Options, Reading};
+use crate::build::Builder;
+use crate::error::Error;
+use crate::graph::{Data, MAX_RANK, Tensor, TensorType, ValueId, elements};
+use crate::stored::{Element, Form, Stored};
+use bytes::Bytes;
+use node::Node;
+use prost::Message;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Deepest nesting of subgraphs and functions.
+const NESTING: usize = 16;
+
+/// Newest opset whose operators are known.
+const OPSET: i64 = 28;
+
+/// Reads an ONNX model of opset 7 to 28; `files` gives external data. Symbolic dimensions take their extents from the
+/// options, under the dimension's name or as `input.axis`.
+///
+/// Errors: operators and types that the graph cannot express ([`Error::Unsupported`]), dimensions without an extent,
+/// anything malformed, and data outside its file.
+pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    let syntax = |reason: String| Error::Syntax { place: "ONNX model".to_string(), reason };
+    let model = proto::Model::decode(bytes).map_err(|e| syntax(e.to_string()))?;
+    let graph = model.graph.as_ref().ok_or_else(|| syntax("it has no graph".to_string()))?;
+    let opset = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx");
+    let opset = opset.map_or(1, |o| o.version);
+    let mut notes = vec![format!("opset {opset}")];
+    if !(7..=OPSET).contains(&opset) {
+        notes.push(format!("ONNX opset {opset}: operators are read as those of 7 to {OPSET}"));
+    }
+    let mut translator = Translator {
+        build: Builder::new(&graph.name),
+        files,
+        options,
+        opset,
+        functions: &model.functions,
+        values: HashMap::new(),
+        external: HashMap::new(),
+        depth: 0,
+        notes,
+    };
+    translator.build.budget.add_file(bytes.len());
+    translator.graph(graph)?;
+    Ok((translator.build.finish(), translator.notes))
+}
+
+/// Whether the fields of a message are those of an ONNX model and not of a Core ML one.
+pub(super) fn looks_like(bytes: &[u8]) -> bool {
+    let (mut at, mut graph) = (0usize, false);
+    let varint = |at: &mut usize| {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = *bytes.get(*at)?;
+            *at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    };
+    while at < bytes.len() {
+        let Some(tag) = varint(&mut at) else { return graph };
+        let (field, wire) = (tag >> 3, tag & 7);
+        if field > 25 {
+            return false;
+        }
+        graph |= field == 7;
+        let skip = match wire {
+            0 => varint(&mut at).map(|_| 0),
+            1 => Some(8),
+            2 => varint(&mut at),
+            5 => Some(4),
+            _ => None,
+        };
+        match skip.and_then(|n| usize::try_from(n).ok()).and_then(|n| at.checked_add(n)) {
+            Some(next) => at = next,
+            None => return graph,
+        }
+    }
+    graph
+}
+
+/// Builds the net of one model.
+pub struct Translator<'a> {
+    pub build: Builder,
+    files: &'a dyn Files,
+    options: &'a Options,
+    pub opset: i64,
+    functions: &'a [proto::Function],
+    /// Values by name; those of outer graphs are seen in inner ones.
+    values: HashMap<String, ValueId>,
+    external: HashMap<String, Bytes>,
+    depth: usize,
+    pub notes: Vec<String>,
+}
+
+impl Translator<'_> {
+    fn graph(&mut self, graph: &proto::Graph) -> Result<(), Error> {
+        if !graph.sparse_initializer.is_empty() {
+            let (op, output) = ("sparse_initializer".to_string(), graph.name.clone());
+            return Err(Error::Unsupported { op, output, reason: "sparse tensors are not read".to_string() });
+        }
+        self.initializers(graph)?;
+        for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
+            let ty = self.input_type(input)?;
+            let id = self.build.input(&input.name, ty)?;
+            self.values.insert(input.name.clone(), id);
+        }
+        // Names that later nodes define must not be taken by intermediate values.
+        graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
+        self.nodes(&graph.node)?;
+        for output in &graph.output {
+            let id = self.value(&output.name, "graph outputs")?;
+            self.build.output(id, &output.name)?;
+        }
+        Ok(())
+    }
+
+    fn initializers(&mut self, graph: &proto::Graph) -> Result<(), Error> {
+        for initializer in &graph.initializer {
+            let tensor = self.tensor(initializer)?;
+            let name = self.build.fresh(&initializer.name);
+            let id = self.build.value(&name, tensor.ty(), Some(Arc::new(tensor)));
+            self.values.insert(initializer.name.clone(), id);
+        }
+        Ok(())
+    }
+
+    fn nodes(&mut self, nodes: &[proto::Node]) -> Result<(), Error> {
+        nodes.iter().try_for_each(|node| Node::new(self, node)?.translate())
+    }
+
+    fn value(&self, name: &str, place: &str) -> Result<ValueId, Error> {
+        let unknown = || Error::UnknownName { place: place.to_string(), name: name.to_string() };
+        self.values.get(name).copied().ok_or_else(unknown)
+    }
+
+    fn input_type(&self, input: &proto::ValueInfo) -> Result<TensorType, Error> {
+        let place = || format!("input `{}`", input.name);
+        let tensor = input.ty.as_ref().and_then(|t| t.tensor.as_ref());
+        let tensor = tensor.ok_or_else(|| Error::Unsupported {
+            op: "input".to_string(),
+            output: input.name.clone(),
+            reason: "sequences, maps and optional values are not tensors".to_string(),
+        })?;
+        let dims = tensor.shape.as_ref().map(|s| s.dim.as_slice()).unwrap_or_default();
+        let extent = |(axis, dim): (usize, &proto::Dim)| {
+            let at = format!("{}.{axis}", input.name);
+            let asked = dim.param.as_ref().and_then(|name| self.options.extents.get(name));
+            let asked = asked.or_else(|| self.options.extents.get(&at)).copied();
+            let stated = dim.value.and_then(|v| usize::try_from(v).ok());
+            asked.or(stated).ok_or_else(|| Error::NoExtent {
+                input: input.name.clone(),
+                axis,
+                name: dim.param.clone().filter(|p| !p.is_empty()).unwrap_or(at),
+            })
+        };
+        let shape = dims.iter().enumerate().map(extent).collect::<Result<Vec<usize>, Error>>()?;
+        let dtype = element(tensor.element).and_then(|e| if e.bits() < 8 { None } else { e.dtype() });
+        let dtype = dtype.ok_or_else(|| Error::WrongType {
+            place: place(),
+            key: "element type".to_string(),
+            found: format!("type {}", tensor.element),
+            expected: "a number or truth value",
+        })?;
+        Ok(TensorType { dtype, shape })
+    }
+
+    /// Data of a tensor message.
+    pub fn tensor(&mut self, message: &proto::Tensor) -> Result<Tensor, Error> {
+        let place = || format!("tensor `{}`", message.name);
+        let wrong = |found: String, expected| Error::WrongType {
+            place: place(),
+            key: "element type".to_string(),
+            found,
+            expected,
+        };
+        let element = element(message.data_type);
+        let element = element.filter(|e| *e != Element::String);
+        let element = element.ok_or_else(|| wrong(format!("type {}", message.data_type), "numbers or truth values"))?;
+        let shape = message.dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<usize>>>();
+        let shape = shape.filter(|s| s.len() <= MAX_RANK).ok_or_else(|| Error::Missing {
+            place: place(),
+            key: "extents that are not negative, at most 8".to_string(),
+        })?;
+        let count = elements(&shape);
+        self.build.budget.spend(&shape)?;
+        let plain = |bytes: Bytes| {
+            let tensor =
+                Stored::tensor(Form::Plain { element, bytes }, shape.clone()).map_err(|e| e.in_op(&place()))?;
+            let data = if count <= 1024 { tensor.data.dense().into_owned() } else { tensor.data };
+            Ok(Tensor { shape: shape.clone(), data })
+        };
+        if message.data_location == 1 {
+            return plain(self.external(message, &place())?);
+        }
+        if !message.raw_data.is_empty() || count == 0 {
+            return plain(message.raw_data.clone());
+        }
+        let clamp = |v: i128| v.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        let dtype = element.dtype().ok_or_else(|| wrong("texts".to_string(), "numbers"))?;
+        let data = match element {
+            Element::Float32 => Data::F32(message.float_data.clone()),
+            Element::Float64 => Data::F32(message.double_data.iter().map(|&v| v as f32).collect()),
+            Element::Int(64) => Data::I32(message.int64_data.iter().map(|&v| clamp(v.into())).collect()),
+            Element::UInt(64 | 32) => Data::I32(message.uint64_data.iter().map(|&v| clamp(v.into())).collect()),
+            // Halves stand as their bit patterns.
+            Element::Float16 | Element::BFloat16 => {
+                let bytes: Vec<u8> = message.int32_data.iter().flat_map(|&v| (v as u16).to_le_bytes()).collect();
+                return plain(bytes.into());
+            }
+            Element::Int(..=7) | Element::UInt(..=7) => {
+                let bytes: Vec<u8> = message.int32_data.iter().map(|&v| v as u8).collect();
+                return plain(bytes.into());
+            }
+            _ => Data::from_i32(dtype, &message.int32_data),
+        };
+        if data.len() != count {
+            let (found, n) = (data.len() as i64, count as i64);
+            return Err(Error::OutOfRange {
+                place: place(),
+                key: "number of elements".to_string(),
+                found,
+                least: n,
+                most: n,
+            });
+        }
+        Ok(Tensor { shape, data })
+    }
+
+    fn external(&mut self, message: &proto::Tensor, place: &str) -> Result<Bytes, Error> {
+        let entry = |key: &str| message.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+        let missing = |key: &str| Error::Missing { place: place.to_string(), key: key.to_string() };
+        let path = entry("location").ok_or_else(|| missing("location"))?.to_string();
+        let bytes = match self.external.get(&path) {
+            Some(bytes) => bytes.clone(),
+            None => {
+                let read = self.files.read(&path);
+                let bytes = Bytes::from(read.map_err(|reason| Error::File { path: path.clone(), reason })?);
+                self.build.budget.add_file(bytes.len());
+                self.external.insert(path.clone(), bytes.clone());
+                bytes
+            }
+        };
+        let number = |key: &str, default: u64| match entry(key) {
+            None => Ok(default),
+            Some(text) => text.parse::<u64>().map_err(|_| missing(key)),
+        };
+        let offset = number("offset", 0)?;
+        let length = number("length", (bytes.len() as u64).saturating_sub(offset))?;
+        let part = super::blob::part(&bytes, offset, length, &|| format!("{place} in {path}"), "data")?;
+        Ok(bytes.slice_ref(part))
+    }
+}
+
+/// Element type by its number in the format.
+pub fn element(number: i32) -> Option<Element> {
+    Some(match number {
+        1 => Element::Float32,
+        2 => Element::UInt(8),
+        3 => Element::Int(8),
+        4 => Element::UInt(16),
+        5 => Element::Int(16),
+        6 => Element::Int(32),
+        7 => Element::Int(64),
+        8 => Element::String,
+        9 => Element::Bool,
+        10 => Element::Float16,
+        11 => Element::Float64,
+        12 => Element::UInt(32),
+        13 => Element::UInt(64),
+        16 => Element::BFloat16,
+        21 => Element::UInt(4),
+        22 => Element::Int(4),
+        _ => return None,
+    })
+}

@@ -1,0 +1,218 @@
+//! One node: its operands and attributes, and the value that each output becomes.
+
+use super::proto::{self, Attribute};
+use super::{Translator, elementwise, normalize, quantized, recurrent, shape, spatial, subgraph};
+use crate::build::Builder;
+use crate::error::Error;
+use crate::graph::{DType, Tensor, ValueId};
+use std::sync::Arc;
+
+/// Operators that no static graph holds, or that are no arithmetic, each with its reason.
+pub const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["NonZero", "Unique", "Compress", "NonMaxSuppression"],
+        "the extents of its result depend on values: the graph is static",
+    ),
+    (
+        &["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"],
+        "random numbers at run time: results would not repeat",
+    ),
+    (
+        &["StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "LabelEncoder"],
+        "texts are not tensors of numbers",
+    ),
+    (
+        &[
+            "SequenceAt",
+            "SequenceConstruct",
+            "SequenceEmpty",
+            "SequenceErase",
+            "SequenceInsert",
+            "SequenceLength",
+            "SequenceMap",
+            "SplitToSequence",
+            "ConcatFromSequence",
+            "Optional",
+            "OptionalGetElement",
+            "OptionalHasElement",
+        ],
+        "sequences and optional values are not tensors",
+    ),
+    (&["ImageDecoder"], "files within tensors are not decoded"),
+    (&["DFT", "STFT"], "complex numbers are not part of the graph"),
+    (
+        &["BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitCast"],
+        "bits of integers are not part of the graph",
+    ),
+    (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network"),
+    (&["TreeEnsemble"], "trees are not part of the graph"),
+];
+
+/// One node being translated.
+pub struct Node<'n, 'a> {
+    pub t: &'n mut Translator<'a>,
+    pub node: &'n proto::Node,
+    pub inputs: Vec<Option<ValueId>>,
+}
+
+impl<'n, 'a> Node<'n, 'a> {
+    pub fn new(t: &'n mut Translator<'a>, node: &'n proto::Node) -> Result<Self, Error> {
+        let first = node.output.iter().find(|o| !o.is_empty()).cloned().unwrap_or_default();
+        let place = || format!("{} `{first}`", node.op_type);
+        let operand = |name: &String| if name.is_empty() { Ok(None) } else { t.value(name, &place()).map(Some) };
+        let inputs = node.input.iter().map(operand).collect::<Result<Vec<_>, Error>>()?;
+        let name = if node.name.is_empty() { first.clone() } else { node.name.clone() };
+        t.build.begin(&first, &name);
+        Ok(Node { t, node, inputs })
+    }
+
+    pub fn translate(mut self) -> Result<(), Error> {
+        let known = matches!(self.node.domain.as_str(), "" | "ai.onnx");
+        let done = known
+            && (elementwise::translate(&mut self)?
+                || shape::translate(&mut self)?
+                || spatial::translate(&mut self)?
+                || normalize::translate(&mut self)?
+                || quantized::translate(&mut self)?
+                || recurrent::translate(&mut self)?)
+            || subgraph::translate(&mut self)?;
+        if done {
+            return Ok(());
+        }
+        let op = self.node.op_type.as_str();
+        let reason = REFUSED.iter().find(|(names, _)| names.contains(&op)).map(|row| row.1);
+        Err(self.unsupported(reason.unwrap_or("no translation for this operator")))
+    }
+
+    pub fn op(&self) -> &'n str {
+        &self.node.op_type
+    }
+
+    pub fn build(&mut self) -> &mut Builder {
+        &mut self.t.build
+    }
+
+    pub fn opset(&self) -> i64 {
+        self.t.opset
+    }
+
+    pub fn unsupported(&self, reason: impl Into<String>) -> Error {
+        let output = self.node.output.first().cloned().unwrap_or_default();
+        Error::Unsupported { op: self.node.op_type.clone(), output, reason: reason.into() }
+    }
+
+    pub fn missing(&self, key: &str) -> Error {
+        let output = self.node.output.first().map_or("", String::as_str);
+        Error::Missing { place: format!("{} `{output}`", self.node.op_type), key: key.to_string() }
+    }
+
+    /// An operand that may be left out.
+    pub fn input(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// An operand that must be there.
+    pub fn need(&self, index: usize) -> Result<ValueId, Error> {
+        self.input(index).ok_or_else(|| self.missing(&format!("input {index}")))
+    }
+
+    pub fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.t.build.shape(id)
+    }
+
+    pub fn dtype(&self, id: ValueId) -> DType {
+        self.t.build.dtype(id)
+    }
+
+    pub fn attribute(&self, name: &str) -> Option<&'n Attribute> {
+        self.node.attribute.iter().find(|a| a.name == name)
+    }
+
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        self.attribute(name).map_or(default, |a| a.i)
+    }
+
+    pub fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default.into()) != 0
+    }
+
+    pub fn float(&self, name: &str, default: f32) -> f32 {
+        self.attribute(name).map_or(default, |a| a.f)
+    }
+
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.attribute(name).map(|a| String::from_utf8_lossy(&a.s).into_owned())
+    }
+
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attribute(name).map(|a| a.ints.clone())
+    }
+
+    pub fn size(&self, name: &str, value: i64) -> Result<usize, Error> {
+        usize::try_from(value).map_err(|_| self.unsupported(format!("`{name}` is {value}")))
+    }
+
+    pub fn sizes(&self, name: &str, values: &[i64]) -> Result<Vec<usize>, Error> {
+        values.iter().map(|&v| self.size(name, v)).collect()
+    }
+
+    /// Data of an operand that must be known while reading.
+    pub fn constant(&self, index: usize, what: &str) -> Result<Option<Arc<Tensor>>, Error> {
+        let Some(id) = self.input(index) else { return Ok(None) };
+        match self.t.build.data(id) {
+            Some(tensor) => Ok(Some(tensor.clone())),
+            None => Err(self.unsupported(format!("`{what}` is computed at run time: the graph is static"))),
+        }
+    }
+
+    /// Integers of an operand that must be known while reading.
+    pub fn integers(&self, index: usize, what: &str) -> Result<Option<Vec<i64>>, Error> {
+        Ok(self.constant(index, what)?.map(|t| t.data.to_i32().into_iter().map(i64::from).collect()))
+    }
+
+    /// Integers from an attribute in older opsets, an operand in newer ones.
+    pub fn either(&self, name: &str, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        match self.ints(name) {
+            Some(values) => Ok(Some(values)),
+            None => self.integers(index, name),
+        }
+    }
+
+    /// An axis of a tensor of this rank, counted from the end where negative.
+    pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, Error> {
+        let at = if axis < 0 { axis + rank as i64 } else { axis };
+        let inside = usize::try_from(at).ok().filter(|&a| a < rank);
+        inside.ok_or_else(|| self.unsupported(format!("axis {axis} of a tensor of rank {rank}")))
+    }
+
+    /// Sorted axes without repetition.
+    pub fn axes(&self, axes: &[i64], rank: usize) -> Result<Vec<usize>, Error> {
+        let mut axes = axes.iter().map(|&a| self.axis(a, rank)).collect::<Result<Vec<usize>, Error>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        Ok(axes)
+    }
+
+    /// Gives the first output, and says that all is done.
+    pub fn done(&mut self, id: ValueId) -> Result<bool, Error> {
+        self.output(0, id);
+        self.finish(1)
+    }
+
+    /// Gives an output, where somebody wants it.
+    pub fn output(&mut self, index: usize, id: ValueId) {
+        let Some(name) = self.node.output.get(index).filter(|n| !n.is_empty()) else { return };
+        // Names of inner graphs may come again.
+        let own = if self.t.depth == 0 { name.clone() } else { self.t.build.fresh(name) };
+        self.t.build.entitle(id, &own);
+        self.t.values.insert(name.clone(), id);
+    }
+
+    /// Requires no more outputs than have been given.
+    pub fn finish(&self, given: usize) -> Result<bool, Error> {
+        match self.node.output.iter().skip(given).find(|o| !o.is_empty()) {
+            None => Ok(true),
+            Some(name) => Err(self.unsupported(format!("its output `{name}` has no translation"))),
+        }
+    }
+}

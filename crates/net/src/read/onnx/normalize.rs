@@ -1,0 +1,350 @@
+//! Reductions, softmax, norms, attention.
+
+use super::node::Node;
+use crate::error::Error;
+use crate::graph::{DType, ValueId, elements};
+use crate::ops::{Binary, OpKind, ReduceKind, Unary};
+
+/// Translates the operator if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    if let Some(kind) = reduction(n.op()) {
+        return reduce(n, kind);
+    }
+    match n.op() {
+        "Softmax" | "LogSoftmax" | "Hardmax" => softmax(n),
+        "BatchNormalization" => {
+            if n.flag("training_mode", false) || n.node.output.iter().skip(1).any(|o| !o.is_empty()) {
+                return Err(n.unsupported("training is not part of a network"));
+            }
+            let epsilon = n.float("epsilon", 1e-5);
+            let (x, scale, bias, mean, variance) = (n.need(0)?, n.need(1)?, n.need(2)?, n.need(3)?, n.need(4)?);
+            let id = n.build().op("normed", OpKind::BatchNorm { epsilon }, &[x, mean, variance, scale, bias])?;
+            n.done(id)
+        }
+        "InstanceNormalization" => {
+            let inputs = [n.need(0)?, n.need(1)?, n.need(2)?];
+            let epsilon = n.float("epsilon", 1e-5);
+            let id = n.build().op("normed", OpKind::InstanceNorm { epsilon }, &inputs)?;
+            n.done(id)
+        }
+        "LayerNormalization" => layer_norm(n),
+        "RMSNormalization" => rms_norm(n),
+        "GroupNormalization" => group_norm(n),
+        "MeanVarianceNormalization" => {
+            let x = n.need(0)?;
+            let rank = n.shape(x).len();
+            let axes = n.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
+            let axes = n.axes(&axes, rank)?;
+            let id = n.build().standardize(x, &axes, 1e-9)?;
+            n.done(id)
+        }
+        "LpNormalization" => {
+            let x = n.need(0)?;
+            let axis = n.axis(n.int("axis", -1), n.shape(x).len())?;
+            let kind = match n.int("p", 2) {
+                1 => ReduceKind::L1,
+                2 => ReduceKind::L2,
+                p => return Err(n.unsupported(format!("the norm of {p}"))),
+            };
+            let norm = n.build().reduce(kind, x, &[axis], true)?;
+            // A line of zeros stays zeros.
+            let zero = n.build().scalar(0.0, norm);
+            let one = n.build().scalar(1.0, norm);
+            let empty = n.build().binary(Binary::Equal, norm, zero)?;
+            let norm = n.build().select(empty, one, norm)?;
+            let id = n.build().binary(Binary::Div, x, norm)?;
+            n.done(id)
+        }
+        "LRN" => {
+            let x = n.need(0)?;
+            let size = n.size("size", n.int("size", 1))?;
+            let (alpha, beta, bias) = (n.float("alpha", 1e-4), n.float("beta", 0.75), n.float("bias", 1.0));
+            let id = n.build().local_response_norm(x, size, alpha, beta, bias)?;
+            n.done(id)
+        }
+        "Attention" => attention(n),
+        "RotaryEmbedding" => rotary(n),
+        _ => Ok(false),
+    }
+}
+
+fn reduction(op: &str) -> Option<ReduceKind> {
+    Some(match op {
+        "ReduceSum" => ReduceKind::Sum,
+        "ReduceMean" => ReduceKind::Mean,
+        "ReduceMax" => ReduceKind::Max,
+        "ReduceMin" => ReduceKind::Min,
+        "ReduceProd" => ReduceKind::Prod,
+        "ReduceSumSquare" => ReduceKind::SumSquare,
+        "ReduceL1" => ReduceKind::L1,
+        "ReduceL2" => ReduceKind::L2,
+        "ReduceLogSum" => ReduceKind::LogSum,
+        "ReduceLogSumExp" => ReduceKind::LogSumExp,
+        _ => return None,
+    })
+}
+
+fn reduce(n: &mut Node, kind: ReduceKind) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let rank = n.shape(x).len();
+    let axes = match n.either("axes", 1)?.filter(|a| !a.is_empty()) {
+        Some(axes) => n.axes(&axes, rank)?,
+        None if n.flag("noop_with_empty_axes", false) => {
+            let id = match kind {
+                ReduceKind::SumSquare => n.build().unary(Unary::Square, x)?,
+                ReduceKind::L1 | ReduceKind::L2 => n.build().unary(Unary::Abs, x)?,
+                ReduceKind::LogSum => n.build().unary(Unary::Log { epsilon: 0.0 }, x)?,
+                _ => n.build().unary(Unary::Identity, x)?,
+            };
+            return n.done(id);
+        }
+        None => (0..rank).collect(),
+    };
+    let dtype = n.dtype(x);
+    // Truth values have a greatest and a least, as numbers have.
+    let x = if dtype == DType::Bool { n.build().cast(x, DType::I32)? } else { x };
+    let keep_dims = n.flag("keepdims", true);
+    let id = n.build().reduce(kind, x, &axes, keep_dims)?;
+    let id = n.build().cast(id, dtype)?;
+    n.done(id)
+}
+
+/// Over one axis; before opset 13 over all axes from that one on.
+fn softmax(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let old = n.opset() < 13;
+    let axis = n.axis(n.int("axis", if old { 1 } else { -1 }), shape.len())?;
+    let (value, at) = if old && axis + 1 < shape.len() {
+        let flat = [elements(&shape[..axis]), elements(&shape[axis..])];
+        (n.build().reshape(x, flat)?, 1)
+    } else {
+        (x, axis)
+    };
+    let id = match n.op() {
+        "Softmax" => n.build().softmax(value, at)?,
+        "LogSoftmax" => n.build().log_softmax(value, at)?,
+        _ => {
+            let kind = OpKind::ArgReduce { greatest: true, last: false, axis: at, keep_dims: false };
+            let best = n.build().op("best", kind, &[value])?;
+            let depth = n.shape(value)[at];
+            let (on, off) = (n.build().scalar(1.0, value), n.build().scalar(0.0, value));
+            n.build().one_hot(best, depth, at, on, off)?
+        }
+    };
+    let id = n.build().reshape(id, shape)?;
+    n.done(id)
+}
+
+fn layer_norm(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let axis = n.axis(n.int("axis", -1), shape.len())?;
+    let axes: Vec<usize> = (axis..shape.len()).collect();
+    let epsilon = n.float("epsilon", 1e-5);
+    let normed = n.build().standardize(x, &axes, epsilon)?;
+    let id = affine(n, normed, 1)?;
+    n.output(0, id);
+    if n.node.output.len() > 1 {
+        let mean = n.build().reduce(ReduceKind::Mean, x, &axes, true)?;
+        n.output(1, mean);
+        let centred = n.build().binary(Binary::Sub, x, mean)?;
+        let square = n.build().unary(Unary::Square, centred)?;
+        let variance = n.build().reduce(ReduceKind::Mean, square, &axes, true)?;
+        let inverse = n.build().unary(Unary::Rsqrt { epsilon }, variance)?;
+        n.output(2, inverse);
+    }
+    n.finish(3)
+}
+
+/// Times a scale and plus a bias, where they are there.
+fn affine(n: &mut Node, x: ValueId, first: usize) -> Result<ValueId, Error> {
+    let mut id = x;
+    if let Some(scale) = n.input(first) {
+        id = n.build().binary(Binary::Mul, id, scale)?;
+    }
+    if let Some(bias) = n.input(first + 1) {
+        id = n.build().binary(Binary::Add, id, bias)?;
+    }
+    Ok(id)
+}
+
+fn rms_norm(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let rank = n.shape(x).len();
+    let axes: Vec<usize> = (n.axis(n.int("axis", -1), rank)?..rank).collect();
+    let epsilon = n.float("epsilon", 1e-5);
+    let square = n.build().unary(Unary::Square, x)?;
+    let mean = n.build().reduce(ReduceKind::Mean, square, &axes, true)?;
+    let inverse = n.build().unary(Unary::Rsqrt { epsilon }, mean)?;
+    let normed = n.build().binary(Binary::Mul, x, inverse)?;
+    let id = affine(n, normed, 1)?;
+    n.done(id)
+}
+
+/// Scale and bias for each group before opset 21, for each channel since.
+fn group_norm(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let groups = n.size("num_groups", n.int("num_groups", 1))?;
+    let channels = shape.get(1).copied().unwrap_or(0);
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return Err(n.unsupported(format!("{groups} groups of {channels} channels")));
+    }
+    let epsilon = n.float("epsilon", 1e-5);
+    let flat = n.build().reshape(x, [shape[0], groups, elements(&shape[1..]) / groups])?;
+    let normed = n.build().standardize(flat, &[2], epsilon)?;
+    let mut value = if n.opset() < 21 { normed } else { n.build().reshape(normed, shape.clone())? };
+    let rank = n.shape(value).len();
+    for (index, binary) in [(1, Binary::Mul), (2, Binary::Add)] {
+        let factor = n.need(index)?;
+        let count = elements(&n.shape(factor));
+        let mut wide = vec![1; rank - 1];
+        wide[0] = count;
+        let factor = n.build().reshape(factor, wide)?;
+        value = n.build().binary(binary, value, factor)?;
+    }
+    let id = n.build().reshape(value, shape)?;
+    n.done(id)
+}
+
+/// Heads of a `[N, S, heads width]` as `[N, heads, S, width]`.
+fn heads(n: &mut Node, x: ValueId, count: usize) -> Result<ValueId, Error> {
+    let shape = n.shape(x);
+    let &[batch, steps, width] = shape.as_slice() else { return Ok(x) };
+    if count == 0 || !width.is_multiple_of(count) {
+        return Err(n.unsupported(format!("{count} heads of {width} elements")));
+    }
+    let apart = n.build().reshape(x, [batch, steps, count, width / count])?;
+    n.build().transpose(apart, &[0, 2, 1, 3])
+}
+
+fn attention(n: &mut Node) -> Result<bool, Error> {
+    let (q, k, v) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let flat = n.shape(q).len() == 3;
+    let (q_heads, kv_heads) =
+        (n.size("q_num_heads", n.int("q_num_heads", 0))?, n.size("kv_num_heads", n.int("kv_num_heads", 0))?);
+    let q = heads(n, q, q_heads)?;
+    let (mut k, mut v) = (heads(n, k, kv_heads)?, heads(n, v, kv_heads)?);
+    if n.node.output.get(3).is_some_and(|o| !o.is_empty()) || n.input(6).is_some() {
+        return Err(n.unsupported("its scores as an output, or lengths of padded sequences"));
+    }
+    let past = n.input(4).map_or(0, |p| n.shape(p)[2]);
+    if let (Some(pk), Some(pv)) = (n.input(4), n.input(5)) {
+        k = n.build().concat(&[pk, k], 2)?;
+        v = n.build().concat(&[pv, v], 2)?;
+    }
+    let (present_k, present_v) = (k, v);
+    let (sq, sk) = (n.shape(q), n.shape(k));
+    // Several query heads share one of keys and values.
+    if sq[1] != sk[1] {
+        if sk[1] == 0 || sq[1] % sk[1] != 0 {
+            return Err(n.unsupported(format!("{} query heads for {} of keys", sq[1], sk[1])));
+        }
+        let share = sq[1] / sk[1];
+        let indices: Vec<i32> = (0..sq[1]).map(|h| (h / share) as i32).collect();
+        let indices = n.build().integers([indices.len()], indices);
+        k = n.build().gather(k, indices, 1)?;
+        v = n.build().gather(v, indices, 1)?;
+    }
+    let scale = n.float("scale", 1.0 / (sq[3] as f32).sqrt());
+    let (steps, keys) = (sq[2], sk[2]);
+    let mut scores = n.build().matmul(q, k, true)?;
+    scores = n.build().with(Binary::Mul, scores, scale)?;
+    let cap = n.float("softcap", 0.0);
+    if cap > 0.0 {
+        let small = n.build().with(Binary::Div, scores, cap)?;
+        let bent = n.build().unary(Unary::Tanh, small)?;
+        scores = n.build().with(Binary::Mul, bent, cap)?;
+    }
+    if n.flag("is_causal", false) {
+        let mask = (0..steps * keys).map(|i| i % keys <= i / keys + past).collect();
+        let mask = n.build().mask([steps, keys], mask);
+        let hidden = n.build().scalar(f32::NEG_INFINITY, scores);
+        scores = n.build().select(mask, scores, hidden)?;
+    }
+    if let Some(mask) = n.input(3) {
+        let mut mask = mask;
+        let shape = n.shape(mask);
+        let last = shape.last().copied().unwrap_or(0);
+        if last < keys {
+            let mut pads = vec![(0, 0); shape.len()];
+            pads[shape.len() - 1].1 = keys - last;
+            let value = if n.dtype(mask) == DType::Bool { 0.0 } else { f32::NEG_INFINITY };
+            mask = n.build().op("mask", OpKind::Pad { pads, value }, &[mask])?;
+        }
+        scores = if n.dtype(mask) == DType::Bool {
+            let hidden = n.build().scalar(f32::NEG_INFINITY, scores);
+            n.build().select(mask, scores, hidden)?
+        } else {
+            n.build().binary(Binary::Add, scores, mask)?
+        };
+    }
+    let weights = n.build().softmax(scores, 3)?;
+    let mut id = n.build().matmul(weights, v, false)?;
+    if flat {
+        let shape = n.shape(id);
+        id = n.build().transpose(id, &[0, 2, 1, 3])?;
+        id = n.build().reshape(id, [shape[0], shape[2], shape[1] * shape[3]])?;
+    }
+    n.output(0, id);
+    n.output(1, present_k);
+    n.output(2, present_v);
+    n.finish(3)
+}
+
+fn rotary(n: &mut Node) -> Result<bool, Error> {
+    let (x, mut cos, mut sin) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let given = n.shape(x);
+    let count = n.size("num_heads", n.int("num_heads", 0))?;
+    let x = heads(n, x, count)?;
+    let &[_, _, steps, width] = n.shape(x).as_slice() else {
+        return Err(n.unsupported("operand of rank other than 3 or 4"));
+    };
+    if let Some(places) = n.input(3) {
+        cos = n.build().gather(cos, places, 0)?;
+        sin = n.build().gather(sin, places, 0)?;
+    }
+    let turned = match n.size("rotary_embedding_dim", n.int("rotary_embedding_dim", 0))? {
+        0 => width,
+        some => some,
+    };
+    let half = turned / 2;
+    let table = |n: &mut Node, t: ValueId| {
+        let rows = elements(&n.shape(t)) / (steps * half).max(1);
+        n.build().reshape(t, [rows, 1, steps, half])
+    };
+    let (cos, sin) = (table(n, cos)?, table(n, sin)?);
+    let part = n.build().slice(x, 3, 0, turned)?;
+    let (mut a, mut b);
+    let interleaved = n.flag("interleaved", false);
+    if interleaved {
+        let take = |n: &mut Node, odd: i32| {
+            let indices = (0..half as i32).map(|i| 2 * i + odd).collect();
+            let indices = n.build().integers([half], indices);
+            n.build().gather(part, indices, 3)
+        };
+        (a, b) = (take(n, 0)?, take(n, 1)?);
+    } else {
+        (a, b) = (n.build().slice(part, 3, 0, half)?, n.build().slice(part, 3, half, turned)?);
+    }
+    let (ac, bs) = (n.build().binary(Binary::Mul, a, cos)?, n.build().binary(Binary::Mul, b, sin)?);
+    let (asn, bc) = (n.build().binary(Binary::Mul, a, sin)?, n.build().binary(Binary::Mul, b, cos)?);
+    (a, b) = (n.build().binary(Binary::Sub, ac, bs)?, n.build().binary(Binary::Add, asn, bc)?);
+    let mut id = if interleaved {
+        let both = n.build().stack(&[a, b], 4)?;
+        let shape = n.shape(part);
+        n.build().reshape(both, shape)?
+    } else {
+        n.build().concat(&[a, b], 3)?
+    };
+    if turned < width {
+        let rest = n.build().slice(x, 3, turned, width)?;
+        id = n.build().concat(&[id, rest], 3)?;
+    }
+    if given.len() == 3 {
+        id = n.build().transpose(id, &[0, 2, 1, 3])?;
+        id = n.build().reshape(id, given)?;
+    }
+    n.done(id)
+}

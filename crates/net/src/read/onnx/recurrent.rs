@@ -1,0 +1,168 @@
+//! Recurrent layers.
+
+use super::node::Node;
+use crate::build::recurrent::{Cell, Sequence, Weights};
+use crate::error::Error;
+use crate::graph::{Data, Tensor, ValueId, elements};
+use crate::ops::Unary;
+
+/// Translates the operator if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    if matches!(n.op(), "RNN" | "GRU" | "LSTM") { layer(n) } else { Ok(false) }
+}
+
+fn layer(n: &mut Node) -> Result<bool, Error> {
+    let mut x = n.need(0)?;
+    let batch_first = n.flag("layout", false);
+    if batch_first {
+        x = n.build().transpose(x, &[1, 0, 2])?;
+    }
+    let &[steps, batch, _] = n.shape(x).as_slice() else { return Err(n.unsupported("operand not of rank 3")) };
+    if let Some(lengths) = n.integers(4, "sequence_lens")?
+        && lengths.iter().any(|&l| l != steps as i64)
+    {
+        return Err(n.unsupported("sequences shorter than the operand"));
+    }
+    let directions = match n.text("direction").as_deref() {
+        None | Some("forward") => vec![false],
+        Some("reverse") => vec![true],
+        Some("bidirectional") => vec![false, true],
+        Some(other) => return Err(n.unsupported(format!("direction `{other}`"))),
+    };
+    let clip = n.attribute("clip").map(|a| a.f);
+    let (w, r) = (n.need(1)?, n.need(2)?);
+    let hidden = n.shape(r)[2];
+    let mut runs = Vec::new();
+    for (d, &backwards) in directions.iter().enumerate() {
+        let side = |n: &mut Node, x: ValueId| {
+            let part = n.build().slice(x, 0, d, d + 1)?;
+            let shape = n.shape(part)[1..].to_vec();
+            n.build().reshape(part, shape)
+        };
+        let (input, recurrent) = (side(n, w)?, side(n, r)?);
+        let rows = n.shape(input)[0];
+        let (mut input_bias, mut recurrent_bias) = (None, None);
+        if let Some(bias) = n.input(3) {
+            let bias = side(n, bias)?;
+            input_bias = Some(n.build().slice(bias, 0, 0, rows)?);
+            recurrent_bias = Some(n.build().slice(bias, 0, rows, 2 * rows)?);
+        }
+        let start = |n: &mut Node, index: usize| match n.input(index) {
+            Some(mut all) => {
+                if batch_first {
+                    all = n.build().transpose(all, &[1, 0, 2])?;
+                }
+                side(n, all)
+            }
+            None => {
+                let data = Data::from_f32(n.dtype(x), &vec![0.0; batch * hidden]);
+                Ok(n.build().constant("zeros", Tensor { shape: vec![batch, hidden], data }))
+            }
+        };
+        let state = start(n, 5)?;
+        let cell = if n.op() == "LSTM" { Some(start(n, 6)?) } else { None };
+        let kind = kind(n, d, hidden)?;
+        let weights = Weights { input, recurrent, input_bias, recurrent_bias };
+        runs.push(n.build().recurrent(&kind, x, &weights, (state, cell), backwards, clip)?);
+    }
+    give(n, &runs, steps, batch_first)
+}
+
+fn kind(n: &mut Node, direction: usize, hidden: usize) -> Result<Cell, Error> {
+    let per = if n.op() == "LSTM" {
+        3
+    } else if n.op() == "GRU" {
+        2
+    } else {
+        1
+    };
+    let defaults = match n.op() {
+        "LSTM" => ["Sigmoid", "Tanh", "Tanh"].as_slice(),
+        "GRU" => &["Sigmoid", "Tanh"],
+        _ => &["Tanh"],
+    };
+    let named = n.attribute("activations").map(|a| a.strings.clone()).unwrap_or_default();
+    let list = |name: &str| n.attribute(name).map(|a| a.floats.clone()).unwrap_or_default();
+    let (alphas, betas) = (list("activation_alpha"), list("activation_beta"));
+    let function = |i: usize| {
+        let at = direction * per + i;
+        let name = match named.get(at) {
+            Some(name) => String::from_utf8_lossy(name).into_owned(),
+            None => defaults[i].to_string(),
+        };
+        activation(&name, alphas.get(at).copied(), betas.get(at).copied())
+            .ok_or_else(|| n.unsupported(format!("activation `{name}`")))
+    };
+    Ok(match n.op() {
+        "RNN" => Cell::Plain(function(0)?),
+        "GRU" => Cell::Gated {
+            gate: function(0)?,
+            candidate: function(1)?,
+            // Rows are update, reset, candidate.
+            order: [1, 0, 2],
+            after: n.flag("linear_before_reset", false),
+        },
+        _ => {
+            let (gate, candidate, output) = (function(0)?, function(1)?, function(2)?);
+            let peephole = match n.input(7) {
+                None => None,
+                Some(all) => {
+                    let width = elements(&n.shape(all)) / n.shape(all)[0];
+                    let flat = n.build().slice(all, 0, direction, direction + 1)?;
+                    let flat = n.build().reshape(flat, [width])?;
+                    let part = |n: &mut Node, i: usize| n.build().slice(flat, 0, i * hidden, (i + 1) * hidden);
+                    // They stand as input, output, forget.
+                    Some([part(n, 0)?, part(n, 2)?, part(n, 1)?])
+                }
+            };
+            // Rows are input, output, forget, cell.
+            let order = [0, 2, 1, 3];
+            Cell::Long { gate, candidate, output, order, peephole, coupled: n.flag("input_forget", false) }
+        }
+    })
+}
+
+fn activation(name: &str, alpha: Option<f32>, beta: Option<f32>) -> Option<Unary> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "relu" => Unary::Relu,
+        "tanh" => Unary::Tanh,
+        "sigmoid" => Unary::Sigmoid,
+        "leakyrelu" => Unary::LeakyRelu { alpha: alpha.unwrap_or(0.01) },
+        "elu" => Unary::Elu { alpha: alpha.unwrap_or(1.0) },
+        "hardsigmoid" => Unary::SigmoidHard { alpha: alpha.unwrap_or(0.2), beta: beta.unwrap_or(0.5) },
+        "scaledtanh" => Unary::ScaledTanh { alpha: alpha.unwrap_or(1.0), beta: beta.unwrap_or(1.0) },
+        "softsign" => Unary::Softsign,
+        "softplus" => Unary::Softplus,
+        _ => return None,
+    })
+}
+
+/// `[S, D, N, H]`, `[D, N, H]` and the cell, or with the batch first.
+fn give(n: &mut Node, runs: &[Sequence], steps: usize, batch_first: bool) -> Result<bool, Error> {
+    let wanted = |n: &Node, i: usize| n.node.output.get(i).is_some_and(|o| !o.is_empty());
+    if wanted(n, 0) {
+        let mut all = Vec::with_capacity(steps);
+        for step in 0..steps {
+            let each: Vec<ValueId> = runs.iter().map(|r| r.states[step]).collect();
+            all.push(n.build().stack(&each, 0)?);
+        }
+        let mut id = n.build().stack(&all, 0)?;
+        if batch_first {
+            id = n.build().transpose(id, &[2, 0, 1, 3])?;
+        }
+        n.output(0, id);
+    }
+    for (index, cell) in [(1, false), (2, true)] {
+        if !wanted(n, index) {
+            continue;
+        }
+        let each: Option<Vec<ValueId>> = runs.iter().map(|r| if cell { r.cell } else { Some(r.last) }).collect();
+        let each = each.ok_or_else(|| n.unsupported("a third output"))?;
+        let mut id = n.build().stack(&each, 0)?;
+        if batch_first {
+            id = n.build().transpose(id, &[1, 0, 2])?;
+        }
+        n.output(index, id);
+    }
+    n.finish(3)
+}

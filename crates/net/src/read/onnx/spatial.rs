@@ -1,0 +1,488 @@
+//! Convolutions, pooling, resampling.
+
+use super::node::Node;
+use crate::error::Error;
+use crate::graph::{TensorType, ValueId};
+use crate::ops::{Binary, Coordinates, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, Unary};
+
+/// Translates the operator if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "Conv" => {
+            let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
+            let id = conv(n, &inputs)?;
+            n.done(id)
+        }
+        "ConvTranspose" => conv_transpose(n),
+        "MaxPool" => pool(n, PoolKind::Max),
+        "AveragePool" => {
+            let exclude_padding = !n.flag("count_include_pad", false);
+            pool(n, PoolKind::Average { exclude_padding })
+        }
+        "LpPool" => {
+            if n.int("p", 2) != 2 {
+                return Err(n.unsupported("a norm other than that of 2"));
+            }
+            pool(n, PoolKind::L2)
+        }
+        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => {
+            let x = n.need(0)?;
+            let axes: Vec<usize> = (2..n.shape(x).len()).collect();
+            let kind = match (n.op(), n.int("p", 2)) {
+                ("GlobalAveragePool", _) => ReduceKind::Mean,
+                ("GlobalMaxPool", _) => ReduceKind::Max,
+                (_, 1) => ReduceKind::L1,
+                (_, 2) => ReduceKind::L2,
+                (_, p) => return Err(n.unsupported(format!("the norm of {p}"))),
+            };
+            let id = n.build().reduce(kind, x, &axes, true)?;
+            n.done(id)
+        }
+        "Resize" | "Upsample" => resize(n),
+        "GridSample" => grid_sample(n),
+        "AffineGrid" => {
+            let theta = n.need(0)?;
+            let size = n.integers(1, "size")?.ok_or_else(|| n.missing("size"))?;
+            let &[_, _, h, w] = n.sizes("size", &size)?.as_slice() else {
+                return Err(n.unsupported("a grid of more than two dimensions"));
+            };
+            let align = n.flag("align_corners", false);
+            let id = n.build().affine_grid(theta, [h, w], align)?;
+            n.done(id)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn spatial_rank(n: &Node, x: ValueId) -> Result<usize, Error> {
+    let rank = n.shape(x).len();
+    if (3..=5).contains(&rank) { Ok(rank - 2) } else { Err(n.unsupported(format!("operand of rank {rank}"))) }
+}
+
+fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, Error> {
+    let list = match n.ints(name) {
+        Some(list) => n.sizes(name, &list)?,
+        None => vec![1; spatial],
+    };
+    if list.len() == spatial && !list.contains(&0) {
+        return Ok(list);
+    }
+    Err(n.unsupported(format!("`{name}` {list:?} for {spatial} spatial axes")))
+}
+
+/// Padding for each spatial axis; `totals` gives that which keeps `extent / stride` windows.
+fn pads(n: &Node, spatial: usize, totals: impl Fn(usize) -> usize) -> Result<Vec<(usize, usize)>, Error> {
+    Ok(match n.text("auto_pad").as_deref() {
+        None | Some("NOTSET" | "") => match n.ints("pads") {
+            None => vec![(0, 0); spatial],
+            Some(pads) if pads.len() == 2 * spatial => {
+                let pads = n.sizes("pads", &pads)?;
+                (0..spatial).map(|i| (pads[i], pads[i + spatial])).collect()
+            }
+            Some(pads) => return Err(n.unsupported(format!("{} pads for {spatial} spatial axes", pads.len()))),
+        },
+        Some("VALID") => vec![(0, 0); spatial],
+        Some("SAME_UPPER") => (0..spatial).map(|i| (totals(i) / 2, totals(i).div_ceil(2))).collect(),
+        Some("SAME_LOWER") => (0..spatial).map(|i| (totals(i).div_ceil(2), totals(i) / 2)).collect(),
+        Some(other) => return Err(n.unsupported(format!("auto_pad `{other}`"))),
+    })
+}
+
+fn same_total(extent: usize, window: usize, stride: usize) -> usize {
+    ((extent.div_ceil(stride) - 1) * stride + window).saturating_sub(extent)
+}
+
+fn dilated(extent: usize, dilation: usize) -> usize {
+    (extent - 1).saturating_mul(dilation).saturating_add(1)
+}
+
+/// Convolution of operands already chosen; the attributes are the node's.
+pub fn conv(n: &mut Node, inputs: &[ValueId]) -> Result<ValueId, Error> {
+    let spatial = spatial_rank(n, inputs[0])?;
+    let (x, w) = (n.shape(inputs[0]), n.shape(inputs[1]));
+    if w.len() != spatial + 2 {
+        return Err(n.unsupported(format!("weights {w:?} for an operand {x:?}")));
+    }
+    let (strides, dilations) = (list(n, "strides", spatial)?, list(n, "dilations", spatial)?);
+    let same = |i: usize| same_total(x[i + 2], dilated(w[i + 2], dilations[i]), strides[i]);
+    let pads = pads(n, spatial, same)?;
+    let groups = n.size("group", n.int("group", 1))?;
+    n.build().op("conv", OpKind::Conv { strides, pads, dilations, groups }, inputs)
+}
+
+fn conv_transpose(n: &mut Node) -> Result<bool, Error> {
+    let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
+    let (first, second) = (n.need(0)?, n.need(1)?);
+    let spatial = spatial_rank(n, first)?;
+    let (x, w) = (n.shape(first), n.shape(second));
+    if w.len() != spatial + 2 {
+        return Err(n.unsupported(format!("weights {w:?} for an operand {x:?}")));
+    }
+    let (strides, dilations) = (list(n, "strides", spatial)?, list(n, "dilations", spatial)?);
+    let groups = n.size("group", n.int("group", 1))?;
+    let mut output_pads = match n.ints("output_padding") {
+        Some(pads) if pads.len() == spatial => n.sizes("output_padding", &pads)?,
+        _ => vec![0; spatial],
+    };
+    let wanted = n.ints("output_shape").map(|s| n.sizes("output_shape", &s)).transpose()?;
+    // Either all extents or the spatial ones.
+    let wanted = wanted.map(|s| s[s.len().saturating_sub(spatial)..].to_vec());
+    let full = |i: usize| (x[i + 2] - 1).saturating_mul(strides[i]).saturating_add(dilated(w[i + 2], dilations[i]));
+    let upper = n.text("auto_pad").as_deref() == Some("SAME_UPPER");
+    let same = n.text("auto_pad").is_some_and(|p| p.starts_with("SAME"));
+    let mut all = if wanted.is_some() || same { vec![(0, 0); spatial] } else { pads(n, spatial, |_| 0)? };
+    for i in 0..spatial {
+        let goal = match &wanted {
+            Some(wanted) => wanted.get(i).copied(),
+            None if same => Some(x[i + 2] * strides[i]),
+            None => None,
+        };
+        let Some(goal) = goal else { continue };
+        let made = full(i) + output_pads[i];
+        match made.checked_sub(goal) {
+            Some(total) => {
+                let (less, more) = (total / 2, total.div_ceil(2));
+                all[i] = if upper { (less, more) } else { (more, less) };
+            }
+            None => output_pads[i] += goal - made,
+        }
+    }
+    let kind = OpKind::ConvTranspose { strides, pads: all, output_pads, dilations, groups };
+    let id = n.build().op("conv", kind, &inputs)?;
+    n.done(id)
+}
+
+fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let spatial = spatial_rank(n, x)?;
+    let shape = n.shape(x);
+    let (kernel, strides) = (list(n, "kernel_shape", spatial)?, list(n, "strides", spatial)?);
+    let dilations = list(n, "dilations", spatial)?;
+    let window = |i: usize| dilated(kernel[i], dilations[i]);
+    let pads = pads(n, spatial, |i| same_total(shape[i + 2], window(i), strides[i]))?;
+    let ceil_mode = n.flag("ceil_mode", false);
+    let id = if dilations.iter().all(|&d| d == 1) {
+        n.build().op("pooled", OpKind::Pool { kind, kernel, strides, pads, ceil_mode }, &[x])?
+    } else {
+        dilated_pool(n, kind, x, &kernel, &strides, &dilations, &pads, ceil_mode)?
+    };
+    n.output(0, id);
+    n.finish(1)
+}
+
+/// Windows with gaps: padded, then one strided slice for each place of the window, combined.
+fn dilated_pool(
+    n: &mut Node,
+    kind: PoolKind,
+    x: ValueId,
+    kernel: &[usize],
+    strides: &[usize],
+    dilations: &[usize],
+    pads: &[(usize, usize)],
+    ceil_mode: bool,
+) -> Result<ValueId, Error> {
+    let shape = n.shape(x);
+    let places: usize = kernel.iter().product();
+    if places > 1024 {
+        return Err(n.unsupported(format!("a window of {places} places with gaps")));
+    }
+    let mut counts = Vec::new();
+    let mut all = vec![(0, 0); 2];
+    for i in 0..kernel.len() {
+        let window = dilated(kernel[i], dilations[i]);
+        let count = crate::infer::windows(shape[i + 2], window, strides[i], pads[i], ceil_mode);
+        let count = count.filter(|&c| c > 0).ok_or_else(|| n.unsupported("a window wider than its operand"))?;
+        let reach = (count - 1) * strides[i] + window;
+        all.push((pads[i].0, reach.saturating_sub(shape[i + 2] + pads[i].0)));
+        counts.push(count);
+    }
+    let spread = |n: &mut Node, x: ValueId, value: f32, f: Binary| -> Result<ValueId, Error> {
+        let padded = n.build().op("padded", OpKind::Pad { pads: all.clone(), value }, &[x])?;
+        let whole = n.shape(padded);
+        let mut sum: Option<ValueId> = None;
+        for place in 0..places {
+            let (mut begin, mut end, mut stride) = (vec![0; whole.len()], whole.clone(), vec![1; whole.len()]);
+            let mut rest = place;
+            for i in (0..kernel.len()).rev() {
+                begin[i + 2] = rest % kernel[i] * dilations[i];
+                rest /= kernel[i];
+                end[i + 2] = begin[i + 2] + (counts[i] - 1) * strides[i] + 1;
+                stride[i + 2] = strides[i];
+            }
+            let part = n.build().op("place", OpKind::Slice { begin, end, stride }, &[padded])?;
+            sum = Some(match sum {
+                None => part,
+                Some(sum) => n.build().binary(f, sum, part)?,
+            });
+        }
+        sum.ok_or_else(|| n.unsupported("an empty window"))
+    };
+    match kind {
+        PoolKind::Max if n.dtype(x).is_float() => spread(n, x, f32::NEG_INFINITY, Binary::Max),
+        PoolKind::Average { exclude_padding } => {
+            let sum = spread(n, x, 0.0, Binary::Add)?;
+            if !exclude_padding {
+                return n.build().with(Binary::Div, sum, places as f32);
+            }
+            let ones = vec![1.0; crate::graph::elements(&shape)];
+            let ones = n.build().floats(shape.clone(), &ones, x);
+            let count = spread(n, ones, 0.0, Binary::Add)?;
+            n.build().binary(Binary::Div, sum, count)
+        }
+        PoolKind::L2 => {
+            let square = n.build().unary(Unary::Square, x)?;
+            let sum = spread(n, square, 0.0, Binary::Add)?;
+            n.build().unary(Unary::Sqrt, sum)
+        }
+        PoolKind::Max => Err(n.unsupported("integers in windows with gaps")),
+    }
+}
+
+/// One axis at a time, as products with a matrix of weights; the plain cases are resampling of the net.
+fn resize(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let rank = shape.len();
+    let upsample = n.op() == "Upsample" || n.opset() < 11;
+    let axes = match n.ints("axes") {
+        Some(axes) => axes.iter().map(|&a| n.axis(a, rank)).collect::<Result<Vec<_>, _>>()?,
+        None => (0..rank).collect(),
+    };
+    let floats = |n: &Node, index: usize, what: &str| -> Result<Option<Vec<f32>>, Error> {
+        Ok(n.constant(index, what)?.map(|t| t.data.to_f32()).filter(|v| !v.is_empty()))
+    };
+    let scales = match n.attribute("scales") {
+        Some(a) => Some(a.floats.clone()),
+        None => floats(n, if upsample { 1 } else { 2 }, "scales")?,
+    };
+    let sizes = if upsample { None } else { n.integers(3, "sizes")?.filter(|s| !s.is_empty()) };
+    let (mut to, mut scale) = (shape.clone(), vec![1f32; rank]);
+    match (&scales, &sizes) {
+        (Some(scales), _) if scales.len() == axes.len() => {
+            for (&axis, &s) in axes.iter().zip(scales) {
+                to[axis] = (shape[axis] as f32 * s).floor() as usize;
+                scale[axis] = s;
+            }
+        }
+        (None, Some(sizes)) if sizes.len() == axes.len() => {
+            let policy = n.text("keep_aspect_ratio_policy");
+            let ratios = axes.iter().zip(sizes).map(|(&a, &s)| s as f32 / shape[a] as f32);
+            let common = match policy.as_deref() {
+                Some("not_larger") => Some(ratios.fold(f32::INFINITY, f32::min)),
+                Some("not_smaller") => Some(ratios.fold(0.0, f32::max)),
+                _ => None,
+            };
+            for (&axis, &size) in axes.iter().zip(sizes) {
+                to[axis] = match common {
+                    Some(ratio) => (ratio * shape[axis] as f32).round() as usize,
+                    None => n.size("sizes", size)?,
+                };
+                scale[axis] = common.unwrap_or(to[axis] as f32 / shape[axis] as f32);
+            }
+        }
+        _ => return Err(n.missing("scales or sizes for each axis")),
+    }
+    let coordinates = match n.text("coordinate_transformation_mode") {
+        Some(mode) => mode,
+        None if upsample => "asymmetric".to_string(),
+        None => "half_pixel".to_string(),
+    };
+    let mode = n.text("mode").unwrap_or_else(|| "nearest".to_string());
+    let nearest = n.text("nearest_mode");
+    let nearest = nearest.unwrap_or_else(|| if upsample { "floor" } else { "round_prefer_floor" }.to_string());
+    let exact = (0..rank).all(|a| (shape[a] as f32 * scale[a]) == to[a] as f32);
+    let antialias = n.flag("antialias", false);
+    let plain = match (mode.as_str(), coordinates.as_str()) {
+        ("nearest", "asymmetric") if nearest == "floor" => Some((ResizeMode::Nearest, Coordinates::Asymmetric)),
+        ("linear" | "bilinear", "asymmetric") => Some((ResizeMode::Linear, Coordinates::Asymmetric)),
+        ("linear" | "bilinear", "half_pixel") => Some((ResizeMode::Linear, Coordinates::HalfPixel)),
+        ("linear" | "bilinear", "align_corners") => Some((ResizeMode::Linear, Coordinates::AlignCorners)),
+        _ => None,
+    };
+    if let Some((mode, coordinates)) = plain.filter(|_| exact && !antialias && n.dtype(x).is_float()) {
+        let declared = TensorType { dtype: n.dtype(x), shape: to };
+        let id = n.build().op_as("resized", OpKind::Resize { mode, coordinates }, &[x], Some(declared))?;
+        return n.done(id);
+    }
+    let roi = if coordinates == "tf_crop_and_resize" { floats(n, 1, "roi")? } else { None };
+    let sampler = super::spatial::Sampler {
+        mode,
+        coordinates,
+        nearest,
+        cubic: n.float("cubic_coeff_a", -0.75),
+        exclude_outside: n.flag("exclude_outside", false),
+        extrapolation: n.float("extrapolation_value", 0.0),
+        antialias,
+    };
+    let mut value = x;
+    for axis in 0..rank {
+        let region = roi.as_ref().and_then(|roi| {
+            let at = axes.iter().position(|&a| a == axis)?;
+            Some((*roi.get(at)?, *roi.get(at + axes.len())?))
+        });
+        if to[axis] == shape[axis] && scale[axis] == 1.0 && region.is_none_or(|r| r == (0.0, 1.0)) {
+            continue;
+        }
+        let rows = sampler.weights(shape[axis], to[axis], scale[axis], region).map_err(|r| n.unsupported(r))?;
+        value = along(n, value, axis, &rows, sampler.extrapolation)?;
+    }
+    let id = if value == x { n.build().unary(Unary::Identity, x)? } else { value };
+    n.done(id)
+}
+
+/// How elements of a result are computed from those of one axis.
+struct Sampler {
+    mode: String,
+    coordinates: String,
+    nearest: String,
+    cubic: f32,
+    exclude_outside: bool,
+    extrapolation: f32,
+    antialias: bool,
+}
+
+/// Weights of the elements of the operand, or nothing where the result lies outside.
+type Row = Option<Vec<(usize, f32)>>;
+
+impl Sampler {
+    fn weights(&self, from: usize, to: usize, scale: f32, region: Option<(f32, f32)>) -> Result<Vec<Row>, String> {
+        (0..to).map(|o| self.row(o, from, to, scale, region)).collect()
+    }
+
+    fn row(&self, o: usize, from: usize, to: usize, scale: f32, region: Option<(f32, f32)>) -> Result<Row, String> {
+        let (i, n, s) = (o as f64, from as f64, f64::from(scale));
+        // The length that the scale asks for may be broken.
+        let length = n * s;
+        let at = match self.coordinates.as_str() {
+            "asymmetric" => i / s,
+            "half_pixel" => (i + 0.5) / s - 0.5,
+            "half_pixel_symmetric" => {
+                let adjustment = to as f64 / length;
+                let centre = n / 2.0;
+                centre * (1.0 - adjustment) + (i + 0.5) / s - 0.5
+            }
+            "pytorch_half_pixel" if length > 1.0 => (i + 0.5) / s - 0.5,
+            "pytorch_half_pixel" => 0.0,
+            "align_corners" if length > 1.0 => i * (n - 1.0) / (length - 1.0),
+            "align_corners" => 0.0,
+            "tf_crop_and_resize" => {
+                let (start, end) = region.unwrap_or((0.0, 1.0));
+                let (start, end) = (f64::from(start), f64::from(end));
+                let place = if to > 1 {
+                    start * (n - 1.0) + i * (end - start) * (n - 1.0) / (to as f64 - 1.0)
+                } else {
+                    0.5 * (start + end) * (n - 1.0)
+                };
+                if place < 0.0 || place > n - 1.0 {
+                    return Ok(None);
+                }
+                place
+            }
+            other => return Err(format!("coordinates `{other}`")),
+        };
+        let clamp = |i: i64| i.clamp(0, from as i64 - 1) as usize;
+        if self.mode == "nearest" {
+            let whole = match self.nearest.as_str() {
+                "floor" => at.floor(),
+                "ceil" => at.ceil(),
+                "round_prefer_floor" => (at - 0.5).ceil(),
+                "round_prefer_ceil" => (at + 0.5).floor(),
+                other => return Err(format!("nearest mode `{other}`")),
+            };
+            return Ok(Some(vec![(clamp(whole as i64), 1.0)]));
+        }
+        // A smaller result sees a wider part of the operand, so that no element is passed over.
+        let wide = if self.antialias && s < 1.0 { s } else { 1.0 };
+        let a = f64::from(self.cubic);
+        let reach = if self.mode == "cubic" { 2.0 } else { 1.0 };
+        let kernel = |d: f64| {
+            let d = d.abs();
+            match self.mode.as_str() {
+                "cubic" if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
+                "cubic" if d < 2.0 => ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a,
+                "cubic" => 0.0,
+                _ => (1.0 - d).max(0.0),
+            }
+        };
+        if !matches!(self.mode.as_str(), "cubic" | "linear" | "bilinear") {
+            return Err(format!("mode `{}`", self.mode));
+        }
+        let (first, last) = ((at - reach / wide).ceil() as i64, (at + reach / wide).floor() as i64);
+        let mut row: Vec<(usize, f32)> = Vec::new();
+        let mut total = 0.0;
+        for k in first..=last {
+            let weight = kernel((k as f64 - at) * wide);
+            let outside = k < 0 || k >= from as i64;
+            if weight == 0.0 || outside && (self.exclude_outside || wide < 1.0) {
+                continue;
+            }
+            total += weight;
+            row.push((clamp(k), weight as f32));
+        }
+        if total != 0.0 {
+            row.iter_mut().for_each(|(_, w)| *w = (f64::from(*w) / total) as f32);
+        }
+        Ok(Some(row))
+    }
+}
+
+/// Applies rows of weights along an axis.
+fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> Result<ValueId, Error> {
+    let shape = n.shape(x);
+    let (from, to) = (shape[axis], rows.len());
+    // Copies of single elements need no arithmetic.
+    if rows.iter().all(|row| row.as_ref().is_some_and(|r| matches!(r.as_slice(), [(_, 1.0)]))) {
+        let indices = rows.iter().flatten().map(|r| r[0].0 as i32).collect();
+        let indices = n.build().integers([to], indices);
+        return n.build().gather(x, indices, axis);
+    }
+    if from.saturating_mul(to) > 1 << 24 {
+        return Err(n.unsupported(format!("an axis of {from} resampled to {to} by weights")));
+    }
+    let mut weights = vec![0f32; from * to];
+    for (o, row) in rows.iter().enumerate() {
+        row.iter().flatten().for_each(|&(i, w)| weights[i * to + o] += w);
+    }
+    let rank = shape.len();
+    let mut perm: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
+    perm.push(axis);
+    let moved = n.build().transpose(x, &perm)?;
+    let lead: usize = (0..rank).filter(|&a| a != axis).map(|a| shape[a]).product();
+    let flat = n.build().reshape(moved, [lead, from])?;
+    let matrix = n.build().floats([from, to], &weights, x);
+    let mut product = n.build().matmul(flat, matrix, false)?;
+    if rows.iter().any(Option::is_none) {
+        let mask = rows.iter().map(|r| r.is_some()).collect();
+        let mask = n.build().mask([1, to], mask);
+        let value = n.build().scalar(outside, x);
+        product = n.build().select(mask, product, value)?;
+    }
+    let mut whole: Vec<usize> = perm.iter().map(|&a| shape[a]).collect();
+    whole[rank - 1] = to;
+    let spread = n.build().reshape(product, whole)?;
+    let mut back = vec![0; rank];
+    perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);
+    n.build().transpose(spread, &back)
+}
+
+fn grid_sample(n: &mut Node) -> Result<bool, Error> {
+    let (x, grid) = (n.need(0)?, n.need(1)?);
+    let &[_, _, h, w] = n.shape(x).as_slice() else { return Err(n.unsupported("operand not of rank 4")) };
+    let mode = match n.text("mode").as_deref() {
+        None | Some("bilinear" | "linear") => ResizeMode::Linear,
+        Some("nearest") => ResizeMode::Nearest,
+        Some(other) => return Err(n.unsupported(format!("mode `{other}`"))),
+    };
+    let align = n.flag("align_corners", false);
+    let outside = match n.text("padding_mode").as_deref() {
+        None | Some("zeros") => Outside::Value(0.0),
+        Some("border") => Outside::Border,
+        // Mirrored about the outermost elements, or about the edges of the picture.
+        Some("reflection") if align => Outside::Reflect,
+        Some("reflection") => Outside::Symmetric,
+        Some(other) => return Err(n.unsupported(format!("padding mode `{other}`"))),
+    };
+    let places = n.build().pixels_of(grid, [w, h], align)?;
+    let id = n.build().sample(x, places, mode, outside)?;
+    n.done(id)
+}

@@ -1,0 +1,208 @@
+//! Control flow with subgraphs, unrolled where its course is known, and functions of the model.
+
+use super::node::Node;
+use super::{NESTING, proto};
+use crate::error::Error;
+use crate::graph::ValueId;
+use std::collections::HashMap;
+
+/// Most turns of one loop.
+const TURNS: i64 = 4096;
+
+/// Translates the operator if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    let plain = matches!(n.node.domain.as_str(), "" | "ai.onnx");
+    match n.op() {
+        "If" if plain => branch(n),
+        "Loop" if plain => turns(n),
+        "Scan" if plain => scan(n),
+        _ => function(n),
+    }
+}
+
+fn known(n: &Node, id: ValueId) -> Option<i64> {
+    n.t.build.data(id).and_then(|t| t.data.to_i32().first().copied()).map(i64::from)
+}
+
+/// Translates an inner graph with these values of its inputs; gives those of its outputs. What it defines is forgotten.
+fn inner(n: &mut Node, graph: &proto::Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+    let names: Vec<&str> = graph.input.iter().map(|i| i.name.as_str()).collect();
+    let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
+    let outer = n.t.values.clone();
+    deeper(n)?;
+    n.t.values.extend(names.iter().zip(inputs).map(|(name, &id)| (name.to_string(), id)));
+    let done = n.t.initializers(graph).and_then(|()| n.t.nodes(&graph.node));
+    n.t.depth -= 1;
+    let made = std::mem::replace(&mut n.t.values, outer);
+    done?;
+    restart(n);
+    let value = |name: &&str| {
+        let unknown = || Error::UnknownName { place: "inner graph outputs".to_string(), name: name.to_string() };
+        made.get(*name).copied().ok_or_else(unknown)
+    };
+    outputs.iter().map(value).collect()
+}
+
+fn deeper(n: &mut Node) -> Result<(), Error> {
+    if n.t.depth >= NESTING {
+        return Err(Error::TooDeep { place: n.op().to_string(), found: NESTING + 1, limit: NESTING });
+    }
+    n.t.depth += 1;
+    Ok(())
+}
+
+/// What is made from here on is named after this node again.
+fn restart(n: &mut Node) {
+    let first = n.node.output.first().cloned().unwrap_or_default();
+    n.t.build.begin(&first, &first);
+}
+
+fn graph<'n>(n: &Node<'n, '_>, name: &str) -> Result<&'n proto::Graph, Error> {
+    n.attribute(name).and_then(|a| a.g.as_ref()).ok_or_else(|| n.missing(name))
+}
+
+fn branch(n: &mut Node) -> Result<bool, Error> {
+    let condition = n.need(0)?;
+    let taken =
+        known(n, condition).ok_or_else(|| n.unsupported("a condition computed at run time: the graph is static"))?;
+    let chosen = graph(n, if taken != 0 { "then_branch" } else { "else_branch" })?;
+    let outputs = inner(n, chosen, &[])?;
+    let count = outputs.len();
+    outputs.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    n.finish(count)
+}
+
+fn turns(n: &mut Node) -> Result<bool, Error> {
+    let body = graph(n, "body")?;
+    let run_time = |n: &Node| n.unsupported("a loop whose end is computed at run time: the graph is static");
+    let most = match n.input(0) {
+        Some(id) => Some(known(n, id).ok_or_else(|| run_time(n))?),
+        None => None,
+    };
+    let mut goes_on = match n.input(1) {
+        Some(id) => known(n, id).ok_or_else(|| run_time(n))? != 0,
+        None => true,
+    };
+    let mut carried: Vec<ValueId> = n.inputs.iter().skip(2).copied().flatten().collect();
+    let scans = body.output.len().saturating_sub(1 + carried.len());
+    let mut collected = vec![Vec::new(); scans];
+    let mut turn = 0;
+    while goes_on && most.is_none_or(|most| turn < most) {
+        if turn >= TURNS {
+            return Err(n.unsupported(format!("a loop of more than {TURNS} turns")));
+        }
+        let counter = n.build().integers([], vec![turn as i32]);
+        let condition = n.build().mask([], vec![true]);
+        let mut outputs = inner(n, body, &[vec![counter, condition], carried.clone()].concat())?.into_iter();
+        let next = outputs.next().ok_or_else(|| n.missing("a condition"))?;
+        goes_on = known(n, next).ok_or_else(|| run_time(n))? != 0;
+        carried = outputs.by_ref().take(carried.len()).collect();
+        collected.iter_mut().zip(outputs).for_each(|(list, id)| list.push(id));
+        turn += 1;
+    }
+    let kept = carried.len();
+    carried.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    for (i, list) in collected.into_iter().enumerate() {
+        if list.is_empty() {
+            return Err(n.unsupported("a loop of no turns that collects results"));
+        }
+        let id = n.build().stack(&list, 0)?;
+        n.output(kept + i, id);
+    }
+    n.finish(kept + scans)
+}
+
+fn scan(n: &mut Node) -> Result<bool, Error> {
+    if n.opset() < 9 {
+        return Err(n.unsupported("the form of opset 8"));
+    }
+    let body = graph(n, "body")?;
+    let scanned = n.size("num_scan_inputs", n.int("num_scan_inputs", 0))?;
+    let all: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
+    let kept = all.len().checked_sub(scanned).ok_or_else(|| n.missing("inputs"))?;
+    let (mut state, sources) = (all[..kept].to_vec(), all[kept..].to_vec());
+    let list = |n: &Node, name: &str| n.ints(name).unwrap_or_default();
+    let (in_axes, out_axes) = (list(n, "scan_input_axes"), list(n, "scan_output_axes"));
+    let (in_ways, out_ways) = (list(n, "scan_input_directions"), list(n, "scan_output_directions"));
+    let mut axes = Vec::new();
+    for (i, &source) in sources.iter().enumerate() {
+        axes.push(n.axis(in_axes.get(i).copied().unwrap_or(0), n.shape(source).len())?);
+    }
+    let steps = sources.first().map_or(0, |&s| n.shape(s)[axes[0]]);
+    let outputs = body.output.len().saturating_sub(kept);
+    let mut collected = vec![Vec::new(); outputs];
+    if steps as i64 > TURNS {
+        return Err(n.unsupported(format!("a scan of more than {TURNS} steps")));
+    }
+    for step in 0..steps {
+        let mut inputs = state.clone();
+        for (i, &source) in sources.iter().enumerate() {
+            let at = if in_ways.get(i) == Some(&1) { steps - 1 - step } else { step };
+            let part = n.build().slice(source, axes[i], at, at + 1)?;
+            let mut shape = n.shape(part);
+            shape.remove(axes[i]);
+            inputs.push(n.build().reshape(part, shape)?);
+        }
+        let mut results = inner(n, body, &inputs)?.into_iter();
+        state = results.by_ref().take(kept).collect();
+        collected.iter_mut().zip(results).for_each(|(list, id)| list.push(id));
+    }
+    state.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
+    for (i, mut list) in collected.into_iter().enumerate() {
+        if out_ways.get(i) == Some(&1) {
+            list.reverse();
+        }
+        let rank = list.first().map_or(0, |&id| n.shape(id).len());
+        let axis = n.axis(out_axes.get(i).copied().unwrap_or(0), rank + 1)?;
+        let id = n.build().stack(&list, axis)?;
+        n.output(kept + i, id);
+    }
+    n.finish(kept + outputs)
+}
+
+/// A function that the model itself defines.
+fn function(n: &mut Node) -> Result<bool, Error> {
+    let functions = n.t.functions;
+    let found = functions.iter().find(|f| f.name == n.op() && f.domain == n.node.domain);
+    let Some(function) = found else { return Ok(false) };
+    let outer = std::mem::take(&mut n.t.values);
+    deeper(n)?;
+    for (name, id) in function.input.iter().zip(&n.inputs) {
+        if let Some(id) = id {
+            n.t.values.insert(name.clone(), *id);
+        }
+    }
+    let attributes: HashMap<&str, &proto::Attribute> =
+        (function.attribute_proto.iter()).chain(&n.node.attribute).map(|a| (a.name.as_str(), a)).collect();
+    // Attributes of the body may refer to those of the call.
+    let bodies: Vec<proto::Node> = function.node.iter().map(|node| bound(node, &attributes)).collect();
+    let done = n.t.nodes(&bodies);
+    n.t.depth -= 1;
+    let made = std::mem::replace(&mut n.t.values, outer);
+    done?;
+    restart(n);
+    for (i, name) in function.output.iter().enumerate() {
+        if let Some(&id) = made.get(name) {
+            n.output(i, id);
+        }
+    }
+    n.finish(function.output.len())
+}
+
+fn bound(node: &proto::Node, attributes: &HashMap<&str, &proto::Attribute>) -> proto::Node {
+    let mut node = node.clone();
+    node.attribute.retain_mut(|a| {
+        if a.ref_attr_name.is_empty() {
+            return true;
+        }
+        match attributes.get(a.ref_attr_name.as_str()) {
+            Some(given) => {
+                let name = std::mem::take(&mut a.name);
+                *a = proto::Attribute { name, ..(*given).clone() };
+                true
+            }
+            None => false,
+        }
+    });
+    node
+}

@@ -1,0 +1,536 @@
+//! Constants as their file stores them: packed or compressed elements that are made only when asked for.
+//!
+//! A [`Stored`] is checked when it is built, so that [`Stored::dense`] cannot fail. Its parts are tensors again, and may
+//! be stored in turn: joint compression is nesting.
+
+use crate::error::Error;
+use crate::graph::{DType, Data, MAX_ELEMENTS, MAX_RANK, Tensor, elements};
+use bytes::Bytes;
+use half::f16;
+
+/// Element types of model files, with the width of one element in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Element {
+    Bool,
+    String,
+    Float16,
+    Float32,
+    Float64,
+    BFloat16,
+    Int(u32),
+    UInt(u32),
+}
+
+impl Element {
+    /// The element that holds a tensor's type.
+    pub fn of(dtype: DType) -> Element {
+        match dtype {
+            DType::F16 => Element::Float16,
+            DType::F32 => Element::Float32,
+            DType::I8 => Element::Int(8),
+            DType::U8 => Element::UInt(8),
+            DType::I16 => Element::Int(16),
+            DType::U16 => Element::UInt(16),
+            DType::I32 => Element::Int(32),
+            DType::Bool => Element::Bool,
+        }
+    }
+
+    /// The type of a tensor of such elements: `f64` and `bf16` become `f32`, 64-bit and unsigned 32-bit integers `i32`,
+    /// sub-byte integers take a byte each. `None` for texts.
+    pub fn dtype(self) -> Option<DType> {
+        Some(match self {
+            Element::Bool => DType::Bool,
+            Element::String => return None,
+            Element::Float16 => DType::F16,
+            Element::Float32 | Element::Float64 | Element::BFloat16 => DType::F32,
+            Element::Int(..=8) => DType::I8,
+            Element::UInt(..=8) => DType::U8,
+            Element::Int(..=16) => DType::I16,
+            Element::UInt(..=16) => DType::U16,
+            Element::Int(_) | Element::UInt(_) => DType::I32,
+        })
+    }
+
+    /// Width of one element in bits; texts have none.
+    pub fn bits(self) -> usize {
+        match self {
+            Element::Bool => 8,
+            Element::String => 0,
+            Element::Float16 | Element::BFloat16 => 16,
+            Element::Float32 => 32,
+            Element::Float64 => 64,
+            Element::Int(bits) | Element::UInt(bits) => bits as usize,
+        }
+    }
+}
+
+/// How the elements of a constant are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Form {
+    /// Packed little-endian elements; those narrower than a byte begin at the lowest bit.
+    Plain {
+        /// Type of one element.
+        element: Element,
+        /// At least as many bytes as the elements fill.
+        bytes: Bytes,
+    },
+    /// `scale * (data - offset)`: scale and offset have the rank of the shape and one element per block.
+    Scaled {
+        /// Integers, of the whole shape; under `mask` one per set position.
+        data: Tensor,
+        /// Its element type is the result's.
+        scale: Tensor,
+        /// Of the scale's shape.
+        offset: Option<Tensor>,
+        /// Whole shape, where only set positions have data.
+        mask: Option<Tensor>,
+    },
+    /// `table[block, index, :]`: the table has the blocks' extents, then its length, then the width of its entries.
+    Palette {
+        /// Indices, all less than the table's length; under `mask` one per set position.
+        indices: Tensor,
+        /// Its element type is the result's.
+        table: Tensor,
+        /// Axis along which entries of a width beyond one lie.
+        axis: usize,
+        /// Whole shape, where only set positions have indices.
+        mask: Option<Tensor>,
+    },
+    /// `values` in order where `mask` is set, zeros elsewhere.
+    Sparse {
+        /// Zeros and ones of the whole shape.
+        mask: Tensor,
+        /// One element per one of the mask.
+        values: Tensor,
+    },
+}
+
+/// Elements of a constant in their stored form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    dtype: DType,
+    count: usize,
+    form: Form,
+}
+
+fn fault(reason: String) -> Error {
+    Error::Stored { reason }
+}
+
+/// Extents of the whole that compressed parts describe.
+fn whole<'t>(data: &'t Tensor, mask: &'t Option<Tensor>) -> Result<&'t [usize], Error> {
+    let Some(mask) = mask else { return Ok(&data.shape) };
+    let set = set_positions(mask);
+    if set != data.data.len() {
+        return Err(fault(format!("{} elements for a mask with {set} positions set", data.data.len())));
+    }
+    Ok(&mask.shape)
+}
+
+fn set_positions(mask: &Tensor) -> usize {
+    mask.data.to_i32().iter().filter(|&&bit| bit != 0).count()
+}
+
+/// Requires the number of blocks along every axis to divide the extent.
+fn blocks_fit(shape: &[usize], blocks: &[usize]) -> Result<(), Error> {
+    let divides = |(&extent, &count): (&usize, &usize)| count != 0 && extent % count == 0;
+    if shape.len() == blocks.len() && shape.iter().zip(blocks).all(divides) {
+        return Ok(());
+    }
+    Err(fault(format!("blocks {blocks:?} of extents {shape:?}")))
+}
+
+fn bounded(shape: &[usize]) -> Result<usize, Error> {
+    let count = elements(shape);
+    if count > MAX_ELEMENTS || shape.len() > MAX_RANK {
+        let (what, shape) = ("a stored constant".to_string(), shape.to_vec());
+        return Err(Error::TooLarge { what, shape, elements: count, limit: MAX_ELEMENTS });
+    }
+    Ok(count)
+}
+
+impl Stored {
+    /// Checks the parts and gives the tensor they stand for, its elements not yet made.
+    ///
+    /// Errors: parts that do not fit each other, indices outside their table, too many elements.
+    pub fn tensor(form: Form, shape: Vec<usize>) -> Result<Tensor, Error> {
+        let count = bounded(&shape)?;
+        let dtype = match &form {
+            Form::Plain { element, bytes } => {
+                let needed = (count as u64).saturating_mul(element.bits() as u64).div_ceil(8);
+                if (bytes.len() as u64) < needed {
+                    return Err(fault(format!("{} bytes for {count} elements of {element:?}", bytes.len())));
+                }
+                element.dtype().ok_or_else(|| fault("texts are no elements".into()))?
+            }
+            Form::Scaled { data, scale, offset, mask } => {
+                let own = whole(data, mask)?;
+                blocks_fit(own, &scale.shape)?;
+                if let Some(offset) = offset.as_ref().filter(|o| o.shape != scale.shape) {
+                    return Err(fault(format!("offsets {:?} for scales {:?}", offset.shape, scale.shape)));
+                }
+                expect(&shape, mask, data)?;
+                scale.data.dtype()
+            }
+            Form::Palette { indices, table, axis, mask } => {
+                let own = whole(indices, mask)?;
+                let rank = own.len();
+                if table.shape.len() != rank + 2 || *axis >= rank.max(1) {
+                    return Err(fault(format!("table {:?} for indices {own:?}, axis {axis}", table.shape)));
+                }
+                blocks_fit(own, &table.shape[..rank])?;
+                let (length, width) = (table.shape[rank], table.shape[rank + 1]);
+                if width != 1 && (mask.is_some() || rank == 0) || width == 0 {
+                    return Err(fault(format!("table entries of {width} elements")));
+                }
+                check_indices(indices, length)?;
+                if mask.is_some() {
+                    expect(&shape, mask, indices)?;
+                } else {
+                    let mut made = own.to_vec();
+                    if let Some(extent) = made.get_mut(*axis) {
+                        *extent = extent.saturating_mul(width);
+                    }
+                    same(&shape, &made)?;
+                }
+                table.data.dtype()
+            }
+            Form::Sparse { mask, values } => {
+                let set = set_positions(mask);
+                if set != values.data.len() {
+                    return Err(fault(format!("{} elements for a mask with {set} positions set", values.data.len())));
+                }
+                same(&shape, &mask.shape)?;
+                values.data.dtype()
+            }
+        };
+        let stored = Stored { dtype, count, form };
+        Ok(Tensor { shape, data: Data::Stored(std::sync::Arc::new(stored)) })
+    }
+
+    /// Type of an element once made.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Number of elements.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How they are stored.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// Bytes that the stored form takes, masks and tables included.
+    pub fn stored_bytes(&self) -> usize {
+        let of = |t: &Tensor| t.data.stored_bytes();
+        match &self.form {
+            Form::Plain { element, .. } => (self.count * element.bits()).div_ceil(8),
+            Form::Scaled { data, scale, offset, mask } => {
+                of(data) + of(scale) + offset.as_ref().map_or(0, of) + mask.as_ref().map_or(0, of)
+            }
+            Form::Palette { indices, table, mask, .. } => of(indices) + of(table) + mask.as_ref().map_or(0, of),
+            Form::Sparse { mask, values } => of(mask) + of(values),
+        }
+    }
+
+    /// The elements as the evaluator takes them: what arithmetic gives is not rounded to the type.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match &self.form {
+            Form::Scaled { data, scale, offset, mask } if self.dtype.is_float() => {
+                scaled(data, scale, offset.as_ref(), mask)
+            }
+            _ => self.dense().to_f32(),
+        }
+    }
+
+    /// The elements, each rounded once to the type.
+    pub fn dense(&self) -> Data {
+        match &self.form {
+            Form::Plain { element, bytes } => plain(*element, bytes, self.count),
+            Form::Scaled { data, scale, offset, mask } => {
+                Data::from_f32(self.dtype, &scaled(data, scale, offset.as_ref(), mask))
+            }
+            Form::Palette { indices, table, axis, mask } => {
+                let own = mask.as_ref().map_or(&indices.shape, |m| &m.shape);
+                let rank = own.len();
+                let (length, width) = (table.shape[rank], table.shape[rank + 1]);
+                let blocks = Blocks::new(own, &table.shape[..rank]);
+                let values = indices.data.to_i32();
+                if width == 1 {
+                    let at = |(i, v): (usize, i32)| blocks.of(i) * length + v as usize;
+                    return pick(&table.data.dense(), positions(mask, values.len()).zip(values).map(at));
+                }
+                let inner = elements(&own[axis + 1..]);
+                let along = own[*axis] * width;
+                // Entries replace their index along the axis: position there is index times width plus component.
+                let at = |i: usize| {
+                    let (outer, place, rest) = (i / (inner * along), i / inner % along, i % inner);
+                    let index = (outer * own[*axis] + place / width) * inner + rest;
+                    (blocks.of(index) * length + values[index] as usize) * width + place % width
+                };
+                pick(&table.data.dense(), (0..self.count).map(at))
+            }
+            Form::Sparse { mask, values } => {
+                let mut next = values.data.to_f32().into_iter();
+                let fill = |&bit: &i32| if bit == 0 { 0.0 } else { next.next().unwrap_or(0.0) };
+                let dense: Vec<f32> = mask.data.to_i32().iter().map(fill).collect();
+                Data::from_f32(self.dtype, &dense)
+            }
+        }
+    }
+}
+
+/// `scale * (data - offset)`, one scale and offset for each block.
+fn scaled(data: &Tensor, scale: &Tensor, offset: Option<&Tensor>, mask: &Option<Tensor>) -> Vec<f32> {
+    let (scales, offsets) = (scale.data.to_f32(), offset.map(|o| o.data.to_f32()));
+    let shape = mask.as_ref().map_or(&data.shape, |m| &m.shape);
+    let blocks = Blocks::new(shape, &scale.shape);
+    let values = data.data.to_f32();
+    let at = |(i, v): (usize, f32)| {
+        let block = blocks.of(i);
+        scales[block] * (v - offsets.as_ref().map_or(0.0, |o| o[block]))
+    };
+    positions(mask, values.len()).zip(values).map(at).collect()
+}
+
+fn same(found: &[usize], expected: &[usize]) -> Result<(), Error> {
+    if found == expected { Ok(()) } else { Err(fault(format!("extents {found:?}, the parts give {expected:?}"))) }
+}
+
+/// Under a mask only the set positions have elements; the result is their list.
+fn expect(shape: &[usize], mask: &Option<Tensor>, data: &Tensor) -> Result<(), Error> {
+    match mask {
+        None => same(shape, &data.shape),
+        Some(_) => same(shape, &[data.data.len()]),
+    }
+}
+
+fn check_indices(indices: &Tensor, length: usize) -> Result<(), Error> {
+    // A packed index of so few bits cannot lie outside the table.
+    if let Data::Stored(stored) = &indices.data
+        && let Form::Plain { element: Element::UInt(bits), .. } = stored.form()
+        && *bits < 9
+        && 1usize << bits <= length
+    {
+        return Ok(());
+    }
+    match indices.data.to_i32().iter().find(|&&v| v < 0 || v as usize >= length) {
+        Some(&found) => Err(Error::Index { op: "palette".to_string(), found: found.into(), extent: length }),
+        None => Ok(()),
+    }
+}
+
+/// Positions that the elements of a list stand at: those set in the mask, else all.
+fn positions(mask: &Option<Tensor>, count: usize) -> Box<dyn Iterator<Item = usize>> {
+    match mask {
+        None => Box::new(0..count),
+        Some(mask) => {
+            let bits = mask.data.to_i32();
+            Box::new(bits.into_iter().enumerate().filter(|&(_, bit)| bit != 0).map(|(i, _)| i))
+        }
+    }
+}
+
+/// Which block an element lies in; both row-major and of the same rank.
+struct Blocks {
+    /// Extent, extent of a block, and distance between blocks, last axis first; axes of one block are left out but for
+    /// their extents.
+    axes: Vec<(usize, usize, usize)>,
+    single: bool,
+}
+
+impl Blocks {
+    fn new(shape: &[usize], blocks: &[usize]) -> Blocks {
+        let mut step = 1;
+        let axes = shape.iter().zip(blocks).rev().map(|(&extent, &count)| {
+            let axis = (extent, extent / count.max(1), step);
+            step *= count;
+            axis
+        });
+        Blocks { axes: axes.collect(), single: elements(blocks) == 1 }
+    }
+
+    fn of(&self, mut index: usize) -> usize {
+        if self.single {
+            return 0;
+        }
+        let mut at = 0;
+        for &(extent, size, step) in &self.axes {
+            at += index % extent / size * step;
+            index /= extent;
+        }
+        at
+    }
+}
+
+/// Elements of `data` at these positions.
+fn pick(data: &Data, positions: impl Iterator<Item = usize>) -> Data {
+    fn at<T: Copy>(data: &[T], positions: impl Iterator<Item = usize>) -> Vec<T> {
+        positions.map(|i| data[i]).collect()
+    }
+    match data {
+        Data::F16(v) => Data::F16(at(v, positions)),
+        Data::F32(v) => Data::F32(at(v, positions)),
+        Data::I8(v) => Data::I8(at(v, positions)),
+        Data::U8(v) => Data::U8(at(v, positions)),
+        Data::I16(v) => Data::I16(at(v, positions)),
+        Data::U16(v) => Data::U16(at(v, positions)),
+        Data::I32(v) => Data::I32(at(v, positions)),
+        Data::Bool(v) => Data::Bool(at(v, positions)),
+        Data::Stored(stored) => pick(&stored.dense(), positions),
+    }
+}
+
+/// `count` elements of packed bytes; the caller has checked that there are enough. Wide integers saturate.
+fn plain(element: Element, bytes: &[u8], count: usize) -> Data {
+    let bytes = &bytes[..(count * element.bits()).div_ceil(8)];
+    let clamp = |v: i128| v.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+    match element {
+        Element::Bool => Data::from_le_bytes(DType::Bool, bytes),
+        Element::Float16 => Data::from_le_bytes(DType::F16, bytes),
+        Element::Float32 => Data::from_le_bytes(DType::F32, bytes),
+        Element::Float64 => Data::F32(bytes.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b) as f32).collect()),
+        Element::BFloat16 => {
+            let wide = |&b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
+            Data::F32(bytes.as_chunks().0.iter().map(wide).collect())
+        }
+        Element::Int(8) => Data::from_le_bytes(DType::I8, bytes),
+        Element::Int(16) => Data::from_le_bytes(DType::I16, bytes),
+        Element::Int(32) => Data::from_le_bytes(DType::I32, bytes),
+        Element::UInt(8) => Data::from_le_bytes(DType::U8, bytes),
+        Element::UInt(16) => Data::from_le_bytes(DType::U16, bytes),
+        Element::UInt(32) => {
+            Data::I32(bytes.as_chunks().0.iter().map(|&b| clamp(u32::from_le_bytes(b).into())).collect())
+        }
+        Element::Int(64) => {
+            Data::I32(bytes.as_chunks().0.iter().map(|&b| clamp(i64::from_le_bytes(b).into())).collect())
+        }
+        Element::UInt(64) => {
+            Data::I32(bytes.as_chunks().0.iter().map(|&b| clamp(u64::from_le_bytes(b).into())).collect())
+        }
+        Element::UInt(bits) => Data::U8(unpack(bytes, bits as usize, count)),
+        Element::Int(bits) => {
+            // The upper half of the field's range is negative.
+            let shift = 8 - bits.min(8);
+            Data::I8(unpack(bytes, bits as usize, count).into_iter().map(|v| ((v << shift) as i8) >> shift).collect())
+        }
+        Element::String => Data::U8(vec![]),
+    }
+}
+
+/// `count` fields of `bits` bits (1 to 8), the first at the lowest bit; the caller has checked that there are enough bytes.
+pub fn unpack(bytes: &[u8], bits: usize, count: usize) -> Vec<u8> {
+    let mask = ((1u16 << bits) - 1) as u8;
+    (0..count)
+        .map(|i| {
+            let (at, shift) = (i * bits / 8, i * bits % 8);
+            let low = u16::from(bytes.get(at).copied().unwrap_or(0));
+            let high = u16::from(bytes.get(at + 1).copied().unwrap_or(0));
+            ((high << 8 | low) >> shift) as u8 & mask
+        })
+        .collect()
+}
+
+/// Fields of `bits` bits (1 to 8) as bytes, the first at the lowest bit: the other way round of [`unpack`].
+pub fn pack(values: &[u8], bits: usize) -> Vec<u8> {
+    let mut bytes = vec![0u8; (values.len() * bits).div_ceil(8)];
+    for (i, &value) in values.iter().enumerate() {
+        let (at, shift) = (i * bits / 8, i * bits % 8);
+        let wide = u16::from(value & ((1u16 << bits) - 1) as u8) << shift;
+        bytes[at] |= wide as u8;
+        if wide >> 8 != 0 {
+            bytes[at + 1] |= (wide >> 8) as u8;
+        }
+    }
+    bytes
+}
+
+/// Elements as little-endian bytes, packed where the element is narrower than a byte. Values outside the element's range
+/// are cut to its bits.
+pub fn to_bytes(data: &Data, element: Element) -> Vec<u8> {
+    if let Data::Stored(stored) = data
+        && let Form::Plain { element: own, bytes } = stored.form()
+        && *own == element
+    {
+        return bytes[..(stored.count() * element.bits()).div_ceil(8)].to_vec();
+    }
+    let ints = || data.to_i32();
+    match element {
+        Element::Bool => ints().iter().map(|&v| u8::from(v != 0)).collect(),
+        Element::Float16 => match &*data.dense() {
+            Data::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            other => other.to_f32().iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
+        },
+        Element::Float32 => data.to_f32().iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Element::Float64 => data.to_f32().iter().flat_map(|&x| f64::from(x).to_le_bytes()).collect(),
+        Element::BFloat16 => data.to_f32().iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect(),
+        Element::Int(16) | Element::UInt(16) => ints().iter().flat_map(|&v| (v as u16).to_le_bytes()).collect(),
+        Element::Int(32) | Element::UInt(32) => ints().iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::Int(64) | Element::UInt(64) => ints().iter().flat_map(|&v| i64::from(v).to_le_bytes()).collect(),
+        Element::Int(bits) | Element::UInt(bits) => {
+            let bytes: Vec<u8> = ints().iter().map(|&v| v as u8).collect();
+            if bits >= 8 { bytes } else { pack(&bytes, bits as usize) }
+        }
+        Element::String => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(values: &[u8], bits: u32, shape: &[usize]) -> Tensor {
+        let bytes = pack(values, bits as usize).into();
+        Stored::tensor(Form::Plain { element: Element::UInt(bits), bytes }, shape.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn fields_cross_byte_borders() {
+        // 6-bit fields 1, 2, 3, 63 packed from the lowest bit.
+        let word = 1u32 | 2 << 6 | 3 << 12 | 63 << 18;
+        assert_eq!(unpack(&word.to_le_bytes(), 6, 4), [1, 2, 3, 63]);
+        assert_eq!(pack(&[1, 2, 3, 63], 6), word.to_le_bytes()[..3]);
+        assert_eq!(plain(Element::Int(4), &[0x8f], 2), Data::I8(vec![-1, -8]));
+    }
+
+    #[test]
+    fn forms_nest() {
+        // Two blocks of rows with a table each; indices stand at the set positions of the mask only.
+        let mask = packed(&[1, 0, 0, 1, 1, 0], 1, &[2, 3]);
+        let indices = packed(&[0, 1, 1], 1, &[3]);
+        let table = Tensor::f32([2, 1, 2, 1], vec![1.0, 2.0, 3.0, 4.0]);
+        let form = Form::Palette { indices, table, axis: 0, mask: Some(mask.clone()) };
+        let values = Stored::tensor(form, vec![3]).unwrap();
+        assert_eq!(values.data.to_f32(), [1.0, 4.0, 4.0]);
+        let dense = Stored::tensor(Form::Sparse { mask, values }, vec![2, 3]).unwrap();
+        assert_eq!(dense.data.to_f32(), [1.0, 0.0, 0.0, 4.0, 4.0, 0.0]);
+        let Data::Stored(stored) = &dense.data else { panic!("kept as stored") };
+        // Mask twice and indices once, a byte each, and the table.
+        assert_eq!(stored.stored_bytes(), 1 + 1 + 1 + 16);
+    }
+
+    #[test]
+    fn scales_go_by_block() {
+        let data = Tensor { shape: vec![2, 4], data: Data::I8(vec![1, 2, 3, 4, 5, 6, 7, 8]) };
+        let scale = Tensor::f16([2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let offset = Some(Tensor { shape: vec![2, 2], data: Data::I8(vec![1, 0, 0, 1]) });
+        let form = Form::Scaled { data, scale, offset, mask: None };
+        let tensor = Stored::tensor(form, vec![2, 4]).unwrap();
+        assert_eq!(tensor.data.to_f32(), [0.0, 1.0, 6.0, 8.0, 15.0, 18.0, 24.0, 28.0]);
+    }
+
+    #[test]
+    fn parts_must_fit() {
+        let table = Tensor::f32([1, 2, 1], vec![0.0; 2]);
+        let indices = Tensor { shape: vec![2], data: Data::U8(vec![0, 2]) };
+        let form = Form::Palette { indices, table, axis: 0, mask: None };
+        assert!(matches!(Stored::tensor(form, vec![2]), Err(Error::Index { found: 2, extent: 2, .. })));
+        let form = Form::Plain { element: Element::Float32, bytes: Bytes::from_static(&[0; 7]) };
+        assert!(matches!(Stored::tensor(form, vec![2]), Err(Error::Stored { .. })));
+    }
+}

@@ -1,0 +1,75 @@
+//! Task streams of a container, and the runtime graph of those that are compiled for one engine and for two.
+
+use anemone_facts::Layout;
+use anemone_facts::formats::hwx as rows;
+use anemone_facts::formats::hwx::runtime;
+
+use super::defs::Container;
+use crate::StreamError;
+use crate::task::{Task, decode_what_stands};
+
+/// Longest name that is looked at.
+const NAME_BYTES: usize = 4096;
+
+/// What symbols say of a container's runtime graph. The graph's own bytes have no known form; they are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeGraph<'a> {
+    /// Procedures: name and address.
+    pub procedures: Vec<(&'a str, u64)>,
+    /// Operations of the procedures: name and address.
+    pub operations: Vec<(&'a str, u64)>,
+    /// Task streams: whose they are and where they begin.
+    pub streams: Vec<(&'a str, u64)>,
+}
+
+impl<'a> RuntimeGraph<'a> {
+    /// Operations that start an engine.
+    pub fn kicks(&self) -> impl Iterator<Item = &'a str> {
+        self.operations.iter().map(|&(name, _)| name).filter(|n| n.starts_with(runtime::KICK))
+    }
+
+    /// Name of the stream that an address of the task section belongs to.
+    pub fn stream_at(&self, address: u64) -> Option<&'a str> {
+        let before = self.streams.iter().filter(|(_, at)| *at <= address);
+        before.max_by_key(|(_, at)| *at).map(|&(name, _)| name)
+    }
+}
+
+/// The text at an offset of the string table, up to its end; `None` where it is none, or too long.
+fn name(strings: &[u8], offset: u32) -> Option<&str> {
+    let rest = strings.get(offset as usize..)?;
+    let end = rest.iter().take(NAME_BYTES).position(|&b| b == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
+impl Container {
+    /// The tasks of the container's stream, as far as they can be followed, with the layout they are read by; `None` where
+    /// the descriptor version is not known, or there is no stream.
+    pub fn tasks(&self) -> Option<(&'static Layout, Vec<Task>, Option<StreamError>)> {
+        let layout = self.layout()?;
+        let text = self.section(rows::TEXT.segment, rows::TEXT.section)?;
+        let first = self.run_state().map_or(0, |(_, run)| run.first_task_words());
+        let (tasks, error) = decode_what_stands(layout, &text.data, first);
+        Some((layout, tasks, error))
+    }
+
+    /// The runtime graph, where the container has one.
+    pub fn runtime(&self) -> Option<RuntimeGraph<'_>> {
+        let section = self.section(rows::RUNTIME.segment, rows::RUNTIME.section)?;
+        let end = section.address.saturating_add(section.bytes);
+        let mut graph = RuntimeGraph::default();
+        let Some(table) = self.symtab() else { return Some(graph) };
+        for symbol in table.symbols.iter().filter(|s| s.kind & runtime::KIND_BITS == runtime::KIND_BITS) {
+            let Some(name) = name(&table.strings, symbol.name_offset) else { continue };
+            let inside = (section.address..end).contains(&symbol.value);
+            if let Some(whose) = name.strip_prefix(runtime::STREAM_START) {
+                graph.streams.push((whose, symbol.value));
+            } else if inside && name.starts_with(runtime::OPERATION) {
+                graph.operations.push((name, symbol.value));
+            } else if inside {
+                graph.procedures.push((name, symbol.value));
+            }
+        }
+        Some(graph)
+    }
+}

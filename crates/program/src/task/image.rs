@@ -1,0 +1,369 @@
+//! The register image of descriptor version 10: a structure with every register, what the loader writes into it, and the
+//! records that it is serialized to.
+//!
+//! Groups, fields and slots are rows of [`anemone_facts::layout::v10`]. The sources give no defaults other than that
+//! registers have one: here it is 0. They name what a record holds and its size, not the order: here it is a count, the
+//! register's device address, two values, zeros. No sample of either is known.
+
+use anemone_facts::layout::v10::{
+    ACCESSOR_SHIFT, FIELDS, GROUPS, IMAGE_BYTES, ImageField, RECORD_BYTES, RELOCATIONS, STRIDE_BIT, STRIDE_BITS,
+};
+
+/// Something that an image, a record or a patch cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// The structure has another size.
+    #[error("an image of {found:#x} bytes; version 10 has {IMAGE_BYTES:#x}")]
+    Size {
+        /// Bytes found.
+        found: usize,
+    },
+    /// No group holds the register.
+    #[error("no group holds register {register:#x} (word address)")]
+    Register {
+        /// Word address.
+        register: u32,
+    },
+    /// No accessor has the name.
+    #[error("no field {name:?}; fields: {}", names())]
+    Field {
+        /// Name asked for.
+        name: String,
+    },
+    /// A value does not fit.
+    #[error("{what} = {value}: from {least} to {most} in steps of {step}")]
+    Range {
+        /// Field, register or parameter.
+        what: String,
+        /// Value offered.
+        value: i128,
+        /// Least value.
+        least: i128,
+        /// Largest value.
+        most: i128,
+        /// Distance of values.
+        step: i128,
+    },
+    /// Bits that do not lie in a register and the one behind it.
+    #[error("register {register:#x}: {width} bits at bit {bit} do not lie within two registers")]
+    Bits {
+        /// Word address.
+        register: u32,
+        /// Lowest bit.
+        bit: u32,
+        /// Number of bits.
+        width: u32,
+    },
+    /// A serialized record that cannot be read.
+    #[error("record at {offset:#x}: {what} is {found:#x}, expected {expected}")]
+    Record {
+        /// Byte offset of the record.
+        offset: usize,
+        /// Part of the record.
+        what: &'static str,
+        /// Value found.
+        found: u64,
+        /// What would be right.
+        expected: &'static str,
+    },
+}
+
+fn names() -> String {
+    FIELDS.map(|f| f.name).join(", ")
+}
+
+/// The structure of version 10.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    bytes: Vec<u8>,
+}
+
+impl Default for Image {
+    fn default() -> Image {
+        Image { bytes: vec![0; IMAGE_BYTES as usize] }
+    }
+}
+
+/// Word addresses of every register with the byte offset of each in the structure, group by group.
+fn places() -> impl Iterator<Item = (u32, usize)> {
+    GROUPS
+        .iter()
+        .flat_map(|g| (0..g.registers).map(|i| (g.aperture.unwrap_or(0) / 4 + i, (g.struct_base + 4 * i) as usize)))
+}
+
+impl Image {
+    /// An image from the bytes of the structure.
+    pub fn of_bytes(bytes: &[u8]) -> Result<Image, ImageError> {
+        let image = Image { bytes: bytes.to_vec() };
+        if bytes.len() == IMAGE_BYTES as usize { Ok(image) } else { Err(ImageError::Size { found: bytes.len() }) }
+    }
+
+    /// The bytes of the structure.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Word addresses and values of all registers.
+    pub fn registers(&self) -> impl Iterator<Item = (u32, u32)> {
+        places().map(|(register, at)| (register, self.word(at)))
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        self.bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    fn put(&mut self, at: usize, word: u32) {
+        if let Some(place) = self.bytes.get_mut(at..at + 4) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn place(register: u32) -> Result<usize, ImageError> {
+        let found = places().find(|&(r, _)| r == register);
+        found.map(|(_, at)| at).ok_or(ImageError::Register { register })
+    }
+
+    /// Value of a register by word address.
+    pub fn register(&self, register: u32) -> Result<u32, ImageError> {
+        Ok(self.word(Self::place(register)?))
+    }
+
+    /// Sets a register by word address.
+    pub fn set_register(&mut self, register: u32, word: u32) -> Result<(), ImageError> {
+        self.put(Self::place(register)?, word);
+        Ok(())
+    }
+
+    fn field(name: &str) -> Result<(&'static ImageField, usize), ImageError> {
+        let row = FIELDS.iter().find(|f| f.name == name).ok_or_else(|| ImageError::Field { name: name.into() })?;
+        Ok((row, (row.offset + ACCESSOR_SHIFT) as usize))
+    }
+
+    /// Value of a dimension field by the vendor's name.
+    pub fn get(&self, name: &str) -> Result<u32, ImageError> {
+        let (row, at) = Self::field(name)?;
+        Ok(self.word(at & !3) >> (8 * (at as u32 & 3)) & row.mask)
+    }
+
+    /// Sets a dimension field by the vendor's name.
+    pub fn set(&mut self, name: &str, value: u32) -> Result<(), ImageError> {
+        let (row, at) = Self::field(name)?;
+        if value > row.mask {
+            return Err(range(name, value.into(), 0, row.mask.into(), 1));
+        }
+        let (base, shift) = (at & !3, 8 * (at as u32 & 3));
+        self.put(base, self.word(base) & !(row.mask << shift) | value << shift);
+        Ok(())
+    }
+
+    /// A DMA stride in bytes, from its signed field.
+    pub fn stride(&self, register: u32) -> Result<i64, ImageError> {
+        // The field ends at the word's last bit, so shifting the word keeps the sign.
+        Ok(((self.register(register)? as i32 >> STRIDE_BIT) as i64) << STRIDE_BIT)
+    }
+
+    /// Sets a DMA stride in bytes. `most` is the chip's bound on its size in either direction; without one, the field's
+    /// own reach holds.
+    pub fn set_stride(&mut self, register: u32, bytes: i64, most: Option<u64>) -> Result<(), ImageError> {
+        let step = 1i128 << STRIDE_BIT;
+        let reach = step << (STRIDE_BITS - 1);
+        let (least, largest) = match most {
+            Some(most) => (-(most as i128).min(reach), (most as i128).min(reach - step)),
+            None => (-reach, reach - step),
+        };
+        let value = bytes as i128;
+        if value < least || value > largest || value % step != 0 {
+            return Err(range(&format!("stride in register {register:#x}"), value, least, largest, step));
+        }
+        let kept = self.register(register)? & ((1 << STRIDE_BIT) - 1);
+        self.set_register(register, bytes as u32 | kept)
+    }
+
+    /// Registers that differ from their default, as records. `aperture` is the device address of register 0.
+    ///
+    /// The two registers of an address slot are one record of two values, every other register is one of one value.
+    pub fn records(&self, aperture: u64) -> Vec<Record> {
+        let mut records: Vec<Record> = Vec::new();
+        let mut second = None;
+        for (register, word) in self.registers() {
+            let device = aperture.wrapping_add(4 * register as u64);
+            if second == Some(register) {
+                second = None;
+                continue;
+            }
+            let slot = RELOCATIONS.iter().any(|s| s.register == register);
+            let high = if slot { self.register(register + 1).ok() } else { None };
+            match high {
+                Some(high) => {
+                    second = Some(register + 1);
+                    if (word, high) != (0, 0) {
+                        records.push(Record {
+                            register: device,
+                            values: vec![word.into(), high.into()],
+                            rest: [0; 16],
+                        });
+                    }
+                }
+                None if word != 0 => {
+                    records.push(Record { register: device, values: vec![word.into()], rest: [0; 16] });
+                }
+                None => {}
+            }
+        }
+        records
+    }
+
+    /// The image that records describe: named registers hold their values, all others their default.
+    pub fn of_records(records: &[Record], aperture: u64) -> Result<Image, ImageError> {
+        let mut image = Image::default();
+        for (i, record) in records.iter().enumerate() {
+            let wrong = |what, found, expected| ImageError::Record { offset: i * RECORD_BYTES, what, found, expected };
+            let delta = record.register.checked_sub(aperture).filter(|d| d % 4 == 0 && d / 4 <= u32::MAX as u64);
+            let first = delta.ok_or_else(|| wrong("register address", record.register, "a register's"))? / 4;
+            if record.rest != [0; 16] {
+                return Err(wrong("a byte behind the values", 1, "0"));
+            }
+            for (register, &value) in (first as u32..).zip(&record.values) {
+                let word = u32::try_from(value).map_err(|_| wrong("value", value, "at most 32 bits"))?;
+                image.set_register(register, word)?;
+            }
+        }
+        Ok(image)
+    }
+}
+
+fn range(what: &str, value: i128, least: i128, most: i128, step: i128) -> ImageError {
+    ImageError::Range { what: what.to_string(), value, least, most, step }
+}
+
+/// One serialized record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Device address of the first register.
+    pub register: u64,
+    /// One or two values, for that register and the next.
+    pub values: Vec<u64>,
+    /// Bytes whose use is not known.
+    pub rest: [u8; 16],
+}
+
+/// Records as bytes, 44 each. A record holds one or two values; more are not written.
+pub fn write_records(records: &[Record]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(records.len() * RECORD_BYTES);
+    for record in records {
+        let value = |i: usize| record.values.get(i).copied().unwrap_or(0);
+        out.extend_from_slice(&(record.values.len().min(2) as u32).to_le_bytes());
+        for word in [record.register, value(0), value(1)] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&record.rest);
+    }
+    out
+}
+
+/// Records from bytes.
+pub fn read_records(bytes: &[u8]) -> Result<Vec<Record>, ImageError> {
+    let mut records = Vec::with_capacity(bytes.len() / RECORD_BYTES);
+    for (i, chunk) in bytes.chunks(RECORD_BYTES).enumerate() {
+        let wrong = |what, found, expected| ImageError::Record { offset: i * RECORD_BYTES, what, found, expected };
+        if chunk.len() < RECORD_BYTES {
+            return Err(wrong("size", chunk.len() as u64, "44 bytes"));
+        }
+        let number = |at: usize, bytes: usize| {
+            chunk[at..at + bytes].iter().rev().fold(0u64, |number, &b| number << 8 | u64::from(b))
+        };
+        let count = number(0, 4);
+        let values = match count {
+            1 if number(20, 8) == 0 => vec![number(12, 8)],
+            1 => return Err(wrong("second value of a record of one", number(20, 8), "0")),
+            2 => vec![number(12, 8), number(20, 8)],
+            _ => return Err(wrong("count", count, "1 or 2")),
+        };
+        let mut rest = [0; 16];
+        rest.copy_from_slice(&chunk[28..]);
+        records.push(Record { register: number(4, 8), values, rest });
+    }
+    Ok(records)
+}
+
+/// What the loader resolves into a bit-field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarKind {
+    /// A device address.
+    Address,
+    /// A data-set identifier of on-chip memory.
+    DataSet,
+    /// An offset in a buffer.
+    Offset,
+}
+
+/// A custom bar: a bit-field that the loader writes a resolved value into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CustomBar {
+    /// Word address of the register.
+    pub register: u32,
+    /// Lowest bit.
+    pub bit: u32,
+    /// Number of bits; what passes bit 31 goes on in the next register.
+    pub width: u32,
+    /// What is written.
+    pub kind: BarKind,
+}
+
+impl CustomBar {
+    /// Writes a value.
+    pub fn apply(&self, image: &mut Image, value: u64) -> Result<(), ImageError> {
+        let CustomBar { register, bit, width, .. } = *self;
+        if width == 0 || bit > 31 || bit + width > 64 {
+            return Err(ImageError::Bits { register, bit, width });
+        }
+        let most = u64::MAX >> (64 - width);
+        if value > most {
+            return Err(range(&format!("bar in register {register:#x}"), value.into(), 0, most.into(), 1));
+        }
+        let both = bit + width > 32;
+        let low = u64::from(image.register(register)?);
+        let high = if both { u64::from(image.register(register + 1)?) } else { 0 };
+        let word = (high << 32 | low) & !(most << bit) | value << bit;
+        image.set_register(register, word as u32)?;
+        if both { image.set_register(register + 1, (word >> 32) as u32) } else { Ok(()) }
+    }
+}
+
+/// A live-in parameter: an extent or stride that a procedure's input gives at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveIn {
+    /// Name of the procedure's input.
+    pub input: String,
+    /// Least value.
+    pub start: u64,
+    /// Largest value.
+    pub stop: u64,
+    /// Distance of values, at least 1.
+    pub step: u64,
+    /// Where the value goes.
+    pub bar: CustomBar,
+}
+
+impl LiveIn {
+    /// Checks a value against start, stop and step, and writes it.
+    pub fn bind(&self, image: &mut Image, value: u64) -> Result<(), ImageError> {
+        let on_step = self.step != 0 && value.checked_sub(self.start).is_some_and(|d| d % self.step == 0);
+        if !on_step || value > self.stop {
+            let what = format!("live-in {:?}", self.input);
+            return Err(range(&what, value.into(), self.start.into(), self.stop.into(), self.step.into()));
+        }
+        self.bar.apply(image, value)
+    }
+}
+
+/// An image with what the loader does to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The structure.
+    pub image: Image,
+    /// Values that the loader resolves.
+    pub bars: Vec<CustomBar>,
+    /// Values that a call binds.
+    pub live_ins: Vec<LiveIn>,
+}

@@ -1,0 +1,267 @@
+//! Programs of one operation, from the definitions of recorded cases and in a neutral form.
+
+use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineConstant, OutlineOp, OutlineType};
+use serde_json::Value;
+
+fn ty(element: &'static str, shape: &[usize]) -> OutlineType {
+    OutlineType { element, shape: shape.iter().map(|&d| Some(d)).collect(), state: false }
+}
+
+fn live(name: &str, ty: OutlineType) -> Argument {
+    Argument::Value(Named { name: name.to_string(), ty })
+}
+
+fn weight(shape: &[usize]) -> Argument {
+    let ty = ty("fp16", shape);
+    Argument::Constant(OutlineConstant { ty, inline: false, numbers: None, text: None, compressed: None })
+}
+
+fn numbers(values: &[f64], element: &'static str) -> Argument {
+    let shape = if values.len() == 1 { vec![] } else { vec![values.len()] };
+    let ty = ty(element, &shape);
+    let numbers = Some(values.to_vec());
+    Argument::Constant(OutlineConstant { ty, inline: true, numbers, text: None, compressed: None })
+}
+
+fn word(text: &str) -> Argument {
+    let ty = ty("string", &[]);
+    Argument::Constant(OutlineConstant {
+        ty,
+        inline: true,
+        numbers: None,
+        text: Some(text.to_string()),
+        compressed: None,
+    })
+}
+
+fn program(op: &str, mut arguments: Vec<(&str, Argument)>, output: OutlineType) -> Outline {
+    arguments.sort_by(|a, b| a.0.cmp(b.0));
+    let mut inputs: Vec<Named> = Vec::new();
+    for (_, argument) in &arguments {
+        if let Argument::Value(value) = argument
+            && !inputs.contains(value)
+        {
+            inputs.push(value.clone());
+        }
+    }
+    let name = format!("{op}_0");
+    let op = OutlineOp {
+        op: op.to_string(),
+        name: name.clone(),
+        arguments: arguments.into_iter().map(|(n, a)| (n.to_string(), a)).collect(),
+        outputs: vec![Named { name: name.clone(), ty: output }],
+        blocks: 0,
+        constant: false,
+    };
+    Outline { name: "main".into(), opset: None, origin: Origin::Model, inputs, ops: vec![op], outputs: vec![name] }
+}
+
+/// An operation on a plain image, its parameters the most harmless ones.
+pub fn neutral(op: &str) -> Option<Outline> {
+    let image = || ty("fp16", &[1, 16, 32, 32]);
+    let op = match op {
+        "min" => "minimum",
+        "max" => "maximum",
+        op => op,
+    };
+    let x = || ("x", live("x", image()));
+    let indices = |shape: &[usize]| ("indices", numbers(&vec![0.0; shape.iter().product()], "int32"));
+    let mut arguments = vec![x()];
+    let mut output = image();
+    match op {
+        "conv" | "ne_conv" | "conv_transpose" => arguments.push(("weight", weight(&[16, 16, 3, 3]))),
+        "linear" | "linear_activation" => {
+            arguments = vec![("x", live("x", ty("fp16", &[32, 64]))), ("weight", weight(&[64, 64]))];
+            output = ty("fp16", &[32, 64]);
+        }
+        "matmul" | "ne_matmul" | "einsum" => {
+            arguments = vec![("x", live("x", ty("fp16", &[64, 64]))), ("y", live("y", ty("fp16", &[64, 64])))];
+            output = ty("fp16", &[64, 64]);
+        }
+        "avg_pool" | "max_pool" | "l2_pool" | "ne_pool" | "pe_pool" => {
+            arguments.push(("kernel_sizes", numbers(&[2.0, 2.0], "int32")));
+        }
+        "add" | "sub" | "mul" | "real_div" | "floor_div" | "pow" | "maximum" | "minimum" | "mod" | "equal"
+        | "not_equal" | "greater" | "greater_equal" | "less" | "less_equal" | "logical_and" | "logical_or"
+        | "logical_xor" => {
+            arguments.push(("y", live("y", image())));
+        }
+        "select" => {
+            arguments = vec![
+                ("cond", live("c", ty("bool", &[1, 16, 32, 32]))),
+                ("a", live("a", image())),
+                ("b", live("b", image())),
+            ]
+        }
+        "concat" | "stack" => {
+            arguments = vec![
+                ("values", live("a", image())),
+                ("values", live("b", image())),
+                ("axis", numbers(&[1.0], "int32")),
+            ];
+            output = ty("fp16", &[1, 32, 32, 32]);
+        }
+        "scaled_dot_product_attention" => {
+            let head = || ty("fp16", &[1, 4, 64, 32]);
+            arguments = vec![("query", live("q", head())), ("key", live("k", head())), ("value", live("v", head()))];
+            output = head();
+        }
+        "gather" | "gather_along_axis" => arguments.push(indices(&[4])),
+        "gather_nd" => arguments.push(indices(&[2])),
+        "topk" => {
+            arguments.extend([("k", numbers(&[5.0], "int32")), ("axis", numbers(&[3.0], "int32"))]);
+            output = ty("fp16", &[1, 16, 32, 5]);
+        }
+        "softmax" => arguments.push(("axis", numbers(&[1.0], "int32"))),
+        "reduce_argmax" | "reduce_argmin" => {
+            arguments.push(("axis", numbers(&[1.0], "int32")));
+            output = ty("uint16", &[1, 1, 32, 32]);
+        }
+        "argsort" => output = ty("uint16", &[1, 16, 32, 32]),
+        op if op.starts_with("reduce_") => {
+            arguments.push(("axes", numbers(&[1.0], "int32")));
+            output = ty("fp16", &[1, 1, 32, 32]);
+        }
+        "pad" => {
+            arguments.extend([
+                ("pad", numbers(&[0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0], "int32")),
+                ("mode", word("constant")),
+            ]);
+            output = ty("fp16", &[1, 16, 34, 34]);
+        }
+        "resample" => arguments.push(("coordinates", live("c", ty("fp16", &[1, 32, 32, 2])))),
+        "crop_resize" => arguments.push(("box_indices", numbers(&[0.0, 0.0], "uint16"))),
+        "batch_to_space" => {
+            arguments =
+                vec![("x", live("x", ty("fp16", &[4, 16, 32, 32]))), ("block_shape", numbers(&[2.0, 2.0], "int32"))];
+        }
+        "const" => return None,
+        _ => {}
+    }
+    Some(program(op, arguments, output))
+}
+
+/// The element type of that name.
+fn element(name: &str) -> &'static str {
+    const KNOWN: &[&str] = &[
+        "fp16", "fp32", "fp64", "bf16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "bool",
+        "string",
+    ];
+    KNOWN.iter().find(|k| **k == name).copied().unwrap_or("unknown")
+}
+
+fn list(value: &Value) -> Option<Vec<f64>> {
+    value.as_array()?.iter().map(Value::as_f64).collect()
+}
+
+fn shape(value: &Value) -> Option<Vec<usize>> {
+    value.as_array()?.iter().map(|d| d.as_u64().map(|d| d as usize)).collect()
+}
+
+/// The program of a recorded case's definition; none where it says too little.
+pub fn of_definition(definition: &Value) -> Option<Outline> {
+    let op = definition["op"].as_str()?;
+    let parameters = &definition["params"];
+    let inputs: Vec<(String, OutlineType)> = definition["inputs"]
+        .as_array()?
+        .iter()
+        .enumerate()
+        .map(|(i, input)| Some((format!("x{i}"), ty(element(input["dtype"].as_str()?), &shape(&input["shape"])?))))
+        .collect::<Option<_>>()?;
+    // The converter puts casts around fp32 inputs.
+    let inputs: Vec<(String, OutlineType)> = inputs
+        .into_iter()
+        .map(|(name, t)| {
+            (name, if t.element == "fp32" && op != "cast" { OutlineType { element: "fp16", ..t } } else { t })
+        })
+        .collect();
+    let input = |i: usize| inputs.get(i).map(|(name, t)| live(name, t.clone()));
+    let first = inputs.first()?.1.clone();
+    let extents = first.extents();
+    let names: &[&str] = match op {
+        "scaled_dot_product_attention" => &["query", "key", "value", "attn_mask"],
+        "concat" | "stack" => &["values", "values"],
+        "select" => &["cond", "a", "b"],
+        "resample" => &["x", "coordinates"],
+        "gather" | "gather_along_axis" | "gather_nd" => &["x", "indices"],
+        "conv" => &["x", "weight"],
+        "scatter" | "scatter_along_axis" => &["data", "indices", "updates"],
+        "slice_by_size" => &["x", "begin"],
+        _ => &["x", "y"],
+    };
+    let mut arguments: Vec<(&str, Argument)> =
+        names.iter().enumerate().filter_map(|(i, name)| Some((*name, input(i)?))).collect();
+    let mut output = first.clone();
+    for (key, value) in parameters.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("weight", value) if value.is_array() => {
+                let shape = shape(value)?;
+                let strides = list(&parameters["strides"]);
+                output = convolved(op, &extents, &shape, parameters["pad_type"].as_str(), strides.as_deref());
+                arguments.push(("weight", weight(&shape)));
+            }
+            ("kernel", value) => arguments.push(("kernel_sizes", numbers(&list(value)?, "int32"))),
+            ("strides", value) => arguments.push(("strides", numbers(&list(value)?, "int32"))),
+            ("dilations", value) => arguments.push(("dilations", numbers(&list(value)?, "int32"))),
+            ("groups", value) => arguments.push(("groups", numbers(&[value.as_f64()?], "int32"))),
+            ("k", value) => arguments.push(("k", numbers(&[value.as_f64()?], "int32"))),
+            ("axis", value) => {
+                arguments.push(("axis", numbers(&[value.as_f64()?], "int32")));
+                if op.starts_with("reduce_arg") || op == "argsort" {
+                    output.element = "int32";
+                }
+            }
+            ("axes", value) => arguments.push(("axes", numbers(&list(value)?, "int32"))),
+            ("block_shape", value) => arguments.push(("block_shape", numbers(&list(value)?, "int32"))),
+            ("block_size" | "upscale_factor" | "downscale_factor", value) => {
+                arguments.push(("block_size", numbers(&[value.as_f64()?], "int32")));
+            }
+            ("pad_type" | "mode", Value::String(text)) => {
+                arguments.push((if key == "mode" { "mode" } else { "pad_type" }, word(text)));
+            }
+            ("to", Value::String(text)) => output.element = element(text),
+            ("indices", Value::String(_)) => arguments.push(("indices", numbers(&[0.0; 4], "int32"))),
+            ("box_indices", Value::String(text)) => {
+                arguments.push(("box_indices", numbers(&[0.0, 0.0], element(text))))
+            }
+            _ => {}
+        }
+    }
+    if op == "crop_resize" && !arguments.iter().any(|(n, _)| *n == "box_indices") {
+        return None;
+    }
+    if op == "matmul" {
+        let second = inputs.get(1).map(|(_, t)| t.extents());
+        if let (Some(second), Some(rows)) = (second, extents.len().checked_sub(2)) {
+            let mut shape = extents.clone();
+            shape[rows + 1] = second.last().copied()?;
+            output = ty(output.element, &shape);
+        }
+    }
+    Some(program(op, arguments, output))
+}
+
+/// Result of a convolution.
+fn convolved(op: &str, input: &[usize], weight: &[usize], pad: Option<&str>, strides: Option<&[f64]>) -> OutlineType {
+    let mut out = input.to_vec();
+    if op == "linear" || op == "linear_activation" {
+        if let (Some(last), Some(&rows)) = (out.last_mut(), weight.first()) {
+            *last = rows;
+        }
+        return ty("fp16", &out);
+    }
+    if out.len() < 3 || weight.len() < 3 {
+        return ty("fp16", &out);
+    }
+    out[1] = if op == "conv_transpose" { weight[1] } else { weight[0] };
+    for (axis, extent) in out.iter_mut().enumerate().skip(2) {
+        let stride = strides.and_then(|s| s.get(axis - 2)).map_or(1, |&s| s as usize).max(1);
+        let kernel = weight.get(axis).copied().unwrap_or(1);
+        *extent = match (op, pad) {
+            ("conv_transpose", _) => *extent * stride,
+            (_, Some("same")) => extent.div_ceil(stride),
+            _ => extent.saturating_sub(kernel) / stride + 1,
+        };
+    }
+    ty("fp16", &out)
+}

@@ -1,0 +1,129 @@
+//! Catalogues made from rows: rules for the design of models, operations, validators.
+
+use super::{CLOSE, OPEN};
+use anemone_facts::legal::RULES;
+use anemone_facts::lint::{LINTS, Severity};
+use anemone_facts::ops::{ATTESTED, OPS, Reach};
+use anemone_facts::validators::{LOAD_FORMS, LOAD_THREAD, OTHERS, VALIDATORS};
+use std::fmt::Write;
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// Every rule for the design of models.
+pub fn lint() -> String {
+    let mut out = format!(
+        "# Rules for the design of models\n\n{OPEN}\n\n\
+         `ane check` names these codes, `ane explain CODE` tells one of them. Each rule says how it is known; sources are \
+         explained under [lint](../evidence.md#lint).\n"
+    );
+    let parts = [
+        (Severity::Rejected, "E: rejected"),
+        (Severity::Wrong, "W: silently wrong"),
+        (Severity::Slow, "P: slow"),
+        (Severity::Build, "B: hard on the build service"),
+    ];
+    for (severity, title) in parts {
+        let _ = write!(
+            out,
+            "\n## {title}\n\n| code | name | when | why | fix | seen on | known | source |\n|---|---|---|---|---|---|---|---|\n"
+        );
+        for row in LINTS.iter().filter(|l| l.severity() == severity) {
+            let cells = [row.name, row.condition, row.why, row.fix, row.chips, row.basis.name(), row.source].map(cell);
+            let _ = writeln!(out, "| {} | {} |", row.code, cells.join(" | "));
+        }
+    }
+    let _ = write!(out, "\n{CLOSE}\n");
+    out
+}
+
+fn reach(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Native => "native",
+        Reach::Bridge => "bridge",
+        Reach::Gated => "gated",
+        Reach::None => "none",
+    }
+}
+
+/// Every operation with its reach by family.
+pub fn operations() -> String {
+    let mut out = format!(
+        "# Operations\n\n{OPEN}\n\n\
+         {} operations by family of chips: native (runs on the engine), bridge (a decomposition or a software route), gated \
+         (native on a later family), none. See [op-matrix](../evidence.md#op-matrix). `ane ops OP` tells one of them.\n\n\
+         | operation | A13 | A14 | A15 | later | floor | layers | instead | note |\n|---|---|---|---|---|---|---|---|---|\n",
+        OPS.len()
+    );
+    for row in OPS {
+        let columns = row.reach.map(reach).join(" | ");
+        let floor = row.floor.map_or("-".to_string(), |f| f.to_string());
+        let layers = row.layers.join(", ");
+        let _ = writeln!(
+            out,
+            "| `{}` | {columns} | {floor} | {layers} | {} | {} |",
+            row.name,
+            cell(row.instead),
+            cell(row.note)
+        );
+    }
+    out.push_str("\n## Attested is not reachable\n\nLayers whose validator accepts what then fails, or that no exported validator covers.\n\n| layer | families | why | known |\n|---|---|---|---|\n");
+    for row in ATTESTED {
+        let families = if row.families.is_empty() { "all".to_string() } else { row.families.join(", ") };
+        let _ = writeln!(out, "| {} | {families} | {} | {} |", row.layer, cell(row.reason), row.basis.name());
+    }
+    let _ = write!(out, "\n{CLOSE}\n");
+    out
+}
+
+/// Every exported validator, and every limit behind them.
+pub fn validators() -> String {
+    let mut out = format!(
+        "# Validators\n\n{OPEN}\n\n\
+         The compiler exports {} validators of layers and {} others. See [validators](../evidence.md#validators).\n\n\
+         | export | operands | capability | checks |\n|---|---|---|---|\n",
+        VALIDATORS.len(),
+        OTHERS.len()
+    );
+    for row in VALIDATORS {
+        let operands =
+            if row.least == row.most { row.least.to_string() } else { format!("{} to {}", row.least, row.most) };
+        let _ = writeln!(
+            out,
+            "| `{}` | {operands} | {} | {} |",
+            row.export(),
+            row.capability.unwrap_or("-"),
+            cell(row.envelope)
+        );
+    }
+    for row in OTHERS {
+        let _ = writeln!(out, "| `{}` | - | - | {} |", row.export, cell(row.role));
+    }
+    out.push_str("\n## Limits\n\n| layer | stage | rule | what must hold | where | apple | known |\n|---|---|---|---|---|---|---|\n");
+    for rule in RULES {
+        let layer = if rule.layer.is_empty() { "every" } else { rule.layer };
+        let holds = cell(&format!("{:?}", rule.matches));
+        let when: Vec<String> = rule.when.iter().map(|w| cell(&format!("{w:?}"))).collect();
+        let apple = if rule.apple.is_empty() { "-".to_string() } else { format!("`{}`", cell(rule.apple)) };
+        let _ = writeln!(
+            out,
+            "| {layer} | {} | {} | `{holds}` | {} | {apple} | {} |",
+            rule.stage.name(),
+            rule.lint,
+            when.join(", "),
+            rule.basis.name()
+        );
+    }
+    let _ = write!(
+        out,
+        "\n## At load\n\nThe driver checks a program's records again.\n\n- `{LOAD_THREAD}`: every record.\n"
+    );
+    for form in LOAD_FORMS {
+        let planes = if form.planes { "several planes" } else { "one plane" };
+        let kind = if form.compressed { "tiled and compressed" } else { "uncompressed" };
+        let _ = writeln!(out, "- `{}`: {planes}, {kind} ({}).", form.function, form.basis.name());
+    }
+    let _ = write!(out, "\n{CLOSE}\n");
+    out
+}
