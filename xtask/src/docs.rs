@@ -2,7 +2,7 @@
 
 mod catalogue;
 
-use crate::{Outcome, conclude, evidence, repo};
+use crate::{Outcome, conclude, evidence, header, repo};
 use anemone_engine::{Treatment, executes, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
 use anemone_facts::enums::ENUMERATIONS;
@@ -61,6 +61,8 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let mut all: Vec<(String, String)> =
         layouts.iter().map(|l| (format!("docs/machine/registers-{}.md", l.generation), registers(l))).collect();
     all.push(("docs/machine/chips.md".into(), chips()));
+    all.push((header::HEADER.into(), header::text()?));
+    all.push(("docs/machine/driver.md".into(), crate::driver::text()));
     all.push(("docs/machine/enums.md".into(), enumerations()));
     all.push(("docs/machine/formats.md".into(), formats()));
     all.push(("docs/machine/versions.md".into(), versions()));

@@ -6,7 +6,9 @@
 mod agreement;
 mod ci;
 mod docs;
+mod driver;
 mod evidence;
+mod header;
 mod links;
 mod repo;
 mod size;

@@ -17,6 +17,7 @@ pub mod files;
 pub mod forms;
 pub mod model;
 pub mod reference;
+pub mod runtime;
 pub mod tensor;
 
 pub use diagnostic::{Code, Diagnostic, Result};

@@ -187,14 +187,28 @@ impl Plan {
     /// The first run checks every row that it reads or writes. Which rows those are does not depend on data, so later
     /// runs on memory of the same sizes, with no less written before, check sizes alone.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
+        self.run_while(memory, &|| true)
+    }
+
+    /// Tasks of the program.
+    pub fn tasks(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// As [`Plan::run`], but asks before every task whether to go on. A run that was stopped says so by its number of tasks;
+    /// what it wrote is not to be used.
+    pub fn run_while(&mut self, memory: &mut Memory, go_on: &dyn Fn() -> bool) -> Result<Outcome, Fault> {
         let known = self.seen.take_if(|(before, _)| !memory.covers(before)).is_none() && self.seen.is_some();
         let before = (!known).then(|| memory.snapshot());
         self.l2.forget();
         self.l2.trust(known);
         memory.trust(known);
-        let done = self.execute(memory);
+        let done = self.execute(memory, go_on);
         memory.trust(false);
-        let trace = done?;
+        let (tasks, trace) = done?;
+        if tasks < self.steps.len() {
+            return Ok(Outcome { tasks, passed_over: Vec::new(), incomplete: Vec::new(), trace });
+        }
         match (before, &self.seen) {
             (Some(before), _) => self.seen = Some((before, memory.snapshot())),
             (None, Some((_, after))) => memory.mark(after),
@@ -202,13 +216,16 @@ impl Plan {
         }
         let outputs = self.ports.iter().filter(|p| p.direction == Direction::Output);
         let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
-        Ok(Outcome { tasks: self.steps.len(), passed_over: self.passed_over.clone(), incomplete, trace })
+        Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace })
     }
 
-    fn execute(&mut self, memory: &mut Memory) -> Result<Vec<TaskTrace>, Fault> {
+    fn execute(&mut self, memory: &mut Memory, go_on: &dyn Fn() -> bool) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
         let mut chain: Option<Tensor> = None;
         for (index, step) in self.steps.iter().enumerate() {
+            if !go_on() {
+                return Ok((index, trace));
+            }
             let mut machine = Machine {
                 layout: self.layout,
                 memory,
@@ -228,7 +245,7 @@ impl Plan {
             };
             done.map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
         }
-        Ok(trace)
+        Ok((self.steps.len(), trace))
     }
 }
 

@@ -1,11 +1,30 @@
-//! How a program gets to the machine: broker, driver, loading, devices.
+//! How a program gets to the machine: runtime calls, broker, driver, firmware, the software device.
 //!
-//! This room is empty and waits. It will hold
+//! - [`e5rt`]: compile once, dispatch many. Streams, operations, ports, buffers, events.
+//! - [`cache`]: compiled programs by content, on disk.
+//! - [`broker`]: who may do what; a daemon on a Unix socket.
+//! - [`driver`]: user clients, selectors, programs, requests, as rows of `facts` state them.
+//! - [`firmware`], [`dart`], [`clock`]: models of what the driver talks to. Time in them is modelled and never slept.
 //!
-//! - the broker: who may submit, and a cache of compiled programs;
-//! - the driver: selectors, argument sizes, states and refusals, as rows of `facts` state them;
-//! - loading: a program bound to buffers, with base addresses assigned;
-//! - devices: a software device over `engine`, and a hardware device that is compiled on Apple systems only.
+//! The room may touch `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program,
+//! never a model; who compiles is a closure of the caller. System calls are in `os`, `cache` and `broker`, and `unsafe` is in
+//! `os/shared.rs` alone.
 //!
-//! It may touch `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program, never
-//! a model. Calls to the operating system, and `unsafe`, stay within the hardware device.
+//! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `rustix` has the system calls
+//! that the standard library lacks (memfd, descriptors over sockets, pidfd) without `unsafe`; `memmap2` maps memory;
+//! `landlock` takes from the compile service what it does not need;
+//! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
+//! `tracing` tells of what is passed over.
+
+pub mod broker;
+pub mod cache;
+pub mod clock;
+pub mod dart;
+pub mod driver;
+pub mod e5rt;
+mod error;
+pub mod firmware;
+pub mod os;
+mod words;
+
+pub use error::{Code, Error, Result};

@@ -1,6 +1,8 @@
 //! Arguments, and one file per verb.
 
 mod asm;
+mod broker;
+mod cache;
 mod check;
 mod compile;
 mod completions;
@@ -11,10 +13,12 @@ mod dump;
 mod explain;
 mod ops;
 mod patch;
+mod places;
 mod reference;
 mod run;
 mod targets;
 mod trace;
+mod via;
 
 use anemone::{Code, Diagnostic, Form, Result};
 use anemone_facts::chips::{self, Chip};
@@ -75,6 +79,15 @@ enum Verb {
     Patch(patch::Flags),
     /// Chips and their limits
     Targets(targets::Flags),
+    /// The daemon that loads and runs programs for others
+    Broker(broker::Flags),
+    /// What the broker counts
+    Stat(broker::StatFlags),
+    /// Compiled programs that are kept
+    Cache(cache::Flags),
+    /// Reads models for the broker
+    #[command(hide = true, name = broker::SERVICE)]
+    CompileService,
     /// Operations, native layers and their validators
     Ops(ops::Flags),
     /// What a register, field, code, operation or layer means, and how that is known
@@ -177,6 +190,10 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Convert(flags) => convert::run(flags, voice),
         Verb::Patch(flags) => patch::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
+        Verb::Broker(flags) => broker::run(flags, voice),
+        Verb::Stat(flags) => broker::stat(flags, voice),
+        Verb::Cache(flags) => cache::run(flags, voice),
+        Verb::CompileService => broker::compile_service(voice),
         Verb::Ops(flags) => ops::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Doctor(flags) => doctor::run(flags, voice),

@@ -64,6 +64,8 @@ pub struct Flags {
     /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    via: super::via::Flags,
     /// Evaluate the network itself in fp32, without compiling it
     #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat"])]
     reference: bool,
@@ -112,7 +114,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         Numerics::Exact => exact_model(&program)?,
     };
     let bar = voice.progress("executing".into());
-    let result = execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model, trace: true });
+    let result = match flags.via.wanted() {
+        true => flags.via.execute(&flags.model, chip.target, &inputs),
+        false => execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model, trace: true }),
+    };
     bar.finish_and_clear();
     let mut run = result.map_err(in_file)?;
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));

@@ -1,0 +1,85 @@
+//! `ane broker`: the daemon. `ane stat`: what it counts. The compile service is this program too, under a hidden verb.
+
+use super::places::{cache, refused, socket};
+use super::{Voice, print};
+use anemone::runtime::ModelCompiler;
+use anemone::{Code, Diagnostic, Result, files};
+use anemone_runtime::broker::client::{Remote, Route};
+use anemone_runtime::broker::policy::Policy;
+use anemone_runtime::broker::service::{self, Service};
+use anemone_runtime::broker::{Broker, Listening};
+use clap::Args;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane broker
+  ane broker --socket /run/user/1000/anemone/aned.sock --policy policy.toml")]
+pub struct Flags {
+    /// Where it listens
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Who may do what (docs/runtime.md); without one, unknown programs may compile, load and run
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Folder of the cache
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct StatFlags {
+    /// Where the broker listens
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+/// Verb of the compile service.
+pub const SERVICE: &str = "compile-service";
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let policy = match &flags.policy {
+        None => Policy::default(),
+        Some(path) => {
+            let text = String::from_utf8_lossy(&files::read(path)?).into_owned();
+            Policy::parse(&text).map_err(|e| refused(e).at(path.display()))?
+        }
+    };
+    let own = std::env::current_exe()
+        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
+    let listening = Listening::bind(&socket(flags.socket.clone())?).map_err(refused)?;
+    let service = Arc::new(Service::new(own, vec![SERVICE.into()]));
+    let broker = Broker::new(policy, service, Some(cache(flags.cache)?)).map_err(refused)?;
+    voice.note(format!("listening on {}", socket(flags.socket)?.display()));
+    listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
+    Ok(0)
+}
+
+pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
+    let remote = Remote::connect(&socket(flags.socket)?, Route::Broker).map_err(refused)?;
+    let stat = remote.stat().map_err(refused)?;
+    if voice.json {
+        print(&format!("{stat}\n"))?;
+        return Ok(0);
+    }
+    let rows = stat.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema");
+    let lines: String = rows.map(|(name, value)| format!("{name:<18} {value}\n")).collect();
+    print(&lines)?;
+    Ok(0)
+}
+
+/// Answers compile requests on standard input's socket until the broker is gone.
+pub fn compile_service(voice: Voice) -> Result<u8> {
+    let unusable = |e: std::io::Error| Diagnostic::new(Code::Usage, format!("standard input is no socket: {e}"));
+    let line = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(unusable)?);
+    if let Err(missing) = service::confine() {
+        voice.note(format!("the compile service is not confined: {missing}"));
+    }
+    service::serve(&line, &ModelCompiler).map_err(refused)?;
+    Ok(0)
+}

@@ -1,0 +1,84 @@
+//! `ane cache`: compiled programs by content; they move between machines.
+
+use super::places::{cache, refused};
+use super::{Voice, print};
+use anemone::{Code, Diagnostic, Result, files};
+use anemone_runtime::cache::Key;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Flags {
+    /// Folder of the cache
+    #[arg(long, global = true, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Entries, least recently used first
+    Ls,
+    /// Entries that are not what their names say; exit code 1 if there are any
+    Verify,
+    /// Take away what does not verify, what interrupted writers left, and what is beyond the limit
+    Gc,
+    /// Write an entry as one file
+    Export {
+        /// Key of the entry, or its first digits
+        key: String,
+        /// Where the file goes
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+    /// Take an exported entry in
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let cache = cache(flags.cache)?;
+    match flags.what {
+        What::Ls => {
+            let entries = cache.list();
+            if voice.json {
+                let all: Vec<_> = entries.iter().map(|e| json!({ "key": e.key.text(), "bytes": e.bytes })).collect();
+                print(&format!("{}\n", json!({ "schema": "anemone.cache/1", "entries": all })))?;
+            } else {
+                let lines: String = entries.iter().map(|e| format!("{} {}\n", e.key.text(), e.bytes)).collect();
+                print(&lines)?;
+            }
+            Ok(0)
+        }
+        What::Verify => {
+            let bad = cache.verify();
+            bad.iter().for_each(|e| voice.note(e.to_string()));
+            print(&format!("{} entries, {} do not verify\n", cache.list().len(), bad.len()))?;
+            Ok(u8::from(!bad.is_empty()))
+        }
+        What::Gc => {
+            print(&format!("{} removed\n", cache.collect()))?;
+            Ok(0)
+        }
+        What::Export { key, output } => {
+            let entries = cache.list();
+            let mut found = entries.iter().filter(|e| e.key.text().starts_with(&key));
+            let (Some(entry), None) = (found.next(), found.next()) else {
+                let message = format!("{key} names no entry, or several");
+                return Err(Diagnostic::new(Code::Usage, message).help("`ane cache ls` lists them"));
+            };
+            files::write(&output, &cache.export(&entry.key).map_err(refused)?)?;
+            voice.note(format!("{}: {}", output.display(), entry.key.text()));
+            Ok(0)
+        }
+        What::Import { file } => {
+            let key: Key = cache.import(&files::read(&file)?).map_err(|e| refused(e).at(file.display()))?;
+            print(&format!("{}\n", key.text()))?;
+            Ok(0)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Models for the runtime: any supported file becomes a bundle of the cache.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::files;
+use crate::model::{Compiled, Model};
+use anemone_compile::Options;
+use anemone_facts::chips;
+use anemone_net::{DType, Data, Net};
+use anemone_program::{Element, Program, e5, hwx};
+use anemone_runtime::cache::{Bundle, Function, PortInfo};
+use anemone_runtime::driver::sign::sha256;
+use anemone_runtime::e5rt::{CompileOptions, Compiler};
+use std::path::Path;
+
+/// Compiles what [`Model::load`] reads, and networks in text form (`.net`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelCompiler;
+
+/// Reads a model file, also a network in text form.
+fn load(path: &Path) -> Result<Model> {
+    if path.extension().is_none_or(|e| e != "net") {
+        return Model::load(path);
+    }
+    let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(path.display());
+    let text = String::from_utf8(files::read(path)?).map_err(|e| malformed(e.to_string()))?;
+    let net = anemone_net::text::parse(&text, &[]).map_err(|e| malformed(e.to_string()))?;
+    anemone_net::check::check(&net).map_err(|all| malformed(all.first().map_or(String::new(), |e| e.to_string())))?;
+    Ok(Model::Net { net: Box::new(net), notes: Vec::new() })
+}
+
+/// The function's ports: as the network has them, or as the program does.
+fn ports(program: &Program, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
+    let mut out = Vec::new();
+    for port in &program.ports {
+        let s = port.shape;
+        let value = net.and_then(|n| n.find(&port.name).map(|id| n.value(id)));
+        let dtype = match value.map(|v| v.ty.dtype) {
+            Some(DType::F16) => 3,
+            Some(DType::F32) => 4,
+            Some(DType::I32) => 7,
+            Some(other) => return Err(format!("{}: {} as input or output", port.name, other.name())),
+            None if port.element == Element::Float16 => 3,
+            None => return Err(format!("{}: {:?} as input or output", port.name, port.element)),
+        };
+        let shape = match value {
+            Some(v) => v.ty.shape.iter().map(|&n| n as u64).collect(),
+            None => [s.n, s.c, s.h, s.w].map(u64::from).to_vec(),
+        };
+        let output = port.direction == anemone_program::Direction::Output;
+        out.push(PortInfo { name: port.name.clone(), dtype, shape, output });
+    }
+    Ok(out)
+}
+
+impl Compiler for ModelCompiler {
+    fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
+        match load(model).map_err(|d| d.render(false))? {
+            Model::Net { net, .. } => {
+                let (text, blobs) = anemone_net::text::print(&net);
+                let mut all = text.into_bytes();
+                for blob in blobs {
+                    let values: Vec<u8> = match &blob.data {
+                        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                        data => data.to_f32().iter().flat_map(|x| x.to_le_bytes()).collect(),
+                    };
+                    all.extend_from_slice(&sha256(&values));
+                }
+                Ok(sha256(&all))
+            }
+            _ => Ok(sha256(&files::read(model).map_err(|d| d.render(false))?)),
+        }
+    }
+
+    fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
+        let custom = options.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
+        let target = custom.unwrap_or(&options.platform);
+        let chip = chips::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
+        let loaded = load(model).map_err(|d| d.render(false))?;
+        let compiled = loaded.compile(chip, &Options::default(), &mut ()).map_err(|d| d.render(false))?;
+        bundle(&compiled)
+    }
+}
+
+/// A compiled model as a bundle.
+pub fn bundle(compiled: &Compiled) -> std::result::Result<Bundle, String> {
+    let Compiled { program, net } = compiled;
+    let image = hwx::from_program(program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
+    let info = e5::Info { function: "main".into(), ..e5::Info::default() };
+    let call = e5::Call { program, container: &image };
+    let descriptor = e5::from_calls(&[call], &[], &info).write();
+    let function = Function { name: "main".into(), ports: ports(program, net.as_deref())? };
+    Ok(Bundle { image, descriptor, function })
+}

@@ -1,0 +1,205 @@
+//! The daemon as a process: every route gives the same outputs; whoever is killed, the others go on or get a named error.
+//!
+//! `ANE_KILLS=1000` kills more often.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Daemon {
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ane() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ane"))
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits").join(name)
+}
+
+impl Daemon {
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("aned.sock")
+    }
+
+    fn start(folder: tempfile::TempDir) -> Daemon {
+        let child = Daemon::spawn(folder.path());
+        let daemon = Daemon { folder, child };
+        daemon.wait();
+        daemon
+    }
+
+    fn spawn(folder: &Path) -> Child {
+        let mut command = ane();
+        command.args(["broker", "--quiet", "--socket"]).arg(folder.join("aned.sock"));
+        command.arg("--cache").arg(folder.join("cache")).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("starts")
+    }
+
+    fn wait(&self) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !self.stat().status.success() {
+            assert!(Instant::now() < until, "the broker does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn restart(&mut self) {
+        self.child = Daemon::spawn(self.folder.path());
+        self.wait();
+    }
+
+    fn stat(&self) -> Output {
+        ane().args(["stat", "--json", "--socket"]).arg(self.socket()).output().expect("runs")
+    }
+
+    fn run_command(&self, via: &str, times: &str) -> Command {
+        let mut command = ane();
+        command.arg("run").arg(example("digits.mlpackage")).arg("--input").arg(example("image.npy"));
+        command.args(["--via", via, "--times", times, "--json"]);
+        match via {
+            "inprocess" => command.arg("--cache").arg(self.folder.path().join("own")),
+            _ => command.arg("--socket").arg(self.socket()),
+        };
+        command
+    }
+
+    fn run(&self, via: &str) -> serde_json::Value {
+        let out = self.run_command(via, "3").output().expect("runs");
+        assert!(out.status.success(), "{via}: {}", String::from_utf8_lossy(&out.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        document["outputs"].clone()
+    }
+
+    fn cache(&self, what: &[&str]) -> Output {
+        ane().arg("cache").args(what).arg("--cache").arg(self.folder.path().join("cache")).output().expect("runs")
+    }
+}
+
+fn plain() -> serde_json::Value {
+    let mut command = ane();
+    command.arg("run").arg(example("digits.mlpackage")).arg("--input").arg(example("image.npy")).arg("--json");
+    let out = command.output().expect("runs");
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    document["outputs"].clone()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn every_route_gives_the_same() {
+    let daemon = Daemon::start(folder());
+    let expected = plain();
+    for via in ["inprocess", "broker", "direct"] {
+        assert_eq!(daemon.run(via), expected, "{via}");
+    }
+    let stat: serde_json::Value = serde_json::from_slice(&daemon.stat().stdout).expect("JSON");
+    assert_eq!((&stat["completed"], &stat["compiles"], &stat["programs"]), (&6.into(), &1.into(), &0.into()), "{stat}");
+    let second = ane().args(["broker", "--socket"]).arg(daemon.socket()).output().expect("runs");
+    assert!(!second.status.success() && String::from_utf8_lossy(&second.stderr).contains("another broker serves"));
+    // The entry moves: out of one cache, into another.
+    let listed = String::from_utf8_lossy(&daemon.cache(&["ls"]).stdout).into_owned();
+    let key = listed.split_whitespace().next().expect("an entry").to_string();
+    let file = daemon.folder.path().join("entry.bundle");
+    assert!(daemon.cache(&["export", &key[..8], "-o", &file.display().to_string()]).status.success());
+    let other = daemon.folder.path().join("other");
+    let imported = ane().args(["cache", "import"]).arg(&file).arg("--cache").arg(&other).output().expect("runs");
+    assert_eq!(String::from_utf8_lossy(&imported.stdout).trim(), key);
+    assert!(daemon.cache(&["verify"]).status.success());
+    let trace = daemon.folder.path().join("trace.json");
+    let traced = daemon.run_command("direct", "2").arg("--perfetto").arg(&trace).output().expect("runs");
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    assert!(text.contains("EVALUATE") && text.contains("firmware (modelled)"));
+}
+
+/// Processes whose parent is the given one.
+fn children(parent: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| {
+        let pid: u32 = e.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(e.path().join("stat")).ok()?;
+        let after = stat.rsplit(')').next()?;
+        (after.split_whitespace().nth(1)?.parse() == Ok(parent)).then_some(pid)
+    })
+    .collect()
+}
+
+fn kill(pid: u32) {
+    let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+}
+
+#[test]
+fn kills() {
+    let kills: u32 = std::env::var("ANE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(45);
+    let mut daemon = Daemon::start(folder());
+    let expected = plain();
+    daemon.run("broker");
+    let mut seed = 7u64;
+    for i in 0..kills {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let pause = Duration::from_millis(seed >> 33 & 63);
+        let via = if i % 2 == 0 { "broker" } else { "direct" };
+        let mut client =
+            daemon.run_command(via, "200000").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+        std::thread::sleep(pause);
+        match i % 3 {
+            0 => {
+                let _ = client.kill();
+                let _ = client.wait();
+            }
+            1 => {
+                children(daemon.child.id()).into_iter().for_each(kill);
+                let _ = client.kill();
+                let _ = client.wait();
+            }
+            _ => {
+                let _ = daemon.child.kill();
+                let _ = daemon.child.wait();
+                let killed = Instant::now();
+                let out = client.wait_with_output().expect("ends");
+                assert!(!out.status.success(), "200000 dispatches are not that fast");
+                let text = String::from_utf8_lossy(&out.stdout).into_owned();
+                assert!(killed.elapsed() < Duration::from_secs(1), "{:?}: {text}", killed.elapsed());
+                assert!(text.contains("broker") || text.contains("rror"), "{text}");
+                daemon.restart();
+            }
+        }
+        assert_eq!(daemon.run(via), expected, "after kill {i}");
+        assert!(daemon.cache(&["verify"]).status.success());
+    }
+    daemon.cache(&["gc"]);
+    let left: Vec<_> = walk(&daemon.folder.path().join("cache")).into_iter().filter(|p| p.contains(".tmp-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn walk(folder: &Path) -> Vec<String> {
+    let mut out = Vec::new();
+    for e in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        out.push(e.path().display().to_string());
+        if e.path().is_dir() {
+            out.extend(walk(&e.path()));
+        }
+    }
+    out
+}
+
+#[test]
+fn a_cache_that_cannot_be_written() {
+    let folder = folder();
+    // A file where the folder should be: nothing can be kept there, by no user.
+    std::fs::write(folder.path().join("cache"), b"in the way").expect("written");
+    let daemon = Daemon::start(folder);
+    assert_eq!(daemon.run("broker"), plain());
+}

@@ -1,0 +1,289 @@
+//! Compiler, options, library, function.
+
+#![allow(non_camel_case_types)]
+
+use crate::handle::{Refusal, call, give, locked, object, runtime, set, take, text};
+use anemone_runtime::cache::Cache;
+use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime};
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Where a compiler keeps what it makes.
+pub struct e5rt_e5_compiler_config(Mutex<Option<PathBuf>>);
+/// A compiler.
+pub struct e5rt_e5_compiler(Arc<Runtime>);
+/// What a compile is asked.
+pub struct e5rt_e5_compiler_options(Mutex<CompileOptions>);
+/// A compiled model.
+pub struct e5rt_program_library(Library);
+/// A function of a library.
+pub struct e5rt_program_function(pub(crate) Function);
+
+/// Makes a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e5_compiler_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(config, || Ok(e5rt_e5_compiler_config(Mutex::new(None)))) })
+}
+
+/// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
+    config: *const e5rt_e5_compiler_config,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (config, key, value) = (object(config)?, text(key)?, text(value)?);
+        match key {
+            "cache_bundle_location" => *locked(&config.0) = Some(PathBuf::from(value)),
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Releases a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_e5_compiler_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(config) })
+}
+
+/// Makes a compiler that keeps nothing.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(compiler, || Ok(e5rt_e5_compiler(runtime(None)?))) })
+}
+
+/// Makes a compiler with a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
+    compiler: *mut *mut e5rt_e5_compiler,
+    config: *const e5rt_e5_compiler_config,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let folder = locked(&object(config)?.0).clone();
+        give(compiler, || Ok(e5rt_e5_compiler(runtime(folder.as_deref())?)))
+    })
+}
+
+/// Releases a compiler.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_release(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(compiler) })
+}
+
+/// Makes options with their defaults.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_create(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(options, || Ok(e5rt_e5_compiler_options(Mutex::default()))) })
+}
+
+/// Sets the engine compiler's options, for example `TargetArchitecture=h13`.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_options(
+    options: *const e5rt_e5_compiler_options,
+    value: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (options, value) = (object(options)?, text(value)?);
+        locked(&options.0).custom = value.into();
+        Ok(())
+    })
+}
+
+/// Sets a text: `segmenter`, `custom_ane_compiler_options`, `platform`.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
+    options: *const e5rt_e5_compiler_options,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (options, key, value) = (object(options)?, text(key)?, text(value)?);
+        let mut options = locked(&options.0);
+        match key {
+            "segmenter" => options.segmenter = value.into(),
+            "custom_ane_compiler_options" => options.custom = value.into(),
+            "platform" => options.platform = value.into(),
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
+    options: *const e5rt_e5_compiler_options,
+    key: *const c_char,
+    value: i64,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (options, key) = (object(options)?, text(key)?);
+        let mut options = locked(&options.0);
+        match key {
+            "compute_device_types_mask" => options.device_mask = value as u64,
+            "force_recompilation" => options.force_recompilation = value != 0,
+            "force_fetch_from_cache" => options.force_fetch = value != 0,
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Releases options.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(options) })
+}
+
+/// Compiles a model, or takes it from the cache by content. Null options are the defaults.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_compile(
+    compiler: *const e5rt_e5_compiler,
+    path: *const c_char,
+    options: *const e5rt_e5_compiler_options,
+    library: *mut *mut e5rt_program_library,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
+        let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
+        give(library, || Ok(e5rt_program_library(compiler.0.compile(&path, &options)?)))
+    })
+}
+
+/// Whether a compile would run.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(
+    compiler: *const e5rt_e5_compiler,
+    path: *const c_char,
+    options: *const e5rt_e5_compiler_options,
+    required: *mut bool,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
+        let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
+        set(required, compiler.0.is_new_compile_required(&path, &options)?)
+    })
+}
+
+/// Opens a library that was exported from a cache.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_program_library_create(
+    library: *mut *mut e5rt_program_library,
+    path: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let path = PathBuf::from(text(path)?);
+        let failed = |e: std::io::Error| anemone_runtime::Error::system("read", path.display(), e);
+        give(library, || {
+            let file = std::fs::read(&path).map_err(failed)?;
+            let bundle = Cache::open_export(&file)?.1;
+            Ok(e5rt_program_library(runtime(None)?.library(bundle)?))
+        })
+    })
+}
+
+/// A function of a library, by name.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_program_library_retain_program_function(
+    library: *const e5rt_program_library,
+    name: *const c_char,
+    function: *mut *mut e5rt_program_function,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (library, name) = (object(library)?, text(name)?);
+        give(function, || Ok(e5rt_program_function(library.0.function(name)?)))
+    })
+}
+
+/// Releases a library.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_program_library_release(library: *mut *mut e5rt_program_library) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(library) })
+}
+
+/// Loads a function onto the device, once.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_program_function_load_for_execution(function: *const e5rt_program_function) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(function)?.0.load()?) })
+}
+
+/// Releases a function.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_program_function_release(function: *mut *mut e5rt_program_function) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(function) })
+}

@@ -1,0 +1,426 @@
+//! Operations, ports, buffers, streams, events.
+
+#![allow(non_camel_case_types)]
+
+use crate::compiler::e5rt_program_function;
+use crate::handle::{Refusal, call, give, locked, object, put_text, set, shared, take, text};
+use anemone_runtime::e5rt::{Buffer, Event, Function, IoPort, Operation, Stream, StreamConfig};
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How an operation is made.
+pub struct e5rt_precompiled_compute_op_create_options(Function, Mutex<String>);
+/// An operation.
+pub struct e5rt_execution_stream_operation(Arc<Operation>, String);
+/// A port of an operation.
+pub struct e5rt_io_port(IoPort);
+/// A buffer.
+pub struct e5rt_buffer_object(Arc<Buffer>);
+/// How a stream behaves.
+pub struct e5rt_execution_stream_config(Mutex<StreamConfig>);
+/// A stream.
+pub struct e5rt_execution_stream(Stream);
+/// An event.
+pub struct e5rt_async_event(Arc<Event>);
+
+/// Options for an operation of a function.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_program_function(
+    options: *mut *mut e5rt_precompiled_compute_op_create_options,
+    function: *const e5rt_program_function,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let function = object(function)?.0.clone();
+        give(options, || Ok(e5rt_precompiled_compute_op_create_options(function, Mutex::default())))
+    })
+}
+
+/// Releases options.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(
+    options: *mut *mut e5rt_precompiled_compute_op_create_options,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(options) })
+}
+
+/// Makes an operation; its program is loaded if it was not.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(
+    operation: *mut *mut e5rt_execution_stream_operation,
+    options: *const e5rt_precompiled_compute_op_create_options,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let options = object(options)?;
+        let name = locked(&options.1).clone();
+        give(operation, || Ok(e5rt_execution_stream_operation(options.0.operation()?, name)))
+    })
+}
+
+/// An input port, by name.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
+    operation: *const e5rt_execution_stream_operation,
+    name: *const c_char,
+    port: *mut *mut e5rt_io_port,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (operation, name) = (object(operation)?, text(name)?);
+        give(port, || Ok(e5rt_io_port(operation.0.port(name, false)?)))
+    })
+}
+
+/// An output port, by name.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(
+    operation: *const e5rt_execution_stream_operation,
+    name: *const c_char,
+    port: *mut *mut e5rt_io_port,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (operation, name) = (object(operation)?, text(name)?);
+        give(port, || Ok(e5rt_io_port(operation.0.port(name, true)?)))
+    })
+}
+
+/// Prepares an operation; encoding does it if nobody did.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
+    operation: *const e5rt_execution_stream_operation,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        object(operation)?.0.prepare();
+        Ok(())
+    })
+}
+
+/// Name of an operation, with a zero at the end, cut to `bytes`.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_get_name(
+    operation: *const e5rt_execution_stream_operation,
+    name: *mut c_char,
+    bytes: usize,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { put_text(name, bytes, &object(operation)?.1) })
+}
+
+/// Releases an operation.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_release(
+    operation: *mut *mut e5rt_execution_stream_operation,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(operation) })
+}
+
+/// Binds a buffer to a port. One buffer on an output and an input port is resident state.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
+    port: *const e5rt_io_port,
+    buffer: *const e5rt_buffer_object,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(port)?.0.bind(&object(buffer)?.0)?) })
+}
+
+/// Bytes of a port's tensor: dense, in the network's element type.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_io_port_get_size(port: *const e5rt_io_port, bytes: *mut usize) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let found = anemone_runtime::e5rt::cast::dense_bytes(object(port)?.0.info());
+        set(bytes, found.unwrap_or(0) as usize)
+    })
+}
+
+/// Releases a port.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_io_port_release(port: *mut *mut e5rt_io_port) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(port) })
+}
+
+/// Makes a buffer of zeros; type 0 is the only one.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_buffer_object_alloc(
+    buffer: *mut *mut e5rt_buffer_object,
+    bytes: usize,
+    kind: u32,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        if kind != 0 {
+            return Err(Refusal::Argument("a buffer type other than 0"));
+        }
+        give(buffer, || Ok(e5rt_buffer_object(Buffer::new(bytes as u64)?)))
+    })
+}
+
+/// Address of a buffer's bytes; good until the buffer and all ports it is bound to are released. Not to be touched while a stream with it executes.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
+    buffer: *const e5rt_buffer_object,
+    data: *mut *mut c_void,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { set(data, object(buffer)?.0.shared().address().cast()) })
+}
+
+/// Bytes of a buffer.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_buffer_object_get_size(buffer: *const e5rt_buffer_object, bytes: *mut usize) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { set(bytes, object(buffer)?.0.shared().len()) })
+}
+
+/// Releases a buffer.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_buffer_object_release(buffer: *mut *mut e5rt_buffer_object) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(buffer) })
+}
+
+/// Sets a text: `operation_name`, which says what the operation is called in messages.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
+    options: *const e5rt_precompiled_compute_op_create_options,
+    key: *const c_char,
+    value: *const c_char,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (options, key, value) = (object(options)?, text(key)?, text(value)?);
+        match key {
+            "operation_name" => *locked(&options.1) = value.into(),
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Makes a stream's configuration with its defaults.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_create(config: *mut *mut e5rt_execution_stream_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(config, || Ok(e5rt_execution_stream_config(Mutex::default()))) })
+}
+
+/// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_set_int(
+    config: *const e5rt_execution_stream_config,
+    key: *const c_char,
+    value: i64,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let (config, key) = (object(config)?, text(key)?);
+        let mut config = locked(&config.0);
+        match key {
+            "enable_concurrent_sync_execution" => config.concurrent_execution = value != 0,
+            "enable_low_latency_async_events" => config.low_latency_events = value != 0,
+            "skip_io_fences" => {}
+            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+        }
+        Ok(())
+    })
+}
+
+/// Releases a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_config_release(config: *mut *mut e5rt_execution_stream_config) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(config) })
+}
+
+/// Makes an empty stream with a configuration.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_create_with_config(
+    stream: *mut *mut e5rt_execution_stream,
+    config: *const e5rt_execution_stream_config,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let config = *locked(&object(config)?.0);
+        give(stream, || Ok(e5rt_execution_stream(Stream::with(&shared()?, config))))
+    })
+}
+
+/// Makes an empty stream.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_create(stream: *mut *mut e5rt_execution_stream) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { give(stream, || Ok(e5rt_execution_stream(Stream::new(&shared()?)))) })
+}
+
+/// Appends an operation; every port must have a buffer.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(
+    stream: *const e5rt_execution_stream,
+    operation: *const e5rt_execution_stream_operation,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(stream)?.0.encode(&object(operation)?.0).map(drop)?) })
+}
+
+/// Runs what is encoded, until done.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_execute_sync(stream: *const e5rt_execution_stream) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(stream)?.0.execute()?) })
+}
+
+/// Runs what is encoded in the background. With a time-out above 0, what is not done then is aborted. The event fires at the end.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_submit_async(
+    stream: *const e5rt_execution_stream,
+    timeout_ms: u64,
+    submission: *mut u64,
+    complete: *mut *mut e5rt_async_event,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+        if submission.is_null() {
+            return Err(Refusal::Argument("a null out-parameter"));
+        }
+        let stream = object(stream)?;
+        give(complete, || {
+            let (id, event) = stream.0.submit(limit)?;
+            set(submission, id)?;
+            Ok(e5rt_async_event(event))
+        })
+    })
+}
+
+/// Empties a stream; bindings and buffers stay.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_reset(stream: *const e5rt_execution_stream) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe {
+        object(stream)?.0.reset();
+        Ok(())
+    })
+}
+
+/// Releases a stream.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_release(stream: *mut *mut e5rt_execution_stream) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(stream) })
+}
+
+/// Waits for an event; the code is how the work ended.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_async_event_sync_wait(event: *const e5rt_async_event, timeout_ms: u64) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(event)?.0.wait(Duration::from_millis(timeout_ms.min(1 << 40)))?) })
+}
+
+/// Whether an event has fired.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_async_event_is_done(event: *const e5rt_async_event, done: *mut bool) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { set(done, object(event)?.0.is_done()) })
+}
+
+/// Releases an event.
+///
+/// # Safety
+/// Pointers are null, or as the front page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_async_event_release(event: *mut *mut e5rt_async_event) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { take(event) })
+}

@@ -1,0 +1,214 @@
+//! What every call shares: codes, pointers, the last error, and the one device of the process.
+
+use anemone::runtime::ModelCompiler;
+use anemone_runtime::cache::Cache;
+use anemone_runtime::e5rt::Runtime;
+use anemone_runtime::e5rt::device::InProcess;
+use anemone_runtime::{Code, Error};
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Codes of the calls. Numbers are ours: no source has the vendor's.
+pub mod status {
+    /// Done.
+    pub const E5RT_SUCCESS: i64 = 0;
+    /// A pointer is null, a text is not UTF-8, or a number is out of range.
+    pub const E5RT_INVALID_ARGUMENT: i64 = 1;
+    /// No function, port or option of that name.
+    pub const E5RT_NOT_FOUND: i64 = 2;
+    /// The model was refused.
+    pub const E5RT_COMPILE_FAILED: i64 = 3;
+    /// A buffer has another size than its port needs.
+    pub const E5RT_SIZE_MISMATCH: i64 = 4;
+    /// The object's state does not allow the call.
+    pub const E5RT_INVALID_STATE: i64 = 5;
+    /// Time is over.
+    pub const E5RT_TIMEOUT: i64 = 6;
+    /// The device refused; the message has its code.
+    pub const E5RT_DEVICE: i64 = 7;
+    /// The system refused.
+    pub const E5RT_SYSTEM: i64 = 8;
+    /// A defect of this library.
+    pub const E5RT_DEFECT: i64 = 9;
+}
+
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+pub(crate) enum Refusal {
+    Argument(&'static str),
+    NotFound(String),
+    Runtime(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Runtime(error)
+    }
+}
+
+pub(crate) type Done = Result<(), Refusal>;
+
+/// Runs a call: its code, with the message kept for the thread. No panic leaves.
+pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
+    let refusal = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return status::E5RT_SUCCESS,
+        Ok(Err(refusal)) => refusal,
+        Err(_) => {
+            LAST.with_borrow_mut(|last| *last = "this library has a defect".into());
+            return status::E5RT_DEFECT;
+        }
+    };
+    let (code, text) = match refusal {
+        Refusal::Argument(what) => (status::E5RT_INVALID_ARGUMENT, format!("{what} is not usable")),
+        Refusal::NotFound(what) => (status::E5RT_NOT_FOUND, what),
+        Refusal::Runtime(error) => {
+            let code = match &error {
+                Error::Unknown { .. } => status::E5RT_NOT_FOUND,
+                Error::Compile(_) | Error::Corrupt { .. } => status::E5RT_COMPILE_FAILED,
+                Error::Size { .. } => status::E5RT_SIZE_MISMATCH,
+                Error::State { .. } => status::E5RT_INVALID_STATE,
+                Error::Timeout { .. } => status::E5RT_TIMEOUT,
+                Error::Driver { code: Code::ABORTED | Code::TIMEOUT, .. } => status::E5RT_TIMEOUT,
+                Error::System { .. } => status::E5RT_SYSTEM,
+                _ => status::E5RT_DEVICE,
+            };
+            (code, error.to_string())
+        }
+    };
+    LAST.with_borrow_mut(|last| *last = text);
+    code
+}
+
+/// Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
+///
+/// # Safety
+/// `text` is null or has room for `bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_last_error_message(text: *mut c_char, bytes: usize) -> i64 {
+    // SAFETY: as the caller promises.
+    match LAST.with_borrow(|last| unsafe { put_text(text, bytes, last) }) {
+        Ok(()) => status::E5RT_SUCCESS,
+        Err(_) => status::E5RT_INVALID_ARGUMENT,
+    }
+}
+
+/// Copies a text out, with a zero at the end, cut to `bytes`.
+///
+/// # Safety
+/// `to` is null or has room for `bytes`.
+pub(crate) unsafe fn put_text(to: *mut c_char, bytes: usize, text: &str) -> Done {
+    if to.is_null() || bytes == 0 {
+        return Err(Refusal::Argument("a null text"));
+    }
+    let n = text.len().min(bytes - 1);
+    // SAFETY: the caller gives room for `bytes`, and n + 1 is at most that.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), n);
+        to.add(n).write(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The object behind a handle.
+///
+/// # Safety
+/// `handle` is null, or came from [`give`] and was not taken back.
+pub(crate) unsafe fn object<'a, T>(handle: *const T) -> Result<&'a T, Refusal> {
+    // SAFETY: as the caller promises.
+    unsafe { handle.as_ref() }.ok_or(Refusal::Argument("a null handle"))
+}
+
+/// Gives an object out.
+///
+/// # Safety
+/// `out` is null or may be written.
+pub(crate) unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, Refusal>) -> Done {
+    if out.is_null() {
+        return Err(Refusal::Argument("a null out-parameter"));
+    }
+    let made = Box::into_raw(Box::new(make()?));
+    // SAFETY: not null, and writable as the caller promises.
+    unsafe { out.write(made) };
+    Ok(())
+}
+
+/// Takes an object back, and sets the caller's handle to null.
+///
+/// # Safety
+/// `handle` is null or may be written, and holds null or what [`give`] gave.
+pub(crate) unsafe fn take<T>(handle: *mut *mut T) -> Done {
+    if handle.is_null() {
+        return Err(Refusal::Argument("a null handle"));
+    }
+    // SAFETY: not null, and readable and writable as the caller promises.
+    let object = unsafe { handle.replace(std::ptr::null_mut()) };
+    if object.is_null() {
+        return Err(Refusal::Argument("a handle that was released"));
+    }
+    // SAFETY: it came from a box in `give`, and nobody takes it twice: the handle is null now.
+    drop(unsafe { Box::from_raw(object) });
+    Ok(())
+}
+
+/// A value through an out-parameter.
+///
+/// # Safety
+/// `out` is null or may be written.
+pub(crate) unsafe fn set<T>(out: *mut T, value: T) -> Done {
+    if out.is_null() {
+        return Err(Refusal::Argument("a null out-parameter"));
+    }
+    // SAFETY: not null, and writable as the caller promises.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// A text of the caller.
+///
+/// # Safety
+/// `text` is null or ends in a zero byte.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Refusal> {
+    if text.is_null() {
+        return Err(Refusal::Argument("a null text"));
+    }
+    // SAFETY: it ends in a zero byte, as the caller promises.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Refusal::Argument("a text that is not UTF-8"))
+}
+
+/// The process's device; streams of every compiler share it.
+fn device() -> Result<Arc<InProcess>, Refusal> {
+    static DEVICE: OnceLock<Arc<InProcess>> = OnceLock::new();
+    if let Some(device) = DEVICE.get() {
+        return Ok(Arc::clone(device));
+    }
+    let made = Arc::new(InProcess::start()?);
+    Ok(Arc::clone(DEVICE.get_or_init(|| made)))
+}
+
+/// Most bytes of the cache.
+const CACHE_BYTES: u64 = 4 << 30;
+
+/// A runtime whose cache is in `folder`; without one nothing is kept.
+pub(crate) fn runtime(folder: Option<&Path>) -> Result<Arc<Runtime>, Refusal> {
+    let cache = folder.map(|f| Cache::new(f, CACHE_BYTES));
+    Ok(Arc::new(Runtime::new(device()?, Arc::new(ModelCompiler), cache)))
+}
+
+/// The runtime of streams, which no compiler made.
+pub(crate) fn shared() -> Result<Arc<Runtime>, Refusal> {
+    static SHARED: OnceLock<Arc<Runtime>> = OnceLock::new();
+    if let Some(runtime) = SHARED.get() {
+        return Ok(Arc::clone(runtime));
+    }
+    let made = runtime(None)?;
+    Ok(Arc::clone(SHARED.get_or_init(|| made)))
+}

@@ -1,0 +1,18 @@
+//! The runtime's calls as a C library: `libanemone_e5rt`, header `include/anemone_e5rt.h`.
+//!
+//! Every call returns a 64-bit code, 0 for success. A call that makes an object gives it through its first parameter; compile
+//! and retain calls through their last. Objects are released once, each by its family's call; objects made from them stay
+//! good. A null pointer is refused with a code; any other pointer must be one that this library gave and that was not
+//! released. Objects may be used from several threads.
+//!
+//! Dependencies: `anemone` compiles models, `anemone-runtime` runs them.
+
+#![allow(unsafe_code)]
+
+mod compiler;
+mod execution;
+mod handle;
+
+pub use compiler::*;
+pub use execution::*;
+pub use handle::{e5rt_last_error_message, status};

@@ -1,0 +1,94 @@
+//! The listings of the execution model as C, compiled with the system's compiler, linked against the library and run.
+//! (J01: every name with the listings' order of arguments; J02: codes, out-parameters; H08: both loops.)
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ADD_ONE: &str = r#"net "main" {
+  input %x: f32[1, 4, 1, 8]
+  const %one: f32[1, 1, 1, 1] = [1.0]
+  %y: f32[1, 4, 1, 8] = add(%x, %one)
+  output %y
+}
+"#;
+
+/// The folder of the shared library: this test's own, or the one above.
+fn libraries() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let folders = own.ancestors().skip(1).take(2);
+    folders.map(Path::to_path_buf).find(|f| f.join("libanemone_e5rt.so").exists())
+}
+
+fn run(source: &str, net: &str, cache: bool) -> Option<String> {
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: no C compiler called cc");
+        return None;
+    }
+    let libraries = libraries().expect("libanemone_e5rt.so beside the test");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (binary, model) = (folder.path().join("program"), folder.path().join("model.net"));
+    std::fs::write(&model, net).expect("written");
+    let built = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"])
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg(root.join("tests/c").join(source))
+        .arg("-o")
+        .arg(&binary)
+        .arg("-L")
+        .arg(&libraries)
+        .arg("-lanemone_e5rt")
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .output()
+        .expect("cc runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut command = Command::new(&binary);
+    command.arg(&model);
+    if cache {
+        command.arg(folder.path().join("cache"));
+    }
+    let ran = command.output().expect("runs");
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{:?}: {text}{}", ran.status, String::from_utf8_lossy(&ran.stderr));
+    Some(text)
+}
+
+#[test]
+fn j01_j02_frames() {
+    if let Some(text) = run("frames.c", ADD_ONE, true) {
+        assert_eq!(text, "frames: 100\n");
+    }
+}
+
+#[test]
+fn h01_h08_state() {
+    let net = ADD_ONE.replace("%x", "%state_in").replace("%y", "%state_out");
+    if let Some(text) = run("state.c", &net, false) {
+        assert_eq!(text, "1 2 3 4\n");
+    }
+}
+
+#[test]
+fn j01_names_of_the_header() {
+    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/anemone_e5rt.h"));
+    let header = header.expect("the header");
+    for name in [
+        "e5rt_e5_compiler_compile",
+        "e5rt_program_library_retain_program_function",
+        "e5rt_program_function_load_for_execution",
+        "e5rt_execution_stream_encode_operation",
+        "e5rt_execution_stream_execute_sync",
+        "e5rt_buffer_object_alloc",
+        "e5rt_execution_stream_operation_retain_output_port",
+        "e5rt_execution_stream_operation_retain_input_port",
+        "e5rt_io_port_bind_buffer_object",
+        "e5rt_execution_stream_reset",
+        "e5rt_precompiled_compute_op_create_options_create_with_program_function",
+        "e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options",
+        "e5rt_execution_stream_create",
+        "e5rt_execution_stream_operation_prepare_op_for_encode",
+    ] {
+        assert!(header.contains(&format!("int64_t {name}(")), "{name}");
+    }
+}

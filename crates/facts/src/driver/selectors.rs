@@ -1,0 +1,185 @@
+//! Dispatch records of the two functional user clients: index, handler and the four exact sizes.
+
+use super::{Row, row};
+
+/// A user client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// Lifecycle, status, debug work, submission.
+    Control,
+    /// Low-latency submission.
+    Direct,
+    /// Scheduling hints; no selectors are known.
+    Hints,
+}
+
+/// A user client's type number and class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientRow {
+    /// Which.
+    pub client: Client,
+    /// Number asked for at opening; chosen, see `docs/evidence.md`, key `driver-choice`.
+    pub kind: u32,
+    /// Class name.
+    pub class: &'static str,
+    /// Evidence of the class.
+    pub row: Row,
+}
+
+/// Clients by type.
+pub static CLIENTS: &[ClientRow] = &[
+    ClientRow { client: Client::Control, kind: 0, class: "H11ANEInUserClient", row: row("driver") },
+    ClientRow { client: Client::Direct, kind: 1, class: "H11ANEInDirectPathClient", row: row("driver") },
+    ClientRow { client: Client::Hints, kind: 2, class: "ANEClientHints", row: row("driver") },
+];
+
+/// A dispatch record: every size is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selector {
+    /// Whose.
+    pub client: Client,
+    /// Number.
+    pub index: u32,
+    /// Handler's name.
+    pub name: &'static str,
+    /// Scalars in.
+    pub scalars_in: u32,
+    /// Bytes of the structure in.
+    pub struct_in_bytes: u32,
+    /// Scalars out.
+    pub scalars_out: u32,
+    /// Bytes of the structure out.
+    pub struct_out_bytes: u32,
+    /// Whether a wake port may come with the call.
+    pub asynchronous: bool,
+    /// Whether a success rings the doorbell.
+    pub rings: bool,
+    /// Evidence and source.
+    pub row: Row,
+}
+
+macro_rules! selectors {
+    ( $( $table:ident $client:ident { $( $index:literal $name:ident [$si:literal $bi:literal $so:literal $bo:literal] $async:literal $rings:literal; )* } )* ) => {
+        $(
+            #[doc = concat!("Records of the client `", stringify!($client), "`, by index.")]
+            pub static $table: &[Selector] = &[ $( Selector {
+                client: Client::$client, index: $index, name: stringify!($name),
+                scalars_in: $si, struct_in_bytes: $bi, scalars_out: $so, struct_out_bytes: $bo,
+                asynchronous: $async, rings: $rings, row: row("driver"),
+            } ),* ];
+            const _: () = {
+                let mut i = 0;
+                while i < $table.len() {
+                    assert!($table[i].index as usize == i, "selectors are numbered from 0 without a gap");
+                    i += 1;
+                }
+            };
+        )*
+    };
+}
+
+selectors! {
+    CONTROL Control {
+        0 ANE_DeviceOpen [0 104 0 104] false false;
+        1 ANE_DeviceClose [0 0 0 0] false false;
+        2 ANE_ProgramSendRequest [1 2376 0 40] true true;
+        3 ANE_ProgramCreate [0 32 0 0] false false;
+        4 ANE_ProgramPrepare [0 56 0 56] false false;
+        5 ANE_ProgramUnprepare [0 56 0 0] false false;
+        6 ANE_ProgramDestroy [0 16 0 0] false false;
+        7 ANE_GetStatus [0 0 0 32] false false;
+        8 ANE_ProgramCreateInstance [0 32 0 0] false false;
+        9 ANE_ProgramChainingPrepare [0 16 0 24] false false;
+        10 ANE_GetVersion [0 0 1 0] false false;
+        11 ANE_RegisterDebugWorkProcessor [0 24 0 0] false false;
+        12 ANE_UnregisterDebugWorkProcessor [0 0 0 0] false false;
+        13 ANE_GetDebugWorkProcessorItem [2 0 0 0] false false;
+        14 ANE_CompleteDebugWorkProcessorItem [2 0 0 0] false false;
+        15 ANE_ReleaseDebugWorkProcessorBuffers [0 0 0 0] false false;
+        16 ANE_LoadFirmware [3 0 0 0] false false;
+    }
+    DIRECT Direct {
+        0 ANE_DeviceOpen [0 104 0 104] false false;
+        1 ANE_DeviceClose [0 0 0 0] false false;
+        2 ANE_ProgramSendRequest [1 2376 0 40] true true;
+        3 ANE_ProgramOutputSetEnqueue [0 40 0 0] false false;
+        4 ANE_ProgramInputsReady [0 3104 0 0] false true;
+        5 ANE_MemoryMapRequest [1 2080 1 0] false false;
+        6 ANE_MemoryUnMapRequest [0 2080 0 0] false false;
+        7 ANE_SessionHintRequest [0 16 0 24] false false;
+        8 ANE_ProgramChainingSetActiveProcedure [0 32 0 0] false false;
+    }
+}
+
+/// Records of a client.
+pub fn of(client: Client) -> &'static [Selector] {
+    match client {
+        Client::Control => CONTROL,
+        Client::Direct => DIRECT,
+        Client::Hints => &[],
+    }
+}
+
+/// Bytes from one dispatch record to the next.
+pub const RECORD_BYTES: usize = 40;
+/// A size that is not checked; no record has it.
+pub const UNCHECKED: u32 = 0xffff_ffff;
+
+/// The record as it stands in the array. The handler word is the position of the record plus one: code has no address here.
+pub fn record_bytes(selector: &Selector) -> [u8; RECORD_BYTES] {
+    let mut out = [0; RECORD_BYTES];
+    out[..8].copy_from_slice(&(selector.index as u64 + 1).to_le_bytes());
+    let sizes = [selector.scalars_in, selector.struct_in_bytes, selector.scalars_out, selector.struct_out_bytes];
+    for (slot, size) in out[8..24].chunks_exact_mut(4).zip(sizes) {
+        slot.copy_from_slice(&size.to_le_bytes());
+    }
+    out[24] = selector.asynchronous as u8;
+    out
+}
+
+/// Byte offsets in the argument block of a call, with the labels of the book. The public header of the same structure puts
+/// the scalar pointer at 0x20 and its count at 0x28.
+pub static ARGUMENT_BLOCK: &[(usize, &str)] = &[
+    (0x08, "asyncWakePort"),
+    (0x10, "scalarInput"),
+    (0x20, "scalarInputCount"),
+    (0x30, "structureInput"),
+    (0x38, "structureInputSize"),
+    (0x48, "scalarOutput"),
+    (0x50, "scalarOutputCount"),
+    (0x58, "structureOutput"),
+    (0x60, "structureOutputSize"),
+];
+
+/// Methods of the direct-path client that are no selectors, and whether the second access check guards them.
+pub static METHODS: &[(&str, bool)] = &[
+    ("PowerOn", false),
+    ("PowerOff", false),
+    ("IsPowered", false),
+    ("LoadFirmware", false),
+    ("ForgetFirmware", false),
+    ("SendCommand", true),
+    ("SetPowerManagement", false),
+    ("SetDynamicPowerGating", false),
+    ("SetPowerGatingHysteresisTime", false),
+    ("SetThrottlingPercentage", false),
+    ("SetDARTCacheTTL", false),
+    ("FlushInactiveDARTMappings", false),
+    ("UnmapDartBuffers", false),
+    ("ReadANERegister", true),
+    ("WriteANERegister", true),
+    ("FWSharedEventDoorbellRing", false),
+    ("AddPersistentClient", false),
+    ("RemovePersistentClient", false),
+    ("MPMMemoryMapRequest", false),
+    ("MPMMemoryUnmapRequest", false),
+    ("ExclaveCycle", true),
+    ("ExclaveLoad", true),
+    ("ExclaveEvaluate", true),
+    ("ExclaveUnload", true),
+    ("ExclaveReadPropertyValue", true),
+    ("ExclaveWritePropertyValue", true),
+    ("GetClientsInfo", false),
+    ("ShowSharedMemoryAllocations", false),
+    ("ShowModelMemoryStatus", false),
+];

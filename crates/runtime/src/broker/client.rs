@@ -1,0 +1,184 @@
+//! The client's side of the broker: a compiler and a device behind a socket.
+
+use super::wire::{self, Answer, Ask, kind};
+use crate::cache::{Bundle, hex};
+use crate::driver::client::Submit;
+use crate::driver::sign::sha256;
+use crate::driver::task::lock;
+use crate::e5rt::device::{Device, Loaded};
+use crate::e5rt::{CompileOptions, Compiler};
+use crate::error::{Code, Error, Result};
+use crate::os::shared::Shared;
+use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message};
+use crate::words::u32_at;
+use anemone_facts::driver::limits::DEFAULT_QOS;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const QOS: u32 = DEFAULT_QOS as u32;
+
+/// How submissions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Through the broker's connection.
+    Broker,
+    /// Through a direct-path connection that the broker handed over.
+    Direct,
+}
+
+/// A broker at a socket.
+pub struct Remote {
+    socket: PathBuf,
+    path: Route,
+    control: Mutex<UnixStream>,
+}
+
+fn connect(path: &Path) -> Result<UnixStream> {
+    UnixStream::connect(path).map_err(|e| Error::system("connect to the broker at", path.display(), e))
+}
+
+fn gone() -> Error {
+    let error = std::io::ErrorKind::ConnectionAborted.into();
+    Error::System { what: "the broker is gone", path: String::new(), error }
+}
+
+fn exchange(socket: &UnixStream) -> Result<Message> {
+    socket::receive(socket, MAX_MESSAGE_BYTES)?.ok_or_else(gone)
+}
+
+impl Remote {
+    /// Connects.
+    pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
+        let control = Mutex::new(connect(socket)?);
+        Ok(Remote { socket: socket.to_path_buf(), path, control })
+    }
+
+    /// Asks the broker something that has a plain answer.
+    pub fn ask(&self, ask: &Ask) -> Result<Answer> {
+        let control = lock(&self.control);
+        wire::ask(&control, ask)?;
+        let message = exchange(&control)?;
+        wire::read_answer(&message).map(|(answer, _)| answer)
+    }
+
+    /// Live counters.
+    pub fn stat(&self) -> Result<serde_json::Value> {
+        match self.ask(&Ask::Stat { qos: QOS })? {
+            Answer::Stat(value) => Ok(value),
+            _ => Err(gone()),
+        }
+    }
+}
+
+impl Compiler for Remote {
+    fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
+        let path = std::path::absolute(model).map_err(|e| e.to_string())?.display().to_string();
+        match self.ask(&Ask::Content { path, qos: QOS }) {
+            Ok(Answer::Content(digits)) => super::service::unhex(&digits).ok_or_else(|| gone().to_string()),
+            Ok(_) => Err(gone().to_string()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
+        let path = std::path::absolute(model).map_err(|e| e.to_string())?.display().to_string();
+        let ask = Ask::Compile { path, options: options.into(), long: false, qos: QOS };
+        let control = lock(&self.control);
+        let done = wire::ask(&control, &ask).and_then(|()| {
+            let message = exchange(&control)?;
+            let (answer, tail) = wire::read_answer(&message)?;
+            wire::read_bundle(answer, tail)
+        });
+        done.map_err(|e| e.to_string())
+    }
+}
+
+struct RemoteProgram {
+    /// Keeps the program loaded: it lives as long as this connection.
+    _control: Option<UnixStream>,
+    line: Mutex<UnixStream>,
+    token: u64,
+}
+
+impl Device for Remote {
+    fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>> {
+        let image = hex(&sha256(&bundle.image));
+        let control = connect(&self.socket)?;
+        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: QOS })?;
+        let message = exchange(&control)?;
+        let Answer::Loaded { token, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
+        if self.path == Route::Broker {
+            return Ok(Arc::new(RemoteProgram { _control: None, line: Mutex::new(control), token }));
+        }
+        wire::ask(&control, &Ask::Direct { token, qos: QOS })?;
+        let mut message = exchange(&control)?;
+        wire::read_answer(&message)?;
+        let line = message.descriptors.pop().ok_or_else(gone)?;
+        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line.into()), token }))
+    }
+}
+
+impl RemoteProgram {
+    fn call(&self, kind: u32, body: &[u8], files: &[BorrowedFd<'_>]) -> Result<(Code, Vec<u8>)> {
+        let line = lock(&self.line);
+        socket::send(&line, kind, body, files)?;
+        let message = exchange(&line)?;
+        if message.kind != kind::REPLY || message.body.len() < 4 {
+            return Err(gone());
+        }
+        Ok((Code(u32_at(&message.body, 0)), message.body[4..].to_vec()))
+    }
+}
+
+impl RemoteProgram {
+    /// As a submission, but the connection ends when there is no answer in time: the device then aborts what it had.
+    fn submit_within(&self, body: &[u8], limit: Duration) -> Result<()> {
+        let line = lock(&self.line);
+        socket::send(&line, kind::SUBMIT, body, &[])?;
+        let mut ready = [rustix::event::PollFd::new(&*line, rustix::event::PollFlags::IN)];
+        let time = rustix::event::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        if !matches!(rustix::event::poll(&mut ready, Some(&time)), Ok(1..)) {
+            // What it would still answer is not wanted.
+            let _ = line.shutdown(std::net::Shutdown::Both);
+            let waited_ms = limit.as_millis() as u64;
+            return Err(Error::Timeout { what: "submit", waited_ms, code: Code::ABORTED });
+        }
+        let message = exchange(&line)?;
+        match Code(u32_at(&message.body, 0)) {
+            Code::SUCCESS if message.kind == kind::REPLY => Ok(()),
+            code => Err(Error::driver("submit", code)),
+        }
+    }
+}
+
+impl Loaded for RemoteProgram {
+    fn add_surface(&self, shared: Arc<Shared>) -> Result<u32> {
+        let bytes = (shared.len() as u64).to_le_bytes();
+        match self.call(kind::SURFACE, &bytes, &[shared.descriptor()])? {
+            (Code::SUCCESS, body) => Ok(u32_at(&body, 0)),
+            (code, _) => Err(Error::driver("surface", code)),
+        }
+    }
+
+    fn remove_surface(&self, surface: u32) {
+        // The connection's end takes it back anyway.
+        let _ = self.call(kind::DROP, &surface.to_le_bytes(), &[]);
+    }
+
+    fn submit(&self, sequence: u64, inputs: &[u32], outputs: &[u32], limit: Option<Duration>) -> Result<()> {
+        let submit = Submit { sequence, ..Submit::new(self.token, inputs, outputs) };
+        let request = submit.encode().map_err(|code| Error::driver("submit", code))?;
+        let mut body = submit.doorbell.to_le_bytes().to_vec();
+        body.extend_from_slice(&request);
+        if let Some(limit) = limit {
+            return self.submit_within(&body, limit);
+        }
+        match self.call(kind::SUBMIT, &body, &[])? {
+            (Code::SUCCESS, _) => Ok(()),
+            (code, _) => Err(Error::driver("submit", code)),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Who may submit: a daemon on a Unix socket, one thread a connection.
+//!
+//! The broker alone opens the driver. A peer is known by the kernel's word (process, user) and the digest of its executable;
+//! the policy says what that digest may do. Loading is the broker's; submissions go either through its connection or, handed
+//! over once, through a direct-path connection that is scoped to one program. Tensors are memory that the client passes by
+//! descriptor.
+
+pub mod client;
+pub mod policy;
+pub mod service;
+mod session;
+pub mod wire;
+
+use crate::cache::hex;
+use crate::driver::sign::{Signer, sha256};
+use crate::driver::task::lock;
+use crate::driver::{Config, Driver};
+use crate::e5rt::device::InProcess;
+use crate::e5rt::{Compiler, Runtime};
+use crate::error::{Error, Result};
+use policy::Policy;
+use rustix::fs::{FlockOperation, flock};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+/// Compiled programs that the broker remembers by the digest of their image: how many, and how many bytes.
+const MAX_KNOWN: usize = 1024;
+const MAX_KNOWN_BYTES: usize = 1 << 31;
+
+/// Images by digest, and the order they came in.
+#[derive(Default)]
+struct Known {
+    images: BTreeMap<String, Arc<crate::cache::Bundle>>,
+    order: VecDeque<String>,
+    bytes: usize,
+}
+
+/// The broker.
+pub struct Broker {
+    driver: Arc<Driver>,
+    signer: Signer,
+    runtime: Arc<Runtime>,
+    policy: RwLock<Policy>,
+    known: Mutex<Known>,
+    clients: AtomicUsize,
+    served: AtomicU64,
+    refused: AtomicU64,
+    purged: AtomicU64,
+}
+
+impl Broker {
+    /// A broker with a driver of its own.
+    pub fn new(policy: Policy, compiler: Arc<dyn Compiler>, cache: Option<crate::cache::Cache>) -> Result<Arc<Broker>> {
+        let (driver, signer) = Driver::start(Config::default())?;
+        let device = Arc::new(InProcess::with(Arc::clone(&driver), signer.clone()));
+        let runtime = Arc::new(Runtime::new(device, compiler, cache));
+        Ok(Arc::new(Broker {
+            driver,
+            signer,
+            runtime,
+            policy: RwLock::new(policy),
+            known: Mutex::default(),
+            clients: AtomicUsize::new(0),
+            served: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
+        }))
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    /// Connections now.
+    pub fn clients(&self) -> usize {
+        self.clients.load(Relaxed)
+    }
+
+    /// Another policy; connections that exist keep what they were admitted with, methods are judged anew.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner) = policy;
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, bundle: &crate::cache::Bundle) -> String {
+        let digest = hex(&sha256(&bundle.image));
+        let mut known = lock(&self.known);
+        if !known.images.contains_key(&digest) {
+            while known.order.len() >= MAX_KNOWN || known.bytes + bundle.image.len() > MAX_KNOWN_BYTES {
+                let Some(old) = known.order.pop_front() else { break };
+                let gone = known.images.remove(&old).map_or(0, |b| b.image.len());
+                known.bytes -= gone;
+            }
+            known.bytes += bundle.image.len();
+            known.order.push_back(digest.clone());
+            known.images.insert(digest.clone(), Arc::new(bundle.clone()));
+        }
+        digest
+    }
+
+    fn recall(&self, digest: &str) -> Option<Arc<crate::cache::Bundle>> {
+        lock(&self.known).images.get(digest).cloned()
+    }
+
+    /// Live counters.
+    pub fn stat(&self) -> serde_json::Value {
+        let counters = self.driver.counters();
+        let (programs, instances) = self.driver.loaded();
+        let registry = self.driver.registry();
+        let (drops, restarts, runs) = self.driver.with_firmware(|f| (f.drops.total(), f.restarts, f.runs));
+        let counts = self.runtime.counts();
+        serde_json::json!({
+            "schema": "anemone.stat/1",
+            "connections": self.clients(),
+            "methods": self.served.load(Relaxed),
+            "refused": self.refused.load(Relaxed),
+            "control_clients": registry.control,
+            "direct_clients": registry.direct,
+            "programs": programs,
+            "instances": instances,
+            "pending": self.driver.pending(),
+            "completed": counters.completed,
+            "aborted": counters.aborted,
+            "preempted": counters.preempted,
+            "doorbells": counters.doorbells,
+            "interrupts": counters.interrupts,
+            "compiles": counts.compiles.load(Relaxed),
+            "purged": self.purged.load(Relaxed),
+            "firmware_runs": runs,
+            "firmware_drops": drops,
+            "firmware_restarts": restarts,
+            "modelled_ns": self.driver.now_ns(),
+        })
+    }
+}
+
+/// A socket that one broker owns, and its lock.
+#[derive(Debug)]
+pub struct Listening {
+    listener: UnixListener,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Listening {
+    /// Listens. A socket that a dead broker left is taken over; a live one's is refused.
+    pub fn bind(path: &Path) -> Result<Listening> {
+        let fail = |what| move |e| Error::system(what, path.display(), e);
+        let lock_path = path.with_extension("lock");
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(fail("create the folder of"))?;
+        }
+        let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
+        let lock = lock.map_err(|e| Error::system("open", lock_path.display(), e))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Error::Taken { socket: path.display().to_string() });
+        }
+        match std::fs::remove_file(path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail("remove")(e)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(fail("bind"))?;
+        // Peers are judged one by one; other users are turned away at the first message.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
+        listener.set_nonblocking(true).map_err(fail("listen"))?;
+        Ok(Listening { listener, path: path.to_path_buf(), _lock: lock })
+    }
+
+    /// Serves until `stop`.
+    pub fn serve(self, broker: &Arc<Broker>, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Relaxed) {
+            let mut ready = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
+            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            if !matches!(rustix::event::poll(&mut ready, Some(&tick)), Ok(1..)) {
+                continue;
+            }
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(error) => {
+                    // No descriptors left, or a peer that is gone already: others go on.
+                    tracing::warn!(%error, "a connection is not accepted");
+                    std::thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+            };
+            let limit = broker.policy().max_clients;
+            if broker.clients.fetch_add(1, Relaxed) >= limit {
+                broker.clients.fetch_sub(1, Relaxed);
+                let found = limit as u64 + 1;
+                let _ = wire::refuse(&socket, &Error::Protocol { what: "connections", found, limit: limit as u64 });
+                continue;
+            }
+            let own = Arc::clone(broker);
+            let spawned = std::thread::Builder::new().name("ane-client".into()).spawn(move || {
+                if let Err(error) = session::serve(&own, socket) {
+                    tracing::debug!(%error, "a connection ended");
+                }
+                own.clients.fetch_sub(1, Relaxed);
+            });
+            if spawned.is_err() {
+                broker.clients.fetch_sub(1, Relaxed);
+            }
+        }
+        let _ = std::fs::remove_file(&self.path);
+        Ok(())
+    }
+}

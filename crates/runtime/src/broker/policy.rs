@@ -1,0 +1,90 @@
+//! Who may do what: a TOML file of identities by executable digest, with safe defaults.
+//!
+//! ```toml
+//! default_tier = "unrestricted"        # or "none": unknown programs are turned away
+//! max_clients = 256
+//!
+//! [[identity]]
+//! digest = "sha256 of the executable, hexadecimal"
+//! team = "my-team"
+//! entitlements = ["com.apple.aned.private.allow"]
+//! ```
+
+use crate::error::{Error, Result};
+use anemone_facts::driver::entitlements as keys;
+use serde::Deserialize;
+
+/// What an unknown program may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Compile, load and run own models.
+    #[default]
+    Unrestricted,
+    /// Nothing.
+    None,
+}
+
+/// A known program.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// SHA-256 of the executable, hexadecimal.
+    pub digest: String,
+    /// Team.
+    #[serde(default)]
+    pub team: String,
+    /// Keys.
+    #[serde(default)]
+    pub entitlements: Vec<String>,
+}
+
+/// The policy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// What unknown programs may do.
+    pub default_tier: Tier,
+    /// Connections at once.
+    pub max_clients: usize,
+    /// Known programs.
+    pub identity: Vec<Known>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { default_tier: Tier::Unrestricted, max_clients: 256, identity: Vec::new() }
+    }
+}
+
+/// Roles that the broker's own processes have; they alone hold the open gate.
+const OWN: [&str; 2] = ["broker", "per-user sibling"];
+
+impl Policy {
+    /// Reads a policy file's text. Unknown keys of the table, unknown entitlements and kernel entitlements are refused: those
+    /// are the broker's own.
+    pub fn parse(text: &str) -> Result<Policy> {
+        let policy: Policy = toml::from_str(text).map_err(|e| Error::Policy(e.to_string()))?;
+        for key in policy.identity.iter().flat_map(|i| &i.entitlements) {
+            match keys::ENTITLEMENTS.iter().find(|e| e.key == key) {
+                None => return Err(Error::Policy(format!("no entitlement is called {key}"))),
+                Some(row) if row.key == keys::USER_ACCESS => {
+                    return Err(Error::Policy(format!("{key} is held by the broker and its sibling alone")));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(policy)
+    }
+
+    /// The known program of a digest.
+    pub fn known(&self, digest: &str) -> Option<&Known> {
+        self.identity.iter().find(|i| i.digest == digest)
+    }
+
+    /// How many identities hold a key.
+    pub fn holders(&self, key: &str) -> usize {
+        let own = if key == keys::USER_ACCESS { OWN.len() } else { 0 };
+        own + self.identity.iter().filter(|i| i.entitlements.iter().any(|k| k == key)).count()
+    }
+}

@@ -1,0 +1,157 @@
+//! The compile service: a process of its own that reads models and makes bundles. When it dies, the request that it had ends
+//! with an error, and the next one starts it again.
+
+use super::wire::{self, Answer, Ask};
+use crate::cache::Bundle;
+use crate::driver::task::lock;
+use crate::e5rt::{CompileOptions, Compiler};
+use crate::error::{Error, Result};
+use crate::os::socket::{self, MAX_MESSAGE_BYTES};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Longest compile.
+const COMPILE_TIME: Duration = Duration::from_secs(600);
+
+struct Running {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A process that is gone already needs no end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The service, seen from the broker.
+pub struct Service {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    running: Mutex<Option<Running>>,
+    /// Starts so far.
+    pub starts: AtomicU64,
+}
+
+impl Service {
+    /// A service that is this program with these arguments; its standard input is the socket.
+    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Service {
+        Service { program, arguments, running: Mutex::new(None), starts: AtomicU64::new(0) }
+    }
+
+    fn start(&self) -> Result<Running> {
+        let fail = |e| Error::system("start", self.program.display(), e);
+        let (socket, theirs) = UnixStream::pair().map_err(fail)?;
+        socket.set_read_timeout(Some(COMPILE_TIME)).map_err(fail)?;
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(fail)?;
+        self.starts.fetch_add(1, Relaxed);
+        Ok(Running { child, socket })
+    }
+
+    /// Process of the service, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        lock(&self.running).as_ref().map(|r| r.child.id())
+    }
+
+    fn ask<T>(&self, ask: &Ask, read: impl FnOnce(Answer, &[u8]) -> Result<T>) -> Result<T> {
+        let mut slot = lock(&self.running);
+        let exited = slot.as_mut().is_some_and(|r| !matches!(r.child.try_wait(), Ok(None)));
+        if slot.is_none() || exited {
+            *slot = Some(self.start()?);
+        }
+        let Some(running) = slot.as_ref() else { return Err(gone()) };
+        let message =
+            wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
+        match message {
+            Ok(Some(message)) => {
+                let (answer, tail) = wire::read_answer(&message)?;
+                read(answer, tail)
+            }
+            Ok(None) | Err(_) => {
+                *slot = None;
+                Err(gone())
+            }
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Compile("the compile service ended before it answered".into())
+}
+
+impl Compiler for Service {
+    fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
+        let ask = Ask::Content { path: model.display().to_string(), qos: 0 };
+        let digits = self.ask(&ask, |answer, _| match answer {
+            Answer::Content(digits) => Ok(digits),
+            _ => Err(gone()),
+        });
+        unhex(&digits.map_err(|e| e.to_string())?).ok_or_else(|| gone().to_string())
+    }
+
+    fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
+        let path = model.display().to_string();
+        let ask = Ask::Compile { path, options: options.into(), long: false, qos: 0 };
+        self.ask(&ask, wire::read_bundle).map_err(|e| e.to_string())
+    }
+}
+
+pub(crate) fn unhex(digits: &str) -> Option<[u8; 32]> {
+    let bytes = unhex_all(digits)?;
+    bytes.try_into().ok()
+}
+
+pub(crate) fn unhex_all(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
+        return None;
+    }
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok()).collect()
+}
+
+/// The service's own side: answers until the broker is gone.
+pub fn serve(socket: &UnixStream, compiler: &dyn Compiler) -> Result<()> {
+    while let Some(message) = socket::receive(socket, MAX_MESSAGE_BYTES)? {
+        let answered = match wire::read_ask(&message)? {
+            Ask::Content { path, .. } => match compiler.content(Path::new(&path)) {
+                Ok(content) => wire::answer(socket, &Answer::Content(crate::cache::hex(&content)), &[], &[]),
+                Err(text) => wire::refuse(socket, &Error::Compile(text)),
+            },
+            Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options.into()) {
+                Ok(b) => wire::answer(socket, &wire::compiled(&b), &[&b.image, &b.descriptor], &[]),
+                Err(text) => wire::refuse(socket, &Error::Compile(text)),
+            },
+            other => wire::refuse(socket, &Error::Unknown { what: "method", name: other.method().into() }),
+        };
+        answered?;
+    }
+    Ok(())
+}
+
+/// Takes from this process what a compile does not need: writing files, and the network. The error names what the kernel
+/// lacks.
+pub fn confine() -> Result<()> {
+    use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
+    let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));
+    let rules = Ruleset::default()
+        .handle_access(AccessFs::from_write(ABI::V4))
+        .and_then(|r| r.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|r| r.create())
+        .map_err(fail)?;
+    match rules.restrict_self().map_err(fail)?.ruleset {
+        RulesetStatus::NotEnforced => Err(Error::system("landlock", "", std::io::ErrorKind::Unsupported.into())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,269 @@
+//! One connection: who it is, what it asks, what it may.
+
+use super::Broker;
+use super::policy::Tier;
+use super::service::unhex_all;
+use super::wire::{self, Answer, Ask, kind};
+use crate::driver::client::{Arguments, Client, Create};
+use crate::driver::task::{Grant, Identity, Task};
+use crate::error::{Code, Error, Result};
+use crate::os::shared::Shared;
+use crate::os::socket::{self, Message, Peer, TICK};
+use crate::words::{u32_at, u64_at};
+use anemone_facts::driver::entitlements as keys;
+use anemone_facts::driver::limits as rows;
+use anemone_facts::driver::structures::{reply, request};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Most bytes of a client's message.
+const MAX_BODY_BYTES: usize = 1 << 22;
+/// Most surfaces of one connection.
+const MAX_SURFACES: usize = 4096;
+/// Most direct-path connections that one peer's connection has at once.
+const MAX_LINES: usize = 64;
+
+struct Session<'a> {
+    broker: &'a Arc<Broker>,
+    peer: Peer,
+    task: Arc<Task>,
+    client: Client,
+    loaded: BTreeMap<u64, Grant>,
+    surfaces: usize,
+    /// Direct-path connections that live.
+    lines: Arc<AtomicUsize>,
+}
+
+/// Serves a connection until the peer leaves or breaks the protocol.
+pub(super) fn serve(broker: &Arc<Broker>, socket: UnixStream) -> Result<()> {
+    socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))?;
+    let peer = socket::peer(&socket)?;
+    let policy = broker.policy();
+    let known = policy.known(&peer.digest);
+    let same_user = peer.uid == rustix::process::getuid().as_raw();
+    if !same_user || known.is_none() && policy.default_tier == Tier::None {
+        broker.refused.fetch_add(1, Relaxed);
+        return wire::refuse(&socket, &Error::Denied { method: "connect", key: keys::ALLOW });
+    }
+    let team = known.map_or(String::new(), |k| k.team.clone());
+    let identity = Identity { team, digest: peer.digest.clone() };
+    // The open is the broker's: the gate is its own key, and the identity is the peer's.
+    let mut own = vec![keys::USER_ACCESS];
+    own.extend(known.iter().flat_map(|k| &k.entitlements).filter_map(|k| kernel_key(k)));
+    let task = Arc::new(Task::new(peer.pid, identity, own));
+    let refused = |what| move |code| Error::driver(what, code);
+    let client = broker.driver.open(&task, 0).map_err(refused("open"))?;
+    client.open().map_err(refused("handshake"))?;
+    let mut session =
+        Session { broker, peer, task, client, loaded: BTreeMap::new(), surfaces: 0, lines: Arc::default() };
+    while let Some(message) = socket::receive(&socket, MAX_BODY_BYTES)? {
+        let answered = match message.kind {
+            kind::ASK => session.answer(&socket, &message),
+            _ => submission(&session.client, &mut session.surfaces, &socket, message),
+        };
+        answered?;
+    }
+    Ok(())
+}
+
+fn kernel_key(key: &str) -> Option<&'static str> {
+    keys::ENTITLEMENTS.iter().find(|e| e.key == key && e.kernel).map(|e| e.key)
+}
+
+impl Session<'_> {
+    fn answer(&mut self, socket: &UnixStream, message: &Message) -> Result<()> {
+        self.broker.served.fetch_add(1, Relaxed);
+        let done = wire::read_ask(message).and_then(|ask| self.ask(socket, &ask));
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.broker.refused.fetch_add(1, Relaxed);
+                wire::refuse(socket, &error)
+            }
+        }
+    }
+
+    /// Refuses a method to whoever lacks its key now.
+    fn need(&self, method: &'static str, key: &'static str) -> Result<()> {
+        let policy = self.broker.policy();
+        let holds = policy.known(&self.peer.digest).is_some_and(|k| k.entitlements.iter().any(|k| k == key));
+        if holds { Ok(()) } else { Err(Error::Denied { method, key }) }
+    }
+
+    fn ask(&mut self, socket: &UnixStream, ask: &Ask) -> Result<()> {
+        let send = |answer: &Answer| wire::answer(socket, answer, &[], &[]);
+        let refused = |what| move |code| Error::driver(what, code);
+        match ask {
+            Ask::Content { path, .. } => {
+                let key = self.broker.runtime.key(Path::new(path), &Default::default())?;
+                send(&Answer::Content(key.text().into()))
+            }
+            Ask::Compile { path, options, long, .. } => {
+                if *long {
+                    self.need("long compile", keys::LONG_COMPILE)?;
+                }
+                let library = self.broker.runtime.compile(Path::new(path), &options.clone().into())?;
+                let bundle = library.bundle();
+                self.broker.remember(bundle);
+                wire::answer(socket, &wire::compiled(bundle), &[&bundle.image, &bundle.descriptor], &[])
+            }
+            Ask::Load { image, stats_mask, depth, power_saving, .. } => {
+                if *power_saving {
+                    self.need("aggressive power saving", keys::POWER_SAVING)?;
+                }
+                let bundle = self.broker.recall(image);
+                let bundle = bundle.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.clone() })?;
+                // Counters are for programs that the policy knows.
+                let trusted = self.need("counters", keys::ALLOW).is_ok();
+                let stats_mask = if trusted { *stats_mask } else { 0 };
+                let file = self.broker.signer.sign(&bundle.image);
+                let create = Create { image: &file, name: &bundle.function.name, stats_mask };
+                let created = self.client.create(create).map_err(|code| self.client.why_not_created(code))?;
+                if let Err(code) = self.client.prepare(created.token) {
+                    let _ = self.client.destroy(created.token);
+                    return Err(Error::driver("prepare", code));
+                }
+                self.loaded.insert(created.token, Grant { token: created.token, intermediate: created.intermediate });
+                let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
+                let depth = (*depth).min(share as u32).max(1);
+                let (token, intermediate, program) = (created.token, created.intermediate, created.program);
+                send(&Answer::Loaded { token, intermediate, program, depth, stats_mask })
+            }
+            Ask::Share { token, .. } => {
+                self.need("share", keys::MODEL_SHARE)?;
+                self.instance(*token, &[], &send)
+            }
+            Ask::Adapt { base, pieces, .. } => {
+                self.need("adapter weights", keys::ADAPTER_WEIGHT)?;
+                let mut adapter = Vec::new();
+                for (at, digits) in pieces {
+                    let bytes = unhex_all(digits).ok_or(Error::Driver { what: "adapter", code: Code::BAD_ARGUMENT })?;
+                    adapter.extend_from_slice(&at.to_le_bytes());
+                    adapter.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+                    adapter.extend_from_slice(&bytes);
+                }
+                self.instance(*base, &adapter, &send)
+            }
+            Ask::Direct { token, .. } => {
+                let grant = *self.loaded.get(token).ok_or(Error::Driver { what: "direct", code: Code::NOT_FOUND })?;
+                let theirs = self.hand_over(grant)?;
+                wire::answer(socket, &Answer::Done, &[], &[theirs.as_fd()])
+            }
+            Ask::Unload { token, .. } => {
+                self.loaded.remove(token).ok_or(Error::Driver { what: "unload", code: Code::NOT_FOUND })?;
+                self.client.destroy(*token).map_err(refused("destroy"))?;
+                send(&Answer::Done)
+            }
+            Ask::Purge { key, .. } => {
+                let Some(cache) = self.broker.runtime.cache() else { return send(&Answer::Count(0)) };
+                let count = match key {
+                    Some(key) => cache.remove(&crate::cache::Key::parse(key)?) as u64,
+                    None => {
+                        self.need("purge all", keys::PURGE_ALL)?;
+                        cache.list().iter().filter(|e| cache.remove(&e.key)).count() as u64
+                    }
+                };
+                self.broker.purged.fetch_add(count, Relaxed);
+                send(&Answer::Count(count))
+            }
+            Ask::Stat { .. } => send(&Answer::Stat(self.broker.stat())),
+        }
+    }
+
+    fn instance(&mut self, base: u64, adapter: &[u8], send: &dyn Fn(&Answer) -> Result<()>) -> Result<()> {
+        let refused = |what| move |code| Error::driver(what, code);
+        let created = self.client.create_instance(base, adapter).map_err(refused("instance"))?;
+        self.client.prepare(created.token).map_err(refused("prepare"))?;
+        let (token, intermediate, program) = (created.token, created.intermediate, created.program);
+        self.loaded.insert(token, Grant { token, intermediate });
+        send(&Answer::Loaded { token, intermediate, program, depth: 1, stats_mask: 0 })
+    }
+
+    /// A direct-path connection for one program: opened here with the grant, served by a thread, handed over by descriptor.
+    fn hand_over(&self, grant: Grant) -> Result<UnixStream> {
+        if self.lines.load(Relaxed) >= MAX_LINES {
+            return Err(Error::driver("direct", Code::NO_RESOURCES));
+        }
+        let task = Task::new(self.task.pid, self.task.identity.clone(), [keys::DIRECT_EXCEPTION]);
+        task.set_grant(Some(grant));
+        let refused = |what| move |code| Error::driver(what, code);
+        let client = self.broker.driver.open(&Arc::new(task), 1).map_err(refused("open direct"))?;
+        client.open().map_err(refused("handshake"))?;
+        let fail = |e| Error::system("socketpair", "", e);
+        let (ours, theirs) = UnixStream::pair().map_err(fail)?;
+        ours.set_read_timeout(Some(TICK)).map_err(fail)?;
+        let lines = Arc::clone(&self.lines);
+        lines.fetch_add(1, Relaxed);
+        let serve = move || {
+            let mut surfaces = 0;
+            while let Ok(Some(message)) = socket::receive(&ours, MAX_BODY_BYTES) {
+                if submission(&client, &mut surfaces, &ours, message).is_err() {
+                    break;
+                }
+            }
+            lines.fetch_sub(1, Relaxed);
+        };
+        std::thread::Builder::new()
+            .name("ane-direct".into())
+            .spawn(serve)
+            .map_err(|e| Error::system("spawn", "", e))?;
+        Ok(theirs)
+    }
+}
+
+/// Surfaces and submissions: the same on both connections. An error ends the connection; a refusal is a code.
+fn submission(client: &Client, surfaces: &mut usize, socket: &UnixStream, message: Message) -> Result<()> {
+    let code_first = |code: Code, rest: &[u8]| {
+        let mut body = [0; 4 + reply::BYTES];
+        body[..4].copy_from_slice(&code.0.to_le_bytes());
+        body[4..4 + rest.len()].copy_from_slice(rest);
+        socket::send(socket, kind::REPLY, &body[..4 + rest.len()], &[])
+    };
+    match message.kind {
+        kind::SURFACE => {
+            let bytes = u64_at(&message.body, 0);
+            let mut files = message.descriptors.into_iter();
+            let (Some(file), None, true) = (files.next(), files.next(), *surfaces < MAX_SURFACES) else {
+                return code_first(Code::NO_RESOURCES, &[0; 4]);
+            };
+            let added = match Shared::adopt(file, bytes) {
+                Ok(shared) => client.add_surface(Arc::new(shared)),
+                Err(error) => Err(error.code()),
+            };
+            match added {
+                Ok(id) => {
+                    *surfaces += 1;
+                    code_first(Code::SUCCESS, &id.to_le_bytes())
+                }
+                Err(code) => code_first(code, &[0; 4]),
+            }
+        }
+        kind::DROP => match client.remove_surface(u32_at(&message.body, 0)) {
+            Ok(()) => {
+                *surfaces = surfaces.saturating_sub(1);
+                code_first(Code::SUCCESS, &[0; 4])
+            }
+            Err(code) => code_first(code, &[0; 4]),
+        },
+        kind::SUBMIT => {
+            if message.body.len() != 8 + request::BYTES {
+                return code_first(Code::BAD_ARGUMENT, &[0; reply::BYTES]);
+            }
+            let mut output = [0; reply::BYTES];
+            let scalars = [u64_at(&message.body, 0)];
+            let a = Arguments {
+                scalars_in: &scalars,
+                struct_in: Some(&message.body[8..]),
+                struct_out: Some(&mut output),
+                ..Arguments::default()
+            };
+            let code = client.call(2, a);
+            code_first(code, &output)
+        }
+        other => Err(Error::Protocol { what: "message kind", found: u64::from(other), limit: u64::from(kind::REPLY) }),
+    }
+}

@@ -1,0 +1,278 @@
+//! Messages between clients, broker and compile service. Control messages are JSON; submissions are the request's own bytes.
+
+use crate::cache::{Bundle, Function};
+use crate::e5rt::CompileOptions;
+use crate::error::{Code, Error, Result};
+use crate::os::socket::{self, Message};
+use serde::{Deserialize, Serialize};
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+/// Kinds of messages.
+pub mod kind {
+    /// A [`super::Ask`], as JSON.
+    pub const ASK: u32 = 1;
+    /// An [`super::Answer`], as JSON; a bundle's bytes may follow it.
+    pub const ANSWER: u32 = 2;
+    /// A refusal: code and text.
+    pub const REFUSAL: u32 = 3;
+    /// A buffer: u64 bytes, one descriptor. The answer is its surface.
+    pub const SURFACE: u32 = 4;
+    /// A surface to take back: u32.
+    pub const DROP: u32 = 5;
+    /// A submission: u64 doorbell, u64 limit in milliseconds or 0, the request.
+    pub const SUBMIT: u32 = 6;
+    /// Four bytes of code, then the reply, or a surface.
+    pub const REPLY: u32 = 7;
+}
+
+/// Options as they are sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Devices that may be used.
+    pub device_mask: u64,
+    /// Compile again.
+    pub force_recompilation: bool,
+    /// Only the cache.
+    pub force_fetch: bool,
+    /// How the graph is cut.
+    pub segmenter: String,
+    /// Options of the engine's compiler.
+    pub custom: String,
+    /// Platform.
+    pub platform: String,
+}
+
+impl From<&CompileOptions> for Options {
+    fn from(o: &CompileOptions) -> Options {
+        Options {
+            device_mask: o.device_mask,
+            force_recompilation: o.force_recompilation,
+            force_fetch: o.force_fetch,
+            segmenter: o.segmenter.clone(),
+            custom: o.custom.clone(),
+            platform: o.platform.clone(),
+        }
+    }
+}
+
+impl From<Options> for CompileOptions {
+    fn from(o: Options) -> CompileOptions {
+        CompileOptions {
+            device_mask: o.device_mask,
+            force_recompilation: o.force_recompilation,
+            force_fetch: o.force_fetch,
+            segmenter: o.segmenter,
+            custom: o.custom,
+            platform: o.platform,
+        }
+    }
+}
+
+/// What a client asks. Every method carries a class of service.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ask {
+    /// The model's content key, without compiling.
+    Content {
+        /// Path of the model.
+        path: String,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Compiles a model, through the compile service.
+    Compile {
+        /// Path of the model.
+        path: String,
+        /// Options.
+        options: Options,
+        /// The long-duration service.
+        long: bool,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Loads a program that this broker compiled.
+    Load {
+        /// SHA-256 of its image, hexadecimal.
+        image: String,
+        /// Mask of counters.
+        stats_mask: u32,
+        /// Requests at once that the client would like.
+        depth: u32,
+        /// Aggressive power saving.
+        power_saving: bool,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Attaches to a resident program of the same identity.
+    Share {
+        /// Its token.
+        token: u64,
+        /// Class of service.
+        qos: u32,
+    },
+    /// An instance with adapter weights on a resident base.
+    Adapt {
+        /// Token of the base.
+        base: u64,
+        /// Pieces of kernel data: offset, bytes in hexadecimal.
+        pieces: Vec<(u64, String)>,
+        /// Class of service.
+        qos: u32,
+    },
+    /// A connection of its own for one loaded program.
+    Direct {
+        /// Its token.
+        token: u64,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Unloads.
+    Unload {
+        /// Its token.
+        token: u64,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Removes a cache entry, or all.
+    Purge {
+        /// Key; all entries without one.
+        key: Option<String>,
+        /// Class of service.
+        qos: u32,
+    },
+    /// Live counters.
+    Stat {
+        /// Class of service.
+        qos: u32,
+    },
+}
+
+impl Ask {
+    /// Name of the method.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Ask::Content { .. } => "content",
+            Ask::Compile { .. } => "compile",
+            Ask::Load { .. } => "load",
+            Ask::Share { .. } => "share",
+            Ask::Adapt { .. } => "adapt",
+            Ask::Direct { .. } => "direct",
+            Ask::Unload { .. } => "unload",
+            Ask::Purge { .. } => "purge",
+            Ask::Stat { .. } => "stat",
+        }
+    }
+}
+
+/// What the broker answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", content = "value", rename_all = "snake_case")]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// A content key, hexadecimal.
+    Content(String),
+    /// A compiled function; image and descriptor follow the document.
+    Compiled {
+        /// Function.
+        function: Function,
+        /// Bytes of the image that follow.
+        image_bytes: u64,
+        /// Bytes of the descriptor that follow those.
+        descriptor_bytes: u64,
+    },
+    /// A loaded program.
+    Loaded {
+        /// Token.
+        token: u64,
+        /// Intermediate buffer.
+        intermediate: u64,
+        /// Program identity in the firmware.
+        program: u32,
+        /// Requests at once that are granted.
+        depth: u32,
+        /// Mask of counters that is in force.
+        stats_mask: u32,
+    },
+    /// How many.
+    Count(u64),
+    /// Counters.
+    Stat(serde_json::Value),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Refused {
+    code: u32,
+    text: String,
+}
+
+fn sent<T: Serialize>(value: &T) -> Vec<u8> {
+    // These types have string keys and no failing serializer.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Sends a request.
+pub fn ask(socket: &UnixStream, ask: &Ask) -> Result<()> {
+    socket::send(socket, kind::ASK, &sent(ask), &[])
+}
+
+/// Sends an answer, with bytes after the document.
+pub fn answer(socket: &UnixStream, answer: &Answer, tail: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    let document = sent(answer);
+    let mut body = (document.len() as u64).to_le_bytes().to_vec();
+    body.extend_from_slice(&document);
+    tail.iter().for_each(|t| body.extend_from_slice(t));
+    socket::send(socket, kind::ANSWER, &body, descriptors)
+}
+
+/// Sends a refusal.
+pub fn refuse(socket: &UnixStream, error: &Error) -> Result<()> {
+    let refused = Refused { code: error.code().0, text: error.to_string() };
+    socket::send(socket, kind::REFUSAL, &sent(&refused), &[])
+}
+
+/// The request of a message.
+pub fn read_ask(message: &Message) -> Result<Ask> {
+    let broken =
+        |_| Error::Protocol { what: "a request that does not read", found: message.body.len() as u64, limit: 0 };
+    serde_json::from_slice(&message.body).map_err(broken)
+}
+
+/// The answer of a message, and the bytes after it; a refusal becomes the error.
+pub fn read_answer(message: &Message) -> Result<(Answer, &[u8])> {
+    let broken = || Error::Protocol { what: "an answer that does not read", found: u64::from(message.kind), limit: 0 };
+    if message.kind == kind::REFUSAL {
+        let refused: Refused = serde_json::from_slice(&message.body).map_err(|_| broken())?;
+        tracing::debug!(text = refused.text, "refused");
+        return Err(Error::Remote { code: Code(refused.code), text: refused.text });
+    }
+    let length = usize::try_from(crate::words::u64_at(&message.body, 0)).map_err(|_| broken())?;
+    let split = length.checked_add(8).filter(|&n| n <= message.body.len() && length > 0).ok_or_else(broken)?;
+    let answer = serde_json::from_slice(&message.body[8..split]).map_err(|_| broken())?;
+    Ok((answer, &message.body[split..]))
+}
+
+/// The answer that carries a bundle.
+pub fn compiled(bundle: &Bundle) -> Answer {
+    Answer::Compiled {
+        function: bundle.function.clone(),
+        image_bytes: bundle.image.len() as u64,
+        descriptor_bytes: bundle.descriptor.len() as u64,
+    }
+}
+
+/// The bundle of an answer.
+pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
+    let Answer::Compiled { function, image_bytes, descriptor_bytes } = answer else {
+        return Err(Error::Protocol { what: "another answer than a bundle", found: 0, limit: 0 });
+    };
+    let split = usize::try_from(image_bytes).ok().filter(|&n| n <= tail.len());
+    match split.map(|n| tail.split_at(n)) {
+        Some((image, descriptor)) if descriptor.len() as u64 == descriptor_bytes => {
+            Ok(Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function })
+        }
+        _ => Err(Error::Protocol { what: "bytes of a bundle", found: tail.len() as u64, limit: image_bytes }),
+    }
+}

@@ -1,0 +1,350 @@
+//! Compiled programs by content, on disk: written whole or not at all, verified when read, one compile for a key at a time.
+//!
+//! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` holds `model.hwx` (the program image), `main.e5` (the dispatch
+//! descriptor), `function.json` (ports as the network has them), `model.anehash` (SHA-256 twice over the image) and `seal`
+//! (SHA-256 over the three).
+
+use crate::error::{Error, Result};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// Folder between root and build.
+const FAMILY: &str = "com.apple.e5rt.e5bundlecache";
+/// Stands for the build of the operating system.
+const BUILD: &str = concat!("anemone-", env!("CARGO_PKG_VERSION"));
+/// Most bytes of one file of an entry.
+const MAX_FILE_BYTES: u64 = 1 << 32;
+const FILES: [&str; 3] = ["model.hwx", "main.e5", "function.json"];
+const HASH: &str = "model.anehash";
+const SEAL: &str = "seal";
+const EXPORT_MAGIC: &[u8; 8] = b"ANEBNDL1";
+
+/// Hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+        let _ = write!(out, "{b:02x}");
+        out
+    })
+}
+
+/// A tensor of the function, as the network has it: dense, row after row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortInfo {
+    /// Name.
+    pub name: String,
+    /// Code of the element type, 0 to 10.
+    pub dtype: u8,
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// Whether the program writes it.
+    pub output: bool,
+}
+
+/// What a function is called with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Name.
+    pub name: String,
+    /// Ports.
+    pub ports: Vec<PortInfo>,
+}
+
+/// An entry's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// Program image.
+    pub image: Vec<u8>,
+    /// Dispatch descriptor.
+    pub descriptor: Vec<u8>,
+    /// Function.
+    pub function: Function,
+}
+
+/// A key: 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of named parts. Every part is hashed with its name and length, so that none can pass for another.
+    pub fn of(parts: &[(&str, &[u8])]) -> Key {
+        let mut hash = Sha256::new();
+        for (name, bytes) in parts {
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name.as_bytes());
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        Key(hex(&hash.finalize()))
+    }
+
+    /// A key by its digits.
+    pub fn parse(text: &str) -> Result<Key> {
+        let digits = text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if digits { Ok(Key(text.into())) } else { Err(Error::Unknown { what: "cache entry", name: text.into() }) }
+    }
+
+    /// The digits.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An entry as listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Key.
+    pub key: Key,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Last use.
+    pub used: SystemTime,
+}
+
+/// A cache folder.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    limit_bytes: u64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Holds a key while its entry is made; freed when dropped, and by the system when the process dies.
+#[derive(Debug)]
+pub struct Claim(#[allow(dead_code)] File);
+
+impl Cache {
+    /// A cache below `root`, of `limit_bytes` at most. Nothing is written before something is stored.
+    pub fn new(root: &Path, limit_bytes: u64) -> Cache {
+        let folder = root.join(FAMILY).join(BUILD);
+        Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// Where entries are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Hits and misses of this process.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.hits.load(Relaxed), self.misses.load(Relaxed))
+    }
+
+    /// Claims a key: waits while another thread or process makes its entry. `None` where the folder cannot be written; the
+    /// work is then done without a claim.
+    pub fn claim(&self, key: &Key) -> Option<Claim> {
+        let locks = self.folder.join("locks");
+        fs::create_dir_all(&locks).ok()?;
+        let file = File::options().create(true).truncate(false).write(true).open(locks.join(&key.0)).ok()?;
+        flock(&file, FlockOperation::LockExclusive).ok()?;
+        Some(Claim(file))
+    }
+
+    /// The entry of a key. What does not verify is a miss with a warning, and is taken away.
+    pub fn fetch(&self, key: &Key) -> Option<Bundle> {
+        let folder = self.folder.join(&key.0);
+        if !folder.is_dir() {
+            self.misses.fetch_add(1, Relaxed);
+            return None;
+        }
+        match read_entry(&folder, key) {
+            Ok(bundle) => {
+                self.hits.fetch_add(1, Relaxed);
+                // The time of last use; a cache that cannot be written keeps the old one.
+                if let Ok(seal) = File::options().append(true).open(folder.join(SEAL)) {
+                    let _ = seal.set_modified(SystemTime::now());
+                }
+                Some(bundle)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a cache entry that does not verify is passed over");
+                let _ = fs::remove_dir_all(&folder);
+                self.misses.fetch_add(1, Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Stores an entry: all files in a folder beside, then one rename. Older entries give way to the limit.
+    pub fn store(&self, key: &Key, bundle: &Bundle) -> Result<()> {
+        let fail = |what, path: &Path| {
+            let path = path.display().to_string();
+            move |e: std::io::Error| Error::System { what, path, error: e }
+        };
+        fs::create_dir_all(&self.folder).map_err(fail("create", &self.folder))?;
+        let prefix = format!(".tmp-{}-", key.0);
+        let temporary =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.folder).map_err(fail("create", &self.folder))?;
+        let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
+        let contents: [&[u8]; 3] = [&bundle.image, &bundle.descriptor, &json];
+        for (name, bytes) in FILES.iter().zip(contents) {
+            write_synced(&temporary.path().join(name), bytes)?;
+        }
+        write_synced(&temporary.path().join(HASH), &Sha256::digest(Sha256::digest(&bundle.image)))?;
+        write_synced(&temporary.path().join(SEAL), &seal_of(contents))?;
+        let place = self.folder.join(&key.0);
+        if place.exists() {
+            let old = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.folder);
+            let old = old.map_err(fail("create", &self.folder))?;
+            // Another process may have taken it away meanwhile; then there is nothing to move.
+            let _ = fs::rename(&place, old.path().join("old"));
+        }
+        fs::rename(temporary.path(), &place).map_err(fail("rename", &place))?;
+        drop(temporary.keep());
+        self.evict(Some(key));
+        Ok(())
+    }
+
+    /// Entries, least recently used first.
+    pub fn list(&self) -> Vec<Entry> {
+        let mut out: Vec<Entry> = fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .filter_map(|e| {
+                let folder = e.ok()?;
+                let key = Key::parse(folder.file_name().to_str()?).ok()?;
+                let files = fs::read_dir(folder.path()).ok()?.filter_map(|f| f.ok()?.metadata().ok());
+                let bytes = files.map(|m| m.len()).sum();
+                let used = fs::metadata(folder.path().join(SEAL)).and_then(|m| m.modified());
+                Some(Entry { key, bytes, used: used.unwrap_or(SystemTime::UNIX_EPOCH) })
+            })
+            .collect();
+        out.sort_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
+        out
+    }
+
+    fn evict(&self, keep: Option<&Key>) -> usize {
+        let entries = self.list();
+        let mut all: u64 = entries.iter().map(|e| e.bytes).sum();
+        let mut gone = 0;
+        for e in entries.iter().filter(|e| Some(&e.key) != keep) {
+            if all <= self.limit_bytes {
+                break;
+            }
+            if fs::remove_dir_all(self.folder.join(&e.key.0)).is_ok() {
+                all -= e.bytes;
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// Entries that do not verify.
+    pub fn verify(&self) -> Vec<Error> {
+        self.list().iter().filter_map(|e| read_entry(&self.folder.join(&e.key.0), &e.key).err()).collect()
+    }
+
+    /// Takes away what does not verify, what interrupted writers left, and what is beyond the limit. How many.
+    pub fn collect(&self) -> usize {
+        let mut gone = 0;
+        for e in self.list() {
+            let folder = self.folder.join(&e.key.0);
+            gone += (read_entry(&folder, &e.key).is_err() && fs::remove_dir_all(&folder).is_ok()) as usize;
+        }
+        for e in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = e.file_name();
+            let Some(key) = name.to_str().and_then(|n| n.strip_prefix(".tmp-")?.get(..64)) else { continue };
+            // A writer that lives holds its key.
+            let lock =
+                File::options().create(true).truncate(false).write(true).open(self.folder.join("locks").join(key));
+            let free = lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_ok());
+            let age = e.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+            // Stores without a claim are short.
+            if free && age.is_none_or(|a| a > Duration::from_secs(1)) {
+                gone += fs::remove_dir_all(e.path()).is_ok() as usize;
+            }
+        }
+        gone + self.evict(None)
+    }
+
+    /// Removes an entry.
+    pub fn remove(&self, key: &Key) -> bool {
+        fs::remove_dir_all(self.folder.join(&key.0)).is_ok()
+    }
+
+    /// An entry as one file, for another machine.
+    pub fn export(&self, key: &Key) -> Result<Vec<u8>> {
+        let bundle = self.fetch(key).ok_or_else(|| Error::Unknown { what: "cache entry", name: key.0.clone() })?;
+        let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
+        let parts: [&[u8]; 4] = [key.0.as_bytes(), &bundle.image, &bundle.descriptor, &json];
+        let mut out = EXPORT_MAGIC.to_vec();
+        for part in parts {
+            out.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+        out.extend_from_slice(&Sha256::digest(&out));
+        Ok(out)
+    }
+
+    /// Takes an exported entry in; its key.
+    pub fn import(&self, file: &[u8]) -> Result<Key> {
+        let (key, bundle) = Cache::open_export(file)?;
+        self.store(&key, &bundle)?;
+        Ok(key)
+    }
+
+    /// Reads an exported entry.
+    pub fn open_export(file: &[u8]) -> Result<(Key, Bundle)> {
+        let corrupt = |what| Error::Corrupt { key: String::new(), what };
+        let split = file.len().checked_sub(32).ok_or(corrupt("too short"))?;
+        let (body, digest) = file.split_at(split);
+        if Sha256::digest(body).as_slice() != digest {
+            return Err(corrupt("the digest at the end does not fit"));
+        }
+        let mut rest = body.strip_prefix(EXPORT_MAGIC).ok_or(corrupt("no exported entry"))?;
+        let mut part = || {
+            let length = usize::try_from(crate::words::u64_at(rest, 0)).ok()?;
+            let end = length.checked_add(8)?;
+            let bytes = rest.get(8..end)?;
+            rest = &rest[end..];
+            Some(bytes)
+        };
+        let (Some(key), Some(image), Some(descriptor), Some(json)) = (part(), part(), part(), part()) else {
+            return Err(corrupt("a part reaches past the end"));
+        };
+        let key = Key::parse(std::str::from_utf8(key).unwrap_or_default())?;
+        let function = serde_json::from_slice(json).map_err(|_| corrupt("function"))?;
+        Ok((key, Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function }))
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written =
+        File::create(path).and_then(|mut f| std::io::Write::write_all(&mut f, bytes).and_then(|()| f.sync_data()));
+    written.map_err(|e| Error::system("write", path.display(), e))
+}
+
+fn seal_of(contents: [&[u8]; 3]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for bytes in contents {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    }
+    hash.finalize().into()
+}
+
+fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
+    let corrupt = |what| Error::Corrupt { key: key.0.clone(), what };
+    let read = |name: &str| {
+        let mut bytes = Vec::new();
+        let file = File::open(folder.join(name)).map_err(|_| corrupt("a file is missing"))?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|_| corrupt("a file cannot be read"))?;
+        Ok::<_, Error>(bytes)
+    };
+    let [image, descriptor, json] = [read(FILES[0])?, read(FILES[1])?, read(FILES[2])?];
+    if read(SEAL)? != seal_of([&image, &descriptor, &json]) {
+        return Err(corrupt("the seal does not fit"));
+    }
+    if read(HASH)? != Sha256::digest(Sha256::digest(&image)).as_slice() {
+        return Err(corrupt("the hash of the program does not fit"));
+    }
+    let function = serde_json::from_slice(&json).map_err(|_| corrupt("function.json does not read"))?;
+    Ok(Bundle { image, descriptor, function })
+}

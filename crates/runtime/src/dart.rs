@@ -1,0 +1,383 @@
+//! The translation unit: pages, apertures, device addresses, faults. A model; it moves no data.
+//!
+//! Every isolation context has an aperture of its own. A surface has one place in (modelled) physical memory for its life,
+//! so two mappings of one surface are two device addresses of the same pages.
+
+use crate::error::Code;
+use anemone_facts::driver::limits as rows;
+use std::collections::BTreeMap;
+
+/// A mapping's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Mapped, no request uses it.
+    Idle,
+    /// Mapped and in use.
+    Busy,
+    /// Known, without leaf entries.
+    Evicted,
+    /// Hit by a fault.
+    Poisoned,
+}
+
+/// A surface at a device address.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Surface identity.
+    pub surface: u32,
+    /// Device address of its first page.
+    pub iova: u64,
+    /// Bytes of the surface.
+    pub bytes: u64,
+    /// Usage code.
+    pub usage: u32,
+    /// Protection class: 1 device-write, 3 read-write.
+    pub protection: u32,
+    /// Pool it counts for.
+    pub pool: u32,
+    /// State.
+    pub state: State,
+    busy: u32,
+    references: u32,
+    last_use: u64,
+}
+
+/// What the unit noted of a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Status register: fault bit and stream.
+    pub status: u32,
+    /// Whether the access was a write.
+    pub write: bool,
+    /// Stream.
+    pub stream: u32,
+    /// Address.
+    pub address: u32,
+    /// Index in the second level.
+    pub l2: u32,
+    /// Index in the third level.
+    pub l3: u32,
+}
+
+/// A page's segment record: 40 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Device address.
+    pub iova: u64,
+    /// Physical address.
+    pub phys: u64,
+    /// Protection class.
+    pub protection: u64,
+}
+
+impl Segment {
+    /// The record's bytes.
+    pub fn bytes(&self) -> [u8; 40] {
+        let mut out = [0; 40];
+        let words = [self.iova, self.phys, rows::PAGE_BYTES, self.protection, 0];
+        for (slot, word) in out.chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+}
+
+#[derive(Debug, Default)]
+struct Context {
+    leaves: BTreeMap<u64, u64>,
+    maps: BTreeMap<u64, Mapping>,
+}
+
+/// The unit with all its contexts.
+#[derive(Debug)]
+pub struct Dart {
+    contexts: BTreeMap<u64, Context>,
+    aperture_bytes: u64,
+    places: BTreeMap<u32, (u64, u64)>,
+    next_phys: u64,
+    uses: u64,
+    ttl: Option<u64>,
+    fault: Option<Fault>,
+}
+
+const FIRST_PHYS: u64 = 0x100_0000_0000;
+
+impl Default for Dart {
+    fn default() -> Self {
+        Dart::new(rows::APERTURE_BYTES)
+    }
+}
+
+impl Dart {
+    /// A unit whose contexts have `aperture_bytes` of device addresses, at most the machine's.
+    pub fn new(aperture_bytes: u64) -> Dart {
+        Dart {
+            contexts: BTreeMap::new(),
+            aperture_bytes: aperture_bytes.min(rows::APERTURE_BYTES),
+            places: BTreeMap::new(),
+            next_phys: FIRST_PHYS,
+            uses: 0,
+            ttl: None,
+            fault: None,
+        }
+    }
+
+    /// Protection class of a usage; `None` for an unknown usage.
+    pub fn protection(usage: u32) -> Option<u32> {
+        rows::USAGES.iter().find(|(code, _, _)| *code == usage).map(|&(_, _, class)| class)
+    }
+
+    /// Maps a surface in whole pages. The same surface with the same usage has one address; another usage has its own.
+    /// When the aperture is full, the mapping that was idle longest gives way.
+    pub fn map(&mut self, context: u64, surface: u32, bytes: u64, usage: u32, pool: u32) -> Result<u64, Code> {
+        let protection = Dart::protection(usage).ok_or(Code::BAD_ARGUMENT)?;
+        if bytes == 0 || bytes > self.aperture_bytes {
+            return Err(if bytes == 0 { Code::BAD_ARGUMENT } else { Code::NO_RESOURCES });
+        }
+        self.uses += 1;
+        let now = self.uses;
+        let inside = self.contexts.entry(context).or_default();
+        let same = |m: &&mut Mapping| m.surface == surface && m.usage == usage && m.state != State::Evicted;
+        if let Some(found) = inside.maps.values_mut().find(same) {
+            found.references += 1;
+            found.last_use = now;
+            return Ok(found.iova);
+        }
+        let size = bytes.next_multiple_of(rows::PAGE_BYTES);
+        let iova = loop {
+            if let Some(iova) = self.contexts.get(&context).and_then(|c| c.gap(size, self.aperture_bytes)) {
+                break iova;
+            }
+            if !self.evict_oldest(context) {
+                return Err(Code::NO_RESOURCES);
+            }
+        };
+        let phys = self.place(surface, size)?;
+        let inside = self.contexts.entry(context).or_default();
+        for at in (0..size).step_by(rows::PAGE_BYTES as usize) {
+            inside.leaves.insert(iova + at, ((phys + at) & rows::LEAF_FRAME) | rows::LEAF_VALID);
+        }
+        inside.maps.insert(
+            iova,
+            Mapping {
+                surface,
+                iova,
+                bytes,
+                usage,
+                protection,
+                pool,
+                state: State::Idle,
+                busy: 0,
+                references: 1,
+                last_use: now,
+            },
+        );
+        Ok(iova)
+    }
+
+    fn place(&mut self, surface: u32, size: u64) -> Result<u64, Code> {
+        if let Some(&(phys, had)) = self.places.get(&surface)
+            && had >= size
+        {
+            return Ok(phys);
+        }
+        let phys = self.next_phys;
+        self.next_phys = phys.checked_add(size).filter(|&p| p <= rows::LEAF_FRAME).ok_or(Code::NO_MEMORY)?;
+        self.places.insert(surface, (phys, size));
+        Ok(phys)
+    }
+
+    /// Physical address of a surface's first page; `None` before its first mapping.
+    pub fn phys(&self, surface: u32) -> Option<u64> {
+        self.places.get(&surface).map(|p| p.0)
+    }
+
+    fn evict_oldest(&mut self, context: u64) -> bool {
+        let Some(inside) = self.contexts.get_mut(&context) else { return false };
+        let idle = inside.maps.values().filter(|m| m.state == State::Idle);
+        let Some(iova) = idle.min_by_key(|m| m.last_use).map(|m| m.iova) else { return false };
+        inside.clear(iova);
+        if let Some(m) = inside.maps.remove(&iova) {
+            // Known without leaves; kept beyond the aperture so that its addresses are free.
+            let key = self.aperture_bytes + m.last_use * rows::PAGE_BYTES;
+            inside.maps.insert(key, Mapping { state: State::Evicted, ..m });
+        }
+        true
+    }
+
+    /// Ends a mapping. Leaf entries become 0.
+    pub fn unmap(&mut self, context: u64, surface: u32, usage: u32) -> Result<(), Code> {
+        let inside = self.contexts.get_mut(&context).ok_or(Code::NOT_FOUND)?;
+        let found = inside.maps.iter_mut().find(|(_, m)| m.surface == surface && m.usage == usage);
+        let (&key, mapping) = found.ok_or(Code::NOT_FOUND)?;
+        if mapping.busy > 0 {
+            return Err(Code::BUSY);
+        }
+        mapping.references -= 1;
+        if mapping.references == 0 {
+            if mapping.state != State::Evicted {
+                inside.clear(key);
+            }
+            inside.maps.remove(&key);
+        }
+        Ok(())
+    }
+
+    /// A request begins to use a mapping. An evicted one is mapped again, perhaps elsewhere.
+    pub fn begin(&mut self, context: u64, surface: u32, usage: u32) -> Result<u64, Code> {
+        let inside = self.contexts.get_mut(&context).ok_or(Code::NOT_FOUND)?;
+        let found = inside.maps.iter().find(|(_, m)| m.surface == surface && m.usage == usage);
+        let (&key, mapping) = found.ok_or(Code::NOT_FOUND)?;
+        let iova = if mapping.state == State::Evicted {
+            let (bytes, pool) = (mapping.bytes, mapping.pool);
+            inside.maps.remove(&key);
+            self.map(context, surface, bytes, usage, pool)?
+        } else {
+            key
+        };
+        if let Some(m) = self.contexts.get_mut(&context).and_then(|c| c.maps.get_mut(&iova)) {
+            m.busy += 1;
+            m.state = State::Busy;
+        }
+        Ok(iova)
+    }
+
+    /// A request ends its use.
+    pub fn end(&mut self, context: u64, iova: u64) {
+        self.uses += 1;
+        let now = self.uses;
+        if let Some(m) = self.contexts.get_mut(&context).and_then(|c| c.maps.get_mut(&iova)) {
+            m.busy = m.busy.saturating_sub(1);
+            m.last_use = now;
+            if m.busy == 0 && m.state == State::Busy {
+                m.state = State::Idle;
+            }
+        }
+    }
+
+    /// Idle time, in uses, after which [`Dart::flush_inactive`] evicts; `None` keeps mappings until pressure.
+    pub fn set_ttl(&mut self, uses: Option<u64>) {
+        self.ttl = uses;
+    }
+
+    /// Evicts idle mappings older than the time to live; all idle ones when there is none. How many.
+    pub fn flush_inactive(&mut self, context: u64) -> usize {
+        let limit = self.uses.saturating_sub(self.ttl.unwrap_or(0));
+        let old = |m: &&Mapping| m.state == State::Idle && m.last_use <= limit;
+        let count = self.contexts.get(&context).map_or(0, |c| c.maps.values().filter(old).count());
+        (0..count).filter(|_| self.evict_oldest(context)).count()
+    }
+
+    /// Ends everything of a context. How many mappings there were.
+    pub fn close(&mut self, context: u64) -> usize {
+        self.contexts.remove(&context).map_or(0, |c| c.maps.len())
+    }
+
+    /// Leaf entry of a page; 0 when nothing is mapped.
+    pub fn leaf(&self, context: u64, iova: u64) -> u64 {
+        let page = iova & !(rows::PAGE_BYTES - 1);
+        self.contexts.get(&context).and_then(|c| c.leaves.get(&page)).copied().unwrap_or(0)
+    }
+
+    /// Mappings of a context, by device address.
+    pub fn mappings(&self, context: u64) -> impl Iterator<Item = &Mapping> {
+        self.contexts.get(&context).into_iter().flat_map(|c| c.maps.values())
+    }
+
+    /// Segment records of a mapping, one a page.
+    pub fn segments(&self, context: u64, iova: u64) -> Vec<Segment> {
+        let Some(m) = self.contexts.get(&context).and_then(|c| c.maps.get(&iova)) else { return Vec::new() };
+        let pages = m.bytes.div_ceil(rows::PAGE_BYTES);
+        let at = |i: u64| iova + i * rows::PAGE_BYTES;
+        let phys = |i| self.leaf(context, at(i)) & rows::LEAF_FRAME;
+        (0..pages).map(|i| Segment { iova: at(i), phys: phys(i), protection: u64::from(m.protection) }).collect()
+    }
+
+    /// What the engine reaches at an address of its context: physical address, or a fault that is latched unless the engine's
+    /// word says it is benign.
+    pub fn translate(&mut self, context: u64, stream: u32, iova: u64, write: bool, engine_word: u32) -> Option<u64> {
+        let leaf = self.leaf(context, iova);
+        if leaf & rows::LEAF_VALID != 0 && iova < self.aperture_bytes {
+            return Some(leaf & rows::LEAF_FRAME | iova & (rows::PAGE_BYTES - 1));
+        }
+        if u64::from(engine_word | 0x80) != rows::BENIGN_WORD {
+            let page = iova / rows::PAGE_BYTES;
+            self.fault.get_or_insert(Fault {
+                status: rows::FAULT_STATUS as u32 | stream,
+                write,
+                stream,
+                address: iova as u32,
+                l2: (page >> 11) as u32,
+                l3: (page & 0x7ff) as u32,
+            });
+            self.contexts.get_mut(&context).into_iter().flat_map(|c| c.maps.values_mut()).for_each(|m| {
+                if m.busy > 0 {
+                    m.state = State::Poisoned;
+                }
+            });
+        }
+        None
+    }
+
+    /// The latched fault.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Recovery: takes the latched fault and releases what it poisoned.
+    pub fn recover(&mut self) -> Option<Fault> {
+        for m in self.contexts.values_mut().flat_map(|c| c.maps.values_mut()) {
+            if m.state == State::Poisoned {
+                (m.state, m.busy) = (State::Idle, 0);
+            }
+        }
+        self.fault.take()
+    }
+}
+
+impl Context {
+    fn gap(&self, size: u64, limit: u64) -> Option<u64> {
+        let mut at = 0;
+        for m in self.maps.values().filter(|m| m.state != State::Evicted) {
+            if m.iova >= at + size {
+                return Some(at);
+            }
+            at = at.max(m.iova + m.bytes.next_multiple_of(rows::PAGE_BYTES));
+        }
+        (at + size <= limit).then_some(at)
+    }
+
+    fn clear(&mut self, iova: u64) {
+        let Some(m) = self.maps.get(&iova) else { return };
+        let end = iova + m.bytes.next_multiple_of(rows::PAGE_BYTES);
+        let pages: Vec<u64> = self.leaves.range(iova..end).map(|(&at, _)| at).collect();
+        for at in pages {
+            self.leaves.remove(&at);
+        }
+    }
+}
+
+/// The rebase that is set once at program creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebase {
+    /// First device address.
+    pub dva_base: u64,
+    /// Bytes of the region.
+    pub region_bytes: u64,
+    /// Where the region is mapped.
+    pub mapped_base: u64,
+}
+
+impl Rebase {
+    /// The runtime address of a device address; checked against the region first.
+    pub fn apply(&self, iova: u64) -> Result<u64, Code> {
+        let offset = iova.checked_sub(self.dva_base).filter(|&o| o < self.region_bytes).ok_or(Code::BAD_ARGUMENT)?;
+        self.mapped_base.checked_add(offset).ok_or(Code::BAD_ARGUMENT)
+    }
+}
+
+/// Table address of a base register; `None` when its valid bit is clear.
+pub fn table_base(register: u32) -> Option<u64> {
+    let word = u64::from(register);
+    (word & rows::BASE_VALID != 0).then_some((word & !rows::BASE_VALID) << rows::BASE_SHIFT)
+}

@@ -1,0 +1,465 @@
+//! Programs: create, instance, prepare, unprepare, destroy; mappings; chaining; the end of a client.
+
+use super::client::{Client, Created, Handled};
+use super::request::Plan;
+use super::resident::{Patch, Resident};
+use super::task::lock;
+use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared};
+use crate::error::Code;
+use crate::firmware::call::Call;
+use crate::words::{put32, put64, u32_at, u64_at};
+use anemone_facts::driver::commands::wire;
+use anemone_facts::driver::counters::driver_mask;
+use anemone_facts::driver::limits as rows;
+use anemone_facts::driver::structures::{
+    active, arguments, chain, chained, create, hinted, inputs, instance, map, outputs, prepare,
+};
+use anemone_facts::formats::{firmware as rows_of_packages, hwx};
+use anemone_program::hwx::Container;
+use anemone_program::{Direction, Program, firmware};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Surface identities from here on are the driver's own.
+pub(crate) const FIRST_INTERNAL: u32 = 0x8000_0000;
+/// Most bytes of a program image.
+const MAX_IMAGE_BYTES: u64 = 1 << 32;
+
+impl Client {
+    pub(crate) fn program_create(&self, input: &[u8]) -> Handled {
+        let (at, length) = (u64_at(input, create::ARGUMENTS), u64_at(input, create::ARGUMENTS_BYTES));
+        let (result, room) = (u64_at(input, create::RESULT), u64_at(input, create::RESULT_BYTES));
+        if at == 0 || result == 0 || length != arguments::BYTES as u64 || room < Created::BYTES as u64 {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let blob = self.task.fetch(at, length)?;
+        let (image, bytes) = (u64_at(&blob, arguments::IMAGE), u64_at(&blob, arguments::IMAGE_BYTES));
+        if bytes > MAX_IMAGE_BYTES {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        // One copy: the bytes that are checked are the bytes that are used.
+        let file = self.task.fetch(image, bytes)?;
+        let signed = self.driver.trust.check(&file)?;
+        let (form, program) = read_program(signed).ok_or(Code::BAD_ARGUMENT)?;
+        let package = firmware::from_programs(&[&program]).map_err(|_| Code::BAD_ARGUMENT)?;
+        let package: Arc<[u8]> = package.write().into();
+        let resident = Arc::new(Resident::new(Arc::new(program), Vec::new())?);
+        let mask = driver_mask(u32_at(&blob, arguments::STATS_MASK));
+
+        let mut gate = lock(&self.driver.gate);
+        if !gate.firmware.is_ready() {
+            return Err(Code::NOT_READY);
+        }
+        let own = gate.instances.values().filter(|i| i.pid == self.task.pid).count() as u64;
+        if own >= rows::PROCESS_PROGRAMS {
+            return Err(Code::NO_RESOURCES);
+        }
+        let id = gate.firmware.load(&package)?;
+        let process = match gate.firmware.create_process(id) {
+            Ok(process) => process,
+            Err(code) => {
+                gate.firmware.unload(id);
+                return Err(code);
+            }
+        };
+        if let Err(code) = gate.map_load(self.id, &resident) {
+            gate.firmware.terminate_process(process);
+            gate.firmware.unload(id);
+            return Err(code);
+        }
+        let (key, intermediate) = (self.driver.mint(&mut gate), self.driver.mint(&mut gate));
+        let epoch = gate.firmware.epoch;
+        let owner = self.task.identity.clone();
+        let made = Image {
+            form,
+            resident: Arc::clone(&resident),
+            package,
+            owner,
+            intermediate,
+            program: id,
+            epoch,
+            instances: 0,
+        };
+        gate.images.insert(key, made);
+        let created = self.instantiate(&mut gate, key, resident, process, mask)?;
+        drop(gate);
+        self.task.put(result, &created.encode())
+    }
+
+    fn instantiate(
+        &self,
+        gate: &mut Gate,
+        image: u64,
+        resident: Arc<Resident>,
+        process: u32,
+        stats_mask: u32,
+    ) -> Result<Created, Code> {
+        let token = self.driver.mint(gate);
+        let epoch = gate.firmware.epoch;
+        let entry = gate.images.get_mut(&image).ok_or(Code::NOT_FOUND)?;
+        entry.instances += 1;
+        let created = Created { token, intermediate: entry.intermediate, program: entry.program, process };
+        let instance = Instance {
+            image,
+            resident,
+            client: self.id,
+            process,
+            epoch,
+            state: Prepared::No,
+            outstanding: 0,
+            stats_mask,
+            handlers: Vec::new(),
+            outputs: BTreeMap::new(),
+            pid: self.task.pid,
+        };
+        gate.instances.insert(token, instance);
+        Ok(created)
+    }
+
+    pub(crate) fn program_instance(&self, input: &[u8]) -> Handled {
+        let (base, at) = (u64_at(input, instance::BASE), u64_at(input, instance::ARGUMENTS));
+        let result = u64_at(input, instance::RESULT);
+        if result == 0 || at == 0 {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let length = u64_at(&self.task.fetch(at, 8)?, 0);
+        let adapter = self.task.fetch(at + 8, length)?;
+        let patches = read_patches(&adapter)?;
+        let mut gate = lock(&self.driver.gate);
+        let key = gate.instances.get(&base).map(|i| i.image).ok_or(Code::NOT_FOUND)?;
+        let image = gate.images.get(&key).ok_or(Code::NOT_FOUND)?;
+        if image.owner != self.task.identity {
+            return Err(Code::NOT_PERMITTED);
+        }
+        let resident = match patches.is_empty() {
+            true => Arc::clone(&image.resident),
+            false => Arc::new(Resident::new(Arc::clone(image.resident.program()), patches)?),
+        };
+        let program = gate.reload_image(key)?;
+        let process = gate.firmware.create_process(program)?;
+        let created = self.instantiate(&mut gate, key, resident, process, 0)?;
+        drop(gate);
+        self.task.put(result, &created.encode())
+    }
+
+    pub(crate) fn program_prepare(&self, input: &[u8], output: &mut [u8]) -> Handled {
+        let token = u64_at(input, prepare::TOKEN);
+        let mut gate = lock(&self.driver.gate);
+        self.may_use(&gate, token)?;
+        gate.reload(&self.driver, token)?;
+        let found = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        if found.stats_mask != 0 {
+            // The images made here have no statistics section: a mask is accepted at creation, and refused at load.
+            return Err(Code::UNSUPPORTED);
+        }
+        found.state = Prepared::Yes;
+        let image = found.image;
+        let intermediate = gate.images.get(&image).map_or(0, |i| i.intermediate);
+        output.copy_from_slice(input);
+        put64(output, prepare::INTERMEDIATE, intermediate);
+        let at = |usage| gate.dart.mappings(self.id).find(|m| m.usage == usage).map_or(0, |m| m.iova);
+        put64(output, prepare::TEXT, at(9));
+        put64(output, prepare::KERNEL, at(8));
+        Ok(())
+    }
+
+    pub(crate) fn program_unprepare(&self, input: &[u8]) -> Handled {
+        let token = u64_at(input, prepare::TOKEN);
+        let mut gate = lock(&self.driver.gate);
+        self.may_use(&gate, token)?;
+        let found = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        if found.outstanding > 0 {
+            return Err(Code::BUSY);
+        }
+        found.state = Prepared::No;
+        let handlers = std::mem::take(&mut found.handlers);
+        for handler in handlers {
+            gate.firmware.chain.invalidate(handler);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn program_destroy(&self, input: &[u8]) -> Handled {
+        let token = u64_at(input, 0);
+        let mut gate = lock(&self.driver.gate);
+        self.may_use(&gate, token)?;
+        if gate.instances.get(&token).is_some_and(|i| i.outstanding > 0) {
+            return Err(Code::BUSY);
+        }
+        gate.remove(token);
+        Ok(())
+    }
+
+    /// Ends the connection: what waits is aborted, what executes is awaited, everything of the client goes.
+    pub fn close(&self) {
+        let mut gate = lock(&self.driver.gate);
+        match gate.clients.get_mut(&self.id) {
+            Some(entry) if entry.state != ClientState::Closed => entry.state = ClientState::Closed,
+            _ => return,
+        }
+        gate.abort_client(self.id, Code::ABORTED);
+        self.driver.idle.notify_all();
+        while gate.busy(self.id) {
+            gate = self.driver.sleep(gate, Duration::from_millis(50));
+        }
+        let own: Vec<u64> = gate.instances.iter().filter(|(_, i)| i.client == self.id).map(|(&t, _)| t).collect();
+        own.into_iter().for_each(|token| gate.remove(token));
+        gate.surfaces.retain(|_, s| s.client != self.id);
+        gate.dart.close(self.id);
+        gate.lanes.remove(&self.id);
+    }
+
+    pub(crate) fn chaining_prepare(&self, input: &[u8], output: &mut [u8]) -> Handled {
+        if !self.stamp.chaining {
+            return Err(Code::UNSUPPORTED);
+        }
+        let (token, group) = (u64_at(input, chain::TOKEN), u32_at(input, chain::FLAGS));
+        let mut gate = lock(&self.driver.gate);
+        self.may_use(&gate, token)?;
+        let handler = gate.firmware.chain.install(group)?;
+        gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.handlers.push(handler);
+        put64(output, chained::HANDLER, handler);
+        put32(output, chained::GROUP, group);
+        Ok(())
+    }
+
+    fn chained(&self, gate: &Gate, token: u64, handler: u64) -> Handled {
+        if !self.stamp.chaining {
+            return Err(Code::UNSUPPORTED);
+        }
+        self.may_use(gate, token)?;
+        let known = gate.instances.get(&token).is_some_and(|i| i.handlers.contains(&handler));
+        if known { Ok(()) } else { Err(Code::NOT_FOUND) }
+    }
+
+    pub(crate) fn set_active(&self, input: &[u8]) -> Handled {
+        let (token, handler) = (u64_at(input, active::TOKEN), u64_at(input, active::HANDLER));
+        let mut gate = lock(&self.driver.gate);
+        self.chained(&gate, token, handler)?;
+        gate.firmware.chain.activate(handler)
+    }
+
+    pub(crate) fn output_set_enqueue(&self, input: &[u8]) -> Handled {
+        let (token, handler) = (u64_at(input, outputs::TOKEN), u64_at(input, outputs::HANDLER));
+        let (set, count) = (u32_at(input, outputs::SET), u32_at(input, outputs::BUFFERS));
+        let mut gate = lock(&self.driver.gate);
+        self.chained(&gate, token, handler)?;
+        let found = gate.instances.get(&token).ok_or(Code::NOT_FOUND)?;
+        let ports = found.resident.ports(Direction::Output).count();
+        if u64::from(set) >= rows::OUTPUT_SETS || count as usize != ports {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let listed = self.task.fetch(u64_at(input, outputs::SURFACES), 4 * u64::from(count))?;
+        let surfaces: Vec<u32> = (0..count as usize).map(|i| u32_at(&listed, 4 * i)).collect();
+        gate.firmware.chain.enqueue(handler)?;
+        if let Some(found) = gate.instances.get_mut(&token) {
+            found.outputs.insert(handler, surfaces);
+        }
+        Ok(())
+    }
+
+    /// The trigger. A stale time stamp or a missing set is dropped and counted by the firmware; the selector succeeds.
+    pub(crate) fn inputs_ready(&self, input: &[u8]) -> Handled {
+        let (token, handler) = (u64_at(input, inputs::TOKEN), u64_at(input, inputs::HANDLER));
+        let count = u32_at(input, inputs::INPUTS);
+        if u64::from(count) > rows::TRIGGER_INPUTS {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        if !self.stamp.chaining {
+            return Err(Code::UNSUPPORTED);
+        }
+        let surface = |i: usize| u32_at(input, inputs::SURFACES + 12 * i);
+        let given: Vec<u32> = (0..count as usize).map(surface).collect();
+        let timestamp = u64_at(input, inputs::TIMESTAMP);
+        let posted = {
+            let mut gate = lock(&self.driver.gate);
+            self.may_use(&gate, token)?;
+            let found = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+            if found.state != Prepared::Yes {
+                return Err(Code::NOT_READY);
+            }
+            let posted = found.outputs.get(&handler).cloned();
+            if posted.is_none() {
+                gate.firmware.drops.cache += 1;
+                return Ok(());
+            }
+            posted.unwrap_or_default()
+        };
+        let call = Call { inputs: count, handler, timestamp, ..Call::default() };
+        let plan = Plan {
+            token,
+            sequence: 0,
+            priority: rows::DEFAULT_PRIORITY as u32,
+            doorbell: 0,
+            call,
+            command: wire::PROCEDURE_CALL_TRIGGER_CACHE_REQUEST,
+        };
+        let (id, gate) = self.admit(plan, &given, &posted, None)?;
+        match self.driver.wait(gate, id, Duration::from_millis(rows::HANDSHAKE_TIMEOUT_MS)).0 {
+            Code::SUCCESS => {
+                let mut gate = lock(&self.driver.gate);
+                if let Some(found) = gate.instances.get_mut(&token) {
+                    found.outputs.remove(&handler);
+                }
+                Ok(())
+            }
+            // Dropped by the firmware: no error returns.
+            Code::NOT_FOUND => Ok(()),
+            code => Err(code),
+        }
+    }
+
+    pub(crate) fn memory_map(&self, session: u64, input: &[u8]) -> Result<u64, Code> {
+        let mut gate = lock(&self.driver.gate);
+        if gate.clients.get(&self.id).is_none_or(|c| c.session != session) {
+            return Err(Code::NOT_FOUND);
+        }
+        let (surface, usage) = self.mapped(&gate, input)?;
+        let bytes = gate.surfaces.get(&surface).map(|s| s.shared.len() as u64).ok_or(Code::NOT_FOUND)?;
+        gate.dart.map(self.id, surface, bytes, usage, 0)
+    }
+
+    pub(crate) fn memory_unmap(&self, input: &[u8]) -> Handled {
+        let mut gate = lock(&self.driver.gate);
+        let (surface, usage) = self.mapped(&gate, input)?;
+        gate.dart.unmap(self.id, surface, usage)
+    }
+
+    /// The one surface that a mapping names.
+    fn mapped(&self, gate: &Gate, input: &[u8]) -> Result<(u32, u32), Code> {
+        let (count, usage) = (u32_at(input, map::COUNT), u32_at(input, map::USAGE));
+        if count != 1 {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let id = u32_at(input, map::SURFACES);
+        let surface = gate.surfaces.get(&id).ok_or(Code::NOT_FOUND)?;
+        if surface.client != self.id && !self.stamp.data {
+            return Err(Code::NOT_FOUND);
+        }
+        Ok((id, usage))
+    }
+
+    pub(crate) fn session_hint(&self, input: &[u8], output: &mut [u8]) -> Handled {
+        if !self.stamp.hints {
+            return Err(Code::UNSUPPORTED);
+        }
+        let given = (u32_at(input, 8), u32_at(input, 12));
+        let mut gate = lock(&self.driver.gate);
+        gate.clients.get_mut(&self.id).ok_or(Code::CLOSED)?.hint = given;
+        put32(output, hinted::HINT, given.0);
+        put32(output, hinted::VALUE, given.1);
+        Ok(())
+    }
+}
+
+/// The program of an image, in either representation.
+fn read_program(image: &[u8]) -> Option<(Form, Program)> {
+    match u32_at(image, 0) {
+        hwx::MAGIC => Some((Form::Image, Container::read(image).ok()?.program().ok()?)),
+        rows_of_packages::PACKAGE_MAGIC => {
+            let package = firmware::Package::read(image).ok().filter(|p| p.check().is_empty())?;
+            match package.programs.as_slice() {
+                [entry] => Some((Form::Operations, entry.program().ok()?)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Most pieces of one adapter.
+const MAX_PATCHES: usize = 4096;
+
+/// Pieces of an adapter: u64 offset, u64 length, bytes, one after another.
+fn read_patches(mut rest: &[u8]) -> Result<Vec<Patch>, Code> {
+    let mut out = Vec::new();
+    while !rest.is_empty() {
+        let (at, length) = (u64_at(rest, 0), u64_at(rest, 8));
+        let end = usize::try_from(length).ok().and_then(|n| n.checked_add(16)).ok_or(Code::BAD_ARGUMENT)?;
+        let bytes = rest.get(16..end).ok_or(Code::BAD_ARGUMENT)?;
+        if out.len() == MAX_PATCHES {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        out.push((at, bytes.to_vec()));
+        rest = &rest[end..];
+    }
+    Ok(out)
+}
+
+impl Gate {
+    /// Maps what one load maps, in order of the rows.
+    fn map_load(&mut self, client: u64, resident: &Resident) -> Result<(), Code> {
+        let program = resident.program();
+        let ports = |way| resident.ports(way).map(|p| p.bytes).sum::<u64>();
+        for (i, &usage) in rows::LOAD_USAGES.iter().enumerate() {
+            let bytes = match usage {
+                1 => ports(Direction::Input),
+                2 => ports(Direction::Output),
+                8 => program.kernel.len() as u64,
+                9 if i < 4 => program.stream.len() as u64,
+                7 => program.scratch_bytes,
+                _ => rows::PAGE_BYTES,
+            };
+            let surface = self.next_internal()?;
+            self.dart.map(client, surface, bytes.max(1), usage, 0)?;
+        }
+        Ok(())
+    }
+
+    fn next_internal(&mut self) -> Result<u32, Code> {
+        self.next += 1;
+        u32::try_from(self.next).ok().and_then(|n| n.checked_add(FIRST_INTERNAL)).ok_or(Code::NO_RESOURCES)
+    }
+
+    /// The image's program identity; loaded again where the firmware lost it.
+    fn reload_image(&mut self, key: u64) -> Result<u32, Code> {
+        let epoch = self.firmware.epoch;
+        let image = self.images.get(&key).ok_or(Code::NOT_FOUND)?;
+        if image.epoch == epoch {
+            return Ok(image.program);
+        }
+        let package = Arc::clone(&image.package);
+        let program = self.firmware.load(&package)?;
+        if let Some(image) = self.images.get_mut(&key) {
+            (image.program, image.epoch) = (program, epoch);
+        }
+        Ok(program)
+    }
+
+    /// Program and process of an instance; loaded again where the firmware lost them.
+    pub(crate) fn reload(&mut self, _: &Driver, token: u64) -> Result<(u32, u32), Code> {
+        let epoch = self.firmware.epoch;
+        let found = self.instances.get(&token).ok_or(Code::NOT_FOUND)?;
+        let (image, old, process) = (found.image, found.epoch, found.process);
+        let program = self.reload_image(image)?;
+        if old == epoch {
+            return Ok((program, process));
+        }
+        let process = self.firmware.create_process(program)?;
+        if let Some(found) = self.instances.get_mut(&token) {
+            (found.process, found.epoch) = (process, epoch);
+        }
+        Ok((program, process))
+    }
+
+    /// Ends an instance, and its image with the last one.
+    pub(crate) fn remove(&mut self, token: u64) {
+        let Some(gone) = self.instances.remove(&token) else { return };
+        for &handler in &gone.handlers {
+            self.firmware.chain.invalidate(handler);
+        }
+        if gone.epoch == self.firmware.epoch {
+            self.firmware.terminate_process(gone.process);
+        }
+        let Some(image) = self.images.get_mut(&gone.image) else { return };
+        image.instances -= 1;
+        if image.instances == 0 {
+            if image.epoch == self.firmware.epoch {
+                let program = image.program;
+                self.firmware.unload(program);
+            }
+            self.images.remove(&gone.image);
+        }
+    }
+}

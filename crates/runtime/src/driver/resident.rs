@@ -1,0 +1,152 @@
+//! A resident program: what is loaded once, and the executors that run it.
+
+use crate::driver::task::lock;
+use crate::error::Code;
+use crate::os::shared::Shared;
+use anemone_engine::{Memory, Options, Plan};
+use anemone_program::{Direction, Port, Program};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of kernel data that an adapter replaces: offset, content.
+pub type Patch = (u64, Vec<u8>);
+
+/// Executors kept for later runs: one command in flight and one that goes before it.
+const KEPT: usize = 2;
+/// Most bytes of buffers of one program.
+const MAX_BUFFER_BYTES: u64 = 1 << 32;
+
+struct Executor {
+    plan: Plan,
+    memory: Memory,
+}
+
+/// A program with its (lazily made) executors.
+pub struct Resident {
+    program: Arc<Program>,
+    patches: Vec<Patch>,
+    idle: Mutex<Vec<Executor>>,
+    expansions: AtomicU64,
+}
+
+impl std::fmt::Debug for Resident {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Resident({})", self.program.name)
+    }
+}
+
+impl Resident {
+    /// A program that may be run. Refused when its buffers cannot be held here.
+    pub fn new(program: Arc<Program>, patches: Vec<Patch>) -> Result<Resident, Code> {
+        let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
+        let fits = |(at, bytes): &Patch| {
+            at.checked_add(bytes.len() as u64).is_some_and(|end| end <= program.kernel.len() as u64)
+        };
+        if all > MAX_BUFFER_BYTES {
+            return Err(Code::NO_MEMORY);
+        }
+        if !patches.iter().all(fits) {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        Ok(Resident { program, patches, idle: Mutex::default(), expansions: AtomicU64::new(0) })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Bytes that this resident holds beside the program.
+    pub fn own_bytes(&self) -> usize {
+        self.patches.iter().map(|p| p.1.len()).sum()
+    }
+
+    /// How often the program was expanded for a run. Once, unless runs overlap.
+    pub fn expansions(&self) -> u64 {
+        self.expansions.load(Ordering::Relaxed)
+    }
+
+    /// Ports of a direction, in order.
+    pub fn ports(&self, direction: Direction) -> impl Iterator<Item = &Port> {
+        self.program.ports_of(direction)
+    }
+
+    fn take(&self) -> Result<Executor, Code> {
+        if let Some(executor) = lock(&self.idle).pop() {
+            return Ok(executor);
+        }
+        self.expansions.fetch_add(1, Ordering::Relaxed);
+        let plan = if self.patches.is_empty() {
+            Plan::new(&self.program, Options::default())
+        } else {
+            let mut program = (*self.program).clone();
+            for (at, bytes) in &self.patches {
+                if let Some(slot) = program.kernel.get_mut(*at as usize..*at as usize + bytes.len()) {
+                    slot.copy_from_slice(bytes);
+                }
+            }
+            Plan::new(&program, Options::default())
+        };
+        let plan = plan.map_err(|fault| {
+            tracing::warn!(%fault, "a program that the engine refuses");
+            Code::ERROR
+        })?;
+        let memory = plan.memory();
+        Ok(Executor { plan, memory })
+    }
+
+    /// Runs the program, unless `stop` is set between two tasks; then there are no results. Inputs are read whole before
+    /// anything is written; outputs stay apart until [`Results::publish`].
+    pub(crate) fn run(&self, inputs: &[Arc<Shared>], stop: &AtomicBool) -> Result<Option<Results<'_>>, Code> {
+        let mut executor = self.take()?;
+        for (port, shared) in self.ports(Direction::Input).zip(inputs) {
+            let region = executor.memory.region_mut(port.bar).ok_or(Code::ERROR)?;
+            shared.read(region.bytes_mut());
+        }
+        match executor.plan.run_while(&mut executor.memory, &|| !stop.load(Ordering::Relaxed)) {
+            Ok(outcome) if outcome.tasks < executor.plan.tasks() => {
+                // What is half done in its memory is overwritten by the next run.
+                drop(Results { resident: self, executor: Some(executor) });
+                Ok(None)
+            }
+            Ok(outcome) if outcome.incomplete.is_empty() => {
+                Ok(Some(Results { resident: self, executor: Some(executor) }))
+            }
+            Ok(outcome) => {
+                tracing::warn!(port = ?outcome.incomplete.first(), "an output is not wholly written");
+                Err(Code::ERROR)
+            }
+            Err(fault) => {
+                tracing::warn!(%fault, "the engine stopped");
+                Err(Code::ERROR)
+            }
+        }
+    }
+}
+
+/// What a run computed, not yet visible.
+pub(crate) struct Results<'a> {
+    resident: &'a Resident,
+    executor: Option<Executor>,
+}
+
+impl Results<'_> {
+    /// Makes the outputs visible, all of them.
+    pub(crate) fn publish(&self, outputs: &[Arc<Shared>]) {
+        let Some(executor) = &self.executor else { return };
+        for (port, shared) in self.resident.ports(Direction::Output).zip(outputs) {
+            if let Some(region) = executor.memory.region(port.bar) {
+                shared.write(region.bytes());
+            }
+        }
+    }
+}
+
+impl Drop for Results<'_> {
+    fn drop(&mut self) {
+        let mut idle = lock(&self.resident.idle);
+        if idle.len() < KEPT {
+            idle.extend(self.executor.take());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The caller as the driver sees it: identity, entitlements, and memory that structures point into.
+
+use crate::error::Code;
+use anemone_facts::driver::entitlements as keys;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who signed the code of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Team.
+    pub team: String,
+    /// Digest of the code directory.
+    pub digest: String,
+}
+
+/// What a broker lets a direct-path client use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Instance.
+    pub token: u64,
+    /// Its intermediate buffer.
+    pub intermediate: u64,
+}
+
+/// Most bytes that one task may stage.
+const MAX_STAGED_BYTES: u64 = 1 << 32;
+
+#[derive(Debug, Default)]
+struct Space {
+    next: u64,
+    staged: u64,
+    pieces: BTreeMap<u64, Vec<u8>>,
+}
+
+/// A process.
+#[derive(Debug, Default)]
+pub struct Task {
+    /// Process number.
+    pub pid: u32,
+    /// Identity.
+    pub identity: Identity,
+    entitlements: Mutex<BTreeSet<String>>,
+    grant: Mutex<Option<Grant>>,
+    privileged: AtomicBool,
+    space: Mutex<Space>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every update under these locks is complete at each point where it could unwind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Task {
+    /// A process with entitlements.
+    pub fn new<'a>(pid: u32, identity: Identity, entitlements: impl IntoIterator<Item = &'a str>) -> Task {
+        let entitlements = Mutex::new(entitlements.into_iter().map(String::from).collect());
+        Task { pid, identity, entitlements, ..Task::default() }
+    }
+
+    /// Gives a key.
+    pub fn entitle(&self, key: &str) {
+        lock(&self.entitlements).insert(key.to_string());
+    }
+
+    /// Takes a key.
+    pub fn revoke(&self, key: &str) {
+        lock(&self.entitlements).remove(key);
+    }
+
+    /// Whether the task has a key now.
+    pub fn holds(&self, key: &str) -> bool {
+        lock(&self.entitlements).contains(key)
+    }
+
+    /// The property that the second access check looks for.
+    pub fn set_privileged(&self, privileged: bool) {
+        self.privileged.store(privileged, Ordering::Relaxed);
+    }
+
+    /// A broker's grant.
+    pub fn set_grant(&self, grant: Option<Grant>) {
+        *lock(&self.grant) = grant;
+    }
+
+    /// Puts bytes into the task's memory; their address, never 0.
+    pub fn stage(&self, bytes: &[u8]) -> Result<u64, Code> {
+        let mut space = lock(&self.space);
+        let length = bytes.len() as u64;
+        if space.staged + length > MAX_STAGED_BYTES {
+            return Err(Code::NO_MEMORY);
+        }
+        let address = space.next.max(0x10_0000);
+        space.next = (address + length + 1).next_multiple_of(16);
+        space.staged += length;
+        space.pieces.insert(address, bytes.to_vec());
+        Ok(address)
+    }
+
+    /// Copies from the task's memory. A null pointer, or a range that is not wholly one piece, is a bad argument.
+    pub fn fetch(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+        let space = lock(&self.space);
+        let (start, piece) = space.pieces.range(..=address).next_back().ok_or(Code::BAD_ARGUMENT)?;
+        let first = (address - start) as usize;
+        let end = usize::try_from(bytes).ok().and_then(|n| first.checked_add(n)).ok_or(Code::BAD_ARGUMENT)?;
+        piece.get(first..end).map(<[u8]>::to_vec).ok_or(Code::BAD_ARGUMENT)
+    }
+
+    /// Copies into the task's memory.
+    pub fn put(&self, address: u64, bytes: &[u8]) -> Result<(), Code> {
+        let mut space = lock(&self.space);
+        let (&start, piece) = space.pieces.range_mut(..=address).next_back().ok_or(Code::BAD_ARGUMENT)?;
+        let first = (address - start) as usize;
+        let slot = piece.get_mut(first..first.saturating_add(bytes.len())).ok_or(Code::BAD_ARGUMENT)?;
+        slot.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Gives memory back.
+    pub fn unstage(&self, address: u64) {
+        let mut space = lock(&self.space);
+        if let Some(piece) = space.pieces.remove(&address) {
+            space.staged -= piece.len() as u64;
+        }
+    }
+
+    /// Everything the driver asks of a task, read once.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let holds = |key: &str| self.holds(key);
+        Stamp {
+            user_access: holds(keys::USER_ACCESS),
+            exception: holds(keys::DIRECT_EXCEPTION),
+            chaining: holds(keys::CHAINING),
+            realtime: holds(keys::REALTIME),
+            reserved: holds(keys::RESERVED_PRIORITIES),
+            memory: holds(keys::MEMORY),
+            data: holds(keys::DATA),
+            hints: holds(keys::SET_HINTS),
+
+            privileged: self.privileged.load(Ordering::Relaxed),
+            grant: *lock(&self.grant),
+        }
+    }
+}
+
+/// What was true of a task when it opened a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub user_access: bool,
+    pub exception: bool,
+    pub chaining: bool,
+    pub realtime: bool,
+    pub reserved: bool,
+    pub memory: bool,
+    pub data: bool,
+    pub hints: bool,
+
+    pub privileged: bool,
+    pub grant: Option<Grant>,
+}

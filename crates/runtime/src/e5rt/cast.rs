@@ -1,0 +1,112 @@
+//! The casts around an inference: dense tensors of the network's types to strided halves of the machine, and back.
+
+use crate::cache::PortInfo;
+use crate::error::{Error, Result};
+use anemone_facts::driver::IO_TYPES;
+use anemone_program::{Element, Port};
+use half::f16;
+
+/// Bytes of one element of a type code; `None` for codes without whole bytes, or unknown ones.
+pub fn element_bytes(dtype: u8) -> Option<usize> {
+    let bits = IO_TYPES.get(usize::from(dtype))?.1 as usize;
+    (bits >= 8).then_some(bits / 8)
+}
+
+/// Bytes of a dense tensor.
+pub fn dense_bytes(info: &PortInfo) -> Option<u64> {
+    let elements = info.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n))?;
+    elements.checked_mul(element_bytes(info.dtype)? as u64)
+}
+
+/// Refuses a pair of tensors that the casts do not take.
+pub fn check(info: &PortInfo, port: &Port) -> Result<()> {
+    let found = dense_bytes(info).unwrap_or(0);
+    let elements = port.shape.elements();
+    let expected = elements.saturating_mul(element_bytes(info.dtype).unwrap_or(1) as u64);
+    let fits = port.strides.tight_bytes(port.shape, port.element.bytes()) <= port.bytes;
+    if found == expected && found > 0 && port.element == Element::Float16 && fits {
+        Ok(())
+    } else {
+        Err(Error::Size { what: format!("port {}", info.name), found, expected })
+    }
+}
+
+/// Byte offset and elements of every row of a port.
+fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
+    let (strides, shape) = (port.strides, port.shape);
+    let (c, h) = (u64::from(shape.c), u64::from(shape.h));
+    (0..u64::from(shape.n) * c * h).map(move |i| {
+        let start = i / (c * h) * strides.batch_bytes + i / h % c * strides.plane_bytes + i % h * strides.row_bytes;
+        (start as usize, shape.w as usize)
+    })
+}
+
+/// Dense to strided. What does not fit is left; [`check`] came before.
+pub fn to_device(dense: &[u8], dtype: u8, port: &Port, device: &mut [u8]) {
+    let size = element_bytes(dtype).unwrap_or(1);
+    let mut from = dense;
+    for (start, width) in rows(port) {
+        let Some(slot) = device.get_mut(start..start + 2 * width) else { return };
+        let Some((row, rest)) = from.split_at_checked(size * width) else { return };
+        from = rest;
+        if dtype == 3 {
+            slot.copy_from_slice(row);
+            continue;
+        }
+        for (to, value) in slot.chunks_exact_mut(2).zip(row.chunks_exact(size)) {
+            to.copy_from_slice(&f16::from_f32(number(value, dtype)).to_le_bytes());
+        }
+    }
+}
+
+/// Strided to dense.
+pub fn to_host(device: &[u8], port: &Port, dtype: u8, dense: &mut [u8]) {
+    let size = element_bytes(dtype).unwrap_or(1);
+    let mut to = dense;
+    for (start, width) in rows(port) {
+        let Some(row) = device.get(start..start + 2 * width) else { return };
+        let Some((slot, rest)) = std::mem::take(&mut to).split_at_mut_checked(size * width) else { return };
+        to = rest;
+        if dtype == 3 {
+            slot.copy_from_slice(row);
+            continue;
+        }
+        for (to, value) in slot.chunks_exact_mut(size).zip(row.chunks_exact(2)) {
+            put(f16::from_le_bytes([value[0], value[1]]).to_f32(), dtype, to);
+        }
+    }
+}
+
+fn wide(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, &b| all << 8 | u64::from(b))
+}
+
+fn number(bytes: &[u8], dtype: u8) -> f32 {
+    let raw = wide(bytes);
+    match dtype {
+        4 => f32::from_bits(raw as u32),
+        2 => f32::from(raw as i8),
+        5 => f32::from(raw as i16),
+        7 => raw as i32 as f32,
+        9 => raw as i64 as f32,
+        _ => raw as f32,
+    }
+}
+
+/// Integers are rounded to the nearest, ties to even, and saturate.
+fn put(value: f32, dtype: u8, to: &mut [u8]) {
+    let whole = value.round_ties_even();
+    let raw = match dtype {
+        4 => u64::from(value.to_bits()),
+        1 => u64::from(whole as u8),
+        2 => whole as i8 as u64,
+        5 => whole as i16 as u64,
+        6 => u64::from(whole as u16),
+        7 => whole as i32 as u64,
+        8 => u64::from(whole as u32),
+        9 => whole as i64 as u64,
+        _ => whole as u64,
+    };
+    let n = to.len().min(8);
+    to[..n].copy_from_slice(&raw.to_le_bytes()[..n]);
+}

@@ -1,0 +1,197 @@
+//! Streams: operations encoded, executed, reset; events.
+
+use super::{Operation, Runtime, trace};
+use crate::driver::task::lock;
+use crate::error::{Code, Error, Result};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time that the second of two overlapped streams waits, with the quirk, when it was given none.
+const QUIRK_LIMIT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+struct EventState {
+    done: Option<std::result::Result<(), Code>>,
+}
+
+/// Fires once, with how an operation or a submission ended.
+#[derive(Debug, Default)]
+pub struct Event {
+    state: Mutex<EventState>,
+    fired: Condvar,
+}
+
+impl Event {
+    /// A new event.
+    pub fn new() -> Arc<Event> {
+        Arc::default()
+    }
+
+    fn fire(&self, result: std::result::Result<(), Code>) {
+        lock(&self.state).done.get_or_insert(result);
+        self.fired.notify_all();
+    }
+
+    /// Waits; an error carries the request's code.
+    pub fn wait(&self, limit: Duration) -> Result<()> {
+        let until = Instant::now() + limit;
+        let mut state = lock(&self.state);
+        loop {
+            let what = "event";
+            match state.done {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(code)) => return Err(Error::Driver { what, code }),
+                None => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Timeout { what, waited_ms: limit.as_millis() as u64, code: Code::TIMEOUT });
+            }
+            state = self.fired.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether it has fired.
+    pub fn is_done(&self) -> bool {
+        lock(&self.state).done.is_some()
+    }
+}
+
+/// An operation, and what fires when it is complete.
+type Encoded = (Arc<Operation>, Arc<Event>);
+
+#[derive(Default)]
+struct Inner {
+    encoded: Vec<Encoded>,
+    in_flight: bool,
+}
+
+/// How a stream behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// Completion by the low-latency path: it is what the M1's overlapped streams lack, so the quirk does not hit this stream.
+    pub low_latency_events: bool,
+    /// Several threads may execute the stream at once; they take turns. Off: the second one is refused.
+    pub concurrent_execution: bool,
+}
+
+/// A stream.
+pub struct Stream {
+    config: StreamConfig,
+    runtime: Arc<Runtime>,
+    inner: Arc<Mutex<Inner>>,
+    settled: Arc<Condvar>,
+}
+
+impl Stream {
+    /// An empty stream.
+    pub fn new(runtime: &Arc<Runtime>) -> Stream {
+        Stream::with(runtime, StreamConfig::default())
+    }
+
+    /// An empty stream with a configuration.
+    pub fn with(runtime: &Arc<Runtime>, config: StreamConfig) -> Stream {
+        Stream { config, runtime: Arc::clone(runtime), inner: Arc::default(), settled: Arc::default() }
+    }
+
+    /// Appends an operation; its event fires when it is complete. Every port must have a buffer.
+    pub fn encode(&self, operation: &Arc<Operation>) -> Result<Arc<Event>> {
+        operation.check_bound()?;
+        operation.prepare();
+        let mut inner = lock(&self.inner);
+        if inner.in_flight {
+            return Err(Error::State { what: "encode", state: "in flight" });
+        }
+        let event = Event::new();
+        inner.encoded.push((Arc::clone(operation), Arc::clone(&event)));
+        Ok(event)
+    }
+
+    /// Runs what is encoded, until done. An empty stream does nothing.
+    pub fn execute(&self) -> Result<()> {
+        let Some(work) = self.take_off("execute")? else { return Ok(()) };
+        let result = fly(&self.runtime, self.config, &work, None);
+        self.land();
+        result
+    }
+
+    /// Runs what is encoded on another thread: the submission's number, and an event that fires at the end. With a limit, what
+    /// is not done in time is aborted; the event then carries the code.
+    pub fn submit(&self, limit: Option<Duration>) -> Result<(u64, Arc<Event>)> {
+        let complete = Event::new();
+        let id = self.runtime.next_submission();
+        let Some(work) = self.take_off("submit")? else {
+            complete.fire(Ok(()));
+            return Ok((id, complete));
+        };
+        let (runtime, inner, settled) = (Arc::clone(&self.runtime), Arc::clone(&self.inner), Arc::clone(&self.settled));
+        let (done, config) = (Arc::clone(&complete), self.config);
+        let run = move || {
+            let result = fly(&runtime, config, &work, limit).map_err(|e| e.code());
+            lock(&inner).in_flight = false;
+            settled.notify_all();
+            done.fire(result);
+        };
+        let spawned = std::thread::Builder::new().name("ane-stream".into()).spawn(run);
+        if let Err(error) = spawned {
+            self.land();
+            return Err(Error::system("spawn", "", error));
+        }
+        Ok((id, complete))
+    }
+
+    fn take_off(&self, what: &'static str) -> Result<Option<Vec<Encoded>>> {
+        let mut inner = lock(&self.inner);
+        while inner.in_flight {
+            if !self.config.concurrent_execution {
+                return Err(Error::State { what, state: "in flight" });
+            }
+            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.in_flight = !inner.encoded.is_empty();
+        Ok(inner.in_flight.then(|| inner.encoded.clone()))
+    }
+
+    fn land(&self) {
+        lock(&self.inner).in_flight = false;
+        self.settled.notify_all();
+    }
+
+    /// Empties the stream; bindings and buffers stay. Waits for what is in flight.
+    pub fn reset(&self) {
+        let mut inner = lock(&self.inner);
+        while inner.in_flight {
+            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.encoded.clear();
+    }
+}
+
+/// Runs operations in order.
+fn fly(runtime: &Runtime, config: StreamConfig, work: &[Encoded], limit: Option<Duration>) -> Result<()> {
+    let begin = Instant::now();
+    let overlapped = std::mem::replace(&mut *lock(&runtime.flights), 1) > 0;
+    if overlapped && runtime.quirks.stream_overlap && !config.low_latency_events {
+        let limit = limit.unwrap_or(QUIRK_LIMIT);
+        std::thread::sleep(limit);
+        let error =
+            Error::Timeout { what: "overlapped stream", waited_ms: limit.as_millis() as u64, code: Code::ABORTED };
+        work.iter().for_each(|(_, event)| event.fire(Err(error.code())));
+        return Err(error);
+    }
+    let mut result = Ok(());
+    for (operation, event) in work {
+        if result.is_ok() {
+            let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
+            result = operation.run(left);
+        }
+        event.fire(result.as_ref().map(|_| ()).map_err(Error::code));
+    }
+    if !overlapped {
+        *lock(&runtime.flights) = 0;
+    }
+    if let Some(trace) = &runtime.trace {
+        trace.span(trace::Lane::Host, "EVALUATE", begin);
+    }
+    result
+}

@@ -1,0 +1,204 @@
+//! The room's refusals, as values.
+
+use anemone_facts::driver::codes;
+
+/// A return code of the driver, as the client sees it. The table is `anemone_facts::driver::codes`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub u32);
+
+macro_rules! code_names {
+    ( $( $name:ident ),* ) => {
+        impl Code {
+            $( #[doc = concat!("`", stringify!($name), "` of the table.")] pub const $name: Code = Code(codes::$name as u32); )*
+        }
+    };
+}
+code_names!(
+    SUCCESS,
+    USAGE_UNSUPPORTED,
+    ERROR,
+    NO_MEMORY,
+    NO_RESOURCES,
+    NOT_PRIVILEGED,
+    BAD_ARGUMENT,
+    CLOSED,
+    UNSUPPORTED,
+    NOT_OPEN,
+    BUSY,
+    TIMEOUT,
+    NOT_READY,
+    NOT_PERMITTED,
+    NO_COMPLETION,
+    ABORTED,
+    NOT_FOUND
+);
+
+impl Code {
+    /// The table's name of the code; empty when it has none.
+    pub fn name(self) -> &'static str {
+        codes::CODES.iter().find(|c| c.value == u64::from(self.0)).map_or("", |c| c.name)
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#010x} {}", self.0, self.name())
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What the runtime refuses, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The driver or the firmware model refused.
+    #[error("{what}: {code}")]
+    Driver {
+        /// What was asked.
+        what: &'static str,
+        /// The code.
+        code: Code,
+    },
+    /// The three components of the driver must have one version.
+    #[error("component {component} has version {found}, the others have {expected}")]
+    ComponentVersion {
+        /// Bundle.
+        component: &'static str,
+        /// Its version.
+        found: String,
+        /// The first component's version.
+        expected: String,
+    },
+    /// An operating system call failed.
+    #[error("{what} {path}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// On what; empty where there is no name.
+        path: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+    /// The caller's compiler refused.
+    #[error("compile: {0}")]
+    Compile(String),
+    /// A stored bundle is not what its name says.
+    #[error("cache entry {key}: {what}")]
+    Corrupt {
+        /// Key of the entry.
+        key: String,
+        /// What differs.
+        what: &'static str,
+    },
+    /// A program, port or function of that name does not exist.
+    #[error("no {what} is called {name}")]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A buffer or number has another size than it must.
+    #[error("{what}: {found} bytes, {expected} are needed")]
+    Size {
+        /// What it is.
+        what: String,
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it needs.
+        expected: u64,
+    },
+    /// A call that the object's state does not allow.
+    #[error("{what} in state {state}")]
+    State {
+        /// The call.
+        what: &'static str,
+        /// The state.
+        state: &'static str,
+    },
+    /// An event or stream did not finish in time.
+    #[error("{what}: not done after {waited_ms} ms: {code}")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// Waited time in milliseconds.
+        waited_ms: u64,
+        /// Code of the request.
+        code: Code,
+    },
+    /// The other side of a connection broke the protocol.
+    #[error("protocol: {what}: {found}, limit {limit}")]
+    Protocol {
+        /// What is wrong.
+        what: &'static str,
+        /// Value found.
+        found: u64,
+        /// Limit or expected value.
+        limit: u64,
+    },
+    /// The broker's policy does not let this peer do it.
+    #[error("method {method} needs {key}")]
+    Denied {
+        /// The method.
+        method: &'static str,
+        /// The entitlement.
+        key: &'static str,
+    },
+    /// A process has as many programs as it may.
+    #[error("the process has {limit} programs loaded: must re-compile")]
+    Recompile {
+        /// Programs that a process may load.
+        limit: u64,
+    },
+    /// The broker refused.
+    #[error("broker: {text}")]
+    Remote {
+        /// Its code.
+        code: Code,
+        /// Its words.
+        text: String,
+    },
+    /// Another broker serves the socket.
+    #[error("another broker serves {socket}")]
+    Taken {
+        /// The socket.
+        socket: String,
+    },
+    /// A policy file that cannot be used.
+    #[error("policy: {0}")]
+    Policy(String),
+}
+
+impl Error {
+    /// A refusal of the driver.
+    pub fn driver(what: &'static str, code: Code) -> Error {
+        Error::Driver { what, code }
+    }
+
+    /// A failure of the system.
+    pub fn system(what: &'static str, path: impl std::fmt::Display, error: std::io::Error) -> Error {
+        Error::System { what, path: path.to_string(), error }
+    }
+
+    /// The code that a client of the driver or the broker sees.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::Driver { code, .. } | Error::Timeout { code, .. } | Error::Remote { code, .. } => *code,
+            Error::Taken { .. } => Code::BUSY,
+            Error::Recompile { .. } => Code::NO_RESOURCES,
+            Error::ComponentVersion { .. } => Code::NOT_READY,
+            Error::System { .. } | Error::Compile(_) | Error::Corrupt { .. } | Error::Policy(_) => Code::ERROR,
+            Error::Unknown { .. } => Code::NOT_FOUND,
+            Error::Size { .. } | Error::Protocol { .. } => Code::BAD_ARGUMENT,
+            Error::State { .. } => Code::NOT_READY,
+            Error::Denied { .. } => Code::NOT_PRIVILEGED,
+        }
+    }
+}
+
+/// Result of the room.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,102 @@
+//! Chaining: handles of installed cache requests and their output sets.
+
+use crate::error::Code;
+use anemone_facts::driver::limits::CACHE_REQUESTS;
+use std::collections::BTreeMap;
+
+/// State of a handle's output set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// Nothing posted.
+    None,
+    /// Posted.
+    Available,
+    /// A call writes it.
+    InExecution,
+}
+
+#[derive(Debug)]
+struct Handle {
+    set: Set,
+    last: Option<u64>,
+    group: u32,
+}
+
+/// Installed handles. A handle's number is never used again.
+#[derive(Debug, Default)]
+pub struct Chain {
+    handles: BTreeMap<u64, Handle>,
+    made: u64,
+    active: BTreeMap<u32, u64>,
+}
+
+impl Chain {
+    /// Installs a cache request in a group; its handle.
+    pub fn install(&mut self, group: u32) -> Result<u64, Code> {
+        if self.handles.len() as u64 >= CACHE_REQUESTS {
+            return Err(Code::NO_RESOURCES);
+        }
+        self.made += 1;
+        // The high word keeps handles apart from identities of programs.
+        let handler = 1 << 40 | self.made;
+        self.handles.insert(handler, Handle { set: Set::None, last: None, group });
+        self.active.entry(group).or_insert(handler);
+        Ok(handler)
+    }
+
+    /// Posts an output set.
+    pub fn enqueue(&mut self, handler: u64) -> Result<(), Code> {
+        let handle = self.handles.get_mut(&handler).ok_or(Code::NOT_FOUND)?;
+        if handle.set != Set::None {
+            return Err(Code::BUSY);
+        }
+        handle.set = Set::Available;
+        Ok(())
+    }
+
+    /// Makes a handle its group's active member.
+    pub fn activate(&mut self, handler: u64) -> Result<(), Code> {
+        let handle = self.handles.get(&handler).ok_or(Code::NOT_FOUND)?;
+        self.active.insert(handle.group, handler);
+        Ok(())
+    }
+
+    /// The active member of a group.
+    pub fn active(&self, group: u32) -> Option<u64> {
+        self.active.get(&group).copied()
+    }
+
+    /// Fires a handle. Only an installed one, with a posted set and a later time stamp than before.
+    pub fn trigger(&mut self, handler: u64, timestamp: u64) -> bool {
+        let Some(handle) = self.handles.get_mut(&handler) else { return false };
+        if handle.set != Set::Available || handle.last.is_some_and(|last| timestamp <= last) {
+            return false;
+        }
+        (handle.set, handle.last) = (Set::InExecution, Some(timestamp));
+        true
+    }
+
+    /// A stage is done: its set is given back.
+    pub fn stage_done(&mut self, handler: u64) {
+        if let Some(handle) = self.handles.get_mut(&handler) {
+            handle.set = Set::None;
+        }
+    }
+
+    /// State of a handle's set; `None` for an unknown handle.
+    pub fn set(&self, handler: u64) -> Option<Set> {
+        self.handles.get(&handler).map(|h| h.set)
+    }
+
+    /// Ends a handle.
+    pub fn invalidate(&mut self, handler: u64) -> bool {
+        self.active.retain(|_, h| *h != handler);
+        self.handles.remove(&handler).is_some()
+    }
+
+    /// Ends all.
+    pub fn disable_all(&mut self) {
+        self.handles.clear();
+        self.active.clear();
+    }
+}

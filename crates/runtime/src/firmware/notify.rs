@@ -1,0 +1,105 @@
+//! Engine to host: the ordered sequence on the fabric register that ends in a doorbell.
+
+/// Bits of the fabric register.
+pub mod bits {
+    /// Uncorrectable error.
+    pub const ERROR: u64 = 1 << 1;
+    /// Link status; 1 before clocks may be gated.
+    pub const LINK: u64 = 1 << 2;
+    /// Secondary link; 0 before clocks may be gated.
+    pub const SECOND_LINK: u64 = 1 << 4;
+    /// Transaction rejected.
+    pub const REJECT: u64 = 1 << 7;
+    /// Window; clear is open.
+    pub const WINDOW: u64 = 1 << 39;
+}
+
+/// A step of the sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Interrupts masked.
+    Mask,
+    /// Window opened.
+    Open,
+    /// The doorbell's bit stored.
+    Store(u32),
+    /// Barrier.
+    Barrier,
+    /// Register sampled.
+    Sample,
+    /// Window closed.
+    Close,
+    /// Interrupts restored.
+    Restore,
+}
+
+/// How a notification ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Delivered, after so many rejected tries.
+    Delivered(u32),
+    /// The bus reported an error that cannot be corrected.
+    Fatal,
+    /// Rejected as often as is tried.
+    Rejected,
+}
+
+/// Most tries of one notification.
+pub const TRIES: u32 = 8;
+
+/// The register, and what the bus will answer.
+#[derive(Debug)]
+pub struct Fabric {
+    /// Its value.
+    pub register: u64,
+    /// Rejections still to come.
+    pub reject: u32,
+    /// Whether the next store fails for good.
+    pub fail: bool,
+    /// Doorbell stores that arrived.
+    pub delivered: u64,
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Fabric { register: 1 | bits::LINK | bits::WINDOW, reject: 0, fail: false, delivered: 0 }
+    }
+}
+
+impl Fabric {
+    /// Rings one host doorbell. The steps of every try are appended to `steps`.
+    pub fn notify(&mut self, bit: u32, steps: &mut Vec<Step>) -> Outcome {
+        for rejected in 0..TRIES {
+            steps.extend([Step::Mask, Step::Open]);
+            self.register &= !bits::WINDOW;
+            steps.extend([Step::Store(bit), Step::Barrier, Step::Sample]);
+            if std::mem::take(&mut self.fail) {
+                self.register |= bits::ERROR;
+            } else if self.reject > 0 {
+                self.reject -= 1;
+                self.register |= bits::REJECT;
+            }
+            let sample = self.register;
+            // The sticky bits are cleared before the next try looks at them.
+            self.register = self.register & !(bits::ERROR | bits::REJECT) | bits::WINDOW;
+            steps.extend([Step::Close, Step::Restore]);
+            if sample & bits::ERROR != 0 {
+                return Outcome::Fatal;
+            }
+            if sample & bits::REJECT == 0 {
+                self.delivered += 1;
+                return Outcome::Delivered(rejected);
+            }
+        }
+        Outcome::Rejected
+    }
+
+    /// Whether clocks may be gated; then the link's bits are cleared.
+    pub fn gate(&mut self) -> bool {
+        let may = self.register & bits::LINK != 0 && self.register & bits::SECOND_LINK == 0;
+        if may {
+            self.register &= !(1 | bits::LINK | bits::SECOND_LINK);
+        }
+        may
+    }
+}

@@ -1,0 +1,145 @@
+//! Power: domains, polls, and the stores that arm it.
+
+use anemone_facts::driver::limits as rows;
+
+/// Where power stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Everything off.
+    AllOff,
+    /// The base domain is awaited.
+    BaseWait,
+    /// The base domain is on.
+    BaseOn,
+    /// So many clusters run.
+    Clusters(u32),
+    /// On, and the idle gate counts.
+    IdleArmed,
+    /// A domain did not come on.
+    FaultOff,
+}
+
+/// Something that happened to a power register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// A register was polled so many times until it was ready.
+    Poll(u64, u32),
+    /// A store: value, address.
+    Store(u32, u64),
+    /// The host told the performance controller of a dispatch.
+    Perf,
+}
+
+/// The power model.
+#[derive(Debug)]
+pub struct Power {
+    /// Now.
+    pub state: State,
+    /// State changes between off and on since the start.
+    pub changes: u64,
+    /// Clients that keep the device on.
+    pub persistent: u32,
+    /// What was touched since last asked; the first few hundred.
+    pub touched: Vec<Touch>,
+    /// Polls that a domain takes to come on.
+    pub polls_needed: u32,
+    /// Whether the idle gate runs.
+    pub gating: bool,
+}
+
+const MAX_TOUCHED: usize = 256;
+
+impl Default for Power {
+    fn default() -> Self {
+        Power { state: State::AllOff, changes: 0, persistent: 0, touched: Vec::new(), polls_needed: 1, gating: true }
+    }
+}
+
+impl Power {
+    fn touch(&mut self, touch: Touch) {
+        if self.touched.len() < MAX_TOUCHED {
+            self.touched.push(touch);
+        }
+    }
+
+    fn poll(&mut self, register: u64) -> bool {
+        let tries = self.polls_needed.min(rows::POLL_TRIES as u32);
+        self.touch(Touch::Poll(register, tries));
+        u64::from(self.polls_needed) <= rows::POLL_TRIES
+    }
+
+    /// Base domain on, if it is not; `false` when it does not come.
+    pub fn base_on(&mut self) -> bool {
+        if !matches!(self.state, State::AllOff | State::FaultOff) {
+            return true;
+        }
+        self.state = State::BaseWait;
+        if !self.poll(rows::TOP_REGISTER) || !self.poll(rows::BASE_REGISTER) {
+            self.state = State::FaultOff;
+            return false;
+        }
+        self.state = State::BaseOn;
+        self.changes += 1;
+        rows::ARM.iter().for_each(|&(value, address)| self.touch(Touch::Store(value, address)));
+        true
+    }
+
+    /// A dispatch starts: the clusters it needs.
+    pub fn start(&mut self, clusters: u32) -> bool {
+        if !self.base_on() {
+            return false;
+        }
+        let clusters = clusters.clamp(1, rows::CLUSTERS as u32);
+        if matches!(self.state, State::BaseOn) {
+            for k in 1..=u64::from(clusters) {
+                if !self.poll(rows::BASE_REGISTER + 8 * k) {
+                    self.state = State::FaultOff;
+                    return false;
+                }
+            }
+        }
+        self.state = State::Clusters(clusters);
+        self.touch(Touch::Perf);
+        true
+    }
+
+    /// A dispatch ended.
+    pub fn end(&mut self) {
+        if matches!(self.state, State::Clusters(_)) {
+            self.state = State::IdleArmed;
+        }
+    }
+
+    /// Time passed without work.
+    pub fn idle(&mut self, ns: u64) {
+        if self.persistent > 0 || !self.gating || !matches!(self.state, State::IdleArmed | State::BaseOn) {
+            return;
+        }
+        if ns >= rows::LONG_GAP_NS {
+            self.off();
+        } else if ns >= rows::SHORT_GAP_NS {
+            self.state = State::BaseOn;
+        }
+    }
+
+    /// Everything off.
+    pub fn off(&mut self) {
+        if self.state != State::AllOff {
+            self.state = State::AllOff;
+            self.changes += 1;
+        }
+    }
+
+    /// Whether the idle gate runs.
+    pub fn set_gating(&mut self, on: bool) {
+        self.gating = on;
+    }
+
+    /// Modelled power at rest in milliwatts: nothing when all is off, and the sustained figure while clusters run.
+    pub fn milliwatts(&self) -> u64 {
+        match self.state {
+            State::Clusters(_) => 1660,
+            _ => 0,
+        }
+    }
+}

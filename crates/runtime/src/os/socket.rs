@@ -1,0 +1,206 @@
+//! Messages with descriptors over Unix sockets, and who is at the other end.
+
+use crate::error::{Error, Result};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Most descriptors of one message.
+pub const MAX_DESCRIPTORS: usize = 16;
+/// Most bytes of one message.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
+const HEAD_BYTES: usize = 8;
+
+/// A message: a kind, bytes, descriptors.
+#[derive(Debug, Default)]
+pub struct Message {
+    /// What it is.
+    pub kind: u32,
+    /// Content.
+    pub body: Vec<u8>,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> Error {
+    move |e| Error::system(what, "", e.into())
+}
+
+fn ended(what: &'static str) -> Error {
+    Error::system(what, "", std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Sends a message. Descriptors go with its first byte.
+pub fn send(socket: &UnixStream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    if body.len() > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
+        let limit = MAX_MESSAGE_BYTES as u64;
+        return Err(Error::Protocol { what: "message too large", found: body.len() as u64, limit });
+    }
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&kind.to_le_bytes());
+    head[4..].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let total = HEAD_BYTES + body.len();
+    let mut sent = 0;
+    while sent < total {
+        let (a, b) = if sent < HEAD_BYTES { (&head[sent..], body) } else { (&[][..], &body[sent - HEAD_BYTES..]) };
+        let parts = [IoSlice::new(a), IoSlice::new(b)];
+        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                sent += n;
+                ancillary.clear();
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(failed("send")(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Longest time from a message's first byte to its last, beside what its length takes.
+const MESSAGE_TIME: Duration = Duration::from_secs(5);
+/// What a message's length takes at most: 16 MB a second.
+const BYTES_A_MILLISECOND: usize = 1 << 14;
+/// How often a receiver looks at the time.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
+/// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
+/// which [`TICK`] is meant.
+pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message>> {
+    let mut head = [0; HEAD_BYTES];
+    let mut descriptors = Vec::new();
+    let mut began = None;
+    let got = fill(socket, &mut head, &mut descriptors, &mut began, MESSAGE_TIME)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    if got < HEAD_BYTES {
+        return Err(ended("receive"));
+    }
+    let kind = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    if length > limit_bytes {
+        return Err(Error::Protocol { what: "message too large", found: length as u64, limit: limit_bytes as u64 });
+    }
+    let time = MESSAGE_TIME + Duration::from_millis((length / BYTES_A_MILLISECOND) as u64);
+    let mut body = Vec::new();
+    while body.len() < length {
+        // Grown as bytes come, so that a claimed length alone takes no memory.
+        let from = body.len();
+        body.resize(length.min(from + (1 << 20)), 0);
+        if fill(socket, &mut body[from..], &mut descriptors, &mut began, time)? < body.len() - from {
+            return Err(ended("receive"));
+        }
+    }
+    Ok(Some(Message { kind, body, descriptors }))
+}
+
+/// Reads until `to` is full or the peer is gone; bytes read.
+fn fill(
+    socket: &UnixStream,
+    to: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    began: &mut Option<Instant>,
+    time: Duration,
+) -> Result<usize> {
+    let mut got = 0;
+    while got < to.len() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut to[got..])];
+        let received = match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => received.bytes,
+            Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < time) => continue,
+            Err(e) => return Err(failed("receive")(e)),
+        };
+        began.get_or_insert_with(Instant::now);
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(all) = message {
+                descriptors.extend(all);
+            }
+        }
+        if descriptors.len() > MAX_DESCRIPTORS {
+            let found = descriptors.len() as u64;
+            return Err(Error::Protocol { what: "too many descriptors", found, limit: MAX_DESCRIPTORS as u64 });
+        }
+        if received == 0 {
+            break;
+        }
+        got += received;
+        if got < to.len() && began.is_some_and(|at| at.elapsed() >= time) {
+            return Err(failed("receive")(Errno::TIMEDOUT));
+        }
+    }
+    Ok(got)
+}
+
+/// Who is at the other end of a socket, as the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// SHA-256 of the executable, in hexadecimal.
+    pub digest: String,
+}
+
+/// Asks the kernel for the peer's process, and hashes its executable. The process is pinned while its executable is
+/// opened, so that a reused number cannot stand in for it.
+pub fn peer(socket: &UnixStream) -> Result<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(failed("peer credentials"))?;
+    let pid = credentials.pid;
+    let pinned =
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
+    let digest = digest_of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+    // A process that has ended meanwhile may have handed its number on: its descriptor is then readable.
+    let mut ended_yet = [rustix::event::PollFd::new(&pinned, rustix::event::PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut ended_yet, Some(&now)).map_err(failed("poll"))? > 0 {
+        return Err(ended("the peer"));
+    }
+    Ok(Peer { pid: pid.as_raw_nonzero().get() as u32, uid: credentials.uid.as_raw(), digest })
+}
+
+/// What a file is known by: device, number, size, and the times of its last changes. The last one cannot be set by users.
+type Stamp = [i64; 6];
+
+/// Most digests that are kept.
+const MAX_DIGESTS: usize = 256;
+static DIGESTS: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
+
+/// SHA-256 of a file, in hexadecimal. Kept for as long as the file does not change.
+pub fn digest_of(path: &str) -> Result<String> {
+    let fail = |what: &'static str| move |e: std::io::Error| Error::system(what, path, e);
+    let mut file = std::fs::File::open(path).map_err(fail("open"))?;
+    let m = file.metadata().map_err(fail("look at"))?;
+    let stamp = [m.dev() as i64, m.ino() as i64, m.size() as i64, m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
+    let digests = || DIGESTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(known) = digests().get(&stamp) {
+        return Ok(known.clone());
+    }
+    let mut hash = Sha256::new();
+    std::io::copy(&mut file, &mut hash).map_err(fail("read"))?;
+    let digest = crate::cache::hex(&hash.finalize());
+    let mut all = digests();
+    if all.len() >= MAX_DIGESTS {
+        all.pop_first();
+    }
+    all.insert(stamp, digest.clone());
+    Ok(digest)
+}

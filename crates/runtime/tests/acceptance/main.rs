@@ -1,0 +1,14 @@
+//! Behaviours by id: each test is named after its row.
+
+mod a_dispatch;
+mod b_open;
+mod c_programs;
+mod d_submit;
+mod e_schedule;
+mod f_firmware;
+mod g_dart;
+mod i_power;
+mod j_e5rt;
+mod k_broker;
+mod nets;
+mod stress;
