@@ -179,7 +179,7 @@ def run(options):
         op = plain.get(name.split("_expanded")[0]) or (ops[0] if ops else "?")
         rows[op][outcome] += 1
         if outcome == "refused":
-            reasons[op][text.split("is not supported: ")[-1].split(": ", 1)[-1 if "error[" in text[:6] else 0]] += 1
+            reasons[op][text.split(" is not supported: ", 1)[-1]] += 1
         if not options.table and (outcome == "wrong" or outcome == "refused" and op in IN_SCOPE):
             print(f"{outcome}: {name} ({op}): {text}")
     if options.table:

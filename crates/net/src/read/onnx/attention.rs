@@ -95,13 +95,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
 }
 
 /// Scores with those of hidden keys at minus infinity, and whether a query can be left without any key.
-fn masked(
-    n: &mut Node,
-    mut scores: ValueId,
-    steps: usize,
-    keys: usize,
-    past: usize,
-) -> Result<(ValueId, bool), Error> {
+fn masked(n: &mut Node, mut scores: ValueId, steps: usize, keys: usize, past: usize) -> Result<(ValueId, bool), Error> {
     let causal = n.flag("is_causal", false);
     let (left, right) = (n.int("left_window_size", -1), n.int("right_window_size", -1));
     let sees = |ahead: i64| {

@@ -47,7 +47,16 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network"),
     (&["TreeEnsemble"], "trees are not part of the graph"),
     (
-        &["FlexAttention", "LinearAttention", "Det", "DeformConv", "RoiAlign", "MaxUnpool", "Col2Im", "MelWeightMatrix"],
+        &[
+            "FlexAttention",
+            "LinearAttention",
+            "Det",
+            "DeformConv",
+            "RoiAlign",
+            "MaxUnpool",
+            "Col2Im",
+            "MelWeightMatrix",
+        ],
         "no translation: have the exporter spell it out in plain operators (`onnx.inliner` does where it is a function)",
     ),
     (&["ArrayFeatureExtractor", "Binarizer"], "operators of classical models have no translation"),

@@ -281,11 +281,17 @@ fn split(n: &mut Node) -> Result<bool, Error> {
     };
     let mut at = 0usize;
     for (index, size) in sizes.into_iter().enumerate() {
-        let id = n.build().slice(x, axis, at, at.saturating_add(size))?;
+        let id = if size == 0 {
+            let mut shape = shape.clone();
+            shape[axis] = 0;
+            nothing(n, x, shape)
+        } else {
+            n.build().slice(x, axis, at, at.saturating_add(size))?
+        };
         // One part is the whole.
         let id = if id == x { n.build().unary(Unary::Identity, x)? } else { id };
         n.output(index, id);
-        at += size;
+        at = at.saturating_add(size);
     }
     n.finish(count)
 }
@@ -326,13 +332,18 @@ fn slice(n: &mut Node) -> Result<bool, Error> {
     // A part without elements comes from shapes that are computed, and is joined to others.
     if from.iter().zip(&to).any(|(from, to)| from == to) {
         let shape = from.iter().zip(&to).zip(&by).map(|((from, to), by)| (to - from).div_ceil(*by)).collect();
-        let data = Data::from_f32(n.dtype(x), &[]);
-        let id = n.build().constant("none", Tensor { shape, data });
+        let id = nothing(n, x, shape);
         return n.done(id);
     }
     let kind = OpKind::Slice { begin: from, end: to, stride: by };
     let id = n.build().op("sliced", kind, &[value])?;
     n.done(id)
+}
+
+/// A constant without elements, of the type of `x`.
+fn nothing(n: &mut Node, x: ValueId, shape: Vec<usize>) -> ValueId {
+    let data = Data::from_f32(n.dtype(x), &[]);
+    n.build().constant("none", Tensor { shape, data })
 }
 
 /// `x` with axes of one repeated; leading axes are added.

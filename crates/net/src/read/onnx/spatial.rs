@@ -460,7 +460,7 @@ impl Sampler {
         for k in first..=last {
             let weight = kernel((k as f64 - at) * wide);
             let outside = k < 0 || k >= from as i64;
-            if weight == 0.0 || outside && (self.exclude_outside || wide < 1.0) {
+            if weight == 0.0 || outside && self.exclude_outside {
                 continue;
             }
             total += weight;
