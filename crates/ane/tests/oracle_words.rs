@@ -35,7 +35,7 @@ fn task(value: &Value) -> Option<Task> {
     let runs = value["records"]
         .as_array()?
         .iter()
-        .map(|r| Some(Run { addr: hex(&r[0])?, words: words(&r[1])? }))
+        .map(|r| Some(Run { addr: hex(&r[0])?, words: words(&r[1])?, ..Run::default() }))
         .collect::<Option<Vec<_>>>()?;
     Some(Task { offset: 0, header: words(&value["header"])?, runs })
 }
