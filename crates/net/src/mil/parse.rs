@@ -189,7 +189,16 @@ impl Parser<'_> {
         let name = self.word("the function's name")?;
         let opset = self.tag()?.unwrap_or_default();
         self.expect('(', "`(` and the inputs")?;
-        let inputs = self.list(')', Self::named_type)?;
+        let inputs = match self.list(')', Self::named_type) {
+            Some(inputs) => inputs,
+            None => {
+                // The operations may have faults of their own.
+                while !self.is('{') && self.now.token != Token::End {
+                    self.advance();
+                }
+                vec![]
+            }
+        };
         let attributes = self.attributes()?;
         let block = self.block_body(vec![])?;
         self.accept(';');

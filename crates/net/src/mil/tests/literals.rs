@@ -156,6 +156,10 @@ fn faults_of_all_statements_are_told_once_each() {
     let lines: Vec<usize> = faults.iter().map(|f| f.line).collect();
     assert_eq!(lines, (0..10).map(|i| 2 + 3 * i).collect::<Vec<_>>());
     assert!(faults.iter().all(|f| &text[f.start..f.end] == "?" && f.column == 19), "{faults:?}");
+    // A fault in the head of the function does not hide those of its body.
+    let head = text.replace("main<ios18>(fp32 x)", "main<ios18>(half x)");
+    let faults = parse(&head).unwrap_err();
+    assert_eq!((faults.len(), faults[0].line, faults[0].found.as_str()), (11, 1, "`half`"));
     // No more than twenty.
     let all = text.replace("x = x", "x");
     assert_eq!(parse(&all).unwrap_err().len(), 20);
