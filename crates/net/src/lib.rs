@@ -11,6 +11,7 @@
 //!   themselves take raw pointers, and this room has no `unsafe`.
 //! - `libm`: the error function, which `std` does not have.
 //! - `prost`: the protobuf wire format of Core ML and ONNX models; messages are declared by hand, nothing is generated at build.
+//! - `lzfse_rust`: the compression of packed netplists, without C.
 //! - `plist`: XML and binary property lists of netplists.
 //! - `serde_json`: the manifest of a model package.
 

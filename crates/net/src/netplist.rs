@@ -18,6 +18,14 @@ const AXES: [&str; 4] = ["Batch", "Channel", "Height", "Width"];
 ///
 /// Errors: an operation or type without a unit ([`Error::Unsupported`]).
 pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    // Outputs keep their names, so the units that make them have others.
+    let titles: Vec<String> = net.outputs.iter().map(|&id| net.value(id).name.clone()).collect();
+    let mut named = net.clone();
+    let made = |id: &ValueId| net.ops.iter().any(|op| op.outputs.contains(id));
+    for &id in net.outputs.iter().filter(|id| made(id)) {
+        named.values[id.0 as usize].name = format!("{}@unit", net.value(id).name);
+    }
+    let net = &named;
     let mut writer =
         Writer { net, weights: Vec::new(), units: Vec::new(), constants: Vec::new(), network: Dictionary::new() };
     let mut names = Vec::new();
@@ -34,9 +42,11 @@ pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
         writer.op(op)?;
     }
     let mut outputs = Vec::new();
-    for &id in &net.outputs {
+    for (&id, title) in net.outputs.iter().zip(titles) {
         let value = net.value(id);
-        let name = format!("{}@output", value.name);
+        // What comes in and goes out unchanged needs a second name, and so does what goes out twice.
+        let taken = value.name == title || writer.network.contains_key(&title);
+        let name = if taken { format!("{title}@output{}", outputs.len()) } else { title };
         let mut entry = dictionary([("Bottom", value.name.clone().into()), ("OutputType", type_name(value)?.into())]);
         surface(value, "Output", &mut entry);
         writer.network.insert(name.clone(), entry.into());

@@ -34,6 +34,8 @@ fn text_faults_point_at_their_place() {
     );
     let ran = ane!("run", mil).refused(2, "ANE2002", &["line 3", "net.mil:3:", "^^^^", "an element type"]);
     assert!(ran.err.contains("net.mil"), "{ran:?}");
+    // Each fault has its own mark.
+    assert!(ran.err.matches("expected").count() >= 2 && ran.err.contains("1 more"), "{ran:?}");
     let odd = scratch.file("odd.mil", MIL.replace("relu", "non_zero").as_bytes());
     ane!("run", odd).refused(1, "ANE1001", &["non_zero", "static"]);
     let near = scratch.file("near.mil", MIL.replace("relu", "reluu").as_bytes());
@@ -56,4 +58,56 @@ fn models_convert_and_still_compute() {
     assert!(json["ops"].as_array().is_some_and(|ops| !ops.is_empty()));
     ane!("convert", package, "--to", "zip").refused(2, "ANE2004", &["mil", "mlpackage"]);
     ane!("convert", package).refused(2, "ANE2004", &["--to mil"]);
+}
+
+/// A network of two products with 64 x 64 weights in its text, as a package.
+fn products(scratch: &Scratch) -> String {
+    let weights = |seed: usize| -> String {
+        let one = |i: usize| format!("{}", ((i * 37 + seed) % 101) as f32 / 64.0 - 0.75);
+        (0..64 * 64).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let constant = |name: &str, seed: usize| {
+        format!("tensor<fp16, [64, 64]> {name} = const()[val = tensor<fp16, [64, 64]>([{}])];", weights(seed))
+    };
+    let text = format!(
+        "program(1.3) {{ func main<ios18>(tensor<fp16, [1, 64]> x) {{ {} {}
+        tensor<fp16, [1, 64]> h = linear(x = x, weight = a); tensor<fp16, [1, 64]> r = relu(x = h);
+        tensor<fp16, [1, 64]> y = linear(x = r, weight = b); }} -> (y); }}",
+        constant("a", 1),
+        constant("b", 50)
+    );
+    let mil = scratch.file("products.mil", text.as_bytes());
+    let package = scratch.out("products.mlpackage");
+    ane!("convert", mil, "-o", package).fine();
+    package
+}
+
+#[test]
+fn compression_reports_what_it_costs() {
+    let scratch = Scratch::new();
+    let [digits, ..] = digits();
+    for (package, tensors) in [(digits, 1), (products(&scratch), 2)] {
+        let cost = |flags: &[&str], least: f64, most: f64| {
+            let out = scratch.out("small.mlpackage");
+            let fixed = ["convert", &package, "-o", &out, "--json"];
+            let ran = run(&fixed.iter().chain(flags).map(ToString::to_string).collect::<Vec<_>>()).fine();
+            let cost = &ran.json("anemone.convert/1")["compression"];
+            let number = |key: &str| cost[key].as_f64().unwrap_or_else(|| panic!("{key}: {cost}"));
+            assert!(number("tensors") >= f64::from(tensors), "{flags:?}: {cost}");
+            assert!(number("bytes_after") < 0.9 * number("bytes_before"), "{flags:?}: {cost}");
+            let error = number("relative_error");
+            assert!(error > least && error < most && number("largest_error") >= 0.0, "{flags:?}: {cost}");
+            error
+        };
+        // Fewer bits cost more, and more zeros cost more.
+        let coarse = cost(&["--palettize", "2"], 1e-3, 2.0);
+        let fine = cost(&["--palettize", "6"], 1e-5, 0.2);
+        assert!(fine < coarse, "{fine} {coarse}");
+        cost(&["--int8"], 1e-5, 0.1);
+        let few = cost(&["--prune", "0.3"], 1e-4, 1.0);
+        let many = cost(&["--prune", "0.7"], 1e-3, 2.0);
+        assert!(few < many, "{few} {many}");
+        let said = ane!("convert", package, "-o", scratch.out("said.mlpackage"), "--int8").fine();
+        assert!(said.err.contains("outputs change by") && said.err.contains("weights compressed"), "{said:?}");
+    }
 }

@@ -106,6 +106,60 @@ impl Builder {
         self.op("reversed", OpKind::GatherAlong { axis }, &[x, indices])
     }
 
+    /// As [`Builder::reverse_sequence`], with lengths computed at run time.
+    pub fn reverse_sequence_at(&mut self, x: ValueId, lengths: ValueId, axis: usize, batch: usize) -> Built {
+        let shape = self.shape(x);
+        if self.shape(lengths) != [shape[batch]] || elements(&shape) > TABLE_ELEMENTS {
+            return Err(self.unsupported("reverse_sequence", format!("lengths for extents {shape:?}")));
+        }
+        let wide = |at: usize| {
+            let mut wide = vec![1; shape.len()];
+            wide[at] = shape[at];
+            wide
+        };
+        let lengths = self.cast(lengths, DType::I32)?;
+        let lengths = self.reshape(lengths, wide(batch))?;
+        let places = self.integers(wide(axis), (0..shape[axis] as i32).collect());
+        let turned = self.integers(wide(axis), (1..=shape[axis] as i32).map(|i| -i).collect());
+        let turned = self.binary(Binary::Add, turned, lengths)?;
+        let inside = self.binary(Binary::Less, places, lengths)?;
+        let indices = self.select(inside, turned, places)?;
+        let indices = self.broadcast(indices, shape)?;
+        self.op("reversed", OpKind::GatherAlong { axis }, &[x, indices])
+    }
+
+    /// Running products along an axis: each turn multiplies by what stands twice as far away as the turn before.
+    pub fn cumulative_product(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
+        let n = self.shape(x)[axis];
+        let mut products = if exclusive { self.pushed(x, axis, 1, reverse)? } else { x };
+        let mut distance = 1;
+        while distance < n {
+            let earlier = self.pushed(products, axis, distance, reverse)?;
+            products = self.binary(Binary::Mul, products, earlier)?;
+            distance *= 2;
+        }
+        if products == x { self.unary(Unary::Identity, x) } else { Ok(products) }
+    }
+
+    /// Elements moved along an axis to later places (earlier, where `back`), with ones in the places left.
+    fn pushed(&mut self, x: ValueId, axis: usize, by: usize, back: bool) -> Built {
+        let mut shape = self.shape(x);
+        let n = shape[axis];
+        shape[axis] = by.min(n);
+        let one = self.scalar(1.0, x);
+        let ones = self.broadcast(one, shape)?;
+        if by >= n {
+            return Ok(ones);
+        }
+        if back {
+            let kept = self.slice(x, axis, by, n)?;
+            self.concat(&[kept, ones], axis)
+        } else {
+            let kept = self.slice(x, axis, 0, n - by)?;
+            self.concat(&[ones, kept], axis)
+        }
+    }
+
     /// Windows of `size` elements, `stride` apart, along an axis; a new axis of that extent follows it.
     pub fn sliding_windows(&mut self, x: ValueId, axis: usize, size: usize, stride: usize) -> Built {
         let extent = self.shape(x)[axis];

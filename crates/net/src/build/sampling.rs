@@ -2,8 +2,11 @@
 
 use super::{Builder, Built};
 use crate::error::Error;
-use crate::graph::{DType, ValueId};
+use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, Outside, ResizeMode};
+
+/// Most places of a grid that is made while reading.
+const GRID_ELEMENTS: usize = 1 << 24;
 
 /// How sampling positions spread over an extent, see the sampling modes of the Core ML operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +107,13 @@ impl Builder {
         self.binary(Binary::Add, at, first)
     }
 
-    /// Positions `[N, Ho, Wo, 2]` of an affine map `[N, 2, 3]` applied to places spread over -1..1.
-    pub fn affine_grid(&mut self, theta: ValueId, to: [usize; 2], align_corners: bool) -> Result<ValueId, Error> {
+    /// Positions `[N, to..., D]` of an affine map `[N, D, D + 1]` applied to places spread over -1..1 in each of the `D`
+    /// extents `to`; the innermost extent's position comes first.
+    pub fn affine_grid(&mut self, theta: ValueId, to: &[usize], align_corners: bool) -> Result<ValueId, Error> {
+        let (d, count) = (to.len(), elements(to));
+        if self.shape(theta).get(1..) != Some(&[d, d + 1]) || count > GRID_ELEMENTS {
+            return Err(self.unsupported("affine_grid", format!("map {:?} for extents {to:?}", self.shape(theta))));
+        }
         let n = self.shape(theta)[0];
         let at = |i: usize, count: usize| {
             let (i, m) = (i as f32, count as f32);
@@ -115,12 +123,14 @@ impl Builder {
                 (false, _) => (2.0 * i + 1.0) / m - 1.0,
             }
         };
-        let [h, w] = to;
-        let base: Vec<f32> = (0..h * w).flat_map(|i| [at(i % w, w), at(i / w, h), 1.0]).collect();
-        let base = self.floats([1, h * w, 3], &base, theta);
-        let base = self.broadcast(base, [n, h * w, 3])?;
+        let place = |i: usize, axis: usize| at(i / elements(&to[axis + 1..]) % to[axis], to[axis]);
+        let base = (0..count).flat_map(|i| (0..d).rev().map(move |axis| place(i, axis)).chain([1.0]));
+        let base: Vec<f32> = base.collect();
+        let base = self.floats([1, count, d + 1], &base, theta);
+        let base = self.broadcast(base, [n, count, d + 1])?;
         let grid = self.matmul(base, theta, true)?;
-        let grid = self.reshape(grid, [n, h, w, 2])?;
+        let whole = [&[n][..], to, &[d]].concat();
+        let grid = self.reshape(grid, whole)?;
         self.cast(grid, DType::F32)
     }
 }

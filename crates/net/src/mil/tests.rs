@@ -1,5 +1,7 @@
 //! MIL text: the corpus where it is there, round trips, and faults with their places.
 
+mod literals;
+
 use super::*;
 use crate::check::check;
 use crate::eval::eval;

@@ -5,7 +5,7 @@ use super::mil::Translator;
 use super::{Files, Options, Reading};
 use crate::error::Error;
 use crate::mil::proto::{
-    ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, TypeKind,
+    FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange, TypeKind,
 };
 use crate::outline::{Origin, Outline};
 use prost::Message;
@@ -84,7 +84,10 @@ pub fn read_mil(text: &[u8], files: &dyn Files, options: &Options) -> Result<Rea
 fn mil_program(text: &[u8]) -> Result<Program, Error> {
     let syntax = |reason: String| Error::Syntax { place: "MIL text".to_string(), reason };
     let text = std::str::from_utf8(text).map_err(|e| syntax(e.to_string()))?;
-    crate::mil::parse(text).map_err(|faults| syntax(faults[0].to_string()))
+    crate::mil::parse(text).map_err(|faults| {
+        let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        syntax(all.join("; "))
+    })
 }
 
 /// Reads a function of a MIL program.
@@ -130,7 +133,9 @@ fn translate(
     let mut translator = Translator::new(name, blobs);
     translator.function(function, &extents, &mut notes)?;
     for feature in features {
-        note_feature(feature, &mut notes);
+        let shape = translator.build.net.inputs.iter().map(|&id| translator.build.net.value(id));
+        let shape = shape.filter(|v| v.name == feature.name).map(|v| v.ty.shape.clone()).next();
+        note_feature(feature, shape.as_deref(), &mut notes);
     }
     notes.append(&mut translator.notes);
     let net = translator.build.finish();
@@ -247,7 +252,10 @@ fn default_shape(feature: &FeatureDescription) -> Option<Vec<i64>> {
     }
     let array = ty.multi_array.as_ref()?;
     let enumerated = || array.enumerated_shapes.as_ref()?.shapes.first().map(|s| s.shape.clone());
-    if array.shape.is_empty() { enumerated() } else { Some(array.shape.clone()) }
+    // The least extents that the range allows, and not none.
+    let least = |r: &SizeRange| i64::try_from(r.lower_bound.max(1)).unwrap_or(i64::MAX);
+    let ranged = || array.shape_range.as_ref().map(|r| r.size_ranges.iter().map(least).collect());
+    if array.shape.is_empty() { enumerated().or_else(ranged) } else { Some(array.shape.clone()) }
 }
 
 /// Channels of a colour space: grey ones have the numbers 10 and 40.
@@ -255,7 +263,8 @@ fn channels(color_space: i32) -> i64 {
     if matches!(color_space, 10 | 40) { 1 } else { 3 }
 }
 
-fn note_feature(feature: &FeatureDescription, notes: &mut Vec<String>) {
+/// Says what of an input the caller may want to know; `shape` is that which was chosen.
+fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &mut Vec<String>) {
     let name = &feature.name;
     let Some(ty) = &feature.ty else { return };
     if let Some(image) = &ty.image {
@@ -276,13 +285,27 @@ fn note_feature(feature: &FeatureDescription, notes: &mut Vec<String>) {
             image.width
         ));
     }
-    if let Some(ArrayFeatureType { shape, enumerated_shapes, shape_range, .. }) = &ty.multi_array
-        && (enumerated_shapes.is_some() || shape_range.is_some())
-    {
-        let flexible = match enumerated_shapes {
-            Some(shapes) => format!("one of {} shapes", shapes.shapes.len()),
-            None => "a range of shapes".to_string(),
-        };
-        notes.push(format!("input `{name}` takes {flexible}; its default {shape:?} is read"));
-    }
+    let Some(array) = &ty.multi_array else { return };
+    let flexible = match (&array.enumerated_shapes, &array.shape_range) {
+        (Some(shapes), _) => {
+            let few: Vec<String> = shapes.shapes.iter().take(4).map(|s| format!("{:?}", s.shape)).collect();
+            let more = if shapes.shapes.len() > few.len() { ", ..." } else { "" };
+            format!("one of {} shapes ({}{more})", shapes.shapes.len(), few.join(", "))
+        }
+        (None, Some(range)) => {
+            let bound = |r: &SizeRange| match (r.lower_bound, r.upper_bound) {
+                (low, high) if i64::try_from(low) == Ok(high) => low.to_string(),
+                (low, high) if high < 0 => format!("{low} or more"),
+                (low, high) => format!("{low} to {high}"),
+            };
+            let extents: Vec<String> = range.size_ranges.iter().map(bound).collect();
+            format!("a range of shapes ({})", extents.join(", "))
+        }
+        (None, None) => return,
+    };
+    let own = default_shape(feature).unwrap_or_default();
+    let same = shape.is_none_or(|s| s.iter().map(|&d| d as i64).eq(own.iter().copied()));
+    let read = shape.map_or_else(|| format!("{own:?}"), |s| format!("{s:?}"));
+    let which = if same { "its default" } else { "as asked for," };
+    notes.push(format!("input `{name}` takes {flexible}; {which} {read} is read"));
 }

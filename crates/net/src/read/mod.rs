@@ -6,6 +6,7 @@ pub mod mlpackage;
 pub mod netplist;
 mod onnx;
 mod outline;
+mod packed;
 mod property;
 
 pub use mlpackage::{
@@ -69,8 +70,11 @@ pub enum Format {
     Onnx,
 }
 
-/// Tells the format of a model file by its content; `None` if it is neither.
+/// Tells the format of a model file by its content; `None` if it is neither. Compressed netplists are netplists.
 pub fn sniff(bytes: &[u8]) -> Option<Format> {
+    if packed::is_packed(bytes) {
+        return Some(Format::Netplist);
+    }
     let start = bytes.iter().position(|b| !b.is_ascii_whitespace())?;
     let text = bytes[start..].strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes[start..]);
     if bytes.starts_with(b"bplist") || [&b"<?xml"[..], b"<!DOCTYPE", b"<plist"].iter().any(|m| text.starts_with(m)) {

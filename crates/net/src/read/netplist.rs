@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Reads a netplist, XML or binary; `files` gives the weight files it names, as written and then by base name.
+/// Reads a netplist, XML or binary, plain or compressed as `.espresso.net` files are; `files` gives the weight files it names, as written and then by base name.
 ///
 /// Results are named as their units, except that a unit which only feeds a network output has its result named as that
 /// output. Constants of scale and bias units are rounded to the element type of what they act on; convolution kernels
@@ -32,6 +32,8 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     if sniff(bytes) != Some(super::Format::Netplist) {
         return Err(Error::Syntax { place: "netplist".to_string(), reason: "not a property list".to_string() });
     }
+    let unpacked = super::packed::unpack(bytes)?;
+    let bytes = unpacked.as_deref().unwrap_or(bytes);
     let root = parse(bytes, "netplist")?;
     let root = Dict::new(&root, "netplist", "root")?;
     let mut notes = Vec::new();
@@ -53,21 +55,18 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
         notes.push(format!("schema version {version}; versions {} are known", VERSIONS.join(" and ")));
     }
     let networks = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
-    // Entry points by name, each with its network.
-    let mut entries: Vec<(&str, &str)> = networks.iter().map(|&name| (name, name)).collect();
+    // Entry points by name, each with its network, or with how many it runs.
+    let mut entries: Vec<(&str, Result<&str, usize>)> = networks.iter().map(|&name| (name, Ok(name))).collect();
     for procedure in root.array("ProcedureList")?.unwrap_or_default() {
         match procedure.as_string() {
-            Some(name) => entries.push((name, name)),
+            Some(name) => entries.push((name, Ok(name))),
             None => {
                 let procedure = Dict::new(procedure, "netplist", "ProcedureList")?.at("procedure".to_string());
                 let name = procedure.string("Name")?.ok_or_else(|| procedure.missing("Name"))?;
                 let network = match procedure.strings("Networks")?.as_deref() {
-                    Some(&[network]) => network,
-                    None => procedure.string("Network")?.unwrap_or(name),
-                    Some(several) => {
-                        let (op, reason) = ("procedure".to_string(), format!("it runs {} networks", several.len()));
-                        return Err(Error::Unsupported { op, output: name.to_string(), reason });
-                    }
+                    Some(&[network]) => Ok(network),
+                    None => Ok(procedure.string("Network")?.unwrap_or(name)),
+                    Some(several) => Err(several.len()),
                 };
                 entries.push((name, network));
             }
@@ -75,14 +74,17 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
     }
     entries.dedup();
     let told = || entries.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let network = match &options.function {
-        Some(wanted) => {
-            entries.iter().find(|(name, _)| name == wanted).map(|(_, network)| *network).ok_or_else(|| {
-                Error::UnknownName { place: format!("procedures and networks ({})", told()), name: wanted.clone() }
-            })?
-        }
-        None => entries.first().map(|(_, network)| *network).ok_or_else(|| root.missing("Networks"))?,
+    let &(name, network) = match &options.function {
+        Some(wanted) => entries.iter().find(|(name, _)| name == wanted).ok_or_else(|| Error::UnknownName {
+            place: format!("procedures and networks ({})", told()),
+            name: wanted.clone(),
+        })?,
+        None => entries.first().ok_or_else(|| root.missing("Networks"))?,
     };
+    let network = network.map_err(|several| {
+        let (op, reason) = ("procedure".to_string(), format!("it runs {several} networks"));
+        Error::Unsupported { op, output: name.to_string(), reason }
+    })?;
     if options.function.is_none() && networks.len() > 1 {
         notes.push(format!("the netplist has {}; `{network}` is read", told()));
     }

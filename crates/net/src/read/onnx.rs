@@ -4,7 +4,9 @@
 //! Element types that tensors do not have become others as in [`crate::stored`]: `int64` is `i32`, saturating, and
 //! `double` is `f32`.
 
+mod attention;
 mod elementwise;
+mod loss;
 mod node;
 mod normalize;
 mod proto;

@@ -151,4 +151,7 @@ pub(crate) fn netplists_read_and_check() {
 }
 
 mod damaged;
+mod kinds;
+mod mutated;
+mod procedures;
 mod programs;

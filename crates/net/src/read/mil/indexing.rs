@@ -213,7 +213,7 @@ fn affine(call: &mut Call) -> Result<bool, Error> {
     let batch = call.shape(x)[0];
     let theta = call.build().reshape(matrix, [rows, 2, 3])?;
     let theta = call.build().broadcast(theta, [batch, 2, 3])?;
-    let grid = call.build().affine_grid(theta, to, align)?;
+    let grid = call.build().affine_grid(theta, &to, align)?;
     let places = pixels(call, x, grid)?;
     call.give(OpKind::Sample { mode, outside }, &[x, places])
 }

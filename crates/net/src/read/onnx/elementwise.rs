@@ -86,6 +86,15 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "Selu" | "Celu" | "ThresholdedRelu" | "HardSwish" | "Mish" | "Swish" | "Shrink" | "Asinh" | "Acosh" => {
             composed(n)
         }
+        "SwiGLU" => {
+            let (x, y) = (n.need(0)?, n.need(1)?);
+            let alpha = n.float("alpha", 1.0);
+            let scaled = n.build().with(Binary::Mul, x, alpha)?;
+            let gate = n.build().unary(Unary::Sigmoid, scaled)?;
+            let bent = n.build().binary(Binary::Mul, x, gate)?;
+            let id = n.build().binary(Binary::Mul, bent, y)?;
+            n.done(id)
+        }
         "MatMul" => {
             let (x, y) = (n.need(0)?, n.need(1)?);
             let id = matmul(n, x, y)?;
@@ -238,6 +247,9 @@ fn cast(n: &mut Node) -> Result<bool, Error> {
     } else {
         let number = n.int("to", 0);
         let found = i32::try_from(number).ok().and_then(element).filter(|e| e.bits() >= 8);
+        if found == Some(crate::stored::Element::BFloat16) {
+            return Err(n.unsupported("bfloat16 is held as float32: nothing would be rounded"));
+        }
         let dtype = found.and_then(|e| e.dtype());
         dtype.ok_or_else(|| n.unsupported(format!("element type {number}")))?
     };

@@ -1,7 +1,7 @@
 //! One node: its operands and attributes, and the value that each output becomes.
 
 use super::proto::{self, Attribute};
-use super::{Translator, elementwise, normalize, quantized, recurrent, shape, spatial, subgraph};
+use super::{Translator, attention, elementwise, loss, normalize, quantized, recurrent, shape, spatial, subgraph};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
@@ -46,6 +46,20 @@ pub const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network"),
     (&["TreeEnsemble"], "trees are not part of the graph"),
+    (
+        &[
+            "FlexAttention",
+            "LinearAttention",
+            "Det",
+            "DeformConv",
+            "RoiAlign",
+            "MaxUnpool",
+            "Col2Im",
+            "MelWeightMatrix",
+        ],
+        "no translation: have the exporter spell it out in plain operators (`onnx.inliner` does where it is a function)",
+    ),
+    (&["ArrayFeatureExtractor", "Binarizer"], "operators of classical models have no translation"),
 ];
 
 /// One node being translated.
@@ -73,6 +87,8 @@ impl<'n, 'a> Node<'n, 'a> {
                 || shape::translate(&mut self)?
                 || spatial::translate(&mut self)?
                 || normalize::translate(&mut self)?
+                || attention::translate(&mut self)?
+                || loss::translate(&mut self)?
                 || quantized::translate(&mut self)?
                 || recurrent::translate(&mut self)?)
             || subgraph::translate(&mut self)?;

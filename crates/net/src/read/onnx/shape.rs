@@ -4,7 +4,7 @@ use super::node::Node;
 use crate::build::window::Blocks;
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, ValueId, elements};
-use crate::ops::{EdgeMode, OpKind, ScatterMode, Unary};
+use crate::ops::{Binary, EdgeMode, OpKind, ScatterMode, Unary};
 
 /// Largest constant that an operator may make, in elements.
 const MADE_ELEMENTS: usize = 1 << 24;
@@ -139,12 +139,15 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "OneHot" => one_hot(n),
-        "CumSum" => {
+        "CumSum" | "CumProd" => {
             let x = n.need(0)?;
             let axis = n.integers(1, "axis")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("axis"))?;
             let axis = n.axis(axis, n.shape(x).len())?;
             let (exclusive, reverse) = (n.flag("exclusive", false), n.flag("reverse", false));
-            let id = n.build().cumulative_sum(x, axis, exclusive, reverse)?;
+            let id = match n.op() {
+                "CumSum" => n.build().cumulative_sum(x, axis, exclusive, reverse)?,
+                _ => n.build().cumulative_product(x, axis, exclusive, reverse)?,
+            };
             n.done(id)
         }
         "Trilu" => {
@@ -169,19 +172,28 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "Range" => range(n),
+        "HannWindow" => window(n, [0.5, 0.5, 0.0]),
+        "HammingWindow" => window(n, [25.0 / 46.0, 21.0 / 46.0, 0.0]),
+        "BlackmanWindow" => window(n, [0.42, 0.5, 0.08]),
         "ReverseSequence" => {
             let x = n.need(0)?;
-            let lengths = n.integers(1, "sequence_lens")?.ok_or_else(|| n.missing("sequence_lens"))?;
-            let lengths = n.sizes("sequence_lens", &lengths)?;
+            let lengths = n.need(1)?;
             let rank = n.shape(x).len();
             let (axis, batch) = (n.axis(n.int("time_axis", 0), rank)?, n.axis(n.int("batch_axis", 1), rank)?);
-            let id = n.build().reverse_sequence(x, &lengths, axis, batch)?;
+            let id = if n.t.build.data(lengths).is_some() {
+                let lengths = n.integers(1, "sequence_lens")?.unwrap_or_default();
+                let lengths = n.sizes("sequence_lens", &lengths)?;
+                n.build().reverse_sequence(x, &lengths, axis, batch)?
+            } else {
+                n.build().reverse_sequence_at(x, lengths, axis, batch)?
+            };
             n.done(id)
         }
         "DepthToSpace" | "SpaceToDepth" => {
             let x = n.need(0)?;
             let block = n.size("blocksize", n.int("blocksize", 1))?;
             let way = match (n.op(), n.text("mode").as_deref()) {
+                ("SpaceToDepth", Some("CRD")) => Blocks::PixelUnshuffle,
                 ("SpaceToDepth", _) => Blocks::SpaceToDepth,
                 (_, Some("CRD")) => Blocks::PixelShuffle,
                 _ => Blocks::DepthToSpace,
@@ -269,11 +281,17 @@ fn split(n: &mut Node) -> Result<bool, Error> {
     };
     let mut at = 0usize;
     for (index, size) in sizes.into_iter().enumerate() {
-        let id = n.build().slice(x, axis, at, at.saturating_add(size))?;
+        let id = if size == 0 {
+            let mut shape = shape.clone();
+            shape[axis] = 0;
+            nothing(n, x, shape)
+        } else {
+            n.build().slice(x, axis, at, at.saturating_add(size))?
+        };
         // One part is the whole.
         let id = if id == x { n.build().unary(Unary::Identity, x)? } else { id };
         n.output(index, id);
-        at += size;
+        at = at.saturating_add(size);
     }
     n.finish(count)
 }
@@ -305,13 +323,27 @@ fn slice(n: &mut Node) -> Result<bool, Error> {
             let count = ((first - last).max(0) as u64).div_ceil(step.unsigned_abs());
             let indices: Vec<i32> = (0..count as i64).map(|k| (first + k * step) as i32).collect();
             let indices = n.build().integers([indices.len()], indices);
-            value = n.build().gather(value, indices, axis)?;
+            if count > 0 {
+                value = n.build().gather(value, indices, axis)?;
+            }
             to[axis] = count as usize;
         }
+    }
+    // A part without elements comes from shapes that are computed, and is joined to others.
+    if from.iter().zip(&to).any(|(from, to)| from == to) {
+        let shape = from.iter().zip(&to).zip(&by).map(|((from, to), by)| (to - from).div_ceil(*by)).collect();
+        let id = nothing(n, x, shape);
+        return n.done(id);
     }
     let kind = OpKind::Slice { begin: from, end: to, stride: by };
     let id = n.build().op("sliced", kind, &[value])?;
     n.done(id)
+}
+
+/// A constant without elements, of the type of `x`.
+fn nothing(n: &mut Node, x: ValueId, shape: Vec<usize>) -> ValueId {
+    let data = Data::from_f32(n.dtype(x), &[]);
+    n.build().constant("none", Tensor { shape, data })
 }
 
 /// `x` with axes of one repeated; leading axes are added.
@@ -402,23 +434,24 @@ fn tensor_scatter(n: &mut Node) -> Result<bool, Error> {
     let (cache, update) = (n.need(0)?, n.need(1)?);
     let (shape, part) = (n.shape(cache), n.shape(update));
     let axis = n.axis(n.int("axis", -2), shape.len())?;
-    let starts = match n.integers(2, "write_indices")? {
-        Some(starts) => starts,
-        None => vec![0; shape[0]],
-    };
-    let circular = n.text("mode").as_deref() == Some("circular");
-    let count = elements(&part);
-    if axis == 0 || starts.len() != shape[0] || count > MADE_ELEMENTS {
-        return Err(n.unsupported("a batch axis that is written, or write indices for another batch"));
+    if axis == 0 || part.len() != shape.len() || elements(&part) > MADE_ELEMENTS {
+        return Err(n.unsupported("a batch axis that is written, or an update of other extents"));
     }
-    let at = |i: usize, a: usize| i / elements(&part[a + 1..]) % part[a];
-    let extent = shape[axis] as i64;
-    let places = (0..count).map(|i| {
-        let place = starts[at(i, 0)] + at(i, axis) as i64;
-        clamp(if circular { place.rem_euclid(extent.max(1)) } else { place })
-    });
-    let places: Vec<i32> = places.collect();
-    let places = n.build().integers(part, places);
+    let mut along = vec![1; part.len()];
+    along[axis] = part[axis];
+    let mut places = n.build().integers(along.clone(), (0..part[axis] as i32).collect());
+    if let Some(starts) = n.input(2) {
+        along[axis] = 1;
+        along[0] = shape[0];
+        let starts = n.build().cast(starts, DType::I32)?;
+        let starts = n.build().reshape(starts, along)?;
+        places = n.build().binary(Binary::Add, places, starts)?;
+    }
+    if n.text("mode").as_deref() == Some("circular") {
+        let extent = n.build().integers([], vec![clamp(shape[axis] as i64)]);
+        places = n.build().binary(Binary::Mod, places, extent)?;
+    }
+    let places = n.build().broadcast(places, part)?;
     let kind = OpKind::ScatterAlong { axis, mode: ScatterMode::Update };
     let id = n.build().op("written", kind, &[cache, places, update])?;
     n.done(id)
@@ -497,6 +530,24 @@ fn range(n: &mut Node) -> Result<bool, Error> {
         Data::from_i32(dtype, &values.iter().map(|&v| v as i32).collect::<Vec<_>>())
     };
     let id = n.build().constant("range", Tensor { shape: vec![values.len()], data });
+    n.done(id)
+}
+
+/// `a - b cos x + c cos 2x` over a period, or symmetric.
+fn window(n: &mut Node, [a, b, c]: [f64; 3]) -> Result<bool, Error> {
+    let size = n.integers(0, "size")?.and_then(|v| v.first().copied()).ok_or_else(|| n.missing("size"))?;
+    let size = n.size("size", size)?;
+    if size > MADE_ELEMENTS {
+        return Err(n.unsupported(format!("a window of {size} elements")));
+    }
+    let dtype = i32::try_from(n.int("output_datatype", 1)).ok().and_then(super::element).and_then(|e| e.dtype());
+    let dtype = dtype.ok_or_else(|| n.unsupported("its element type"))?;
+    let steps = if n.flag("periodic", true) { size } else { size.saturating_sub(1).max(1) };
+    let turn = std::f64::consts::TAU / steps as f64;
+    let value = |i: usize| (a - b * (i as f64 * turn).cos() + c * (2.0 * i as f64 * turn).cos()) as f32;
+    let data = Data::from_f32(dtype, &(0..size).map(value).collect::<Vec<f32>>());
+    n.build().budget.spend(&[size])?;
+    let id = n.build().constant("window", Tensor { shape: vec![size], data });
     n.done(id)
 }
 

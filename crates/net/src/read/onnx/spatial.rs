@@ -14,14 +14,15 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "ConvTranspose" => conv_transpose(n),
+        "CausalConvWithState" => causal_conv(n),
         "MaxPool" => pool(n, PoolKind::Max),
         "AveragePool" => {
             let exclude_padding = !n.flag("count_include_pad", false);
             pool(n, PoolKind::Average { exclude_padding })
         }
         "LpPool" => {
-            if n.int("p", 2) != 2 {
-                return Err(n.unsupported("a norm other than that of 2"));
+            if n.int("p", 2) < 1 {
+                return Err(n.unsupported("a norm that is none"));
             }
             pool(n, PoolKind::L2)
         }
@@ -43,11 +44,10 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         "AffineGrid" => {
             let theta = n.need(0)?;
             let size = n.integers(1, "size")?.ok_or_else(|| n.missing("size"))?;
-            let &[_, _, h, w] = n.sizes("size", &size)?.as_slice() else {
-                return Err(n.unsupported("a grid of more than two dimensions"));
-            };
+            let size = n.sizes("size", &size)?;
+            let to = size.get(2..).filter(|to| !to.is_empty()).ok_or_else(|| n.missing("spatial extents"))?;
             let align = n.flag("align_corners", false);
-            let id = n.build().affine_grid(theta, [h, w], align)?;
+            let id = n.build().affine_grid(theta, to, align)?;
             n.done(id)
         }
         _ => Ok(false),
@@ -110,6 +110,41 @@ pub fn conv(n: &mut Node, inputs: &[ValueId]) -> Result<ValueId, Error> {
     n.build().op("conv", OpKind::Conv { strides, pads, dilations, groups }, inputs)
 }
 
+/// Each channel of a `[N, C, L]` with its own kernel of `k` past elements; the last `k - 1` elements are the state.
+fn causal_conv(n: &mut Node) -> Result<bool, Error> {
+    let (x, w) = (n.need(0)?, n.need(1)?);
+    let (&[batch, channels, _], &[.., k]) = (n.shape(x).as_slice(), n.shape(w).as_slice()) else {
+        return Err(n.unsupported("operand not of rank 3"));
+    };
+    let before = k.saturating_sub(1);
+    let whole = match n.input(3) {
+        _ if before == 0 => x,
+        Some(past) => n.build().concat(&[past, x], 2)?,
+        None => {
+            let zero = n.build().scalar(0.0, x);
+            let past = n.build().broadcast(zero, [batch, channels, before])?;
+            n.build().concat(&[past, x], 2)?
+        }
+    };
+    let mut inputs = vec![whole, w];
+    inputs.extend(n.input(2));
+    let kind = OpKind::Conv { strides: vec![1], pads: vec![(0, 0)], dilations: vec![1], groups: channels };
+    let mut id = n.build().op("conv", kind, &inputs)?;
+    match n.text("activation").as_deref() {
+        None | Some("none" | "") => {}
+        Some("silu" | "swish") => id = n.build().unary(Unary::Silu, id)?,
+        Some(other) => return Err(n.unsupported(format!("activation `{other}`"))),
+    }
+    n.output(0, id);
+    if before > 0 {
+        let length = n.shape(whole)[2];
+        let state = n.build().slice(whole, 2, length - before, length)?;
+        n.output(1, state);
+        return n.finish(2);
+    }
+    n.finish(1)
+}
+
 fn conv_transpose(n: &mut Node) -> Result<bool, Error> {
     let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
     let (first, second) = (n.need(0)?, n.need(1)?);
@@ -161,7 +196,8 @@ fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     let window = |i: usize| dilated(kernel[i], dilations[i]);
     let pads = pads(n, spatial, |i| same_total(shape[i + 2], window(i), strides[i]))?;
     let ceil_mode = n.flag("ceil_mode", false);
-    let id = if dilations.iter().all(|&d| d == 1) {
+    let other_norm = kind == PoolKind::L2 && n.int("p", 2) != 2;
+    let id = if dilations.iter().all(|&d| d == 1) && !other_norm {
         n.build().op("pooled", OpKind::Pool { kind, kernel, strides, pads, ceil_mode }, &[x])?
     } else {
         dilated_pool(n, kind, x, &kernel, &strides, &dilations, &pads, ceil_mode)?
@@ -170,7 +206,7 @@ fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     n.finish(1)
 }
 
-/// Windows with gaps: padded, then one strided slice for each place of the window, combined.
+/// Windows with gaps, and norms other than that of 2: padded, then one strided slice for each place of the window, combined.
 fn dilated_pool(
     n: &mut Node,
     kind: PoolKind,
@@ -221,18 +257,29 @@ fn dilated_pool(
         PoolKind::Max if n.dtype(x).is_float() => spread(n, x, f32::NEG_INFINITY, Binary::Max),
         PoolKind::Average { exclude_padding } => {
             let sum = spread(n, x, 0.0, Binary::Add)?;
-            if !exclude_padding {
-                return n.build().with(Binary::Div, sum, places as f32);
-            }
-            let ones = vec![1.0; crate::graph::elements(&shape)];
-            let ones = n.build().floats(shape.clone(), &ones, x);
-            let count = spread(n, ones, 0.0, Binary::Add)?;
-            n.build().binary(Binary::Div, sum, count)
+            // Places of the operand, or with its padding; none beyond, where the last window may reach.
+            let counted = |i: usize, o: usize| {
+                let (first, last) = if exclude_padding {
+                    (pads[i].0, pads[i].0 + shape[i + 2])
+                } else {
+                    (0, pads[i].0 + shape[i + 2] + pads[i].1)
+                };
+                let at = |k: usize| o * strides[i] + k * dilations[i];
+                (0..kernel[i]).filter(|&k| (first..last).contains(&at(k))).count()
+            };
+            let inner = |i: usize| counts[i + 1..].iter().product::<usize>();
+            let count = |o: usize| (0..counts.len()).map(|i| counted(i, o / inner(i) % counts[i])).product::<usize>();
+            let numbers: Vec<f32> = (0..counts.iter().product()).map(|o| count(o) as f32).collect();
+            let whole = [&[1, 1], counts.as_slice()].concat();
+            let numbers = n.build().floats(whole, &numbers, x);
+            n.build().binary(Binary::Div, sum, numbers)
         }
         PoolKind::L2 => {
-            let square = n.build().unary(Unary::Square, x)?;
-            let sum = spread(n, square, 0.0, Binary::Add)?;
-            n.build().unary(Unary::Sqrt, sum)
+            let p = n.int("p", 2) as f32;
+            let size = n.build().unary(Unary::Abs, x)?;
+            let power = n.build().with(Binary::Pow, size, p)?;
+            let sum = spread(n, power, 0.0, Binary::Add)?;
+            n.build().with(Binary::Pow, sum, 1.0 / p)
         }
         PoolKind::Max => Err(n.unsupported("integers in windows with gaps")),
     }
@@ -413,7 +460,7 @@ impl Sampler {
         for k in first..=last {
             let weight = kernel((k as f64 - at) * wide);
             let outside = k < 0 || k >= from as i64;
-            if weight == 0.0 || outside && (self.exclude_outside || wide < 1.0) {
+            if weight == 0.0 || outside && self.exclude_outside {
                 continue;
             }
             total += weight;

@@ -1,7 +1,7 @@
 //! Small ONNX models written here. The operators themselves are held to the `onnx` package's tests by
 //! `scripts/onnx_backend.py`.
 
-use super::proto::{Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo};
+use super::proto::{Attribute, Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo};
 use super::{element, read_onnx};
 use crate::check::check;
 use crate::error::Error;
@@ -93,4 +93,118 @@ fn damaged_models_end_in_errors() {
         }
     }
     assert_eq!(element(9).and_then(|e| e.dtype()), Some(DType::Bool));
+}
+
+/// Results of one operator: float inputs `x`, `y`, ..., then integer initializers, by extents and elements.
+fn one(
+    op: &str,
+    floats: &[(&[i64], &[f32])],
+    integers: &[(&[i64], &[i64])],
+    attributes: &[(&str, i64)],
+    outputs: usize,
+) -> Result<Vec<crate::graph::Tensor>, Error> {
+    let names: Vec<String> = (0..floats.len() + integers.len()).map(|i| format!("in{i}")).collect();
+    let (inputs, constants) = names.split_at(floats.len());
+    let attribute = |&(name, i): &(&str, i64)| Attribute { name: name.into(), i, ..Attribute::default() };
+    let initializer = |(name, (dims, values)): (&String, &(&[i64], &[i64]))| Tensor {
+        dims: dims.to_vec(),
+        data_type: 7,
+        int64_data: values.to_vec(),
+        name: name.clone(),
+        ..Tensor::default()
+    };
+    let graph = Graph {
+        node: vec![Node {
+            op_type: op.into(),
+            input: names.clone(),
+            output: (0..outputs).map(|i| format!("out{i}")).collect(),
+            attribute: attributes.iter().map(attribute).collect(),
+            ..Node::default()
+        }],
+        name: "g".into(),
+        initializer: constants.iter().zip(integers).map(initializer).collect(),
+        input: inputs
+            .iter()
+            .zip(floats)
+            .map(|(n, f)| float_info(n, f.0.iter().map(|&d| extent(d)).collect()))
+            .collect(),
+        output: (0..outputs).map(|i| float_info(&format!("out{i}"), vec![])).collect(),
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 28 }];
+    let model = Model { ir_version: 10, graph: Some(graph), opset_import, functions: vec![] };
+    let (net, _) = read_onnx(&model.encode_to_vec(), &MemoryFiles::default(), &Options::default())?;
+    check(&net).map_err(|mut e| e.swap_remove(0))?;
+    let tensor = |(dims, values): &(&[i64], &[f32])| {
+        crate::graph::Tensor::f32(dims.iter().map(|&d| d as usize).collect::<Vec<_>>(), values.to_vec())
+    };
+    eval(&net, &floats.iter().map(tensor).collect::<Vec<_>>())
+}
+
+fn close(found: &crate::graph::Tensor, expected: &[f32]) {
+    let values = found.data.to_f32();
+    let near = values.len() == expected.len() && values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(near, "{values:?}, expected {expected:?}");
+}
+
+#[test]
+fn losses_weigh_and_ignore() {
+    // Two items of three classes; the second one's target is ignored.
+    let logs: (&[i64], &[f32]) = (&[2, 3], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+    let loss = |targets: &[i64], attributes: &[(&str, i64)]| {
+        one("NegativeLogLikelihoodLoss", &[logs], &[(&[2], targets)], attributes, 1).unwrap()
+    };
+    close(&loss(&[2, 0], &[])[0], &[3.5]);
+    close(&loss(&[2, -7], &[("ignore_index", -7)])[0], &[3.0]);
+    let both = one("SoftmaxCrossEntropyLoss", &[(&[1, 2], &[0.0, 0.0])], &[(&[1], &[1])], &[], 2).unwrap();
+    let ln2 = std::f32::consts::LN_2;
+    close(&both[0], &[ln2]);
+    close(&both[1], &[-ln2, -ln2]);
+}
+
+#[test]
+fn attention_hides_and_never_divides_by_nothing() {
+    // One head of width one; all keys alike, so that weights are shares of what is seen.
+    let (q, k): (&[f32], &[f32]) = (&[1.0, 1.0, 1.0], &[0.0, 0.0, 0.0]);
+    let shape: &[i64] = &[1, 1, 3, 1];
+    let inputs = [(shape, q), (shape, k), (shape, &[1.0, 2.0, 6.0][..])];
+    let run = |attributes: &[(&str, i64)]| one("Attention", &inputs, &[], attributes, 1).unwrap();
+    close(&run(&[])[0], &[3.0, 3.0, 3.0]);
+    close(&run(&[("is_causal", 1)])[0], &[1.0, 1.5, 3.0]);
+    close(&run(&[("left_window_size", 0), ("right_window_size", 1)])[0], &[1.5, 4.0, 6.0]);
+    close(&run(&[("is_causal", 1), ("left_window_size", 1)])[0], &[1.0, 1.5, 4.0]);
+    // A mask that hides every key of the first query leaves it zero.
+    let none = f32::NEG_INFINITY;
+    let mask: (&[i64], &[f32]) = (&[3, 3], &[none, none, none, 0.0, none, none, 0.0, 0.0, none]);
+    let masked = one("Attention", &[inputs[0], inputs[1], inputs[2], mask], &[], &[], 1).unwrap();
+    close(&masked[0], &[0.0, 1.0, 1.5]);
+}
+
+#[test]
+fn running_products_windows_and_norms() {
+    let x: (&[i64], &[f32]) = (&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let product = |attributes: &[(&str, i64)]| one("CumProd", &[x], &[(&[], &[0])], attributes, 1).unwrap();
+    close(&product(&[])[0], &[1.0, 2.0, 6.0, 24.0]);
+    close(&product(&[("exclusive", 1)])[0], &[1.0, 1.0, 2.0, 6.0]);
+    close(&product(&[("reverse", 1)])[0], &[24.0, 24.0, 12.0, 4.0]);
+    close(&product(&[("reverse", 1), ("exclusive", 1)])[0], &[24.0, 12.0, 4.0, 1.0]);
+    close(&one("HannWindow", &[], &[(&[], &[4])], &[], 1).unwrap()[0], &[0.0, 0.5, 1.0, 0.5]);
+    close(&one("HannWindow", &[], &[(&[], &[3])], &[("periodic", 0)], 1).unwrap()[0], &[0.0, 1.0, 0.0]);
+    let gated = one("SwiGLU", &[(&[2], &[0.0, 2.0]), (&[2], &[5.0, 3.0])], &[], &[], 1).unwrap();
+    close(&gated[0], &[0.0, 6.0 / (1.0 + (-2.0f32).exp())]);
+    // A cast that would have to round to bfloat16 is refused.
+    let error = one("Cast", &[x], &[], &[("to", 16)], 1).unwrap_err().to_string();
+    assert!(error.contains("bfloat16"), "{error}");
+}
+
+#[test]
+fn causal_convolution_carries_its_state() {
+    let (x, w, b): ((&[i64], &[f32]), _, _) =
+        ((&[1, 1, 3], &[1.0, 2.0, 3.0]), (&[1i64, 1, 2][..], &[10.0, 1.0][..]), (&[1i64][..], &[0.0][..]));
+    let fresh = one("CausalConvWithState", &[x, w, b], &[], &[], 2).unwrap();
+    close(&fresh[0], &[1.0, 12.0, 23.0]);
+    close(&fresh[1], &[3.0]);
+    let past = (&[1i64, 1, 1][..], &[5.0][..]);
+    let on = one("CausalConvWithState", &[x, w, b, past], &[], &[], 2).unwrap();
+    close(&on[0], &[51.0, 12.0, 23.0]);
 }
