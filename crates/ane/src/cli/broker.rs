@@ -33,6 +33,10 @@ pub struct Flags {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane stat
+  ane stat --json --socket /run/user/1000/anemone/aned.sock")]
 pub struct StatFlags {
     /// Where the broker listens
     #[arg(long, value_name = "PATH")]

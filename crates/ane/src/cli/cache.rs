@@ -9,6 +9,12 @@ use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane cache ls
+  ane cache verify
+  ane cache export 3f9a -o program.entry
+  ane cache import program.entry")]
 pub struct Flags {
     /// Folder of the cache
     #[arg(long, global = true, value_name = "FOLDER")]

@@ -111,7 +111,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 Some(output) => format!("{}: no form has this extension", output.display()),
                 None => "neither --to nor --output says which form to write".to_string(),
             };
-            Err(Diagnostic::new(Code::Usage, message).help(format!("give --to {}", names.join(", --to "))))
+            let extensions = NetForm::ALL.iter().map(|row| row.2).chain(Form::ALL.iter().map(|form| form.extension()));
+            let extensions: Vec<&str> = extensions.collect();
+            let help = format!("give --to {}; or an extension: {}", names.join(", --to "), extensions.join(", "));
+            Err(Diagnostic::new(Code::Usage, message).help(help))
         }
     }
 }

@@ -35,7 +35,7 @@ fn text_faults_point_at_their_place() {
     let ran = ane!("run", mil).refused(2, "ANE2002", &["line 3", "net.mil:3:", "^^^^", "an element type"]);
     assert!(ran.err.contains("net.mil"), "{ran:?}");
     // Each fault has its own mark.
-    assert!(ran.err.matches("expected").count() >= 2 && ran.err.contains("1 more"), "{ran:?}");
+    assert!(ran.err.matches("expected").count() >= 2 && ran.err.contains("2 more"), "{ran:?}");
     let odd = scratch.file("odd.mil", MIL.replace("relu", "non_zero").as_bytes());
     ane!("run", odd).refused(1, "ANE1001", &["non_zero", "static"]);
     let near = scratch.file("near.mil", MIL.replace("relu", "reluu").as_bytes());
