@@ -182,6 +182,20 @@ impl Model {
     }
 }
 
+/// As [`Model::compile`], only so far as to a pass, for the log's sake; a file that is compiled already has no passes.
+pub fn compile_until(
+    model: &Model,
+    chip: &'static Chip,
+    options: &Options,
+    log: &mut dyn Log,
+    pass: &'static anemone_compile::passes::Pass,
+) -> Result<()> {
+    match model {
+        Model::Net { net, .. } => Ok(anemone_compile::compile_until(net, chip, options, log, pass)?),
+        _ => Ok(()),
+    }
+}
+
 /// The program that MIL text describes; faults point into the text.
 pub fn program_of_text(path: &Path, bytes: Vec<u8>) -> Result<anemone_net::mil::Program> {
     let text = String::from_utf8(bytes).map_err(|e| malformed(path, format!("MIL text: {e}")))?;

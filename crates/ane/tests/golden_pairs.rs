@@ -36,8 +36,8 @@ fn check(folder: &Path) -> Result<String, String> {
     };
     let note = executes(&program, &net)?;
 
-    let compiled =
-        compile(&net, &chips::CHIPS[0], &Options { compat: Compat::Zin421 }, &mut ()).map_err(|e| e.to_string())?;
+    let compiled = compile(&net, &chips::CHIPS[0], &Options { compat: Compat::Zin421, ..Options::default() }, &mut ())
+        .map_err(|e| e.to_string())?;
     same_words(&program, &compiled)?;
     if compiled.kernel != program.kernel {
         let at = compiled.kernel.iter().zip(&program.kernel).position(|(a, b)| a != b);

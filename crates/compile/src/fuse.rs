@@ -3,12 +3,6 @@
 use crate::anec::*;
 use std::collections::HashMap;
 
-/// Runs every fusion.
-pub fn fuse(mut graph: Graph) -> Graph {
-    relu_into_producer(&mut graph);
-    graph
-}
-
 /// Who touches a scratch buffer: positions of layers that write and read it.
 #[derive(Default)]
 struct Uses {
@@ -17,7 +11,7 @@ struct Uses {
 }
 
 /// A ReLU that only follows convolutions or planar layers becomes part of them: the post-activation slot.
-fn relu_into_producer(graph: &mut Graph) {
+pub(crate) fn relu_into_producer(graph: &mut Graph) {
     let mut uses: HashMap<BufferId, Uses> = HashMap::new();
     for (i, layer) in graph.layers.iter().enumerate() {
         for source in &layer.sources {

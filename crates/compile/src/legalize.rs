@@ -23,6 +23,12 @@ impl Legal {
     }
 }
 
+impl std::fmt::Display for Legal {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        self.graph.fmt(f)
+    }
+}
+
 /// Splits what exceeds kernel memory, then checks every layer against the chip's limits.
 pub fn legalize(mut graph: Graph, chip: &'static Chip) -> Result<Legal> {
     split_kernels(&mut graph, chip);

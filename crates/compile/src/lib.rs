@@ -15,6 +15,7 @@ pub mod legalize;
 pub mod lower;
 pub mod lut;
 pub mod pack;
+pub mod passes;
 pub mod place;
 pub mod prepare;
 mod residency;
@@ -25,6 +26,7 @@ use anemone_net::Net;
 use anemone_program::Program;
 
 pub use error::{Error, Result};
+use passes::Progress;
 
 /// Which compiler's conventions the program follows, where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,6 +43,8 @@ pub enum Compat {
 pub struct Options {
     /// Conventions.
     pub compat: Compat,
+    /// How many of the optional passes are run, in order; all where it is `None`. For finding the pass that is at fault.
+    pub pass_limit: Option<usize>,
 }
 
 impl Options {
@@ -63,16 +67,42 @@ impl Log for () {
 
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    let net = prepare::prepare(net, options)?; // constants folded, norms and affines put where they cost nothing
-    log.stage("0-net", &|| anemone_net::text::print(&net).0);
-    let graph = lower::lower(&net, chip, options)?; // network operations become layers, one per task
-    log.stage("1-lowered", &|| graph.to_string());
-    let graph = fuse::fuse(graph); // 1  neighbours become one layer
-    log.stage("2-fused", &|| graph.to_string());
+    let program = flow(net, chip, &mut Progress::new(options, log, None))?;
+    program.ok_or_else(|| Error::Net("compilation stopped before its end".into()))
+}
+
+/// As [`compile`], only so far as to the pass of that name in [`passes::ALL`], for the log's sake.
+pub fn compile_until(
+    net: &Net,
+    chip: &'static Chip,
+    options: &Options,
+    log: &mut dyn Log,
+    pass: &'static passes::Pass,
+) -> Result<()> {
+    flow(net, chip, &mut Progress::new(options, log, Some(pass.name))).map(|_| ())
+}
+
+/// The flow; `None` where it was to stop.
+fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Program>> {
+    let mut net = net.clone();
+    if !run.rewrite(&mut net)? {
+        return Ok(None); // constants folded, norms and affines put where they cost nothing
+    }
+    let mut graph = lower::lower(&net, chip, run.options)?; // network operations become layers, one per task
+    if !run.after(&passes::LOWER, &|| graph.to_string()) || !run.fuse(&mut graph) {
+        return Ok(None); // 1  neighbours become one layer
+    }
     let legal = legalize::legalize(graph, chip)?; // 2  every layer fits the chip
+    if !run.after(&passes::LEGALIZE, &|| legal.to_string()) {
+        return Ok(None);
+    }
     let order = schedule::schedule(legal); // 3  one order
-    log.stage("3-scheduled", &|| order.to_string());
-    let placed = place::place(order, chip, options); // 4  every buffer has its address
-    log.stage("4-placed", &|| placed.to_string());
-    emit::emit(placed, chip, options)
+    if !run.after(&passes::SCHEDULE, &|| order.to_string()) {
+        return Ok(None);
+    }
+    let placed = place::place(order, chip, run.options); // 4  every buffer has its address
+    if !run.after(&passes::PLACE, &|| placed.to_string()) {
+        return Ok(None);
+    }
+    emit::emit(placed, chip, run.options).map(Some)
 }

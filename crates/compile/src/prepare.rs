@@ -1,7 +1,7 @@
 //! Network to network, before anything is a layer: constants are computed, conversions dropped, normalizations put into
 //! elementary operations, and per-channel affines into the convolution before them.
 //!
-//! Each step is a function over the whole network, applied once, in the order of [`prepare`].
+//! Each step is a function over the whole network, applied once, in the order of [`crate::passes::ALL`].
 
 use crate::Options;
 use crate::error::{Error, Result};
@@ -15,20 +15,8 @@ const FOLD_ELEMENTS: usize = 16 << 20;
 /// Most pieces that a gather is joined of: each is a copy.
 const MOST_RUNS: usize = 512;
 
-/// Applies every step.
-pub fn prepare(net: &Net, options: &Options) -> Result<Net> {
-    let mut net = net.clone();
-    fold_constants(&mut net)?;
-    drop_conversions(&mut net);
-    replace_matmul(&mut net);
-    decompose(&mut net, options)?;
-    absorb_affines(&mut net);
-    remove_dead(&mut net);
-    Ok(net)
-}
-
 /// An operation whose operands are all constants becomes a constant.
-fn fold_constants(net: &mut Net) -> Result<()> {
+pub(crate) fn fold_constants(net: &mut Net, _: &Options) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let constant = !op.inputs.is_empty() && op.inputs.iter().all(|&i| net.value(i).data.is_some());
@@ -57,7 +45,7 @@ fn uses(net: &Net) -> Vec<usize> {
 }
 
 /// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
-fn drop_conversions(net: &mut Net) {
+pub(crate) fn drop_conversions(net: &mut Net, _: &Options) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
     let uses = uses(net);
     let ops = std::mem::take(&mut net.ops);
@@ -102,6 +90,7 @@ fn drop_conversions(net: &mut Net) {
             _ => net.ops.push(op),
         }
     }
+    Ok(())
 }
 
 /// Appends operations and constants to a network under construction.
@@ -138,7 +127,7 @@ impl Builder<'_> {
 }
 
 /// Norms as means, differences and products; choices by a constant as products with zeros and ones.
-fn decompose(net: &mut Net, options: &Options) -> Result<()> {
+pub(crate) fn decompose(net: &mut Net, options: &Options) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let mut builder = Builder { net, ops: Vec::new(), name: op.name.clone() };
@@ -364,7 +353,7 @@ impl Builder<'_> {
 
 /// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
 /// `linear`, and affines after it can be absorbed.
-fn replace_matmul(net: &mut Net) {
+pub(crate) fn replace_matmul(net: &mut Net, _: &Options) -> Result<()> {
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
         let y = net.ops[at].inputs[1];
@@ -389,11 +378,12 @@ fn replace_matmul(net: &mut Net) {
         net.ops[at].kind = OpKind::Linear;
         net.ops[at].inputs[1] = id;
     }
+    Ok(())
 }
 
 /// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
 /// the gain of the gain-offset control (the book, chapter 22).
-fn absorb_affines(net: &mut Net) {
+pub(crate) fn absorb_affines(net: &mut Net, _: &Options) -> Result<()> {
     let uses = uses(net);
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
@@ -401,6 +391,7 @@ fn absorb_affines(net: &mut Net) {
             net.ops.push(op);
         }
     }
+    Ok(())
 }
 
 fn absorb(net: &mut Net, op: &Op, uses: &[usize]) -> bool {
@@ -470,7 +461,7 @@ fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> 
 }
 
 /// Operations whose results nobody reads disappear.
-fn remove_dead(net: &mut Net) {
+pub(crate) fn remove_dead(net: &mut Net, _: &Options) -> Result<()> {
     let mut live: Vec<bool> = vec![false; net.values.len()];
     net.outputs.iter().for_each(|o| live[o.0 as usize] = true);
     let mut ops = std::mem::take(&mut net.ops);
@@ -484,4 +475,5 @@ fn remove_dead(net: &mut Net) {
     });
     ops.reverse();
     net.ops = ops;
+    Ok(())
 }

@@ -2,9 +2,11 @@
 
 use super::{ModelFlags, Voice, chip, print};
 use anemone::forms::{Form, Surroundings, encode};
+use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files};
-use anemone_compile::{Compat, Log, Options};
+use anemone_compile::{Compat, Log, Options, passes};
 use anemone_program::hwx;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,8 @@ use std::path::{Path, PathBuf};
 Examples:
   ane compile model.mlpackage -o model.hwx
   ane compile model.mlpackage -o out/ --emit hwx,bin,anec
-  ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/")]
+  ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/
+  ane compile model.mlpackage -o model.hwx --dump-ir stages/ --stop-after absorb-affines")]
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
@@ -33,6 +36,12 @@ pub struct Flags {
     /// Write every stage's text into this folder
     #[arg(long)]
     dump_ir: Option<PathBuf>,
+    /// Stop after this pass, writing its text and no program: `ane passes` lists them
+    #[arg(long, value_name = "PASS", requires = "dump_ir", value_parser = pass())]
+    stop_after: Option<&'static passes::Pass>,
+    /// Run only the first N of the passes that can be left out, to find one that is at fault
+    #[arg(long, value_name = "N")]
+    pass_limit: Option<usize>,
     /// Compile MIL text that Apple's compiler is known to refuse, where this one can
     #[arg(long)]
     force: bool,
@@ -61,6 +70,12 @@ impl CompatName {
     }
 }
 
+/// Reads a pass by name.
+fn pass() -> impl TypedValueParser<Value = &'static passes::Pass> {
+    PossibleValuesParser::new(passes::ALL.iter().map(|p| p.name))
+        .try_map(|name| passes::by_name(&name).ok_or("no such pass"))
+}
+
 /// Keeps stage texts to be written once compilation has succeeded.
 struct Stages(Option<Vec<(&'static str, String)>>);
 
@@ -86,10 +101,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
-    let options = Options { compat: flags.compat.map_or_else(Compat::default, CompatName::compat) };
+    let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
+    let options = Options { compat, pass_limit: flags.pass_limit };
     let mut stages = Stages(flags.dump_ir.is_some().then(Vec::new));
     let bar = voice.progress(format!("compiling for {}", chip.target));
-    let compiled = model.compile(chip, &options, &mut stages);
+    let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
+    let compiled = stopped.is_none().then(|| model.compile(chip, &options, &mut stages));
     bar.finish_and_clear();
     // Stages are worth most when compilation fails.
     if let (Some(folder), Some(stages)) = (&flags.dump_ir, &stages.0) {
@@ -98,6 +115,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             files::write(&folder.join(format!("{stage}.txt")), text.as_bytes())?;
         }
     }
+    if let (Some(stopped), Some(pass)) = (stopped, flags.stop_after) {
+        stopped.map_err(|d| d.or_at(flags.model.display()))?;
+        voice.note(format!("stopped after {}: no program is written", pass.name));
+        return Ok(0);
+    }
+    let Some(compiled) = compiled else { return Ok(0) };
     let program = compiled.map_err(|d| d.or_at(flags.model.display()))?.program;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -12,6 +12,7 @@ mod doctor;
 mod dump;
 mod explain;
 mod ops;
+mod passes;
 mod patch;
 mod places;
 mod reference;
@@ -92,6 +93,8 @@ enum Verb {
     Ops(ops::Flags),
     /// What a register, field, code, operation or layer means, and how that is known
     Explain(explain::Flags),
+    /// Steps of the compiler
+    Passes(passes::Flags),
     /// What works on this machine
     Doctor(doctor::Flags),
     /// Completions for a shell
@@ -196,6 +199,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::CompileService => broker::compile_service(voice),
         Verb::Ops(flags) => ops::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
+        Verb::Passes(flags) => passes::run(flags, voice),
         Verb::Doctor(flags) => doctor::run(flags, voice),
         Verb::Completions(flags) => completions::run(flags, voice),
         Verb::Man(flags) => completions::man(flags, voice),

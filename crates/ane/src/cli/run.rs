@@ -92,7 +92,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
-    let compiled = model.compile(chip, &Options { compat }, &mut ());
+    let compiled = model.compile(chip, &Options { compat, ..Options::default() }, &mut ());
     bar.finish_and_clear();
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let Compiled { program, net } = compiled.map_err(in_file)?;

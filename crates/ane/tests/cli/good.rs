@@ -132,6 +132,34 @@ fn compiling_to_files_and_folders() {
 }
 
 #[test]
+fn passes_can_be_stopped_after_and_left_out() {
+    let scratch = Scratch::new();
+    let [package, image, expected] = digits();
+    let passes = ane!("passes").fine().out;
+    assert!(passes.contains("absorb-affines") && passes.contains("may be left out"), "{passes}");
+    let document = ane!("passes", "--json").fine().json("anemone.passes/1");
+    let names: Vec<&str> =
+        document["passes"].as_array().expect("a list").iter().filter_map(|p| p["name"].as_str()).collect();
+    let stages = scratch.out("stages");
+    ane!("compile", package, "-o", scratch.out("a.hwx"), "--dump-ir", stages, "--stop-after", "lowered").fine();
+    assert_eq!(entries(Path::new(&stages)).len(), 1 + names.iter().position(|n| *n == "lowered").expect("the pass"));
+    assert!(!Path::new(&scratch.out("a.hwx")).exists(), "no program is written");
+    ane!("compile", package, "-o", scratch.out("a.hwx"), "--dump-ir", stages, "--stop-after", "x").refused(
+        2,
+        "ANE2004",
+        &["absorb-affines"],
+    );
+    // What may be left out changes how the result is made and not what it is.
+    for limit in 0..4 {
+        let program = scratch.out(&format!("{limit}.hwx"));
+        ane!("compile", package, "-o", program, "--pass-limit", limit.to_string()).fine();
+        ane!("run", program, "-i", image, "--expect", expected, "--atol", "2e-3").fine();
+    }
+    let read = |name: &str| std::fs::read(scratch.out(name)).expect("a program");
+    assert_ne!(read("0.hwx"), read("3.hwx"));
+}
+
+#[test]
 fn compiled_forms_compute_the_same() {
     let scratch = Scratch::new();
     let [package, image, expected] = digits();

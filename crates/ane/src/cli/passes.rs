@@ -1,0 +1,36 @@
+//! `ane passes`: the steps of the compiler.
+
+use super::{Voice, print};
+use anemone::Result;
+use anemone_compile::passes::ALL;
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane passes
+  ane passes --json")]
+pub struct Flags {}
+
+pub fn run(_: Flags, voice: Voice) -> Result<u8> {
+    if voice.json {
+        let list: Vec<_> = ALL
+            .iter()
+            .map(|p| {
+                json!({
+                    "name": p.name, "phase": p.phase, "what": p.what, "source": p.source, "dump": p.dump,
+                    "optional": p.optional,
+                })
+            })
+            .collect();
+        print(&format!("{}\n", json!({ "schema": "anemone.passes/1", "passes": list })))?;
+        return Ok(0);
+    }
+    let line = |p: &anemone_compile::passes::Pass| {
+        let phase = if p.phase == 0 { "-".to_string() } else { p.phase.to_string() };
+        let kept = if p.optional { "may be left out" } else { "" };
+        format!("{:17} phase {phase}  {} [{}] {kept}", p.name, p.what, p.source).trim_end().to_string() + "\n"
+    };
+    print(&ALL.iter().map(line).collect::<String>()).map(|()| 0)
+}
