@@ -10,7 +10,6 @@ use anemone_compile::Options;
 use anemone_compile::check::Route;
 use anemone_facts::chips;
 use common::*;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -49,54 +48,17 @@ fn both(model: &Path) -> (Result<(), String>, Result<(), String>) {
     (predicted, compiled)
 }
 
-/// Bytes of a weight file with one record, at that offset: so many ones.
-fn weights(offset: usize, elements: usize) -> Vec<u8> {
-    let mut file = vec![0u8; offset + 64 + 2 * elements];
-    file[..4].copy_from_slice(&1u32.to_le_bytes());
-    file[4..8].copy_from_slice(&2u32.to_le_bytes());
-    let record = &mut file[offset..];
-    record[..4].copy_from_slice(&0xdead_beefu32.to_le_bytes());
-    record[4..8].copy_from_slice(&1u32.to_le_bytes());
-    record[8..16].copy_from_slice(&(2 * elements as u64).to_le_bytes());
-    record[16..24].copy_from_slice(&(offset as u64 + 64).to_le_bytes());
-    record[64..].chunks_exact_mut(2).for_each(|half| half.copy_from_slice(&0x3c00u16.to_le_bytes()));
-    file
-}
-
-/// The text with a weight file of its own for each constant, and those files: some texts name one record twice.
-fn apart(mil: &str) -> (String, Vec<(String, Vec<u8>)>) {
-    const BEFORE: &str = "BLOBFILE(path = string(\"@model_path/";
-    let mut pieces = mil.split(BEFORE);
-    let mut text = pieces.next().unwrap_or_default().to_string();
-    let mut files = Vec::new();
-    for (n, piece) in pieces.enumerate() {
-        let shape = text.rsplit("tensor<fp16, [").next().and_then(|t| t.split(']').next()).unwrap_or_default();
-        let elements: usize = shape.split(',').filter_map(|d| d.trim().parse::<usize>().ok()).product();
-        let offset = piece.split("offset = uint64(").nth(1).and_then(|t| t.split(')').next()?.parse().ok());
-        let (_, rest) = piece.split_once('"').expect("a path ends");
-        text += &format!("{BEFORE}{n}.bin\"{rest}");
-        files.push((format!("{n}.bin"), weights(offset.expect("an offset"), elements)));
-    }
-    (text, files)
-}
-
-/// The accepted programs for an M1, each with its weight files beside it.
+/// The accepted programs for an M1, each with its weight file beside it.
 fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
-    let mut all = Vec::new();
-    for file in entries(&golden.join("oracles/h13")) {
-        let text = std::fs::read_to_string(&file).expect("a record");
-        let case: Value = serde_json::from_str(&text).expect("JSON");
-        let Some(mil) = case["mil"].as_str().filter(|_| case["status"] == "accepted") else { continue };
-        let name = stem(&file);
-        let own = folder.join(&name);
-        std::fs::create_dir_all(&own).expect("a folder");
-        let (text, files) = apart(mil);
-        files.iter().for_each(|(path, bytes)| std::fs::write(own.join(path), bytes).expect("a weight file"));
-        let model = own.join("model.mil");
-        std::fs::write(&model, text).expect("a text");
-        all.push((name, model));
-    }
-    all
+    let accepted = oracle::records(golden).into_iter().filter(|(_, record)| record["status"] == "accepted");
+    accepted
+        .map(|(name, record)| {
+            let own = folder.join(&name);
+            std::fs::create_dir_all(&own).expect("a folder");
+            let model = oracle::write_model(&record, &own).expect("a text and its weights");
+            (name, model)
+        })
+        .collect()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anemone_compile::lut::Table;
 use anemone_engine::{Memory, run};
 use anemone_facts::Field::*;
 use anemone_facts::layout::H13;
-use anemone_program::{Program, Run, Task};
+use anemone_program::{Program, Task};
 use common::*;
 use half::f16;
 use serde_json::Value;
@@ -21,23 +21,6 @@ const TABLE: f64 = 1.2e-2;
 const LEAKY_SLOPE: f32 = 0.125;
 /// More than any of these programs keeps between tasks.
 const SCRATCH_BYTES: usize = 64 << 20;
-
-fn hex(value: &Value) -> Option<u32> {
-    u32::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
-}
-
-fn words(value: &Value) -> Option<Vec<u32>> {
-    value.as_array()?.iter().map(hex).collect()
-}
-
-fn task(value: &Value) -> Option<Task> {
-    let runs = value["records"]
-        .as_array()?
-        .iter()
-        .map(|r| Some(Run::consecutive(hex(&r[0])?, words(&r[1])?)))
-        .collect::<Option<Vec<_>>>()?;
-    Some(Task { offset: 0, header: words(&value["header"])?, runs })
-}
 
 /// A tensor of the record: extents N, C, H, W and byte strides of all but W.
 struct Surface {
@@ -70,20 +53,13 @@ impl Surface {
     }
 }
 
-/// Constants of a record as the campaign's weight file gave them: see `docs/evidence.md`, key `h13-oracles`.
+/// Constants of a record: each has its own value, or all are read from the first byte of the file on.
 fn constant(record: &Value, index: usize, elements: usize) -> Vec<f16> {
-    if record["family"] == "chain_pair" {
-        return vec![f16::from_bits(0x3400 + index as u16); elements];
+    if oracle::has_own_values(record) {
+        return vec![oracle::own_value(index); elements];
     }
-    // The file's head stands where the first 64 elements should.
-    let payload = record["weights"]["payload_bytes"].as_u64().unwrap_or(0) as u32;
-    let mut head = [0u16; 64];
-    for (i, v) in
-        [(0, 1), (2, 2), (32, 0xbeef), (33, 0xdead), (34, payload as u16), (35, (payload >> 16) as u16), (38, 0x80)]
-    {
-        head[i] = v;
-    }
-    (0..elements).map(|i| f16::from_bits(*head.get(i).unwrap_or(&0x3800))).collect()
+    let halves = oracle::weight_file(record);
+    halves.as_chunks().0.iter().take(elements).map(|&half| f16::from_le_bytes(half)).collect()
 }
 
 /// Engine streams of `[out][taps]` coefficients, 64-byte aligned per group, by the rule in `docs/evidence.md`.
@@ -337,10 +313,10 @@ enum Outcome {
 }
 
 fn check(record: &Value) -> Result<Outcome, String> {
-    let Some(tasks) = record["tasks"].as_array() else {
+    let Some(tasks) = oracle::tasks(record) else {
         return Ok(Outcome::Skipped("refused by Apple's compiler".into()));
     };
-    let tasks: Vec<Task> = tasks.iter().map(|t| task(t).ok_or("a task is not words")).collect::<Result<_, _>>()?;
+    let tasks = tasks?;
     for (i, task) in tasks.iter().enumerate() {
         let left = task.unexplained(&H13);
         if !left.is_empty() {
@@ -426,14 +402,11 @@ fn check(record: &Value) -> Result<Outcome, String> {
 fn oracles_execute_to_the_right_numbers() {
     let Some(dir) = golden_dir() else { return };
     let mut score = Score::default();
-    for path in entries(&dir.join("oracles/h13")).into_iter().filter(|p| p.extension().is_some_and(|e| e == "json")) {
-        let record = std::fs::read_to_string(&path)
-            .map_err(|e| e.to_string())
-            .and_then(|text| serde_json::from_str::<Value>(&text).map_err(|e| e.to_string()));
-        match record.and_then(|r| check(&r)) {
-            Ok(Outcome::Matches(note)) => score.case(&stem(&path), Ok(note)),
-            Ok(Outcome::Skipped(why)) => score.skip(&stem(&path), &why),
-            Err(why) => score.case(&stem(&path), Err(why)),
+    for (name, record) in oracle::records(&dir) {
+        match check(&record) {
+            Ok(Outcome::Matches(note)) => score.case(&name, Ok(note)),
+            Ok(Outcome::Skipped(why)) => score.skip(&name, &why),
+            Err(why) => score.case(&name, Err(why)),
         }
     }
     score.close();

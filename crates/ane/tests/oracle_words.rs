@@ -10,9 +10,8 @@ use anemone_compile::Options;
 use anemone_facts::Field;
 use anemone_facts::chips;
 use anemone_facts::layout::H13;
-use anemone_program::{Run, Task};
+use anemone_program::Task;
 use common::*;
-use half::f16;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,66 +21,6 @@ use std::path::Path;
 const WORD_SHARE: f64 = 0.97;
 /// Share of the cases that must be Apple's in every word.
 const CASE_SHARE: f64 = 0.8;
-
-fn hex(value: &Value) -> Option<u32> {
-    u32::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
-}
-
-fn words(value: &Value) -> Option<Vec<u32>> {
-    value.as_array()?.iter().map(hex).collect()
-}
-
-fn task(value: &Value) -> Option<Task> {
-    let runs = value["records"]
-        .as_array()?
-        .iter()
-        .map(|r| Some(Run::consecutive(hex(&r[0])?, words(&r[1])?)))
-        .collect::<Option<Vec<_>>>()?;
-    Some(Task { offset: 0, header: words(&value["header"])?, runs })
-}
-
-/// The campaign's weight file: see `docs/evidence.md`, key `h13-oracles`.
-fn weight_file(record: &Value) -> Vec<u8> {
-    let weights = &record["weights"];
-    let payload = weights["payload_bytes"].as_u64().unwrap_or(0);
-    let mut file = vec![0; 64];
-    let shapes: Vec<usize> = weights["shapes"].as_array().map_or(vec![], |list| {
-        list.iter()
-            .map(|s| s.as_array().into_iter().flatten().filter_map(Value::as_u64).product::<u64>() as usize)
-            .collect()
-    });
-    match weights["record_offsets"].as_array() {
-        // Records of 24 bytes side by side, and a value of its own for each constant.
-        Some(records) => {
-            file[0] = records.len() as u8;
-            file[4] = 2;
-            let mut at = (64 + 24 * records.len()).next_multiple_of(64) as u64;
-            let mut data = Vec::new();
-            for (i, elements) in shapes.iter().enumerate() {
-                let size = 2 * *elements as u64;
-                file.extend(0xdead_beef_u32.to_le_bytes());
-                file.extend(1u32.to_le_bytes());
-                file.extend(size.to_le_bytes());
-                file.extend(at.to_le_bytes());
-                data.extend((0..*elements).flat_map(|_| f16::from_bits(0x3400 + i as u16).to_le_bytes()));
-                at += size;
-            }
-            file.resize(file.len().next_multiple_of(64), 0);
-            file.extend(data);
-        }
-        // One record, its fields packed after the sentinel, and 0.5 throughout.
-        None => {
-            file[0] = 1;
-            file[4] = 2;
-            file.extend(0xdead_beef_u32.to_le_bytes());
-            file.extend(payload.to_le_bytes());
-            file.extend(0x80u64.to_le_bytes());
-            file.resize(128, 0);
-            file.extend((0..payload / 2).flat_map(|_| f16::from_bits(0x3800).to_le_bytes()));
-        }
-    }
-    file
-}
 
 /// Every word of a task, by place: header words, then registers.
 fn places(task: &Task) -> BTreeMap<(bool, u32), u32> {
@@ -113,9 +52,7 @@ struct Compared {
 }
 
 fn compare(record: &Value, folder: &Path) -> Result<Compared, String> {
-    let file = folder.join("model.mil");
-    std::fs::write(&file, record["mil"].as_str().ok_or("no MIL")?).map_err(|e| e.to_string())?;
-    std::fs::write(folder.join("weights.bin"), weight_file(record)).map_err(|e| e.to_string())?;
+    let file = oracle::write_model(record, folder)?;
     let model = Model::load_with(&file, &Choices::default()).map_err(|e| e.to_string())?;
     let chip = chips::by_name("h13").ok_or("no h13")?;
     let compiled = model.compile(chip, &Options::default(), &mut ()).map_err(|e| e.to_string())?;
@@ -127,8 +64,7 @@ fn compare(record: &Value, folder: &Path) -> Result<Compared, String> {
     if record["constant_section"]["sha256"] != digest.as_str() {
         return Err(format!("other constants, {} bytes for {size}", program.kernel.len()));
     }
-    let apples = record["tasks"].as_array().ok_or("no tasks")?;
-    let apples: Vec<Task> = apples.iter().map(|t| task(t).ok_or("a task is not words")).collect::<Result<_, _>>()?;
+    let apples = oracle::tasks(record).ok_or("no tasks")??;
     let ours = program.tasks().map_err(|e| e.to_string())?;
     let (mut words, mut equal) = (0, 0);
     let mut notes = Vec::new();
@@ -159,13 +95,10 @@ fn oracles_compile_to_the_same_words() {
     let Some(dir) = golden_dir() else { return };
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut failed = Vec::new();
-    for path in entries(&dir.join("oracles/h13")).into_iter().filter(|p| p.extension().is_some_and(|e| e == "json")) {
-        let text = std::fs::read_to_string(&path).expect("the record can be read");
-        let record: Value = serde_json::from_str(&text).expect("the record is JSON");
+    for (name, record) in oracle::records(&dir) {
         if record["status"] != "accepted" {
             continue;
         }
-        let name = stem(&path);
         let folder = tempfile::tempdir().expect("a folder");
         let family = families.entry(record["family"].as_str().unwrap_or("?").to_string()).or_default();
         family.cases += 1;

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
     let layout = chip.layout.ok_or(Error::NoLayout { chip: chip.target })?;
     let mut kernel = Kernel { bytes: placed.constants.clone(), blocks: HashMap::new() };
-    let hints = stage::Hints::of(&placed);
+    let hints = stage::Hints::of(&placed, layout);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
         let emitter = Emitter { layout, chip, index: i, layer, placed: &placed, options, task: Task::full(layout) };

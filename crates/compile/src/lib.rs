@@ -84,23 +84,28 @@ pub fn compile_until(
 
 /// The flow; `None` where it was to stop.
 fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Program>> {
+    // Constants folded, norms and affines put where they cost nothing.
     let mut net = net.clone();
     if !run.rewrite(&mut net)? {
-        return Ok(None); // constants folded, norms and affines put where they cost nothing
+        return Ok(None);
     }
-    let mut graph = lower::lower(&net, chip, run.options)?; // network operations become layers, one per task
+    // Network operations become layers, one per task; 1  neighbours become one layer.
+    let mut graph = lower::lower(&net, chip, run.options)?;
     if !run.after(&passes::LOWER, &|| graph.to_string()) || !run.fuse(&mut graph) {
-        return Ok(None); // 1  neighbours become one layer
+        return Ok(None);
     }
-    let legal = legalize::legalize(graph, chip)?; // 2  every layer fits the chip
+    // 2  Every layer fits the chip.
+    let legal = legalize::legalize(graph, chip)?;
     if !run.after(&passes::LEGALIZE, &|| legal.to_string()) {
         return Ok(None);
     }
-    let order = schedule::schedule(legal); // 3  one order
+    // 3  One order.
+    let order = schedule::schedule(legal);
     if !run.after(&passes::SCHEDULE, &|| order.to_string()) {
         return Ok(None);
     }
-    let placed = place::place(order, chip, run.options); // 4  every buffer has its address
+    // 4  Every buffer has its address.
+    let placed = place::place(order, chip, run.options);
     if !run.after(&passes::PLACE, &|| placed.to_string()) {
         return Ok(None);
     }

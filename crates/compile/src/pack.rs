@@ -5,14 +5,8 @@
 
 use crate::anec::*;
 use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
+use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use half::f16;
-
-/// Most output channels per engine at a time with small sources, and otherwise: the HAL's eight accumulators with four
-/// or two channels each.
-const MAX_LANES_SMALL: usize = 32;
-const MAX_LANES: usize = 16;
-/// A source with sides up to this is small.
-const SMALL_SIDE: usize = 8;
 
 /// How a layer's output channels are spread over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +52,7 @@ impl Packing {
         let source = &layer.sources[0];
         let groups = source.groups();
         let small = source.height().max(source.width) <= SMALL_SIDE && !layer.transpose;
-        let cap = if small { MAX_LANES_SMALL } else { MAX_LANES };
+        let cap = if small { LANES_SMALL } else { LANES };
         let mut lanes = 1;
         // Only whole passes: how a last, partly filled pass of several lanes is stored is not known.
         if *connect == Connect::Dense {

@@ -40,7 +40,7 @@ pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
     let Schedule { graph, live } = schedule;
     let residency = match options.compat {
         Compat::Zin9509 => {
-            let staged: Vec<Staging> = graph.layers.iter().map(staging).collect();
+            let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
             Residency::of(&graph, chip, &staged)
         }
         Compat::Zin421 => Residency::none(&graph, groups_in_pairs(graph.layers.len())),

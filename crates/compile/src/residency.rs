@@ -1,24 +1,16 @@
 //! Phase 4: which intermediate results stay in tile memory, and where.
 //!
 //! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
-//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. The allocation types of the book's table 22.2 that this stage gives are 0 (resident)
-//! and 1 (streamed from memory). A resident result that outlives its group of tasks keeps a place in memory as well, to
-//! which the device may save it where it switches tasks.
+//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. The
+//! allocation types of the book's table 22.2 that this stage gives are 0 (resident) and 1 (streamed from memory). A
+//! resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
+//! where it switches tasks.
 
 use crate::anec::*;
 use anemone_facts::chips::Chip;
+use anemone_facts::staging::{BANKS, FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 use std::fmt;
 
-/// Banks of tile memory; each unit of an address is one bank wide.
-pub(crate) const BANKS: u64 = 64;
-/// Bytes of a unit.
-pub(crate) const UNIT_BYTES: u64 = 16;
-/// Rows that the neural engine reads together, and units that each needs free.
-pub(crate) const NEURAL_ROWS: (u64, u64) = (8, 3);
-/// The same where a tile has four rows.
-const FEW_NEURAL_ROWS: (u64, u64) = (4, 5);
-/// The same for the planar engine.
-pub(crate) const PLANAR_ROWS: (u64, u64) = (16, 2);
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
 const LONGEST_LIFE: usize = 64;
 
@@ -367,10 +359,10 @@ fn resident(
     if view.height() > 1 {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same room between them; two need none.
-        row = match rows(NEURAL_ROWS) {
-            _ if !neural => spread(row, 1, rows(PLANAR_ROWS)),
+        row = match rows(NEURAL_BANKS) {
+            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
-            (3..=4, _) => spread(row, 1, FEW_NEURAL_ROWS),
+            (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };
     }
@@ -421,17 +413,17 @@ mod tests {
     fn rows_are_spread_as_in_known_programs() {
         // Row units, step, engine and the stride that 9.509 chose.
         let seen = [
-            (0x40, 1, NEURAL_ROWS, 0x43),
-            (0x80, 1, NEURAL_ROWS, 0x83),
-            (0x100, 1, NEURAL_ROWS, 0x103),
-            (0x20, 1, NEURAL_ROWS, 0x22),
-            (0x100, 2, NEURAL_ROWS, 0x102),
-            (0x80, 2, NEURAL_ROWS, 0x82),
-            (0x40, 1, PLANAR_ROWS, 0x42),
-            (0x200, 1, PLANAR_ROWS, 0x202),
-            (0x1, 1, PLANAR_ROWS, 0x2),
-            (0x54, 1, PLANAR_ROWS, 0x54),
-            (0x100, 1, PLANAR_ROWS, 0x102),
+            (0x40, 1, NEURAL_BANKS, 0x43),
+            (0x80, 1, NEURAL_BANKS, 0x83),
+            (0x100, 1, NEURAL_BANKS, 0x103),
+            (0x20, 1, NEURAL_BANKS, 0x22),
+            (0x100, 2, NEURAL_BANKS, 0x102),
+            (0x80, 2, NEURAL_BANKS, 0x82),
+            (0x40, 1, PLANAR_BANKS, 0x42),
+            (0x200, 1, PLANAR_BANKS, 0x202),
+            (0x1, 1, PLANAR_BANKS, 0x2),
+            (0x54, 1, PLANAR_BANKS, 0x54),
+            (0x100, 1, PLANAR_BANKS, 0x102),
         ];
         for (units, step, engine, expected) in seen {
             assert_eq!(spread(units, step, engine), expected, "{units:#x} step {step}");

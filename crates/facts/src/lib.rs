@@ -20,6 +20,7 @@ pub mod numerics;
 pub mod ops;
 pub mod placement;
 pub mod probes;
+pub mod staging;
 mod table;
 pub mod tolerance;
 pub mod validators;

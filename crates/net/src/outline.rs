@@ -3,7 +3,8 @@
 //! An outline exists for every program that parses, also where an operation has no place in the graph. Weights are not
 //! loaded.
 
-use crate::graph::{DType, Net, TensorType, ValueId};
+use crate::graph::{Net, TensorType, ValueId};
+use crate::mil::proto::name_of;
 use crate::ops::{Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ResizeMode, Unary};
 use std::collections::{HashMap, HashSet};
 
@@ -243,16 +244,7 @@ impl Outline {
 }
 
 fn typed(ty: &TensorType) -> OutlineType {
-    let element = match ty.dtype {
-        DType::F16 => "fp16",
-        DType::F32 => "fp32",
-        DType::I8 => "int8",
-        DType::U8 => "uint8",
-        DType::I16 => "int16",
-        DType::U16 => "uint16",
-        DType::I32 => "int32",
-        DType::Bool => "bool",
-    };
+    let element = name_of(ty.dtype);
     OutlineType { element, shape: ty.shape.iter().map(|&d| Some(d)).collect(), state: false }
 }
 

@@ -1,6 +1,9 @@
 //! Streams of every generation: containers and recorded descriptors of later chips are read, listed and written again
 //! byte for byte, and how much of them is explained.
 
+mod common;
+
+use common::Random;
 use std::path::{Path, PathBuf};
 
 use anemone_facts::layout::{self, SAMPLED, Sampled};
@@ -261,18 +264,6 @@ fn recorded_words_are_decoded_and_written() {
         let mut tally = Tally::new("td", layout);
         tally.file(text.len()).tasks(layout, &[task]);
         tally.close(UNEXPLAINED);
-    }
-}
-
-/// Small deterministic generator.
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as u32
     }
 }
 

@@ -1,11 +1,14 @@
 //! The register image of descriptor version 10: groups, fields, strides, bars, live-ins, records, text.
 
+mod common;
+
 use anemone_facts::layout::v10::{FIELDS, GROUPS, RECORD_BYTES, RELOCATIONS};
 use anemone_facts::{Field, layout};
 use anemone_program::task::image::{
     BarKind, CustomBar, Descriptor, Image, ImageError, LiveIn, read_records, write_records,
 };
 use anemone_program::text;
+use common::Random;
 
 fn ok<T>(result: Result<T, ImageError>) -> T {
     result.unwrap_or_else(|e| panic!("{e}"))
@@ -79,18 +82,6 @@ fn bars_and_live_ins_write_their_bits_alone() {
     assert_eq!(ok(image.get("Win")), 48);
     for value in [0, 17, 80] {
         assert!(matches!(live.bind(&mut image, value), Err(ImageError::Range { .. })), "{value}");
-    }
-}
-
-/// Small deterministic generator.
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as u32
     }
 }
 

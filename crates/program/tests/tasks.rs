@@ -1,9 +1,12 @@
 //! Streams made by hand: short descriptors, ports from descriptors, and listings of bits that no field explains.
 
+mod common;
+
 use anemone_facts::{Field, layout::H13};
 use anemone_program::task::encode_stream;
 use anemone_program::text::{Dump, Selection};
 use anemone_program::{Direction, Nchw, Program, Run, Task, hwx, raw, text};
+use common::Random;
 
 fn set(task: &mut Task, fields: &[(Field, u32)]) {
     for &(field, value) in fields {
@@ -88,18 +91,6 @@ fn rows_as_groups_do_not_hide_the_shape() {
     assert_eq!(input[0].shape, Nchw { n: 1, c: 1, h: 4, w: 8 });
     // Four groups of one element each, 64 bytes apart.
     assert_eq!(program.scratch_bytes, 256);
-}
-
-/// Small deterministic generator.
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as u32
-    }
 }
 
 #[test]

@@ -7,27 +7,11 @@ use crate::anec::*;
 use crate::pack::Packing;
 use crate::place::Placed;
 use anemone_facts::Field::*;
+use anemone_facts::Layout;
 use anemone_facts::code::hint;
+use anemone_facts::staging::zin_421::{CONV_SPREAD, SPREAD, STRIP_COLUMNS};
+use anemone_facts::staging::{BANKS, PLANAR_COLUMNS, PLANAR_ROWS, SECOND_BYTES, TILE_BYTES, UNIT_BYTES};
 use anemone_program::FieldError;
-
-/// Share of tile memory that one operand's tile may take, so that source, second source and result fit together.
-pub(super) const TILE_BYTES: u64 = 512 << 10;
-/// L2 addresses come in these units.
-const L2_UNIT: u64 = 16;
-/// Rows whose length is a multiple of this (64 banks of 16 bytes) would all start in one bank.
-const BANK_CYCLE: u64 = 0x400;
-/// Distance that spreads rows over banks: sources of convolutions, results and planar operands.
-const CONV_SPREAD: u64 = 0x30;
-const SPREAD: u64 = 0x20;
-/// Neural-engine copies of wide tensors go in strips of this many columns.
-const STRIP_COLUMNS: usize = 64;
-/// Planar tiles.
-pub(super) const PLANAR_COLUMNS: usize = 512;
-pub(super) const PLANAR_ROWS: usize = 32;
-/// Distance of the second source's buffer from the end of the first's elements.
-pub(super) const SECOND_GAP: u64 = 0x40;
-/// HazardDistance has two bits.
-const MAX_HAZARD: usize = 3;
 
 /// A tile of one operand in tile memory.
 pub(super) struct Tile {
@@ -46,7 +30,7 @@ impl Tile {
     /// At most `columns` by `rows`, halved until no more than `most` bytes are left.
     pub(super) fn within(most: u64, [channels, height, width]: [usize; 3], columns: usize, rows: usize) -> Tile {
         let (mut columns, mut rows) = (width.min(columns), height.min(rows));
-        let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(L2_UNIT);
+        let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
         let row = |columns: usize| channel(columns) * channels as u64;
         while rows > 1 && row(columns) * rows as u64 > most {
             rows = rows.div_ceil(2);
@@ -59,7 +43,7 @@ impl Tile {
 
     /// Row stride that keeps rows out of one bank.
     fn spread(&self, by: u64) -> u64 {
-        self.row_bytes + if self.row_bytes.is_multiple_of(BANK_CYCLE) { by } else { 0 }
+        self.row_bytes + if self.row_bytes.is_multiple_of(BANKS * UNIT_BYTES) { by } else { 0 }
     }
 }
 
@@ -106,7 +90,7 @@ impl Emitter<'_> {
         let used = row * tile.rows as u64;
         let mut result_base = used;
         if self.second_source().is_some() {
-            let base = row * (tile.rows as u64 - 1) + tile.row_bytes + SECOND_GAP;
+            let base = row * (tile.rows as u64 - 1) + tile.row_bytes + SECOND_BYTES;
             self.set_bytes(Src2L2Base, base)?;
             let fields = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];
             for (field, bytes) in fields.into_iter().zip([tile.channel_bytes, row, tile.row_bytes, tile.row_bytes]) {
@@ -186,7 +170,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    pub(super) fn of(placed: &Placed) -> Hints {
+    pub(super) fn of(placed: &Placed, layout: &Layout) -> Hints {
         let layers = &placed.graph.layers;
         let count = placed.graph.buffers.len();
         let mut reads: Vec<Vec<usize>> = vec![vec![]; count];
@@ -219,7 +203,7 @@ impl Hints {
                 last_write.is_some_and(|&w| !reads[b].iter().any(|&r| r > w && r < i))
             })
             .collect();
-        Hints { sources, depends, hazards: hazards(placed) }
+        Hints { sources, depends, hazards: hazards(placed, layout) }
     }
 
     pub(super) fn source(&self, task: usize, source: usize) -> [u32; 3] {
@@ -236,7 +220,8 @@ impl Hints {
 }
 
 /// Write-after-read hazards through shared scratch memory, within the distance that the field can say.
-fn hazards(placed: &Placed) -> Vec<Option<u32>> {
+fn hazards(placed: &Placed, layout: &Layout) -> Vec<Option<u32>> {
+    let most = layout.row(HazardDistance).map_or(0, |row| row.max() as usize);
     let layers = &placed.graph.layers;
     let range = |b: BufferId| {
         let address = placed.addresses[b.0 as usize]?;
@@ -247,7 +232,7 @@ fn hazards(placed: &Placed) -> Vec<Option<u32>> {
         .enumerate()
         .map(|(i, layer)| {
             let (bar, start, end) = range(layer.result.buffer)?;
-            (1..=i.min(MAX_HAZARD + 1)).find_map(|distance| {
+            (1..=i.min(most + 1)).find_map(|distance| {
                 let hit = layers[i - distance]
                     .sources
                     .iter()

@@ -1,27 +1,14 @@
 //! Staging as zin 9.509 does it, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
 
-use super::stage::{PLANAR_COLUMNS, PLANAR_ROWS, SECOND_GAP, TILE_BYTES, Tile};
+use super::stage::Tile;
 use super::{Emitter, copies, in_memory};
 use crate::anec::*;
 use crate::pack::Packing;
-use crate::residency::{self, BANKS, Place, Staging, UNIT_BYTES, spread};
+use crate::residency::{Place, Staging, spread};
 use anemone_facts::Field::{self, *};
+use anemone_facts::chips::Chip;
+use anemone_facts::staging::*;
 use anemone_program::FieldError;
-
-/// Share of tile memory that source or result of a copy may take.
-const COPY_BYTES: u64 = 1 << 20;
-/// Elements of each plane of a copy's tile, and its fewest columns: a granule of memory.
-const COPY_COLUMNS: usize = 128;
-const FEWEST_COLUMNS: usize = 32;
-/// Rows that count as few.
-const FEW_ROWS: usize = 8;
-/// Elements of a patch of the planar engine, as a power of two: of one source, and of two that share it.
-const PATCH_OF_ONE: u32 = 9;
-const PATCH_OF_TWO: u32 = 8;
-/// A result with sides up to this leaves room for more channels in each accumulator.
-const SMALL_SIDE: usize = 8;
-/// Kernel bytes of one engine at a time from which there is no such room: half the memory for kernels that stay.
-const SMALL_KERNEL_SHARE: u64 = 2;
 
 /// Strides of one operand in tile memory, in the order in which registers have them.
 type Strides = [u64; 4];
@@ -54,8 +41,9 @@ fn input(layer: &Layer) -> [usize; 3] {
 fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
-        let few = (2..=FEW_ROWS).contains(&height);
-        let columns = if few { (COPY_COLUMNS / height.next_power_of_two()).max(FEWEST_COLUMNS) } else { COPY_COLUMNS };
+        let few = (2..=COPY_ROWS).contains(&height);
+        let columns =
+            if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
     }
     if layer.is_neural() {
@@ -73,15 +61,15 @@ fn result_tile(layer: &Layer) -> Tile {
 }
 
 /// Row stride of a tile such that rows read together start in banks of their own.
-fn row_bytes(layer: &Layer, tile: &Tile, height: usize) -> u64 {
+fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
         _ if layer.interleave > 1 => units,
-        _ if !layer.is_neural() => spread(units, 1, residency::PLANAR_ROWS),
-        _ if height == 1 && !small_source(layer) => units,
-        _ if copies(layer) && height < FEW_ROWS => units,
-        Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, residency::NEURAL_ROWS),
-        _ => spread(units, 1, residency::NEURAL_ROWS),
+        _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
+        _ if height == 1 && !small_source(layer, chip) => units,
+        _ if copies(layer) && height < COPY_ROWS => units,
+        Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, NEURAL_BANKS),
+        _ => spread(units, 1, NEURAL_BANKS),
     };
     spread * UNIT_BYTES
 }
@@ -89,31 +77,29 @@ fn row_bytes(layer: &Layer, tile: &Tile, height: usize) -> u64 {
 /// Where a second source begins that is staged after one from `first` to `end`: in a bank of its own.
 fn apart(first: u64, end: u64) -> u64 {
     let bank = |address: u64| address / UNIT_BYTES % BANKS;
-    let aligned = end.next_multiple_of(SECOND_GAP);
-    if bank(aligned) == bank(first) { aligned + SECOND_GAP } else { aligned }
+    let aligned = end.next_multiple_of(SECOND_BYTES);
+    if bank(aligned) == bank(first) { aligned + SECOND_BYTES } else { aligned }
 }
 
 /// Whether the result is so small that each accumulator holds more channels.
-fn small_source(layer: &Layer) -> bool {
+fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
     let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };
-    height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNEL_SHARE <= KERNEL_BYTES
+    let stays = chip.hal.kmem_cap_dense.unwrap_or(0);
+    height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNELS <= stays
 }
 
-/// What the chip keeps of a kernel that is not streamed.
-const KERNEL_BYTES: u64 = 64 << 10;
-
 /// What a layer's operands take of tile memory where all of them come from memory and go there.
-pub(crate) fn staging(layer: &Layer) -> Staging {
+pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
     let tile = source_tile(layer);
-    let row = row_bytes(layer, &tile, layer.sources[0].height());
+    let row = row_bytes(layer, &tile, layer.sources[0].height(), chip);
     let source = row * tile.rows as u64;
     let result = result_tile(layer);
     let sources = if layer.is_neural() { 1 } else { layer.sources.len() as u64 };
     let [_, height, width] = input(layer);
     let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
     Staging {
-        bytes: sources * (source + SECOND_GAP) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
+        bytes: sources * (source + SECOND_BYTES) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
         source: whole.then_some((source, [tile.channel_bytes, row, tile.row_bytes, 0])),
     }
 }
@@ -140,7 +126,7 @@ impl Emitter<'_> {
 
         // Operands from memory are staged above what is resident: source, second source, result.
         let mut base = self.placed.residency.top(index);
-        let row = row_bytes(layer, &tile, layer.sources[0].height());
+        let row = row_bytes(layer, &tile, layer.sources[0].height(), self.chip);
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
         let first = self.source_place(0);
         if let Some(place) = first {
@@ -176,7 +162,7 @@ impl Emitter<'_> {
             } else if copies(layer) && first.is_none() {
                 let out = result_tile(layer);
                 let height = layer.result.height();
-                let row = if height > 1 { row_bytes(layer, &out, height) } else { out.row_bytes };
+                let row = if height > 1 { row_bytes(layer, &out, height, self.chip) } else { out.row_bytes };
                 self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
             }
         }
@@ -241,7 +227,7 @@ impl Emitter<'_> {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)
             }
-            _ if small_source(layer) => {
+            _ if small_source(layer, self.chip) => {
                 self.set(SmallSourceMode, 1)?;
                 (4, 4, 4)
             }
@@ -255,7 +241,7 @@ impl Emitter<'_> {
             Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
             Kind::Neuron { .. }
-                if layer.transpose && layer.sources[0].channels() <= FEW_ROWS && input(layer)[2] >= COPY_COLUMNS =>
+                if layer.transpose && layer.sources[0].channels() <= COPY_ROWS && input(layer)[2] >= COPY_COLUMNS =>
             {
                 (3, rows.min(3), 3)
             }

@@ -7,11 +7,9 @@ use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::Field;
 use anemone_facts::kernel::ENGINES;
+use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, STAGED_INTERLEAVE};
 use anemone_net::Op;
 use std::sync::Arc;
-
-/// Channels that stand side by side in a right-hand matrix staged in memory, as 9.509 does it.
-const STAGED_INTERLEAVE: usize = 8;
 
 impl Lowerer<'_> {
     /// What the window fields and the chip's kernel limits admit.
@@ -460,11 +458,6 @@ impl Lowerer<'_> {
 fn folds(rows: usize, outputs: usize) -> bool {
     rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows) && outputs > FOLDED_OUTPUTS
 }
-
-/// Columns of the square.
-const FOLD: usize = 8;
-/// Output channels that one pass holds without it.
-const FOLDED_OUTPUTS: usize = 256;
 
 /// A convolution with constant coefficients `[cout][per_group][kh][kw]`.
 pub(super) struct Convolution {

@@ -6,11 +6,9 @@
 use super::Lowerer;
 use crate::anec::*;
 use crate::error::Result;
+use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
-
-/// Largest turned operand of a sum over channels: a quarter of tile memory.
-const TURNED_BYTES: u64 = 512 << 10;
 
 impl Lowerer<'_> {
     pub(super) fn reduce(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Messages of the Core ML model format, as far as ML Programs need them. Field numbers are those of the public format.
 
+use crate::graph::DType;
 use crate::stored::Element;
 use prost::{Message, Oneof};
 use std::collections::BTreeMap;
@@ -425,6 +426,12 @@ pub struct Bytes {
 /// Element type by its number in the format.
 pub fn element(number: i32) -> Option<Element> {
     ELEMENTS.iter().find(|(n, ..)| *n == number).map(|row| row.1)
+}
+
+/// Name in MIL text of what a tensor's elements are.
+pub fn name_of(dtype: DType) -> &'static str {
+    let element = Element::of(dtype);
+    ELEMENTS.iter().find(|row| row.1 == element).map_or("", |row| row.2)
 }
 
 /// Number and name in MIL text of every element type.

@@ -403,23 +403,15 @@ impl Client {
 
     /// Selector 2 without a wake port: until done.
     pub fn submit(&self, submit: &Submit<'_>) -> Result<[u8; 40], Code> {
-        let input = submit.encode()?;
-        let mut output = [0; 40];
-        let scalars = [submit.doorbell];
-        let a = Arguments {
-            scalars_in: &scalars,
-            struct_in: Some(&input),
-            struct_out: Some(&mut output),
-            ..Arguments::default()
-        };
-        match self.call(2, a) {
-            Code::SUCCESS => Ok(output),
-            code => Err(code),
-        }
+        self.send(submit, None)
     }
 
     /// Selector 2 with a wake port: returns at once, one message follows.
     pub fn submit_async(&self, submit: &Submit<'_>, wake: WakePort) -> Result<(), Code> {
+        self.send(submit, Some(wake)).map(|_| ())
+    }
+
+    fn send(&self, submit: &Submit<'_>, wake: Option<WakePort>) -> Result<[u8; 40], Code> {
         let input = submit.encode()?;
         let mut output = [0; 40];
         let scalars = [submit.doorbell];
@@ -427,11 +419,11 @@ impl Client {
             scalars_in: &scalars,
             struct_in: Some(&input),
             struct_out: Some(&mut output),
-            wake: Some(wake),
+            wake,
             ..Arguments::default()
         };
         match self.call(2, a) {
-            Code::SUCCESS => Ok(()),
+            Code::SUCCESS => Ok(output),
             code => Err(code),
         }
     }

@@ -3,6 +3,7 @@
 use super::{Arg, Writer, flag, float, integers, sizes, text, value_type};
 use crate::error::Error;
 use crate::graph::{DType, Op, TensorType};
+use crate::mil::proto::name_of;
 use crate::ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
@@ -229,7 +230,7 @@ impl Writer<'_> {
             }
             OpKind::Cast => {
                 let mut list: Arguments = next("x").into_iter().collect();
-                list.push(("dtype", Arg::Value(text(dtype_name(self.net.value(out).ty.dtype)))));
+                list.push(("dtype", Arg::Value(text(name_of(self.net.value(out).ty.dtype)))));
                 ("cast", list)
             }
         };
@@ -345,18 +346,5 @@ fn binary_name(binary: Binary, x: DType) -> &'static str {
         (Binary::Min, _) => "minimum",
         (Binary::Div, _) => "real_div",
         (other, _) => other.name(),
-    }
-}
-
-fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F16 => "fp16",
-        DType::F32 => "fp32",
-        DType::I8 => "int8",
-        DType::U8 => "uint8",
-        DType::I16 => "int16",
-        DType::U16 => "uint16",
-        DType::I32 => "int32",
-        DType::Bool => "bool",
     }
 }
