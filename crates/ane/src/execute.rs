@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Array, compare};
-use anemone_engine::{Options, Plan, TaskTrace};
+use anemone_engine::{Memory, Options, Plan, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
@@ -56,12 +56,43 @@ pub fn check(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
-/// joined, added or left out, but not exchanged.
+/// Runs a program once, as [`Execution::run`].
 pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) -> Result<Run> {
-    check(program)?;
-    let mut plan = Plan::new(program, options)?;
-    let mut memory = plan.memory();
+    Execution::new(program, options)?.run(inputs)
+}
+
+/// A program planned once, to be run many times.
+pub struct Execution<'a> {
+    program: &'a Program,
+    plan: Plan,
+    memory: Memory,
+}
+
+impl<'a> Execution<'a> {
+    /// Checks and plans.
+    pub fn new(program: &'a Program, options: Options) -> Result<Self> {
+        check(program)?;
+        let plan = Plan::new(program, options)?;
+        let memory = plan.memory();
+        Ok(Execution { program, plan, memory })
+    }
+
+    /// Runs once. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
+    /// joined, added or left out, but not exchanged.
+    pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
+        bind(self.program, &mut self.memory, inputs)?;
+        let outcome = self.plan.run(&mut self.memory)?;
+        if let Some(name) = outcome.incomplete.first() {
+            return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
+        }
+        let passed_over = outcome.passed_over.iter().map(|f| f.to_string()).collect();
+        let outputs = take(self.program, &self.memory)?;
+        Ok(Run { outputs, tasks: outcome.tasks, passed_over, trace: outcome.trace })
+    }
+}
+
+/// Writes inputs where their ports are.
+fn bind(program: &Program, memory: &mut Memory, inputs: &[(String, Array)]) -> Result<()> {
     for port in program.ports_of(Direction::Input) {
         let Some((_, array)) = inputs.iter().find(|(name, _)| *name == port.name) else {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
@@ -87,10 +118,11 @@ pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) 
             }
         }
     }
-    let outcome = plan.run(&mut memory)?;
-    if let Some(name) = outcome.incomplete.first() {
-        return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
-    }
+    Ok(())
+}
+
+/// Outputs by port name, in port order.
+fn take(program: &Program, memory: &Memory) -> Result<Vec<(String, Array)>> {
     let mut outputs = Vec::new();
     for port in program.ports_of(Direction::Output) {
         let bytes = memory.region(port.bar).ok_or_else(|| defect(port))?.bytes();
@@ -102,8 +134,7 @@ pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) 
         let s = port.shape;
         outputs.push((port.name.clone(), Array { shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), data }));
     }
-    let passed_over = outcome.passed_over.iter().map(|f| f.to_string()).collect();
-    Ok(Run { outputs, tasks: outcome.tasks, passed_over, trace: outcome.trace })
+    Ok(outputs)
 }
 
 fn defect(port: &Port) -> Diagnostic {

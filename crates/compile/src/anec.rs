@@ -4,6 +4,8 @@
 //! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
 //! reshapes are therefore views, not layers.
 
+mod draw;
+
 use crate::lut::Table;
 use std::fmt;
 use std::sync::Arc;

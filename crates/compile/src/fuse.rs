@@ -1,6 +1,7 @@
 //! Phase 1: neighbours become one layer (the book, chapter 22, table 22.3).
 
 use crate::anec::*;
+use crate::passes::Reasons;
 use std::collections::HashMap;
 
 /// Who touches a scratch buffer: positions of layers that write and read it.
@@ -11,7 +12,7 @@ struct Uses {
 }
 
 /// A ReLU that only follows convolutions or planar layers becomes part of them: the post-activation slot.
-pub(crate) fn relu_into_producer(graph: &mut Graph) {
+pub(crate) fn relu_into_producer(graph: &mut Graph, reasons: &mut Reasons) {
     let mut uses: HashMap<BufferId, Uses> = HashMap::new();
     for (i, layer) in graph.layers.iter().enumerate() {
         for source in &layer.sources {
@@ -47,6 +48,7 @@ pub(crate) fn relu_into_producer(graph: &mut Graph) {
                 Kind::Planar { relu, .. } | Kind::Pool { relu, .. } => *relu = true,
                 _ => continue,
             }
+            reasons.say(|| format!("{} becomes part of {}", graph.layers[reader].name, graph.layers[writer].name));
             removed[reader] = true;
         }
     }

@@ -6,6 +6,7 @@
 use crate::anec::*;
 use crate::error::{Error, Result};
 use crate::pack::Packing;
+use crate::passes::Reasons;
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use std::sync::Arc;
@@ -17,6 +18,11 @@ pub struct Legal {
 }
 
 impl Legal {
+    /// The graph, to look at.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
     /// The graph.
     pub fn into_graph(self) -> Graph {
         self.graph
@@ -30,8 +36,8 @@ impl std::fmt::Display for Legal {
 }
 
 /// Splits what exceeds kernel memory, then checks every layer against the chip's limits.
-pub fn legalize(mut graph: Graph, chip: &'static Chip) -> Result<Legal> {
-    split_kernels(&mut graph, chip);
+pub fn legalize(mut graph: Graph, chip: &'static Chip, reasons: &mut Reasons) -> Result<Legal> {
+    split_kernels(&mut graph, chip, reasons);
     for layer in &graph.layers {
         check(layer, chip)?;
     }
@@ -39,11 +45,16 @@ pub fn legalize(mut graph: Graph, chip: &'static Chip) -> Result<Legal> {
 }
 
 /// Output channels are divided over several tasks when their coefficients exceed kernel memory.
-fn split_kernels(graph: &mut Graph, chip: &Chip) {
+fn split_kernels(graph: &mut Graph, chip: &Chip, reasons: &mut Reasons) {
     let Some(cap) = chip.hal.kmem_cap_streamed else { return };
     let layers = std::mem::take(&mut graph.layers);
     for layer in layers {
-        graph.layers.extend(split_kernel(layer, cap));
+        let name = layer.name.clone();
+        let pieces = split_kernel(layer, cap);
+        if pieces.len() > 1 {
+            reasons.say(|| format!("{name} split into {}: its coefficients exceed {cap} bytes", pieces.len()));
+        }
+        graph.layers.extend(pieces);
     }
 }
 

@@ -54,15 +54,34 @@ impl Options {
     }
 }
 
-/// Sees each stage's text as it is made.
+/// What a pass leaves, for people.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// A file-name-safe word.
+    pub name: &'static str,
+    /// The stage's text form.
+    pub text: String,
+    /// The same as a drawing, in Graphviz's language.
+    pub dot: String,
+    /// Why the pass decided as it did: a line each.
+    pub reasons: Vec<String>,
+}
+
+/// Sees each stage as it is made.
 pub trait Log {
-    /// `stage` is a file-name-safe word, `text` the stage's text form, made only when wanted.
-    fn stage(&mut self, stage: &'static str, text: &dyn Fn() -> String);
+    /// Whether anybody looks: texts are made only then.
+    fn wants(&self) -> bool;
+    /// Called after every pass, where wanted.
+    fn stage(&mut self, stage: Stage);
 }
 
 /// Ignores every stage.
 impl Log for () {
-    fn stage(&mut self, _: &'static str, _: &dyn Fn() -> String) {}
+    fn wants(&self) -> bool {
+        false
+    }
+
+    fn stage(&mut self, _: Stage) {}
 }
 
 /// Compiles a checked network for a chip.
@@ -91,22 +110,22 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
     }
     // Network operations become layers, one per task; 1  neighbours become one layer.
     let mut graph = lower::lower(&net, chip, run.options)?;
-    if !run.after(&passes::LOWER, &|| graph.to_string()) || !run.fuse(&mut graph) {
+    if !run.after(&passes::LOWER, &|| graph.to_string(), &|| graph.dot()) || !run.fuse(&mut graph) {
         return Ok(None);
     }
     // 2  Every layer fits the chip.
-    let legal = legalize::legalize(graph, chip)?;
-    if !run.after(&passes::LEGALIZE, &|| legal.to_string()) {
+    let legal = legalize::legalize(graph, chip, &mut run.reasons)?;
+    if !run.after(&passes::LEGALIZE, &|| legal.to_string(), &|| legal.graph().dot()) {
         return Ok(None);
     }
     // 3  One order.
-    let order = schedule::schedule(legal);
-    if !run.after(&passes::SCHEDULE, &|| order.to_string()) {
+    let order = schedule::schedule(legal, chip, &mut run.reasons);
+    if !run.after(&passes::SCHEDULE, &|| order.to_string(), &|| order.graph.dot()) {
         return Ok(None);
     }
     // 4  Every buffer has its address.
     let placed = place::place(order, chip, run.options);
-    if !run.after(&passes::PLACE, &|| placed.to_string()) {
+    if !run.after(&passes::PLACE, &|| placed.to_string(), &|| placed.graph.dot()) {
         return Ok(None);
     }
     emit::emit(placed, chip, run.options).map(Some)

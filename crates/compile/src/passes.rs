@@ -2,7 +2,7 @@
 
 use crate::anec::Graph;
 use crate::error::Result;
-use crate::{Log, Options, fuse, prepare};
+use crate::{Log, Options, Stage, fuse, prepare};
 use anemone_net::Net;
 
 /// One step from network to program.
@@ -23,8 +23,8 @@ pub struct Pass {
 }
 
 enum Work {
-    Net(fn(&mut Net, &Options) -> Result<()>),
-    Graph(fn(&mut Graph)),
+    Net(fn(&mut Net, &Options, &mut Reasons) -> Result<()>),
+    Graph(fn(&mut Graph, &mut Reasons)),
     /// A stage of its own: `lib.rs` calls it.
     Stage,
 }
@@ -85,17 +85,37 @@ pub fn by_name(name: &str) -> Option<&'static Pass> {
     ALL.iter().find(|p| p.name == name)
 }
 
+/// Why a pass decided as it did: one line for each fusion, split, change of order and cut. Kept only where somebody reads
+/// them.
+#[derive(Default)]
+pub struct Reasons {
+    wanted: bool,
+    lines: Vec<String>,
+}
+
+impl Reasons {
+    /// One line.
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
+        if self.wanted {
+            self.lines.push(line());
+        }
+    }
+}
+
 /// How far a compilation has come.
 pub(crate) struct Progress<'a> {
     pub options: &'a Options,
-    pub log: &'a mut dyn Log,
+    log: &'a mut dyn Log,
+    /// Of the pass at hand.
+    pub reasons: Reasons,
     stop: Option<&'a str>,
     left: usize,
 }
 
 impl<'a> Progress<'a> {
     pub fn new(options: &'a Options, log: &'a mut dyn Log, stop: Option<&'a str>) -> Self {
-        Progress { options, log, stop, left: options.pass_limit.unwrap_or(usize::MAX) }
+        let reasons = Reasons { wanted: log.wants(), lines: Vec::new() };
+        Progress { options, log, reasons, stop, left: options.pass_limit.unwrap_or(usize::MAX) }
     }
 
     /// Whether an optional pass is within the limit, counting it.
@@ -113,9 +133,9 @@ impl<'a> Progress<'a> {
         for pass in ALL {
             let Work::Net(work) = pass.work else { continue };
             if self.takes(pass) {
-                work(net, self.options)?;
+                work(net, self.options, &mut self.reasons)?;
             }
-            if !self.after(pass, &|| anemone_net::text::print(net).0) {
+            if !self.after(pass, &|| anemone_net::text::print(net).0, &|| anemone_net::draw::dot(net)) {
                 return Ok(false);
             }
         }
@@ -127,15 +147,18 @@ impl<'a> Progress<'a> {
         ALL.iter().all(|pass| {
             let Work::Graph(work) = pass.work else { return true };
             if self.takes(pass) {
-                work(graph);
+                work(graph, &mut self.reasons);
             }
-            self.after(pass, &|| graph.to_string())
+            self.after(pass, &|| graph.to_string(), &|| graph.dot())
         })
     }
 
     /// Tells the log; whether compilation goes on.
-    pub fn after(&mut self, pass: &Pass, text: &dyn Fn() -> String) -> bool {
-        self.log.stage(pass.dump, text);
+    pub fn after(&mut self, pass: &Pass, text: &dyn Fn() -> String, dot: &dyn Fn() -> String) -> bool {
+        if self.reasons.wanted {
+            let reasons = std::mem::take(&mut self.reasons.lines);
+            self.log.stage(Stage { name: pass.dump, text: text(), dot: dot(), reasons });
+        }
         self.stop != Some(pass.name)
     }
 }

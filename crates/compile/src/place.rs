@@ -3,11 +3,14 @@
 //! Scratch memory is shared by buffers that do not live at the same time: larger ones first, then longer-lived ones,
 //! each at the lowest offset that is free while it lives.
 
+mod allocation;
+
 use crate::anec::*;
 use crate::emit::staging;
 use crate::residency::{Residency, Staging, groups_in_pairs};
 use crate::schedule::Schedule;
 use crate::{Compat, Options};
+use allocation::Allocations;
 use anemone_facts::chips::Chip;
 use anemone_program::Program;
 use std::fmt;
@@ -33,15 +36,17 @@ pub struct Placed {
     pub(crate) constants: Vec<u8>,
     /// What stays in tile memory.
     pub(crate) residency: Residency,
+    /// What became of each buffer.
+    allocations: Allocations,
 }
 
 /// Assigns addresses.
 pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
-    let Schedule { graph, live } = schedule;
+    let Schedule { graph, live, partitions, .. } = schedule;
     let residency = match options.compat {
         Compat::Zin9509 => {
             let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-            Residency::of(&graph, chip, &staged)
+            Residency::of(&graph, chip, &staged, &partitions)
         }
         Compat::Zin421 => Residency::none(&graph, groups_in_pairs(graph.layers.len())),
     };
@@ -91,7 +96,8 @@ pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
         scratch_bytes = scratch_bytes.max(offset + bytes);
         addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
     }
-    Placed { graph, addresses, scratch_bytes, constants, residency }
+    let allocations = Allocations::of(&graph, chip, &residency);
+    Placed { graph, addresses, scratch_bytes, constants, residency, allocations }
 }
 
 fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {
@@ -115,6 +121,7 @@ impl fmt::Display for Placed {
                 )?;
             }
         }
-        write!(f, "{}", self.residency)
+        write!(f, "{}", self.residency)?;
+        self.allocations.write(&self.graph, f)
     }
 }

@@ -129,11 +129,12 @@ impl Residency {
         Residency { residents: vec![None; graph.buffers.len()], top: vec![0; layers], kept: vec![None; layers], groups }
     }
 
-    /// Keeps what fits; `staged` is by layer.
-    pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging]) -> Residency {
+    /// Keeps what fits and does not outlive its partition; `staged` and `partitions` are by layer.
+    pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging], partitions: &[usize]) -> Residency {
         let mut residency = Residency::none(graph, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
+        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last]);
         loop {
             residency.assign(&mut candidates, graph.layers.len());
             // The largest of those that leave too little room gives way.
@@ -400,6 +401,15 @@ impl fmt::Display for Residency {
             let end = r.base_bytes + r.bytes;
             write!(f, "  %{i} L2 {:#x} .. {end:#x}, layers {} to {}", r.base_bytes, r.writer, r.last)?;
             writeln!(f, "{}", if r.crosses { ", saved at a switch" } else { "" })?;
+        }
+        // The map over time: what stands where while each layer runs.
+        for (i, top) in self.top.iter().enumerate().filter(|(_, top)| **top > 0) {
+            write!(f, "  layer {i} L2 to {top:#x}:")?;
+            for (buffer, resident) in self.residents.iter().enumerate() {
+                let Some(r) = resident.as_ref().filter(|r| r.writer <= i && i <= r.last) else { continue };
+                write!(f, " %{buffer} {:#x}..{:#x}", r.base_bytes, r.base_bytes + r.bytes)?;
+            }
+            writeln!(f)?;
         }
         Ok(())
     }

@@ -1,9 +1,15 @@
-//! Phase 3: one order of layers.
+//! Phase 3: one order of layers, and its partitions (the book, chapter 22).
 //!
-//! Lowering already emits producers before consumers; this stage states it as a checked order that placement relies on.
+//! [`order`] picks the order. A partition is a stretch of it whose results fit tile memory together: before the next layer's
+//! life would push the peak over [`PARTITION_MARGIN`] of it, the partition closes, and what is needed beyond goes to memory.
+
+mod order;
 
 use crate::anec::*;
 use crate::legalize::Legal;
+use crate::passes::Reasons;
+use anemone_facts::chips::Chip;
+use anemone_facts::staging::PARTITION_MARGIN;
 use std::fmt;
 
 /// Layers in execution order, and when each buffer lives.
@@ -12,11 +18,19 @@ pub struct Schedule {
     pub(crate) graph: Graph,
     /// First and last position at which each buffer is touched; `None` for buffers that no layer touches.
     pub(crate) live: Vec<Option<(usize, usize)>>,
+    /// By layer: its partition.
+    pub(crate) partitions: Vec<usize>,
+    /// By layer: bytes of the results that live while it runs and could stay in tile memory.
+    pressure_bytes: Vec<u64>,
 }
 
-/// Keeps the lowered order.
-pub fn schedule(legal: Legal) -> Schedule {
-    let graph = legal.into_graph();
+/// Orders the layers and cuts the order into partitions.
+pub fn schedule(legal: Legal, chip: &Chip, reasons: &mut Reasons) -> Schedule {
+    let mut graph = legal.into_graph();
+    let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
+    let order = order::order(&graph, capacity, reasons);
+    let mut layers: Vec<Option<Layer>> = std::mem::take(&mut graph.layers).into_iter().map(Some).collect();
+    graph.layers = order.into_iter().filter_map(|i| layers[i].take()).collect();
     let mut live: Vec<Option<(usize, usize)>> = vec![None; graph.buffers.len()];
     for (i, layer) in graph.layers.iter().enumerate() {
         for view in layer.sources.iter().chain([&layer.result]) {
@@ -24,13 +38,58 @@ pub fn schedule(legal: Legal) -> Schedule {
             range.1 = i;
         }
     }
-    Schedule { graph, live }
+    let budget = capacity / PARTITION_MARGIN.1 * PARTITION_MARGIN.0;
+    let (partitions, pressure_bytes) = partition(&graph, &live, budget, reasons);
+    Schedule { graph, live, partitions, pressure_bytes }
+}
+
+/// Cuts the order where the results that live at once exceed the budget. A result beyond the whole budget goes to memory
+/// in any case and does not count.
+fn partition(
+    graph: &Graph,
+    live: &[Option<(usize, usize)>],
+    budget: u64,
+    reasons: &mut Reasons,
+) -> (Vec<usize>, Vec<u64>) {
+    let count = graph.layers.len();
+    let (mut begin, mut end) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    for (i, range) in live.iter().enumerate() {
+        let buffer = &graph.buffers[i];
+        if let Some((first, last)) = *range
+            && buffer.role == Role::Scratch
+            && buffer.bytes <= budget
+        {
+            begin[first].push(i);
+            end[last].push(i);
+        }
+    }
+    let (mut partitions, mut pressure_bytes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    // Buffers that count are those that began in this partition.
+    let (mut held, mut opened, mut at) = (0u64, 0, 0);
+    for i in 0..count {
+        let wanted: u64 = begin[i].iter().map(|&b| graph.buffers[b].bytes).sum();
+        if held + wanted > budget && held > 0 {
+            at += 1;
+            reasons.say(|| {
+                let name = &graph.layers[i].name;
+                format!("partition {at} opens at layer {i} ({name}): {held} bytes live, {wanted} more, budget {budget}")
+            });
+            (held, opened) = (0, i);
+        }
+        held += wanted;
+        partitions.push(at);
+        pressure_bytes.push(held);
+        let over = end[i].iter().filter(|&&b| live[b].is_some_and(|(first, _)| first >= opened));
+        held -= over.map(|&b| graph.buffers[b].bytes).sum::<u64>();
+    }
+    (partitions, pressure_bytes)
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (i, layer) in self.graph.layers.iter().enumerate() {
-            writeln!(f, "{i:5} {} ; {}", layer.kind, layer.name)?;
+            let (partition, bytes) = (self.partitions[i], self.pressure_bytes[i]);
+            writeln!(f, "{i:5} partition {partition} pressure {bytes:#x} {} ; {}", layer.kind, layer.name)?;
         }
         for (i, live) in self.live.iter().enumerate() {
             if let Some((first, last)) = live {

@@ -504,11 +504,34 @@ pub static FLATTEN_TYPES: [Code; 2] = count(1, ["NCHW", "NHWC"]);
 /// Number of an axis.
 pub static DIMENSIONS: [Code; 5] = count(0, ["N", "D", "C", "H", "W"]);
 
+/// Where the allocator puts a tensor: the book's table 22.2.
+pub static ALLOCATIONS: [Code; 9] = {
+    const MEANINGS: [(&str, &str); 9] = [
+        ("resident", "resident on chip"),
+        ("streamed", "streamed from memory"),
+        ("chained", "chained in L2 into the next operation"),
+        ("dependent", "depends on a producer in L2"),
+        ("in-place", "rewritten in place in L2"),
+        ("in-place-dependent", "rewritten in place in L2, depends on a producer there"),
+        ("ring", "resident ring buffer"),
+        ("ring-dependent", "resident ring buffer that depends on a producer in L2"),
+        ("in-place-memory", "rewritten in place in memory"),
+    ];
+    let mut rows = count(0, [""; 9]);
+    let mut i = 0;
+    while i < rows.len() {
+        (rows[i].name, rows[i].meaning) = MEANINGS[i];
+        i += 1;
+    }
+    rows
+};
+
 /// Every enumeration.
 pub static ENUMERATIONS: &[Enumeration] = &[
     of("element", "ANECIRDataType", "element types as the dispatch descriptor stores them", &ELEMENT_ROWS),
     of("op-class", "ZinUnitType", "classes of operations: the unit that a layer goes to", &OP_CLASSES),
     of("micro-op", "ZinIrOpLayerOpCodeType", "kinds of back-end operations", &MICRO_OPS),
+    of("allocation", "", "where the allocator puts a tensor", &ALLOCATIONS),
     of("activation", "NeuronTypeFromString", "activations by the front end", &ACTIVATIONS),
     of("non-linear-mode", "NonLinearModeToString", "activations by the back end", &NON_LINEAR_MODES),
     of("padding-style", "padding_style", "how padding is stated", &PADDING_STYLES),

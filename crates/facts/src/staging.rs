@@ -55,6 +55,9 @@ pub const FOLDED_OUTPUTS: usize = 256;
 /// Largest operand that is turned in tile memory before its channels are summed.
 pub const TURNED_BYTES: u64 = 512 << 10;
 
+/// Share of tile memory, as a fraction, up to which the results that live at once stay in one partition.
+pub const PARTITION_MARGIN: (u64, u64) = (7, 8);
+
 /// What `zin_ane_compiler` 4.2.1 does in its own way.
 pub mod zin_421 {
     /// Distance that spreads rows of a convolution's source over banks where they would all start in one.

@@ -4,7 +4,7 @@ use super::{ModelFlags, Voice, chip, print};
 use anemone::forms::{Form, Surroundings, encode};
 use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files};
-use anemone_compile::{Compat, Log, Options, passes};
+use anemone_compile::{Compat, Log, Options, Stage, passes};
 use anemone_program::hwx;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -33,7 +33,7 @@ pub struct Flags {
     /// Whose conventions to follow where they differ
     #[arg(long)]
     compat: Option<CompatName>,
-    /// Write every stage's text into this folder
+    /// Write every stage into this folder: its text, a drawing (.dot), and the reasons of what was fused, split and cut
     #[arg(long)]
     dump_ir: Option<PathBuf>,
     /// Stop after this pass, writing its text and no program: `ane passes` lists them
@@ -76,14 +76,32 @@ fn pass() -> impl TypedValueParser<Value = &'static passes::Pass> {
         .try_map(|name| passes::by_name(&name).ok_or("no such pass"))
 }
 
-/// Keeps stage texts to be written once compilation has succeeded.
-struct Stages(Option<Vec<(&'static str, String)>>);
+/// Keeps stages to be written once compilation has ended, one way or the other.
+struct Stages(Option<Vec<Stage>>);
 
 impl Log for Stages {
-    fn stage(&mut self, stage: &'static str, text: &dyn Fn() -> String) {
-        if let Some(stages) = &mut self.0 {
-            stages.push((stage, text()));
+    fn wants(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.0.get_or_insert_default().push(stage);
+    }
+}
+
+impl Stages {
+    /// A text, a drawing and where there are any the reasons of each stage.
+    fn write(&self, folder: &Path) -> Result<()> {
+        make_folder(folder)?;
+        for Stage { name, text, dot, reasons } in self.0.iter().flatten() {
+            files::write(&folder.join(format!("{name}.txt")), text.as_bytes())?;
+            files::write(&folder.join(format!("{name}.dot")), dot.as_bytes())?;
+            if !reasons.is_empty() {
+                let text = reasons.join("\n") + "\n";
+                files::write(&folder.join(format!("{name}-reasons.txt")), text.as_bytes())?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -109,11 +127,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compiled = stopped.is_none().then(|| model.compile(chip, &options, &mut stages));
     bar.finish_and_clear();
     // Stages are worth most when compilation fails.
-    if let (Some(folder), Some(stages)) = (&flags.dump_ir, &stages.0) {
-        make_folder(folder)?;
-        for (stage, text) in stages {
-            files::write(&folder.join(format!("{stage}.txt")), text.as_bytes())?;
-        }
+    if let Some(folder) = &flags.dump_ir {
+        stages.write(folder)?;
     }
     if let (Some(stopped), Some(pass)) = (stopped, flags.stop_after) {
         stopped.map_err(|d| d.or_at(flags.model.display()))?;

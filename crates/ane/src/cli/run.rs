@@ -3,8 +3,9 @@
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{ModelFlags, Voice, chip, print, reference};
+use anemone::execute::Execution;
 use anemone::tensor::{self, Array, Difference};
-use anemone::{Code, Compiled, Diagnostic, Model, Result, execute, files};
+use anemone::{Code, Compiled, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
@@ -64,10 +65,13 @@ pub struct Flags {
     /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// How often to run; a state keeps what the run before left in it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
     #[command(flatten)]
     via: super::via::Flags,
     /// Evaluate the network itself in fp32, without compiling it
-    #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat"])]
+    #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat", "repeat"])]
     reference: bool,
     #[command(flatten)]
     choices: ModelFlags,
@@ -97,7 +101,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let Compiled { program, net } = compiled.map_err(in_file)?;
     anemone::execute::check(&program).map_err(in_file)?;
-    let inputs = inputs(&flags, &program, net.as_deref(), voice)?;
+    let mut inputs = inputs(&flags, &program, net.as_deref(), voice)?;
     let expected = named(&flags.expect, &program, Direction::Output, "--expect")?;
     for (name, wanted) in &expected {
         expectation_fits(name, wanted, &program, net.as_deref())?;
@@ -114,12 +118,38 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         Numerics::Exact => exact_model(&program)?,
     };
     let bar = voice.progress("executing".into());
-    let result = match flags.via.wanted() {
-        true => flags.via.execute(&flags.model, chip.target, &inputs),
-        false => execute(&program, &inputs, anemone_engine::Options { lenient: flags.lenient, model, trace: true }),
+    let options = anemone_engine::Options { lenient: flags.lenient, model, trace: true };
+    let states = states(net.as_deref());
+    let mut execution =
+        if flags.via.wanted() { None } else { Some(Execution::new(&program, options).map_err(in_file)?) };
+    let mut steps = Vec::new();
+    let mut run = loop {
+        let run = match &mut execution {
+            None => flags.via.execute(&flags.model, chip.target, &inputs),
+            Some(execution) => execution.run(&inputs),
+        };
+        let run = run.map_err(in_file)?;
+        steps.push(run.outputs.iter().map(|(name, array)| (name.clone(), summary(array))).collect::<Vec<_>>());
+        if steps.len() == flags.repeat as usize {
+            break run;
+        }
+        for (input, output) in &states {
+            let left = run.outputs.iter().find(|(name, _)| name == output);
+            let slot = inputs.iter_mut().find(|(name, _)| name == input);
+            if let (Some((_, left)), Some((_, slot))) = (left, slot) {
+                *slot = left.clone();
+            }
+        }
     };
     bar.finish_and_clear();
-    let mut run = result.map_err(in_file)?;
+    // The last one is told below, with what is expected of it.
+    if !voice.json {
+        for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
+            for (name, text) in step {
+                print(&format!("run {}: {name}{text}\n", i + 1))?;
+            }
+        }
+    }
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
     if let Some(net) = &net {
         // The network's own extents: a port has always four.
@@ -183,7 +213,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if voice.json {
         let document = json!({
             "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
-            "risk": risk.json(), "outputs": reports,
+            "risk": risk.json(), "runs": flags.repeat, "outputs": reports,
         });
         print(&format!("{document}\n"))?;
     }
@@ -297,6 +327,13 @@ fn exact_model(program: &Program) -> Result<numerics::Model> {
     numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
         Diagnostic::new(Code::UnsupportedOp, format!("no arithmetic is known for {generation}")).help("--numerics fast")
     })
+}
+
+/// Input and output of each state that is written, by port name.
+fn states(net: Option<&Net>) -> Vec<(String, String)> {
+    let Some(net) = net else { return Vec::new() };
+    let name = |id| net.value(id).name.clone();
+    net.states.iter().filter(|s| s.input != s.output).map(|s| (name(s.input), name(s.output))).collect()
 }
 
 /// Input arrays by port name: given, or random; states are zeros.

@@ -105,7 +105,9 @@ impl<'a> Lexer<'a> {
     /// The longest stretch that a number can have: the sign of an exponent belongs to it.
     fn number(&mut self) -> String {
         let rest = self.rest();
-        let hex = rest.trim_start_matches(['-', '+']).to_ascii_lowercase().starts_with("0x");
+        // Only the beginning is looked at: the rest may be the whole file.
+        let digits = rest.trim_start_matches(['-', '+']);
+        let hex = digits.starts_with("0x") || digits.starts_with("0X");
         let mut end = 1;
         for (at, c) in rest.char_indices().skip(1) {
             let before = rest[..at].chars().next_back().unwrap_or(' ').to_ascii_lowercase();

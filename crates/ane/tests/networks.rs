@@ -1,0 +1,209 @@
+//! Random networks of several operations, with forks and merges: the whole compiler and the engine against the plain
+//! evaluator, and again from the container. The same seeds on every run.
+
+mod common;
+
+use anemone::tensor::compare;
+use anemone::{Array, execute};
+use anemone_compile::{Compat, Options, compile};
+use anemone_facts::chips;
+use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR, TABLE};
+use anemone_net::*;
+use anemone_program::hwx::{self, Container};
+use common::{Random, Score};
+use half::f16;
+use std::sync::Arc;
+
+/// Networks per run.
+const CASES: u64 = 2000;
+/// Largest magnitude that may occur: beyond it fp16 has no fraction left.
+const LARGEST: f32 = 1024.0;
+
+/// A network under construction; every value is of rank 4 with a leading 1.
+struct Draw {
+    random: Random,
+    net: Net,
+    /// Values that operations may read.
+    pool: Vec<ValueId>,
+}
+
+impl Draw {
+    fn below(&mut self, n: usize) -> usize {
+        (self.random.next() % n as u64) as usize
+    }
+
+    fn value(&mut self, stem: &str, ty: TensorType, data: Option<Tensor>) -> ValueId {
+        let name = format!("{stem}{}", self.net.values.len());
+        self.net.add_value(Value { name, ty, data: data.map(Arc::new), surface: None })
+    }
+
+    fn constant(&mut self, shape: &[usize], reach: f32) -> ValueId {
+        let n = shape.iter().product();
+        let data = (0..n).map(|_| f16::from_f32(self.random.uniform(-reach, reach))).collect();
+        let tensor = Tensor { shape: shape.to_vec(), data: Data::F16(data) };
+        self.value("c", tensor.ty(), Some(tensor))
+    }
+
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.net.value(id).ty.shape.clone()
+    }
+
+    /// Mostly one of the newest values, so that chains grow; sometimes an old one, so that they fork.
+    fn pick(&mut self) -> ValueId {
+        let newest = self.pool.len().min(2);
+        let at = match self.below(3) {
+            0 => self.below(self.pool.len()),
+            _ => self.pool.len() - 1 - self.below(newest),
+        };
+        self.pool[at]
+    }
+
+    fn push(&mut self, kind: OpKind, inputs: &[ValueId], declared: Option<&[usize]>) {
+        let declared = declared.map(|s| TensorType { dtype: DType::F16, shape: s.to_vec() });
+        let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.net.value(id).ty).collect();
+        let ty = infer::infer(&kind, &types, declared.as_ref()).expect("types fit").remove(0);
+        let out = self.value("v", ty, None);
+        let name = self.net.value(out).name.clone();
+        self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![out] });
+        self.pool.push(out);
+    }
+
+    fn step(&mut self) {
+        let x = self.pick();
+        let s = self.shape(x);
+        let (c, h, w) = (s[1], s[2], s[3]);
+        match self.below(13) {
+            0 | 1 => {
+                let (out, k) = (1 + self.below(24), [1, 3][self.below(2)]);
+                let weight = self.constant(&[out, c, k, k], 1.0 / (c * k * k) as f32);
+                let bias = self.constant(&[out], 0.5);
+                let pads = vec![(k / 2, k / 2); 2];
+                let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups: 1 };
+                self.push(kind, &[x, weight, bias], None);
+            }
+            2 => self.push(OpKind::Unary(Unary::Relu), &[x], None),
+            3 => {
+                let f = [Unary::Sigmoid, Unary::Tanh, Unary::Abs][self.below(3)];
+                self.push(OpKind::Unary(f), &[x], None);
+            }
+            4 | 5 => {
+                // A merge with a value of the same extents, or a factor per channel.
+                let same: Vec<ValueId> = self.pool.iter().copied().filter(|&v| self.shape(v) == s).collect();
+                let other = same[self.below(same.len())];
+                let f = [Binary::Add, Binary::Sub, Binary::Max, Binary::Min][self.below(4)];
+                self.push(OpKind::Binary(f), &[x, other], None);
+            }
+            6 => {
+                let per_channel = self.constant(&[1, c, 1, 1], 1.5);
+                let f = [Binary::Add, Binary::Mul][self.below(2)];
+                self.push(OpKind::Binary(f), &[x, per_channel], None);
+            }
+            7 => {
+                let fits = |v: &ValueId| self.shape(*v)[2..] == s[2..];
+                let same: Vec<ValueId> = self.pool.iter().copied().filter(fits).collect();
+                let other = same[self.below(same.len())];
+                self.push(OpKind::Concat { axis: 1 }, &[x, other], None);
+            }
+            8 => {
+                let kind = [ReduceKind::Mean, ReduceKind::Max][self.below(2)];
+                let axes = [vec![1], vec![2, 3], vec![3]][self.below(3)].clone();
+                self.push(OpKind::Reduce { kind, axes, keep_dims: true }, &[x], None);
+                let mean = self.pool[self.pool.len() - 1];
+                self.push(OpKind::Binary(Binary::Sub), &[x, mean], None);
+            }
+            9 => {
+                let axis = 1 + self.below(3);
+                self.push(OpKind::Softmax { axis }, &[x], None);
+            }
+            10 => {
+                let perm = [[0, 1, 3, 2], [0, 3, 2, 1], [0, 2, 1, 3]][self.below(3)].to_vec();
+                self.push(OpKind::Transpose { perm }, &[x], None);
+            }
+            11 => {
+                let begin = vec![0, self.below(c), self.below(h), 0];
+                self.push(OpKind::Slice { begin, end: s.clone(), stride: vec![1; 4] }, &[x], None);
+            }
+            _ => self.push(OpKind::Reshape, &[x], Some(&[1, h, c, w])),
+        }
+    }
+}
+
+fn network(seed: u64) -> Net {
+    let net = Net { name: format!("seed {seed}"), ..Net::default() };
+    let mut draw = Draw { random: Random::new(seed + 1), net, pool: Vec::new() };
+    draw.random.next();
+    for _ in 0..1 + draw.below(2) {
+        let shape = vec![1, 1 + draw.below(20), 1 + draw.below(9), 1 + draw.below(12)];
+        let id = draw.value("x", TensorType { dtype: DType::F16, shape }, None);
+        draw.net.inputs.push(id);
+        draw.pool.push(id);
+    }
+    for _ in 0..2 + draw.below(9) {
+        draw.step();
+    }
+    // What nobody reads is an output.
+    let mut read = vec![false; draw.net.values.len()];
+    draw.net.ops.iter().flat_map(|op| &op.inputs).for_each(|id| read[id.0 as usize] = true);
+    let made: Vec<ValueId> = draw.net.ops.iter().map(|op| op.outputs[0]).collect();
+    draw.net.outputs = made.into_iter().filter(|id| !read[id.0 as usize]).collect();
+    draw.net.inputs.retain(|id| read[id.0 as usize]);
+    draw.net
+}
+
+fn check(seed: u64) -> Result<String, String> {
+    let net = network(seed);
+    check::check(&net).map_err(|e| format!("the case itself: {}", e[0]))?;
+    let mut random = Random::new(seed + 7);
+    let inputs: Vec<(String, Array)> = (net.inputs.iter())
+        .map(|&id| {
+            let value = net.value(id);
+            let data = (0..value.ty.elements()).map(|_| f16::from_f32(random.uniform(-2.0, 2.0)).to_f32()).collect();
+            (value.name.clone(), Array { shape: value.ty.shape.clone(), data })
+        })
+        .collect();
+    let tensors: Vec<Tensor> =
+        (inputs.iter()).map(|(_, a)| Tensor { shape: a.shape.clone(), data: Data::F32(a.data.clone()) }).collect();
+    let wanted = eval::eval(&net, &tensors).map_err(|e| e.to_string())?;
+    let options =
+        Options { compat: if seed % 4 == 3 { Compat::Zin421 } else { Compat::Zin9509 }, ..Options::default() };
+    let program =
+        compile(&net, &chips::CHIPS[0], &options, &mut ()).map_err(|e| format!("{e}\n{}", text::print(&net).0))?;
+    let run = execute(&program, &inputs, Default::default()).map_err(|e| e.to_string())?;
+    let bytes = hwx::from_program(&program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
+    let read = Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())?;
+    let again = execute(&read, &inputs, Default::default()).map_err(|e| e.to_string())?;
+    let mut worst = 0f32;
+    for (&id, wanted) in net.outputs.iter().zip(&wanted) {
+        let (name, wanted) = (&net.value(id).name, wanted.data.to_f32());
+        let of = |run: &anemone::execute::Run| run.outputs.iter().find(|(n, _)| n == name).map(|(_, a)| a.data.clone());
+        let got = of(&run).ok_or("an output is missing")?;
+        if of(&again) != Some(got.clone()) {
+            return Err(format!("{name}: another result from the container"));
+        }
+        let largest = wanted.iter().fold(0f32, |m, x| m.max(x.abs()));
+        if largest > LARGEST {
+            continue;
+        }
+        let rounding = anemone::execute::rounding_cost(&net, &inputs, name).unwrap_or(0.0);
+        // A table's own error, where there is one.
+        let tables = net.ops.iter().any(|op| matches!(op.kind, OpKind::Unary(Unary::Sigmoid | Unary::Tanh)));
+        let share = if tables { TABLE.share } else { NETWORK.share };
+        let admitted = (share * largest.max(1.0)).max(NETWORK_FACTOR * rounding);
+        let difference = compare(&got, &wanted, 0.0, 0.0).max_abs;
+        if difference > admitted {
+            let (text, _) = text::print(&net);
+            return Err(format!("{name}: {difference:.2e} of {largest:.2e} apart, {admitted:.2e} admitted\n{text}"));
+        }
+        worst = worst.max(difference / admitted);
+    }
+    Ok(format!("{} operations, {} tasks, {worst:.2} of what is admitted", net.ops.len(), run.tasks))
+}
+
+#[test]
+fn random_networks_match_the_evaluator() {
+    let mut score = Score::default();
+    for seed in 0..CASES {
+        score.case(&format!("seed {seed}"), check(seed));
+    }
+    score.close();
+}

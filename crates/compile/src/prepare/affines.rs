@@ -1,0 +1,160 @@
+//! Additions and multiplications of constants per channel become part of the convolution before them: the offset and the
+//! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
+//! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
+
+use super::{Builder, Names, uses};
+use crate::Options;
+use crate::error::Result;
+use crate::passes::Reasons;
+use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId};
+use std::collections::HashMap;
+
+/// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
+/// the gain of the gain-offset control (the book, chapter 22).
+pub(crate) fn absorb_affines(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+    let uses = uses(net);
+    let ops = std::mem::take(&mut net.ops);
+    let mut names = Names::of(net);
+    // Where each value is made, of the operations that stay.
+    let mut producers: HashMap<ValueId, usize> = HashMap::new();
+    for op in ops {
+        if let Some(at) = absorb(net, &mut names, &op, &uses, &producers) {
+            reasons.say(|| format!("{} becomes part of {}", op.name, net.ops[at].name));
+            producers.extend(op.outputs.iter().map(|&o| (o, at)));
+            continue;
+        }
+        producers.extend(op.outputs.iter().map(|&o| (o, net.ops.len())));
+        net.ops.push(op);
+    }
+    Ok(())
+}
+
+/// Takes an operation into the convolution before it, where it can be; where that stands.
+fn absorb(
+    net: &mut Net,
+    names: &mut Names,
+    op: &Op,
+    uses: &[usize],
+    producers: &HashMap<ValueId, usize>,
+) -> Option<usize> {
+    let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
+    let (Some(&a), Some(&b), Some(&out)) = (op.inputs.first(), op.inputs.get(1), op.outputs.first()) else {
+        return None;
+    };
+    let (x, constant) = match (&net.value(a).data, &net.value(b).data) {
+        (None, Some(t)) => (a, t.clone()),
+        (Some(t), None) if f != Binary::Sub => (b, t.clone()),
+        _ => return None,
+    };
+    let &at = producers.get(&x)?;
+    let rank = net.value(x).ty.shape.len();
+    let channel_axis = match net.ops[at].kind {
+        OpKind::Conv { .. } => 1,
+        OpKind::Linear => rank.wrapping_sub(1),
+        _ => return None,
+    };
+    if uses[x.0 as usize] != 1 || net.outputs.contains(&x) || net.value(x).ty.shape != net.value(out).ty.shape {
+        return None;
+    }
+    let channels = net.value(x).ty.shape[channel_axis];
+    let values = per_channel(&constant, rank, channel_axis, channels)?;
+    let weights = net.value(net.ops[at].inputs[1]).data.clone()?;
+    let bias = match net.ops[at].inputs.get(2) {
+        None => vec![0.0; channels],
+        Some(&id) => match &net.value(id).data {
+            Some(t) => t.data.to_f32(),
+            None => return None,
+        },
+    };
+    if weights.shape[0] != channels || bias.len() != channels {
+        return None;
+    }
+    let name = net.ops[at].name.clone();
+    let mut builder = Builder { net, names, ops: Vec::new(), name };
+    let bias = match f {
+        Binary::Add => bias.iter().zip(&values).map(|(b, v)| b + v).collect(),
+        Binary::Sub => bias.iter().zip(&values).map(|(b, v)| b - v).collect(),
+        _ => {
+            let data = weights.data.to_f32();
+            let per_output = data.len() / channels;
+            let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
+            let id = builder.constant("weight", weights.shape.clone(), scaled);
+            builder.net.ops[at].inputs[1] = id;
+            bias.iter().zip(&values).map(|(b, v)| b * v).collect()
+        }
+    };
+    let id = builder.constant("bias", vec![channels], bias);
+    let conv = &mut net.ops[at];
+    conv.inputs.truncate(2);
+    conv.inputs.push(id);
+    conv.outputs = vec![out];
+    Some(at)
+}
+
+/// The constant as one number per channel, where it is that (or one number for all).
+fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
+    let data = constant.data.to_f32();
+    if data.len() == 1 {
+        return Some(vec![data[0]; channels]);
+    }
+    let missing = rank.checked_sub(constant.shape.len())?;
+    let right = constant.shape.iter().enumerate().all(|(i, &n)| n == 1 || i + missing == axis);
+    (right && data.len() == channels).then_some(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn gain_and_offset_go_into_the_convolution() {
+        becomes(
+            absorb_affines,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  const %g: f16[1] = [2.0]
+  %s: f16[3, 1] = mul(%p, %g)
+  const %b: f16[1] = [0.5]
+  %y: f16[3, 1] = add(%s, %b)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %p.weight: f32[1, 2] = [2.0, 4.0]
+  const %p.bias.9: f32[1] = [0.5]
+  %y: f16[3, 1] = linear(%x, %p.weight, %p.bias.9) name="p"
+  output %y
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn two_live_operands_are_a_barrier() {
+        becomes(
+            absorb_affines,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  %q: f16[3, 1] = linear(%x, %w)
+  %y: f16[3, 1] = add(%p, %q)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  %q: f16[3, 1] = linear(%x, %w)
+  %y: f16[3, 1] = add(%p, %q)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Which layer comes next: the greedy list scheduler of the book, chapter 22.
+//!
+//! Of the layers whose sources are written, the first by this sequence: ring-buffer membership, branch-sibling score,
+//! merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what the
+//! scores measure is our reading, stated at each. No layer of ours holds a ring buffer, so the first never decides. The
+//! lowered order is a topological one, so position serves as order and number.
+
+use crate::anec::*;
+use crate::passes::Reasons;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// Readers of one source that are compared with each other at a time.
+const SIBLINGS: usize = 8;
+
+/// Who waits for whom. Nodes are layers, then joins: a join stands for several layers that must all have run.
+#[derive(Default)]
+struct Waiting {
+    /// By node: nodes that wait for it.
+    after: Vec<Vec<usize>>,
+    /// By node: how many it waits for.
+    count: Vec<usize>,
+}
+
+/// A buffer's writers since it was last read, and its readers since then.
+#[derive(Clone, Default)]
+struct Epoch {
+    /// What every writer of this epoch waits for.
+    before: Option<usize>,
+    writers: Vec<usize>,
+    readers: Vec<usize>,
+    /// The one node that stands for all writers.
+    written: Option<usize>,
+    /// Bytes that the writers touch.
+    hull: (u64, u64),
+}
+
+impl Waiting {
+    fn edge(&mut self, from: usize, to: usize) {
+        self.after[from].push(to);
+        self.count[to] += 1;
+    }
+
+    /// One node for all of these.
+    fn join(&mut self, nodes: &[usize]) -> Option<usize> {
+        if let [] | [_] = nodes {
+            return nodes.first().copied();
+        }
+        let join = self.after.len();
+        self.after.push(Vec::new());
+        self.count.push(0);
+        nodes.iter().for_each(|&node| self.edge(node, join));
+        Some(join)
+    }
+
+    /// A buffer is read after it is written, and written again after it is read. Writers of bytes apart do not wait for
+    /// each other.
+    fn of(graph: &Graph) -> Waiting {
+        let count = graph.layers.len();
+        let mut waiting = Waiting { after: vec![Vec::new(); count], count: vec![0; count] };
+        let mut epochs: Vec<Epoch> = vec![Epoch::default(); graph.buffers.len()];
+        for (i, layer) in graph.layers.iter().enumerate() {
+            for source in &layer.sources {
+                let epoch = &mut epochs[source.buffer.0 as usize];
+                if epoch.written.is_none() {
+                    epoch.written = waiting.join(&epoch.writers);
+                }
+                if let Some(written) = epoch.written {
+                    waiting.edge(written, i);
+                }
+                epoch.readers.push(i);
+            }
+            let bytes = touched(graph, layer);
+            let epoch = &mut epochs[layer.result.buffer.0 as usize];
+            let apart = epoch.writers.is_empty() || bytes.0 >= epoch.hull.1 || bytes.1 <= epoch.hull.0;
+            // A layer that writes where it reads is in its own way: it waits for the other readers only.
+            epoch.readers.retain(|&reader| reader != i);
+            if !epoch.readers.is_empty() || !apart {
+                let previous = match epoch.readers.as_slice() {
+                    [] => waiting.join(&epoch.writers),
+                    readers => waiting.join(readers),
+                };
+                *epoch = Epoch { before: previous, ..Epoch::default() };
+            }
+            if let Some(before) = epoch.before {
+                waiting.edge(before, i);
+            }
+            epoch.hull = match epoch.writers.is_empty() {
+                true => bytes,
+                false => (epoch.hull.0.min(bytes.0), epoch.hull.1.max(bytes.1)),
+            };
+            epoch.written = None;
+            epoch.writers.push(i);
+        }
+        waiting
+    }
+}
+
+/// First byte that a layer writes in its result's buffer, and the one after the last.
+fn touched(graph: &Graph, layer: &Layer) -> (u64, u64) {
+    let view = &layer.result;
+    if layer.interleave > 1 {
+        return (0, graph.buffer(view.buffer).bytes);
+    }
+    let far: u64 = view.axes.iter().map(|a| (a.extent as u64).saturating_sub(1) * a.stride_bytes).sum();
+    (view.offset_bytes, view.offset_bytes + far + view.width as u64 * ELEMENT_BYTES)
+}
+
+struct Scheduler<'a> {
+    graph: &'a Graph,
+    waiting: &'a Waiting,
+    /// By node: how many it still waits for.
+    left: Vec<usize>,
+    ready: BTreeSet<usize>,
+    /// By buffer: layers that are ready and read it.
+    readers: Vec<BTreeSet<usize>>,
+    /// By buffer: reads to come.
+    reads: Vec<usize>,
+    written: Vec<bool>,
+    live_bytes: u64,
+    capacity: u64,
+    /// By layer: the largest working set of the branch that begins with it, where that was asked for.
+    footprint: Vec<Option<u64>>,
+    last: Option<usize>,
+}
+
+/// Positions of the layers in execution order. `capacity` is that of tile memory in bytes.
+pub(super) fn order(graph: &Graph, capacity: u64, reasons: &mut Reasons) -> Vec<usize> {
+    let waiting = Waiting::of(graph);
+    let mut reads = vec![0; graph.buffers.len()];
+    graph.layers.iter().flat_map(|l| &l.sources).for_each(|s| reads[s.buffer.0 as usize] += 1);
+    let count = graph.layers.len();
+    let mut scheduler = Scheduler {
+        graph,
+        left: waiting.count.clone(),
+        waiting: &waiting,
+        ready: BTreeSet::new(),
+        readers: vec![BTreeSet::new(); graph.buffers.len()],
+        reads,
+        written: vec![false; graph.buffers.len()],
+        live_bytes: 0,
+        capacity,
+        footprint: vec![None; count],
+        last: None,
+    };
+    (0..count).filter(|&i| waiting.count[i] == 0).for_each(|i| scheduler.make_ready(i));
+    let mut order = Vec::with_capacity(count);
+    while let Some(next) = scheduler.next(reasons) {
+        scheduler.take(next);
+        order.push(next);
+    }
+    order
+}
+
+impl Scheduler<'_> {
+    fn make_ready(&mut self, layer: usize) {
+        self.ready.insert(layer);
+        for source in &self.graph.layers[layer].sources {
+            self.readers[source.buffer.0 as usize].insert(layer);
+        }
+    }
+
+    /// The next layer: the best of those near the last one, and of the first one ready.
+    fn next(&mut self, reasons: &mut Reasons) -> Option<usize> {
+        let first = *self.ready.first()?;
+        let Some(last) = self.last else { return Some(first) };
+        let mut near = vec![first];
+        let layer = &self.graph.layers[last];
+        for buffer in layer.sources.iter().chain([&layer.result]).map(|v| v.buffer.0 as usize) {
+            near.extend(self.readers[buffer].iter().take(SIBLINGS));
+        }
+        near.sort_unstable();
+        near.dedup();
+        let best = near.into_iter().max_by_key(|&layer| (self.score(layer, last), Reverse(layer)))?;
+        if best != first {
+            reasons.say(|| {
+                let [sibling, merge, set] = self.score(best, last);
+                let name = |i: usize| &self.graph.layers[i].name;
+                format!(
+                    "layer {best} ({}) before {first} ({}): branch sibling {sibling}, merge sibling {merge}, working set {set}",
+                    name(best),
+                    name(first)
+                )
+            });
+        }
+        Some(best)
+    }
+
+    /// Branch-sibling score, merge-sibling score, working-set test.
+    fn score(&mut self, layer: usize, last: usize) -> [u64; 3] {
+        [self.branch_sibling(layer, last), self.merge_sibling(layer), self.working_set(layer, last)]
+    }
+
+    /// Whether it reads from memory what the last layer read alike: the source is brought once for both.
+    fn branch_sibling(&self, layer: usize, last: usize) -> u64 {
+        let (a, b) = (&self.graph.layers[layer], &self.graph.layers[last]);
+        let from_memory = self.graph.buffer(a.sources[0].buffer).role == Role::Input;
+        u64::from(from_memory && a.sources[0] == b.sources[0])
+    }
+
+    /// How many of the layers for which its readers wait have run: what is nearly complete is completed.
+    fn merge_sibling(&self, layer: usize) -> u64 {
+        let done = |&node: &usize| (self.waiting.count[node] - self.left[node]) as u64;
+        self.waiting.after[layer].iter().take(SIBLINGS).map(done).max().unwrap_or(0)
+    }
+
+    /// A branch that was begun is drained. Of branches that begin together the one with the larger working set comes
+    /// first, while it fits.
+    fn working_set(&mut self, layer: usize, last: usize) -> u64 {
+        let result = self.graph.layers[last].result.buffer;
+        if self.graph.layers[layer].sources.iter().all(|s| s.buffer != result) {
+            return 0;
+        }
+        let footprint = self.footprint[layer].unwrap_or_else(|| self.branch(layer));
+        self.footprint[layer] = Some(footprint);
+        if self.live_bytes + footprint <= self.capacity { 1 + footprint } else { 1 }
+    }
+
+    /// The largest working set of the layers from here to where the branch forks or merges.
+    fn branch(&self, head: usize) -> u64 {
+        let bytes = |view: &View4| match self.graph.buffer(view.buffer) {
+            Buffer { role: Role::Scratch, bytes, .. } => *bytes,
+            _ => 0,
+        };
+        let (mut at, mut peak) = (head, 0);
+        loop {
+            let layer = &self.graph.layers[at];
+            peak = peak.max(layer.sources.iter().chain([&layer.result]).map(bytes).sum());
+            match self.waiting.after[at].as_slice() {
+                &[next] if next < self.graph.layers.len() && self.waiting.count[next] == 1 => at = next,
+                _ => return peak,
+            }
+        }
+    }
+
+    fn take(&mut self, layer: usize) {
+        self.ready.remove(&layer);
+        let graph = self.graph;
+        let scratch = |buffer: usize| graph.buffers[buffer].role == Role::Scratch;
+        let result = graph.layers[layer].result.buffer.0 as usize;
+        if !std::mem::replace(&mut self.written[result], true) && scratch(result) {
+            self.live_bytes += graph.buffers[result].bytes;
+        }
+        for source in &graph.layers[layer].sources {
+            let buffer = source.buffer.0 as usize;
+            self.readers[buffer].remove(&layer);
+            self.reads[buffer] -= 1;
+            if self.reads[buffer] == 0 && scratch(buffer) && self.written[buffer] {
+                self.live_bytes -= graph.buffers[buffer].bytes;
+            }
+        }
+        let mut done = vec![layer];
+        while let Some(node) = done.pop() {
+            for &next in &self.waiting.after[node] {
+                self.left[next] -= 1;
+                if self.left[next] > 0 {
+                    continue;
+                }
+                if next < graph.layers.len() { self.make_ready(next) } else { done.push(next) }
+            }
+        }
+        self.last = Some(layer);
+    }
+}
