@@ -103,6 +103,12 @@ pub struct View4 {
 }
 
 impl View4 {
+    /// The elements that it touches, in their order: alike for views that differ in strides of axes with a single element.
+    pub fn elements(&self) -> (BufferId, u64, [(usize, u64); 3], usize) {
+        let axes = self.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 }));
+        (self.buffer, self.offset_bytes, axes, self.width)
+    }
+
     /// Groups.
     pub fn groups(&self) -> usize {
         self.axes[0].extent

@@ -164,7 +164,11 @@ impl Residency {
             let (layer, next) = (&graph.layers[i], &graph.layers[i + 1]);
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            let alike = next.sources.iter().position(|s| *s == view).filter(|&s| s == 0 || !next.is_neural());
+            let alike = next
+                .sources
+                .iter()
+                .position(|s| s.elements() == view.elements())
+                .filter(|&s| s == 0 || !next.is_neural());
             let (Some((bytes, strides)), Some(source)) = (staged[i].source, alike) else { continue };
             let base_bytes = self.top[i].max(self.top[i + 1]);
             let fits = base_bytes + bytes + staged[i].bytes.max(staged[i + 1].bytes) <= capacity;

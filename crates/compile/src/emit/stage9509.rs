@@ -100,7 +100,11 @@ pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
     let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
     Staging {
         bytes: sources * (source + SECOND_BYTES) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
-        source: whole.then_some((source, [tile.channel_bytes, row, tile.row_bytes, 0])),
+        source: whole.then_some({
+            // A single row that stays needs no banks of its own.
+            let row = if height == 1 { tile.row_bytes } else { row };
+            (row * tile.rows as u64, [tile.channel_bytes, row, tile.row_bytes, 0])
+        }),
     }
 }
 
@@ -126,7 +130,10 @@ impl Emitter<'_> {
 
         // Operands from memory are staged above what is resident: source, second source, result.
         let mut base = self.placed.residency.top(index);
-        let row = row_bytes(layer, &tile, layer.sources[0].height(), self.chip);
+        let row = match self.placed.residency.keeps(index) && hin == 1 {
+            true => tile.row_bytes,
+            false => row_bytes(layer, &tile, layer.sources[0].height(), self.chip),
+        };
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
         let first = self.source_place(0);
         if let Some(place) = first {

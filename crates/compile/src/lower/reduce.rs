@@ -151,15 +151,41 @@ impl Lowerer<'_> {
         self.limit("reduced height", rows.extent, self.chip.hal.max_tensor_height)?;
         let rest = |v: &View| View { lead: v.lead[..first].to_vec(), width: 1, ..v.clone() };
         let kind = Kind::Reduce { op, abs, affine, reciprocal };
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        if let Some([groups, channels]) = self.rows_as_groups(rows, [&from.lead[..first], &to.lead[..first]]) {
+            // The one row is as far from the next as the whole tensor.
+            let row = |c: Axis| Axis { extent: 1, stride_bytes: c.extent as u64 * c.stride_bytes };
+            let put = |v: &View, i: usize, width: usize| View4 {
+                buffer: v.buffer,
+                offset_bytes: v.offset_bytes,
+                axes: [groups[i], channels[i], row(channels[i])],
+                width,
+            };
+            let (source, result) = (put(from, 0, from.width), put(to, 1, 1));
+            self.push(kind, vec![source], vec![[false; 3]], result, false);
+            return Ok(());
+        }
         for parts in self.merged_blocks(&[&rest(from), &rest(to)])? {
             for pair in one_row(parts, self.max_groups()) {
-                let one = Axis { extent: 1, stride_bytes: 0 };
                 let source = View4 { axes: [pair[0].axes[0], pair[0].axes[1], rows], width: from.width, ..pair[0] };
                 let result = View4 { axes: [pair[1].axes[0], pair[1].axes[1], one], width: 1, ..pair[1] };
                 self.push(kind.clone(), vec![source], vec![[false; 3]], result, false);
             }
         }
         Ok(())
+    }
+
+    /// Columns alone of a tensor with channels and rows, as 9.509 reduces them (`reduce_probe_sum_ax3_1x64x8x8`): its rows
+    /// stand as groups. Groups and channels of operand and result, where they can.
+    fn rows_as_groups(&self, reduced: Axis, leads: [&[Axis]; 2]) -> Option<[[Axis; 2]; 2]> {
+        let split = |lead: &[Axis]| match lead {
+            [outer @ .., c, h] if outer.iter().all(|a| a.extent == 1) => Some([*h, *c]),
+            _ => None,
+        };
+        let (from, to) = (split(leads[0])?, split(leads[1])?);
+        let groups = from[0].extent;
+        let fits = self.options.modern() && reduced.extent == 1 && (2..=self.max_groups()).contains(&groups);
+        (fits && from[1].extent > 1).then(|| [0, 1].map(|i| [from[i], to[i]]))
     }
 
     /// Reduces one leading axis on the neural engine: it stands as channels.

@@ -131,15 +131,11 @@ fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
         return Some("not one writer and one reader");
     };
     let (from, to) = (&graph.layers[writer], &graph.layers[reader]);
-    let same = |v: &View4| {
-        let axes = v.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 }));
-        (v.buffer, v.offset_bytes, v.width, axes)
-    };
     if from.is_neural() != to.is_neural() {
         Some("the other engine reads it")
     } else if reader != writer + 1 {
         Some("another layer comes between")
-    } else if to.sources.iter().all(|s| same(s) != same(&from.result)) {
+    } else if to.sources.iter().all(|s| s.elements() != from.result.elements()) {
         Some("it is read in another form")
     } else {
         None

@@ -171,6 +171,9 @@ impl Scheduler<'_> {
         }
         near.sort_unstable();
         near.dedup();
+        if let [only] = near[..] {
+            return Some(only);
+        }
         let best = near.into_iter().max_by_key(|&layer| (self.score(layer, last), Reverse(layer)))?;
         if best != first {
             reasons.say(|| {
@@ -211,26 +214,33 @@ impl Scheduler<'_> {
         if self.graph.layers[layer].sources.iter().all(|s| s.buffer != result) {
             return 0;
         }
-        let footprint = self.footprint[layer].unwrap_or_else(|| self.branch(layer));
-        self.footprint[layer] = Some(footprint);
+        let footprint = self.branch(layer);
         if self.live_bytes + footprint <= self.capacity { 1 + footprint } else { 1 }
     }
 
-    /// The largest working set of the layers from here to where the branch forks or merges.
-    fn branch(&self, head: usize) -> u64 {
+    /// The largest working set of the layers from here to where the branch forks or merges. Each layer is looked at once.
+    fn branch(&mut self, head: usize) -> u64 {
+        let (mut path, mut at) = (Vec::new(), head);
+        let mut peak = loop {
+            if let Some(known) = self.footprint[at] {
+                break known;
+            }
+            path.push(at);
+            match self.waiting.after[at].as_slice() {
+                &[next] if next < self.graph.layers.len() && self.waiting.count[next] == 1 => at = next,
+                _ => break 0,
+            }
+        };
         let bytes = |view: &View4| match self.graph.buffer(view.buffer) {
             Buffer { role: Role::Scratch, bytes, .. } => *bytes,
             _ => 0,
         };
-        let (mut at, mut peak) = (head, 0);
-        loop {
+        for &at in path.iter().rev() {
             let layer = &self.graph.layers[at];
             peak = peak.max(layer.sources.iter().chain([&layer.result]).map(bytes).sum());
-            match self.waiting.after[at].as_slice() {
-                &[next] if next < self.graph.layers.len() && self.waiting.count[next] == 1 => at = next,
-                _ => return peak,
-            }
+            self.footprint[at] = Some(peak);
         }
+        peak
     }
 
     fn take(&mut self, layer: usize) {
