@@ -7,11 +7,13 @@ register program, ONNX Runtime a graph of the same layers in fp32 with random we
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release -p anemone --example pace
     venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models
+    venv/bin/python scripts/compare_onnxruntime.py --ane target/release/ane --models ../shared/models
 """
 
 import argparse
 import statistics
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -124,9 +126,30 @@ class Pace:
         return int(self.process.stdout.readline()) / runs / 1e6
 
 
+def compare_compilation(arguments, package, graph):
+    """Times the whole command, reading and writing files, beside creating a fully optimised session from memory."""
+    ours, theirs = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        command = [arguments.ane, "compile", str(package), "-q", "--no-cache", "-o", f"{folder}/model.hwx"]
+        for _ in range(arguments.rounds):
+            start = time.perf_counter()
+            subprocess.run(command, check=True)
+            ours.append((time.perf_counter() - start) * 1e3)
+            options = ort.SessionOptions()
+            options.intra_op_num_threads = arguments.threads
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+            start = time.perf_counter()
+            ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+            theirs.append((time.perf_counter() - start) * 1e3)
+    a, b = statistics.median(ours), statistics.median(theirs)
+    print(f"{package.parent.name}: compile {a:.0f} ms, ONNX Runtime session {b:.0f} ms, ratio of medians {a / b:.2f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pace", required=True, help="the built example `pace`")
+    tool = parser.add_mutually_exclusive_group(required=True)
+    tool.add_argument("--pace", help="the built example `pace`: times of runs")
+    tool.add_argument("--ane", help="the built `ane`: times of compilation, beside creating a session")
     parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
@@ -142,6 +165,9 @@ def main():
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         session = ort.InferenceSession(build(), options, providers=["CPUExecutionProvider"])
         x = {"x": np.random.default_rng(2).normal(0, 1, (1, 3, 224, 224)).astype(np.float32)}
+        if arguments.ane:
+            compare_compilation(arguments, packages[0], build())
+            continue
         engine = Pace(arguments.pace, packages[0])
         ours, theirs = [], []
         for _ in range(arguments.rounds):

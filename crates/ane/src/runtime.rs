@@ -4,10 +4,10 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::model::{Compiled, Model};
 use anemone_compile::Options;
-use anemone_facts::chips;
+use anemone_facts::chips::{self, Chip};
 use anemone_net::{DType, Data, Net};
 use anemone_program::{Element, Program, e5, hwx};
-use anemone_runtime::cache::{Bundle, Function, PortInfo};
+use anemone_runtime::cache::{Bundle, Function, Key, PortInfo};
 use anemone_runtime::driver::sign::sha256;
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
 use std::path::Path;
@@ -52,21 +52,39 @@ fn ports(program: &Program, net: Option<&Net>) -> std::result::Result<Vec<PortIn
     Ok(out)
 }
 
+/// SHA-256 over a network's text and the elements of its constants.
+fn content(net: &Net) -> [u8; 32] {
+    let (text, blobs) = anemone_net::text::print(net);
+    let mut all = text.into_bytes();
+    for blob in blobs {
+        let values: Vec<u8> = match &blob.data {
+            Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            data => data.to_f32().iter().flat_map(|x| x.to_le_bytes()).collect(),
+        };
+        all.extend_from_slice(&sha256(&values));
+    }
+    sha256(&all)
+}
+
+/// What a network compiles to depends on: its content, the chip, the options, and this build of the program, by size and
+/// time of its file. `None` for what is compiled already, or where the build cannot be told.
+pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
+    let Model::Net { net, .. } = model else { return None };
+    let own = std::env::current_exe().ok()?.metadata().ok()?;
+    let build = format!("{} {:?}", own.len(), own.modified().ok()?);
+    let options = format!("{} {options:?}", chip.target);
+    Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", build.as_bytes())]))
+}
+
+/// The program that a bundle of the cache holds, if it is one.
+pub fn program(bundle: &Bundle) -> Option<Program> {
+    hwx::Container::read(&bundle.image).ok()?.program().ok()
+}
+
 impl Compiler for ModelCompiler {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
         match load(model).map_err(|d| d.render(false))? {
-            Model::Net { net, .. } => {
-                let (text, blobs) = anemone_net::text::print(&net);
-                let mut all = text.into_bytes();
-                for blob in blobs {
-                    let values: Vec<u8> = match &blob.data {
-                        Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                        data => data.to_f32().iter().flat_map(|x| x.to_le_bytes()).collect(),
-                    };
-                    all.extend_from_slice(&sha256(&values));
-                }
-                Ok(sha256(&all))
-            }
+            Model::Net { net, .. } => Ok(content(&net)),
             _ => Ok(sha256(&files::read(model).map_err(|d| d.render(false))?)),
         }
     }

@@ -59,6 +59,8 @@ impl Options {
 pub struct Stage {
     /// A file-name-safe word.
     pub name: &'static str,
+    /// Operations of the network, or layers: one task each.
+    pub count: usize,
     /// The stage's text form.
     pub text: String,
     /// The same as a drawing, in Graphviz's language.
@@ -110,22 +112,23 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
     }
     // Network operations become layers, one per task; 1  neighbours become one layer.
     let mut graph = lower::lower(&net, chip, run.options)?;
-    if !run.after(&passes::LOWER, &|| graph.to_string(), &|| graph.dot()) || !run.fuse(&mut graph) {
+    if !run.after(&passes::LOWER, graph.layers.len(), &|| graph.to_string(), &|| graph.dot()) || !run.fuse(&mut graph) {
         return Ok(None);
     }
     // 2  Every layer fits the chip.
     let legal = legalize::legalize(graph, chip, &mut run.reasons)?;
-    if !run.after(&passes::LEGALIZE, &|| legal.to_string(), &|| legal.graph().dot()) {
+    if !run.after(&passes::LEGALIZE, legal.graph().layers.len(), &|| legal.to_string(), &|| legal.graph().dot()) {
         return Ok(None);
     }
     // 3  One order.
     let order = schedule::schedule(legal, chip, &mut run.reasons);
-    if !run.after(&passes::SCHEDULE, &|| order.to_string(), &|| order.graph.dot()) {
+    if !run.after(&passes::SCHEDULE, order.graph.layers.len(), &|| order.to_string(), &|| order.graph.dot()) {
         return Ok(None);
     }
     // 4  Every buffer has its address.
-    let placed = place::place(order, chip, run.options);
-    if !run.after(&passes::PLACE, &|| placed.to_string(), &|| placed.graph.dot()) {
+    let stay = run.takes(&passes::RESIDE);
+    let placed = place::place(order, chip, run.options, stay);
+    if !run.after(&passes::PLACE, placed.graph.layers.len(), &|| placed.to_string(), &|| placed.graph.dot()) {
         return Ok(None);
     }
     emit::emit(placed, chip, run.options).map(Some)

@@ -77,6 +77,7 @@ passes! {
     LEGALIZE: 2 false "2z-legalized" Work::Stage, "book 22, legalization",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
     SCHEDULE: 3 false "3-scheduled" Work::Stage, "book 22, scheduling", "one order, and when each buffer lives";
+    RESIDE: 4 true "3z-reside" Work::Stage, "book 22, memory", "results that fit and are read whole stay in tile memory";
     PLACE: 4 false "4-placed" Work::Stage, "book 22, memory", "addresses in tile memory, scratch and kernel section";
 }
 
@@ -119,7 +120,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Whether an optional pass is within the limit, counting it.
-    fn takes(&mut self, pass: &Pass) -> bool {
+    pub fn takes(&mut self, pass: &Pass) -> bool {
         if !pass.optional {
             return true;
         }
@@ -135,7 +136,7 @@ impl<'a> Progress<'a> {
             if self.takes(pass) {
                 work(net, self.options, &mut self.reasons)?;
             }
-            if !self.after(pass, &|| anemone_net::text::print(net).0, &|| anemone_net::draw::dot(net)) {
+            if !self.after(pass, net.ops.len(), &|| anemone_net::text::print(net).0, &|| anemone_net::draw::dot(net)) {
                 return Ok(false);
             }
         }
@@ -149,15 +150,15 @@ impl<'a> Progress<'a> {
             if self.takes(pass) {
                 work(graph, &mut self.reasons);
             }
-            self.after(pass, &|| graph.to_string(), &|| graph.dot())
+            self.after(pass, graph.layers.len(), &|| graph.to_string(), &|| graph.dot())
         })
     }
 
     /// Tells the log; whether compilation goes on.
-    pub fn after(&mut self, pass: &Pass, text: &dyn Fn() -> String, dot: &dyn Fn() -> String) -> bool {
+    pub fn after(&mut self, pass: &Pass, count: usize, text: &dyn Fn() -> String, dot: &dyn Fn() -> String) -> bool {
         if self.reasons.wanted {
             let reasons = std::mem::take(&mut self.reasons.lines);
-            self.log.stage(Stage { name: pass.dump, text: text(), dot: dot(), reasons });
+            self.log.stage(Stage { name: pass.dump, count, text: text(), dot: dot(), reasons });
         }
         self.stop != Some(pass.name)
     }

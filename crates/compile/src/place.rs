@@ -7,7 +7,7 @@ mod allocation;
 
 use crate::anec::*;
 use crate::emit::staging;
-use crate::residency::{Residency, Staging, groups_in_pairs};
+use crate::residency::{Residency, Staging, groups, groups_in_pairs};
 use crate::schedule::Schedule;
 use crate::{Compat, Options};
 use allocation::Allocations;
@@ -40,10 +40,11 @@ pub struct Placed {
     allocations: Allocations,
 }
 
-/// Assigns addresses.
-pub fn place(schedule: Schedule, chip: &Chip, options: &Options) -> Placed {
+/// Assigns addresses. Without `stay` every result goes through memory.
+pub fn place(schedule: Schedule, chip: &Chip, options: &Options, stay: bool) -> Placed {
     let Schedule { graph, live, partitions, .. } = schedule;
     let residency = match options.compat {
+        Compat::Zin9509 if !stay => Residency::none(&graph, groups(&graph)),
         Compat::Zin9509 => {
             let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
             Residency::of(&graph, chip, &staged, &partitions)

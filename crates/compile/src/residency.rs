@@ -257,7 +257,7 @@ impl Residency {
 }
 
 /// Groups as 9.509 cuts them: before coefficients, and before the neural engine takes over from the planar one.
-fn groups(graph: &Graph) -> Vec<usize> {
+pub fn groups(graph: &Graph) -> Vec<usize> {
     let mut group = 0;
     graph
         .layers

@@ -3,9 +3,10 @@
 use super::{ModelFlags, Voice, chip, print};
 use anemone::forms::{Form, Surroundings, encode};
 use anemone::model::compile_until;
-use anemone::{Code, Diagnostic, Model, Result, files};
+use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Log, Options, Stage, passes};
-use anemone_program::hwx;
+use anemone_facts::chips::Chip;
+use anemone_program::{Program, hwx};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -42,6 +43,12 @@ pub struct Flags {
     /// Run only the first N of the passes that can be left out, to find one that is at fault
     #[arg(long, value_name = "N")]
     pass_limit: Option<usize>,
+    /// Compile anew, whatever is kept from before
+    #[arg(long)]
+    no_cache: bool,
+    /// Folder of what is kept [default: the user's cache]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
+    cache: Option<PathBuf>,
     /// Compile MIL text that Apple's compiler is known to refuse, where this one can
     #[arg(long)]
     force: bool,
@@ -93,7 +100,7 @@ impl Stages {
     /// A text, a drawing and where there are any the reasons of each stage.
     fn write(&self, folder: &Path) -> Result<()> {
         make_folder(folder)?;
-        for Stage { name, text, dot, reasons } in self.0.iter().flatten() {
+        for Stage { name, text, dot, reasons, .. } in self.0.iter().flatten() {
             files::write(&folder.join(format!("{name}.txt")), text.as_bytes())?;
             files::write(&folder.join(format!("{name}.dot")), dot.as_bytes())?;
             if !reasons.is_empty() {
@@ -124,7 +131,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut stages = Stages(flags.dump_ir.is_some().then(Vec::new));
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
-    let compiled = stopped.is_none().then(|| model.compile(chip, &options, &mut stages));
+    let compiled = stopped.is_none().then(|| kept(&flags, model, chip, &options, &mut stages));
     bar.finish_and_clear();
     // Stages are worth most when compilation fails.
     if let Some(folder) = &flags.dump_ir {
@@ -136,7 +143,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Ok(0);
     }
     let Some(compiled) = compiled else { return Ok(0) };
-    let program = compiled.map_err(|d| d.or_at(flags.model.display()))?.program;
+    let program = compiled.map_err(|d| d.or_at(flags.model.display()))?;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let encoded: Vec<(Form, Vec<u8>)> = forms(&flags)
@@ -186,6 +193,25 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         ));
     }
     Ok(0)
+}
+
+/// The program as it was kept, or compiled and kept. Whoever looks into the passes compiles anew.
+fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
+    let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
+    let store = if looking { None } else { super::places::cache(flags.cache.clone()).ok() };
+    let Some((store, key)) = store.zip(runtime::key(&model, chip, options)) else {
+        return Ok(model.compile(chip, options, stages)?.program);
+    };
+    let _claim = store.claim(&key);
+    if let Some(program) = store.fetch(&key).and_then(|bundle| runtime::program(&bundle)) {
+        return Ok(program);
+    }
+    let compiled = model.compile(chip, options, stages)?;
+    if let Ok(bundle) = runtime::bundle(&compiled) {
+        // A cache that cannot be written is as good as none.
+        let _ = store.store(&key, &bundle);
+    }
+    Ok(compiled.program)
 }
 
 /// The model's own name, also where its path ends in dots.
