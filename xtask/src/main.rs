@@ -10,7 +10,6 @@ mod driver;
 mod evidence;
 mod header;
 mod links;
-mod phases;
 mod repo;
 mod size;
 mod tokens;
@@ -37,7 +36,6 @@ const CHORES: &[Chore] = &[
         run: agreement::run,
         help: "verdicts of `ane check` against recorded placements; lists what differs",
     },
-    Chore { name: "phases", run: phases::run, help: "operations, tasks and bytes of real packages after each phase" },
     Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by room" },
     Chore { name: "ci", run: ci::run, help: "format, clippy, walls, docs --check, links" },
 ];

@@ -5,7 +5,7 @@ use crate::files;
 use crate::model::{Compiled, Model};
 use anemone_compile::Options;
 use anemone_facts::chips::{self, Chip};
-use anemone_net::{DType, Data, Net};
+use anemone_net::{DType, Net};
 use anemone_program::{Element, Program, e5, hwx};
 use anemone_runtime::cache::{Bundle, Function, Key, PortInfo};
 use anemone_runtime::driver::sign::sha256;
@@ -52,16 +52,14 @@ fn ports(program: &Program, net: Option<&Net>) -> std::result::Result<Vec<PortIn
     Ok(out)
 }
 
-/// SHA-256 over a network's text and the elements of its constants.
+/// SHA-256 over a network's text and its constants as they are stored.
 fn content(net: &Net) -> [u8; 32] {
     let (text, blobs) = anemone_net::text::print(net);
     let mut all = text.into_bytes();
     for blob in blobs {
-        let values: Vec<u8> = match &blob.data {
-            Data::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            data => data.to_f32().iter().flat_map(|x| x.to_le_bytes()).collect(),
-        };
-        all.extend_from_slice(&sha256(&values));
+        let mut stored = Vec::new();
+        blob.data.stored(&mut |bytes| stored.extend_from_slice(bytes));
+        all.extend_from_slice(&sha256(&stored));
     }
     sha256(&all)
 }

@@ -7,6 +7,7 @@ use crate::anec::*;
 use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 /// How a layer's output channels are spread over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,7 @@ impl Packing {
     pub fn streams(&self, weights: &[f32], bias: Option<&[f32]>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
         let mut sizes = Vec::with_capacity(self.active());
+        let mut halves = vec![f16::ZERO; self.lanes * self.taps];
         let put = |bytes: &mut Vec<u8>, x: f32| bytes.extend(f16::from_f32(x).to_le_bytes());
         for engine in 0..self.active() {
             let start = bytes.len();
@@ -125,8 +127,14 @@ impl Packing {
                         self.put_without_zeros(&mut bytes, weights, first, &zero_skip::order(kernel, stride));
                         continue;
                     }
-                    for tap in 0..self.taps {
-                        (first..first + self.lanes).for_each(|c| put(&mut bytes, weights[c * self.taps + tap]));
+                    // Channels of one tap stand side by side.
+                    halves.convert_from_f32_slice(&weights[first * self.taps..][..self.lanes * self.taps]);
+                    let at = bytes.len();
+                    bytes.resize(at + 2 * halves.len(), 0);
+                    for (tap, set) in bytes[at..].chunks_exact_mut(2 * self.lanes).enumerate() {
+                        for (lane, slot) in set.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                            *slot = halves[lane * self.taps + tap].to_le_bytes();
+                        }
                     }
                 }
                 if self.skips.is_some() {

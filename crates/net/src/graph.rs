@@ -3,6 +3,8 @@
 use crate::ops::OpKind;
 use crate::stored::Stored;
 use half::f16;
+use half::slice::HalfFloatSliceExt;
+use half::vec::HalfFloatVecExt;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -195,7 +197,7 @@ impl Data {
     /// Elements as `f32`; `I32` beyond 2^24 rounds, truth values become 0 and 1.
     pub fn to_f32(&self) -> Vec<f32> {
         match self {
-            Data::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
+            Data::F16(v) => v.to_f32_vec(),
             Data::F32(v) => v.clone(),
             Data::I8(v) => v.iter().map(|&x| x as f32).collect(),
             Data::U8(v) => v.iter().map(|&x| x as f32).collect(),
@@ -204,6 +206,21 @@ impl Data {
             Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
             Data::Bool(v) => v.iter().map(|&x| x as u8 as f32).collect(),
             Data::Stored(stored) => stored.to_f32(),
+        }
+    }
+
+    /// Hands over all that tells these elements from others as they are stored, without expanding them.
+    pub fn stored(&self, sink: &mut dyn FnMut(&[u8])) {
+        match self {
+            Data::Stored(stored) => stored.feed(sink),
+            Data::I32(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::F32(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::F16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::I16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::U16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::I8(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::U8(v) => sink(v),
+            Data::Bool(v) => v.iter().for_each(|&x| sink(&[u8::from(x)])),
         }
     }
 
@@ -226,7 +243,7 @@ impl Data {
     /// true.
     pub fn from_f32(dtype: DType, values: &[f32]) -> Data {
         match dtype {
-            DType::F16 => Data::F16(values.iter().map(|&x| f16::from_f32(x)).collect()),
+            DType::F16 => Data::F16(Vec::from_f32_slice(values)),
             DType::F32 => Data::F32(values.to_vec()),
             DType::I8 => Data::I8(values.iter().map(|&x| x as i8).collect()),
             DType::U8 => Data::U8(values.iter().map(|&x| x as u8).collect()),

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::graph::{DType, Data, MAX_ELEMENTS, MAX_RANK, Tensor, elements};
 use bytes::Bytes;
 use half::f16;
+use std::borrow::Cow;
 
 /// Element types of model files, with the width of one element in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,6 +239,38 @@ impl Stored {
         }
     }
 
+    /// As [`Data::stored`].
+    pub(crate) fn feed(&self, sink: &mut dyn FnMut(&[u8])) {
+        sink(format!("{:?} {}", self.dtype, self.count).as_bytes());
+        let mut part = |name: &str, tensor: Option<&Tensor>| {
+            let Some(tensor) = tensor else { return };
+            sink(format!("{name} {:?} {:?}", tensor.shape, tensor.data.dtype()).as_bytes());
+            tensor.data.stored(sink);
+        };
+        match &self.form {
+            Form::Plain { element, bytes } => {
+                sink(format!("plain {element:?}").as_bytes());
+                sink(bytes);
+            }
+            Form::Scaled { data, scale, offset, mask } => {
+                part("data", Some(data));
+                part("scale", Some(scale));
+                part("offset", offset.as_ref());
+                part("mask", mask.as_ref());
+            }
+            Form::Palette { indices, table, axis, mask } => {
+                part("indices", Some(indices));
+                part("table", Some(table));
+                part("mask", mask.as_ref());
+                sink(format!("axis {axis}").as_bytes());
+            }
+            Form::Sparse { mask, values } => {
+                part("mask", Some(mask));
+                part("values", Some(values));
+            }
+        }
+    }
+
     /// The elements as the evaluator takes them: what arithmetic gives is not rounded to the type.
     pub fn to_f32(&self) -> Vec<f32> {
         match &self.form {
@@ -260,6 +293,11 @@ impl Stored {
                 let rank = own.len();
                 let (length, width) = (table.shape[rank], table.shape[rank + 1]);
                 let blocks = Blocks::new(own, &table.shape[..rank]);
+                if let (1, None, Data::F16(table), Data::U8(values)) =
+                    (width, mask, &*borrowed(&table.data), &*borrowed(&indices.data))
+                {
+                    return Data::F16(by_table(table, values, &blocks, length));
+                }
                 let values = indices.data.to_i32();
                 if width == 1 {
                     let at = |(i, v): (usize, i32)| blocks.of(i) * length + v as usize;
@@ -290,7 +328,15 @@ fn scaled(data: &Tensor, scale: &Tensor, offset: Option<&Tensor>, mask: &Option<
     let (scales, offsets) = (scale.data.to_f32(), offset.map(|o| o.data.to_f32()));
     let shape = mask.as_ref().map_or(&data.shape, |m| &m.shape);
     let blocks = Blocks::new(shape, &scale.shape);
-    let values = data.data.to_f32();
+    let mut values = data.data.to_f32();
+    if mask.is_none() {
+        for (run, values) in values.chunks_mut(blocks.run()).enumerate() {
+            let block = blocks.of(run * blocks.run());
+            let (scale, offset) = (scales[block], offsets.as_ref().map_or(0.0, |o| o[block]));
+            values.iter_mut().for_each(|v| *v = scale * (*v - offset));
+        }
+        return values;
+    }
     let at = |(i, v): (usize, f32)| {
         let block = blocks.of(i);
         scales[block] * (v - offsets.as_ref().map_or(0.0, |o| o[block]))
@@ -355,6 +401,18 @@ impl Blocks {
         Blocks { axes: axes.collect(), single: elements(blocks) == 1 }
     }
 
+    /// How many consecutive elements lie in one block, from the first on and so on.
+    fn run(&self) -> usize {
+        let mut run = 1;
+        for &(extent, size, _) in &self.axes {
+            run *= size;
+            if size < extent {
+                break;
+            }
+        }
+        run.max(1)
+    }
+
     fn of(&self, mut index: usize) -> usize {
         if self.single {
             return 0;
@@ -366,6 +424,24 @@ impl Blocks {
         }
         at
     }
+}
+
+/// Elements as plain data, expanded only where they are stored otherwise.
+fn borrowed(data: &Data) -> Cow<'_, Data> {
+    match data {
+        Data::Stored(stored) => Cow::Owned(stored.dense()),
+        plain => Cow::Borrowed(plain),
+    }
+}
+
+/// Entries of one element each, by index; each block has `length` of its own.
+fn by_table(table: &[f16], indices: &[u8], blocks: &Blocks, length: usize) -> Vec<f16> {
+    let mut dense = Vec::with_capacity(indices.len());
+    for (run, indices) in indices.chunks(blocks.run()).enumerate() {
+        let own = &table[blocks.of(run * blocks.run()) * length..][..length];
+        dense.extend(indices.iter().map(|&i| own[usize::from(i)]));
+    }
+    dense
 }
 
 /// Elements of `data` at these positions.

@@ -199,7 +199,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
     let store = if looking { None } else { super::places::cache(flags.cache.clone()).ok() };
-    let Some((store, key)) = store.zip(runtime::key(&model, chip, options)) else {
+    let Some((store, key)) = store.and_then(|store| Some((store, runtime::key(&model, chip, options)?))) else {
         return Ok(model.compile(chip, options, stages)?.program);
     };
     let _claim = store.claim(&key);

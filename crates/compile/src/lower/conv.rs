@@ -87,7 +87,7 @@ impl Lowerer<'_> {
         };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
-        let (weights, kernel) = dilate(&tensor.data.to_f32(), extents, dilation);
+        let (weights, kernel) = dilate(tensor.data.to_f32(), extents, dilation);
         let mut window = Window {
             kernel,
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
@@ -540,9 +540,9 @@ fn indices(extents: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Kernels with zeros between their elements; the engine knows no dilation.
-fn dilate(weights: &[f32], extents: [usize; 2], dilation: [usize; 2]) -> (Vec<f32>, [usize; 2]) {
+fn dilate(weights: Vec<f32>, extents: [usize; 2], dilation: [usize; 2]) -> (Vec<f32>, [usize; 2]) {
     if dilation == [1, 1] {
-        return (weights.to_vec(), extents);
+        return (weights, extents);
     }
     let wide = [0, 1].map(|i| (extents[i] - 1) * dilation[i] + 1);
     let (taps, wide_taps) = (extents[0] * extents[1], wide[0] * wide[1]);

@@ -1,6 +1,8 @@
 //! What each phase of the compiler makes of real packages: operations and tasks, and bytes moved, counted by the engine.
+//! Prints the table of `docs/performance.md`:
+//!
+//!     cargo run --release -p anemone --example phases -- ../shared/models
 
-use crate::Outcome;
 use anemone::execute::Execution;
 use anemone::{Array, Diagnostic, Model};
 use anemone_compile::{Log, Options, Stage, passes};
@@ -8,6 +10,7 @@ use anemone_engine::Options as EngineOptions;
 use anemone_facts::chips::CHIPS;
 use anemone_program::{Direction, Program};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Counts after each pass.
 #[derive(Default)]
@@ -50,8 +53,9 @@ fn without_residency() -> usize {
 }
 
 fn row(package: &Path) -> Result<String, Diagnostic> {
-    let compile =
-        |options: Options, log: &mut dyn Log| Ok(Model::load(package)?.compile(&CHIPS[0], &options, log)?.program);
+    let compile = |options: Options, log: &mut dyn Log| -> Result<Program, Diagnostic> {
+        Ok(Model::load(package)?.compile(&CHIPS[0], &options, log)?.program)
+    };
     let mut counts = Counts::default();
     let program = compile(Options::default(), &mut counts)?;
     // Without any fusion, and with all of it but nothing kept on chip.
@@ -70,11 +74,18 @@ fn row(package: &Path) -> Result<String, Diagnostic> {
     ))
 }
 
-/// The table, for packages in the folder given, or in `ANE_MODELS_DIR`, or beside the repository.
-pub fn run(arguments: &[String]) -> Outcome {
-    let folder = arguments.first().map(PathBuf::from).or_else(|| std::env::var_os("ANE_MODELS_DIR").map(PathBuf::from));
-    let folder = folder.unwrap_or_else(|| PathBuf::from("../shared/models"));
-    let listing = std::fs::read_dir(&folder).map_err(|e| vec![format!("{}: {e}", folder.display())])?;
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args().nth(1) else {
+        eprintln!("usage: phases FOLDER, of folders that each hold model.mlpackage");
+        return ExitCode::from(2);
+    };
+    let listing = match std::fs::read_dir(&folder) {
+        Ok(listing) => listing,
+        Err(e) => {
+            eprintln!("{folder}: {e}");
+            return ExitCode::from(2);
+        }
+    };
     let mut packages: Vec<PathBuf> =
         listing.flatten().map(|entry| entry.path()).filter(|path| path.join("model.mlpackage").is_dir()).collect();
     packages.sort();
@@ -82,13 +93,16 @@ pub fn run(arguments: &[String]) -> Outcome {
         "| package | operations | tasks, nothing fused | lowered | fused | legal | bytes moved, all through memory | bytes moved | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    let mut findings = Vec::new();
+    let mut failed = false;
     for path in &packages {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match row(&path.join("model.mlpackage")) {
             Ok(row) => println!("| {name} | {row} |"),
-            Err(e) => findings.push(format!("{name}: {e}")),
+            Err(e) => {
+                eprintln!("{name}: {e}");
+                failed = true;
+            }
         }
     }
-    crate::conclude(findings, format!("{} packages", packages.len()))
+    ExitCode::from(u8::from(failed))
 }
