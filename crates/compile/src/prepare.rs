@@ -9,6 +9,10 @@ use anemone_net::{Binary, DType, Data, Net, Op, OpKind, ReduceKind, Tensor, Tens
 use std::collections::HashMap;
 use std::sync::Arc;
 
+mod native;
+
+pub(crate) use native::expand_natives;
+
 /// Results larger than this stay operations: folding them would only grow the program.
 const FOLD_ELEMENTS: usize = 16 << 20;
 
