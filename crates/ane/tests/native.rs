@@ -10,7 +10,7 @@ use anemone_facts::native::{Carrier, NATIVES, ParamType};
 use anemone_facts::numerics::Model;
 use anemone_net::native::{KeyType, Native, SCHEMAS};
 use anemone_net::*;
-use anemone_program::{Direction, Program};
+use anemone_program::{Direction, Program, e5};
 use common::suite::{execute, written_and_read};
 use common::{Random, Score};
 use half::f16;
@@ -398,6 +398,79 @@ fn a_piecewise_linear_curve_is_exact_at_its_knots() {
     let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).unwrap();
     let got = executed(&program, &net, &[Tensor::f32([16, 1], knots)]).unwrap();
     assert_eq!(got, bump);
+}
+
+#[test]
+fn damaged_own_tasks_end_in_an_outcome_or_a_fault() {
+    use anemone_engine::{Memory, Options as EngineOptions, run};
+    let mut random = Random::new(41);
+    let mut faults = 0;
+    for row in NATIVES.iter().filter(|n| n.carrier == Carrier::Own) {
+        let program = compile(&network(row).unwrap(), first_chip(row).unwrap(), &Options::default(), &mut ()).unwrap();
+        for _ in 0..200 {
+            let mut damaged = program.clone();
+            for _ in 0..=random.next() % 3 {
+                let at = random.next() as usize % damaged.stream.len();
+                damaged.stream[at] ^= 1 << (random.next() % 8);
+            }
+            let mut memory = Memory::for_program(&damaged);
+            for port in damaged.ports_of(Direction::Input) {
+                memory.region_mut(port.bar).unwrap().bytes_mut().fill(0x3c);
+            }
+            faults += usize::from(run(&damaged, &mut memory, EngineOptions::default()).is_err());
+        }
+    }
+    assert!(faults > 500, "{faults} faults: damage is not seen");
+}
+
+/// A ReLU, a top-k over its result, and a ReLU of that.
+fn three_segments() -> Net {
+    let native = Native::named("TopK", &[("Type", "Max"), ("K", "5"), ("SortDimension", "Width")]).unwrap();
+    let mut net = one(native, &[[1, 2, 3, 20]]);
+    let (x, y) = (net.inputs[0], net.outputs[0]);
+    let copy = |net: &Net, id: ValueId, name: &str| Value { name: name.into(), ..net.value(id).clone() };
+    let (before, after) = (copy(&net, x, "before"), copy(&net, y, "after"));
+    let (before, after) = (net.add_value(before), net.add_value(after));
+    net.ops[0].inputs = vec![before];
+    let op = |name: &str, from, to| Op {
+        name: name.into(),
+        kind: OpKind::Unary(Unary::Relu),
+        inputs: vec![from],
+        outputs: vec![to],
+    };
+    net.ops.insert(0, op("before", x, before));
+    net.ops.push(op("after", y, after));
+    net.outputs = vec![after];
+    net
+}
+
+#[test]
+fn a_native_layer_is_a_dispatch_of_its_own() {
+    let net = three_segments();
+    let segments = anemone_compile::native::segments(&net);
+    assert_eq!(segments.iter().map(|s| s.ops.len()).collect::<Vec<_>>(), [1, 1, 1]);
+    let chip = chips::by_name("m1").unwrap();
+    let programs: Vec<Program> =
+        segments.iter().map(|s| compile(s, chip, &Options::default(), &mut ()).unwrap()).collect();
+    // Dispatched one after the other, each by the names of what the last one left.
+    let inputs = operands(&net, 5, (-2.0, 2.0));
+    let mut carried = inputs.clone();
+    for (segment, program) in segments.iter().zip(&programs) {
+        let shape = segment.value(segment.outputs[0]).ty.shape.clone();
+        carried = vec![Tensor::f32(shape, executed(program, segment, &carried).unwrap())];
+    }
+    assert_eq!(carried[0].data.to_f32(), wanted(&net, &inputs).unwrap());
+    let whole = compile(&net, chip, &Options::default(), &mut ()).unwrap();
+    assert_eq!(executed(&whole, &net, &inputs).unwrap(), carried[0].data.to_f32());
+    // In the dispatch descriptor each is an inference.
+    let calls: Vec<e5::Call> = programs.iter().map(|program| e5::Call { program, container: &[] }).collect();
+    let info = e5::Info { function: "main".into(), ..e5::Info::default() };
+    use anemone_facts::formats::e5::{ANE_INFERENCE, OP_TYPES};
+    let word = OP_TYPES.iter().find(|c| c.code == ANE_INFERENCE).expect("a kind of operation").name;
+    let text = format!("{:?}", e5::from_calls(&calls, &[], &info));
+    // A cast in, three inferences, a cast out.
+    let inferences = (0..8).filter(|i| text.contains(&format!("Op{i}_{word}"))).collect::<Vec<_>>();
+    assert_eq!(inferences, [1, 2, 3]);
 }
 
 #[test]

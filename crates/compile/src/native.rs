@@ -1,7 +1,10 @@
 //! Native layers on their way to a program: gates by family, tasks of this project's own encoding, and what carries a
 //! program for a family whose registers are not known. `docs/native.md` has the design.
 
+mod segments;
 pub mod templates;
+
+pub use segments::segments;
 
 use crate::anec::*;
 use crate::check::describe;

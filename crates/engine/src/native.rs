@@ -176,6 +176,7 @@ impl Machine<'_> {
     /// Executes an own task.
     pub(crate) fn own(&mut self, own: &Own) -> Result<(), FaultKind> {
         let Some(row) = own.row else { return Ok(()) };
+        own.sources.iter().chain([&own.result]).try_for_each(|place| within(self.memory, place))?;
         let operands = own.sources.iter().map(|place| load(self.memory, place)).collect::<Result<Vec<_>, _>>()?;
         let result = compute::compute(own, row, &operands, own.result.extents)?;
         store(self.memory, &own.result, &result)
@@ -194,6 +195,21 @@ fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> 
             _ => Err(odd(OwnBase, base as u32, "an address that is odd or past all memory".into())),
         }
     })
+}
+
+/// Whether an operand ends within its region: before anything of its size is allocated.
+fn within(memory: &Memory, place: &Place) -> Result<(), FaultKind> {
+    let region = memory.region(place.bar).ok_or(FaultKind::Unbound { field: OwnBar, bar: place.bar })?;
+    let [n, c, h, w] = place.extents.map(|e| e as u64);
+    let [groups, channels, rows] = place.strides;
+    let last = [(n, groups), (c, channels), (h, rows)];
+    let start =
+        last.iter().fold(place.base, |sum, (extent, stride)| sum.saturating_add((extent - 1).saturating_mul(*stride)));
+    let (bytes, limit) = (2 * w, region.len() as u64);
+    if start.saturating_add(bytes) <= limit {
+        return Ok(());
+    }
+    Err(FaultKind::Stray { field: OwnBase, region: format!("BAR {}", place.bar), address: start, bytes, limit })
 }
 
 fn load(memory: &Memory, place: &Place) -> Result<Operand, FaultKind> {

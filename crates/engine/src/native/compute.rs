@@ -248,7 +248,8 @@ fn slice(own: &Own, operands: &[Operand], result: [usize; 4]) -> Result<Vec<f32>
     let mut start = [0i64; 4];
     if let Some(starts) = operands.get(1) {
         for (&axis, &value) in own.list("DynamicSliceAxisOrder").iter().zip(&starts.data) {
-            start[axis as usize] = value as i64;
+            // Further out than any extent is as far as any.
+            start[axis as usize] = value.clamp(-1e9, 1e9) as i64;
         }
     }
     let mut border = [false; 4];

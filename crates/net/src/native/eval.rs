@@ -299,7 +299,8 @@ fn window(native: &Native, inputs: &[Operand], result: [usize; 4]) -> Vec<f32> {
     let mut start = [0i64; 4];
     if let Some(starts) = inputs.get(1) {
         for (&axis, &value) in native.list("DynamicSliceAxisOrder").iter().zip(starts.data) {
-            start[axis as usize] = value as i64;
+            // Further out than any extent is as far as any.
+            start[axis as usize] = value.clamp(-1e9, 1e9) as i64;
         }
     }
     let border = native.list("PaddingInfo").chunks(2).filter(|p| p[1] == 1).map(|p| p[0] as usize).collect::<Vec<_>>();
