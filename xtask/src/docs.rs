@@ -1,6 +1,7 @@
 //! Documents made from rows: registers of every generation, chips, and the table of numbers in `README.md`.
 
 mod catalogue;
+mod native;
 
 use crate::{Outcome, conclude, evidence, header, repo};
 use anemone_engine::{Treatment, executes, treatment};
@@ -78,6 +79,10 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let numerics =
         with_part(&numerics, &probes()).ok_or(format!("docs/numerics.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/numerics.md".into(), numerics));
+    let layers = repo::read("docs/native.md")?;
+    let layers =
+        with_part(&layers, &native::table()).ok_or(format!("docs/native.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/native.md".into(), layers));
     Ok(all)
 }
 
@@ -218,18 +223,19 @@ fn with_part(document: &str, part: &str) -> Option<String> {
 /// Rows by evidence letter, and by the engine's treatment.
 struct Counts {
     rows: usize,
-    evidence: [usize; 3],
+    evidence: [usize; 4],
     treatment: [usize; 3],
 }
 
 impl Counts {
     fn of(layout: &Layout) -> Counts {
-        let mut counts = Counts { rows: layout.rows.len(), evidence: [0; 3], treatment: [0; 3] };
+        let mut counts = Counts { rows: layout.rows.len(), evidence: [0; 4], treatment: [0; 3] };
         for row in layout.rows {
             counts.evidence[match row.evidence {
                 Evidence::Executed => 0,
                 Evidence::Bytes => 1,
                 Evidence::Claimed => 2,
+                Evidence::Own => 3,
             }] += 1;
             counts.treatment[match treatment(row.field) {
                 Treatment::Obeyed => 0,
@@ -243,11 +249,11 @@ impl Counts {
 
 fn status(layouts: &[&'static Layout]) -> String {
     let mut out = String::from(
-        "\n| generation | fields known | X | B | C | engine obeys | no effect on results | only stated values |\n\
-         |---|---|---|---|---|---|---|---|\n",
+        "\n| generation | fields known | X | B | C | O | engine obeys | no effect on results | only stated values |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     for layout in layouts {
-        let Counts { rows, evidence: [x, b, c], treatment: [obeyed, none, only] } = Counts::of(layout);
+        let Counts { rows, evidence: [x, b, c, o], treatment: [obeyed, none, only] } = Counts::of(layout);
         let name = layout.generation;
         let link = format!("[{name}](docs/machine/registers-{name}.md)");
         let engine = if executes(layout) {
@@ -255,7 +261,7 @@ fn status(layouts: &[&'static Layout]) -> String {
         } else {
             "listed, not executed | |".to_string()
         };
-        let _ = writeln!(out, "| {link} | {rows} | {x} | {b} | {c} | {engine} |");
+        let _ = writeln!(out, "| {link} | {rows} | {x} | {b} | {c} | {o} | {engine} |");
     }
     out.push('\n');
     out
@@ -264,7 +270,7 @@ fn status(layouts: &[&'static Layout]) -> String {
 /// Every row of a generation.
 fn registers(layout: &'static Layout) -> String {
     let mut out = String::new();
-    let Counts { rows, evidence: [x, b, c], treatment: [obeyed, none, only] } = Counts::of(layout);
+    let Counts { rows, evidence: [x, b, c, o], treatment: [obeyed, none, only] } = Counts::of(layout);
     let (name, version) = (layout.generation, layout.td_version);
     let form = match layout.codec {
         Codec::Runs => {
@@ -287,18 +293,20 @@ fn registers(layout: &'static Layout) -> String {
         false => "Programs of this generation are read, listed and written; the engine does not execute them.".into(),
     };
     let (words, known, bits) = claimed(layout);
+    let of_own = if o > 0 { format!("; {o} more are this project's own, with O") } else { String::new() };
+    let rows = rows - o;
     let _ = write!(
         out,
         "# Registers of {name}\n\n{OPEN}\n\n\
          Task descriptor version {version}, {} header words, on {:#x}-byte boundaries. {form}\n\n\
-         {rows} fields are known: {x} with evidence X, {b} with B, {c} with C (see [evidence](../evidence.md)). They \
+         {rows} fields are known: {x} with evidence X, {b} with B, {c} with C{of_own} (see [evidence](../evidence.md)). They \
          stand in {known} of {words} words and claim {bits} bits. {engine} What share of the bits that real descriptors \
          set has no field: [coverage](coverage.md), and `ane dump --coverage` for any file.\n\n\
          - **address**: byte offset in the header, or byte address of the register. `x16` marks an array of words, 4 \
          bytes apart.\n\
          - **coding**: `uint` a number; `flag` one bit; `<< n` a byte quantity that stands in place, its low n bits \
          are zero; `log2` a base-2 logarithm; `fp16` and `fp32` IEEE bit patterns; else the names of the values.\n\
-         - **ev**: X executed, B bytes, C claimed. **source**: key in [evidence](../evidence.md).\n",
+         - **ev**: X executed, B bytes, C claimed, O our own. **source**: key in [evidence](../evidence.md).\n",
         layout.header_words, layout.align_bytes
     );
     out.push_str(if executes(layout) {
@@ -313,6 +321,10 @@ fn registers(layout: &'static Layout) -> String {
         let _ = write!(out, "## {}\n\nAddress {:#07x}, {} words.\n\n", block.name, block.addr, block.words);
         let inside = |r: &&Row| r.space == Space::Register && r.addr >= block.addr && r.addr < end;
         table(&mut out, layout, layout.rows.iter().filter(inside));
+    }
+    if o > 0 {
+        out.push_str("## Not Apple's\n\nRegisters that only [own tasks](../native.md) write; no device has them.\n\n");
+        table(&mut out, layout, layout.rows.iter().filter(|r| r.evidence == Evidence::Own));
     }
     out.push_str("## Bits without a row\n\n");
     out.push_str("A set bit in one of these places is listed by the disassembler and refused by the engine.\n\n");
@@ -420,15 +432,15 @@ fn coverage(layouts: &[&'static Layout]) -> String {
         "# Coverage\n\n{OPEN}\n\n\
          What is known of each generation's task descriptors, and how much of what real descriptors say that explains. \
          `ane dump FILE --coverage` prints the same counts of any compiled file, with the words that hold unexplained bits.\n\n\
-         ## Known\n\n| generation | version | fields | X | B | C | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|\n"
+         ## Known\n\n| generation | version | fields | X | B | C | O | words with a field | bits claimed |\n|---|---|---|---|---|---|---|---|---|\n"
     );
     for layout in layouts {
         let (words, known, bits) = claimed(layout);
-        let Counts { rows, evidence: [x, b, c], .. } = Counts::of(layout);
+        let Counts { rows, evidence: [x, b, c, o], .. } = Counts::of(layout);
         let (name, version) = (layout.generation, layout.td_version);
         let _ = writeln!(
             out,
-            "| [{name}](registers-{name}.md) | {version} | {rows} | {x} | {b} | {c} | {known} of {words} | {bits} |"
+            "| [{name}](registers-{name}.md) | {version} | {rows} | {x} | {b} | {c} | {o} | {known} of {words} | {bits} |"
         );
     }
     out.push_str(

@@ -1,7 +1,7 @@
 //! Evidence keys: every key that a row or a comment names has its section in `docs/evidence.md`.
 
 use crate::repo;
-use anemone_facts::{Layout, enums, layout, legal, ops};
+use anemone_facts::{Layout, enums, layout, legal, native, ops};
 use std::collections::BTreeSet;
 
 /// The document that explains every key.
@@ -18,7 +18,14 @@ pub fn keys_of_rows() -> BTreeSet<String> {
     let subtypes = layout::SUBTYPES.iter().map(|s| s.source).chain(layout::SAMPLED.iter().map(|s| s.source));
     let limits = legal::RULES.iter().map(|r| r.source);
     let attested = ops::ATTESTED.iter().map(|a| a.source);
-    rows.chain(subtypes).chain(limits).chain(attested).chain([enums::SOURCE]).map(str::to_string).collect()
+    let natives = native::NATIVES.iter().map(|n| n.source);
+    rows.chain(subtypes)
+        .chain(limits)
+        .chain(attested)
+        .chain(natives)
+        .chain([enums::SOURCE])
+        .map(str::to_string)
+        .collect()
 }
 
 /// Keys that comments name: `` `docs/evidence.md`, key `KEY` ``.

@@ -201,13 +201,14 @@ impl From<anemone_compile::Error> for Diagnostic {
         use anemone_compile::Error::*;
         let code = match &error {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
-            Limit { .. } => Code::ChipLimit,
+            Limit { .. } | Refused(_) => Code::ChipLimit,
             Net(_) => Code::Malformed,
             Field { .. } => Code::Defect,
         };
         let diagnostic = Diagnostic::new(code, error.to_string());
         match error {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
+            Refused(refused) => diagnostic.help(refused.suggestion),
             Limit { .. } => diagnostic.help("make it smaller, or split the operation"),
             Field { .. } => {
                 diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")

@@ -16,6 +16,7 @@ pub mod execute;
 pub mod files;
 pub mod forms;
 pub mod model;
+pub mod native;
 pub mod reference;
 pub mod runtime;
 pub mod tensor;

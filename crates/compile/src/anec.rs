@@ -7,6 +7,7 @@
 mod draw;
 
 use crate::lut::Table;
+use crate::native::Own;
 use std::fmt;
 use std::sync::Arc;
 
@@ -287,6 +288,15 @@ pub enum Kind {
         /// Reciprocal of the result.
         reciprocal: bool,
     },
+    /// No unit of Apple's: a native layer in this project's own encoding.
+    Own(Arc<Own>),
+}
+
+/// Own tasks as the text has them.
+impl fmt::Display for Own {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "own.{} {:x?}", self.tag, self.params)
+    }
 }
 
 /// One task to be.
@@ -323,6 +333,7 @@ impl Layer {
                 | Kind::Deviation { .. }
                 | Kind::Pool { .. }
                 | Kind::Reduce { .. }
+                | Kind::Own(_)
         )
     }
 
@@ -457,6 +468,7 @@ impl fmt::Display for Kind {
                 affine(f, a)?;
                 if *relu { write!(f, " relu") } else { Ok(()) }
             }
+            Kind::Own(own) => own.fmt(f),
             Kind::Reduce { op, abs, affine: a, reciprocal } => {
                 write!(f, "pe.reduce.{op:?}")?;
                 if *abs {

@@ -30,6 +30,11 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
     let hints = stage::Hints::of(&placed, layout);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
+        if let Kind::Own(own) = &layer.kind {
+            let task = crate::native::task(layout, own, layer, &placed, i, placed.graph.layers.len());
+            tasks.push(task.map_err(|source| Error::Field { layer: layer.name.clone(), source })?);
+            continue;
+        }
         let emitter = Emitter { layout, chip, index: i, layer, placed: &placed, options, task: Task::full(layout) };
         let task = emitter
             .emit(&mut kernel, placed.graph.layers.len(), &hints)

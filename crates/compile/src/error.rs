@@ -23,6 +23,9 @@ pub enum Error {
         /// What would be.
         suggestion: &'static str,
     },
+    /// A layer that the chip's compiler refuses, with its own words where they are known.
+    #[error("{0}")]
+    Refused(Box<Refused>),
     /// A quantity passes a limit of the chip.
     #[error("{op}: {what} is {found}, {chip} takes at most {limit}")]
     Limit {
@@ -48,6 +51,26 @@ pub enum Error {
         /// The field and its limit.
         source: FieldError,
     },
+}
+
+/// A native layer that a chip does not take.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{op} ({kind}): refused by {stage} for {chip}: {}", apple.as_deref().unwrap_or(reason))]
+pub struct Refused {
+    /// Operation name.
+    pub op: String,
+    /// Its kind.
+    pub kind: String,
+    /// Compiler target.
+    pub chip: &'static str,
+    /// Who refuses.
+    pub stage: &'static str,
+    /// What was found and what is allowed.
+    pub reason: String,
+    /// Apple's text.
+    pub apple: Option<String>,
+    /// What to do.
+    pub suggestion: String,
 }
 
 /// Result of the compiler's stages.

@@ -14,6 +14,7 @@ pub mod fuse;
 pub mod legalize;
 pub mod lower;
 pub mod lut;
+pub mod native;
 pub mod pack;
 pub mod passes;
 pub mod place;
@@ -25,7 +26,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::Net;
 use anemone_program::Program;
 
-pub use error::{Error, Result};
+pub use error::{Error, Refused, Result};
 use passes::Progress;
 
 /// Which compiler's conventions the program follows, where they differ.
@@ -88,8 +89,12 @@ impl Log for () {
 
 /// Compiles a checked network for a chip.
 pub fn compile(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    let program = flow(net, chip, &mut Progress::new(options, log, None))?;
-    program.ok_or_else(|| Error::Net("compilation stopped before its end".into()))
+    native::gate(net, chip)?;
+    // Native layers for a chip whose registers are not known are written in the form of one whose are, and say so.
+    let carrier = native::carrier(net, chip);
+    let program = flow(net, carrier, &mut Progress::new(options, log, None))?;
+    let program = program.ok_or_else(|| Error::Net("compilation stopped before its end".into()))?;
+    if std::ptr::eq(carrier, chip) { Ok(program) } else { native::name_family(program, chip) }
 }
 
 /// As [`compile`], only so far as to the pass of that name in [`passes::ALL`], for the log's sake.
@@ -100,7 +105,8 @@ pub fn compile_until(
     log: &mut dyn Log,
     pass: &'static passes::Pass,
 ) -> Result<()> {
-    flow(net, chip, &mut Progress::new(options, log, Some(pass.name))).map(|_| ())
+    native::gate(net, chip)?;
+    flow(net, native::carrier(net, chip), &mut Progress::new(options, log, Some(pass.name))).map(|_| ())
 }
 
 /// The flow; `None` where it was to stop.

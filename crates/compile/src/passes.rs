@@ -59,6 +59,8 @@ macro_rules! passes {
 }
 
 passes! {
+    NATIVE: 0 false "0-expand-natives" Work::Net(prepare::expand_natives), "book table 26.2",
+        "native layers that known registers compute become the operations that are lowered to them";
     FOLD: 0 false "0a-fold-constants" Work::Net(prepare::fold_constants), "book 22, IR rewriting",
         "operations on constants become constants";
     DROP: 0 false "0b-drop-conversions" Work::Net(prepare::drop_conversions), "ours",

@@ -44,6 +44,10 @@ pub struct Placed {
 pub fn place(schedule: Schedule, chip: &Chip, options: &Options, stay: bool) -> Placed {
     let Schedule { graph, live, partitions, .. } = schedule;
     let residency = match options.compat {
+        // Own tasks reach memory alone.
+        _ if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) => {
+            Residency::none(&graph, groups_in_pairs(graph.layers.len()))
+        }
         Compat::Zin9509 if !stay => Residency::none(&graph, groups(&graph)),
         Compat::Zin9509 => {
             let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();

@@ -10,6 +10,7 @@ mod decompose;
 mod drop;
 mod fold;
 mod matmul;
+mod native;
 
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
 use std::collections::HashSet;
@@ -21,6 +22,7 @@ pub(crate) use decompose::decompose;
 pub(crate) use drop::drop_conversions;
 pub(crate) use fold::fold_constants;
 pub(crate) use matmul::replace_matmul;
+pub(crate) use native::expand_natives;
 
 /// How often each value is read, network outputs included.
 fn uses(net: &Net) -> Vec<usize> {
@@ -53,6 +55,10 @@ impl Builder<'_> {
         let ty = TensorType { dtype: DType::F32, shape: shape.clone() };
         let data = Some(Arc::new(Tensor { shape, data: Data::F32(data) }));
         self.net.add_value(Value { name, ty, data, surface: None })
+    }
+
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.net.value(id).ty.shape.clone()
     }
 
     fn fresh(&mut self, suffix: &str) -> String {

@@ -367,6 +367,15 @@ fn cases() -> Vec<Case> {
             },
             most(5000.0),
         ),
+        case("W17", "m1", |bad| {
+            let on = [if bad { 0.0 } else { 1.0 }];
+            let heads: &[(&str, &str, &[usize])] =
+                &[("q", "fp16", &[1, 8, 4, 16]), ("k", "fp16", &[1, 8, 4, 16]), ("v", "fp16", &[1, 8, 4, 16])];
+            let scale = ("bottom", Give::Weight("fp16", &[1, 1, 1, 1], None));
+            let [q, k, v] = ["q", "k", "v"].map(|name| ("bottom", Give::Value(name)));
+            let arguments = [q, k, v, scale, ("SubtractMax", Give::Numbers("bool", &on))];
+            Program::new(Origin::Model, heads).op("SDPA", &arguments, ("fp16", &[1, 8, 4, 16]))
+        }),
         case("W10", "m1", |bad| {
             let scale = [if bad { 0.5 } else { 1.0 }];
             let program = Program::new(Origin::Model, &[("x", "fp16", &[1, 8, 8, 8]), ("y", "fp16", &[1, 8, 8, 8])]);

@@ -105,6 +105,10 @@ pub fn treatment(field: Field) -> Treatment {
 
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,
+        // This project's own tasks.
+        OwnKind | OwnSources | OwnBar | OwnBase | OwnGroups | OwnChannels | OwnRows | OwnColumns | OwnGroupStride
+        | OwnChannelStride | OwnRowStride | OwnParam => Obeyed,
+        OwnFamily => NoEffect,
         // Fields that only generations have which are listed and not executed. A test holds the executed one to the
         // lines above.
         _ => OTHER_GENERATIONS,

@@ -17,6 +17,7 @@ mod honours;
 mod lut;
 mod machine;
 mod memory;
+mod native;
 mod ne;
 pub mod number;
 mod pe;

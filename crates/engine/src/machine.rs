@@ -34,6 +34,7 @@ impl Machine<'_> {
         match work {
             Work::Neural(neural) => self.neural(neural),
             Work::Planar => self.planar(),
+            Work::Own(own) => self.own(own),
         }
     }
 

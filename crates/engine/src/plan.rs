@@ -4,6 +4,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::honours::{Treatment, executes, treatment};
 use crate::machine::Machine;
 use crate::memory::{Memory, Region, Snapshot};
+use crate::native::Own;
 use crate::ne::Neural;
 use crate::tensor::Tensor;
 use crate::trace::TaskTrace;
@@ -73,6 +74,7 @@ impl Step {
         let streams = match &self.work {
             Work::Neural(neural) => neural.reads_streams(),
             Work::Planar => false,
+            Work::Own(own) => return own.names(bar),
         };
         named(Field::RBase0, Field::Rbe0)
             || named(Field::RBase1, Field::Rbe1)
@@ -85,6 +87,8 @@ impl Step {
 pub(crate) enum Work {
     Neural(Box<Neural>),
     Planar,
+    /// Not Apple's: a native layer in this project's own encoding.
+    Own(Box<Own>),
 }
 
 /// Raw bits of every field, first element of arrays; 0 where the descriptor does not write the register.
@@ -321,6 +325,9 @@ fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
 
 impl Machine<'_> {
     fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
+        if self.is_own() {
+            return Ok(Work::Own(Box::new(self.prepare_own()?)));
+        }
         match self.get(Field::TaskClass) {
             class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
             class::PLANAR_ONE

@@ -520,4 +520,19 @@ fields! {
     CacheBackoffMin: Uint, "", "smallest back-off";
     CacheBackoffMax: Uint, "", "largest back-off";
     CacheBackoffScale: Uint, "", "growth of the back-off";
+
+    // Not Apple's: what tasks of this project's own encoding write; see `native`.
+    OwnKind: Uint, "", "class of the native layer, as the compiler numbers unit types; 0 names the family alone";
+    OwnSources: Uint, "", "number of sources";
+    OwnFamily: Uint, "", "family that the program is for, by its number";
+    OwnBar: Uint, "BAR", "base address register of operand i; the last operand is the result";
+    OwnBase: Uint, "bytes", "offset of operand i";
+    OwnGroups: Uint, "", "groups of operand i";
+    OwnChannels: Uint, "", "channels of operand i";
+    OwnRows: Uint, "", "rows of operand i";
+    OwnColumns: Uint, "", "columns of operand i";
+    OwnGroupStride: Uint, "bytes", "distance between groups of operand i";
+    OwnChannelStride: Uint, "bytes", "distance between channels of operand i";
+    OwnRowStride: Uint, "bytes", "distance between rows of operand i";
+    OwnParam: Uint, "", "parameter i, in the order of the layer's row";
 }

@@ -465,6 +465,8 @@ rules! {
         "Circular buffer is not supported on this architecture" [] "" "a resident buffer shared between calls";
     "RingBufferWriter" CodeGeneration "E18" Measured "op-matrix" [Has(Q::Authored), Family(&["A17"])] Never(Q::Operands) =>
         "" [] "" "a resident buffer shared between calls";
+    "RingBufferReader" Validator "E17" Inferred "by-analogy" [Has(Q::Circular), Family(&["A13", "older"])] Never(Q::Circular) =>
+        "Circular buffer is not supported on this architecture" [] "" "a resident buffer shared between calls";
     "Tile" Validator "E29" Decoded "op-matrix" [] StrideFactors(Q::FactorXY) =>
         "" [] "" "factors that are products of 2, 3, 4 and 8";
     "DynamicGOC" Validator "E17" Decoded "validators" [] Capability("dynamic_goc") =>

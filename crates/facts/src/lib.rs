@@ -16,6 +16,7 @@ pub mod layout;
 pub mod legal;
 pub mod lint;
 pub mod lut;
+pub mod native;
 pub mod numerics;
 pub mod ops;
 pub mod placement;

@@ -11,6 +11,8 @@ pub enum Evidence {
     Bytes,
     /// `C`: name or meaning from a public decoder, the book, or a reading the samples do not exclude.
     Claimed,
+    /// `O`: not a fact about the machine: this project's own encoding, where Apple's is not known.
+    Own,
 }
 
 impl Evidence {
@@ -20,6 +22,7 @@ impl Evidence {
             Evidence::Executed => "X",
             Evidence::Bytes => "B",
             Evidence::Claimed => "C",
+            Evidence::Own => "O",
         }
     }
 }
@@ -135,6 +138,10 @@ pub struct Block {
     pub name: &'static str,
 }
 
+/// The registers of this project's own tasks. They stand in no layout's list of blocks: Apple's descriptors have none.
+static OWN: Block =
+    Block { addr: crate::native::OWN_BASE, words: crate::native::OWN_WORDS, name: "own-native, not Apple's" };
+
 /// One generation's task descriptor: every known field with its place.
 #[derive(Debug)]
 pub struct Layout {
@@ -181,7 +188,8 @@ impl Layout {
 
     /// The block that holds the register at `addr`.
     pub fn block_of(&self, addr: u32) -> Option<&'static Block> {
-        self.blocks.iter().find(|b| addr >= b.addr && addr < b.addr + 4 * b.words)
+        let own = self.row(Field::OwnKind).map(|_| &OWN);
+        self.blocks.iter().chain(own).find(|b| addr >= b.addr && addr < b.addr + 4 * b.words)
     }
 }
 

@@ -90,6 +90,8 @@ pub enum Error {
     TooDeep { place: String, found: usize, limit: usize },
     #[error("the model is a {found}, not an ML Program; {help}")]
     ModelKind { found: String, help: &'static str },
+    #[error("InvalidParamSyntax: unit `{unit}` ({layer}): `{key}`: {reason}")]
+    InvalidParam { unit: String, layer: &'static str, key: String, reason: String },
     #[error("`{output}`: {op} is not supported: {reason}")]
     Unsupported { op: String, output: String, reason: String },
 }

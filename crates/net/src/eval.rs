@@ -16,6 +16,7 @@ use crate::check::check;
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Tensor, TensorType, ValueId};
 use crate::infer::infer;
+use crate::native;
 use crate::ops::OpKind;
 use half::f16;
 use std::borrow::Cow;
@@ -258,6 +259,13 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::PadEdge { pads, mode } => movement::pad_edge(x, pads, *mode),
         OpKind::Resize { mode, coordinates } => store(movement::resize(x, *mode, *coordinates, &result.shape)),
         OpKind::Cast => elementwise::cast(x, result.dtype),
+        OpKind::Native(native) => {
+            let data: Vec<Cow<[f32]>> = inputs.iter().map(View::floats).collect();
+            let four = |shape: &[usize]| std::array::from_fn(|i| shape.get(i).copied().unwrap_or(1));
+            let operand = |(view, data)| native::Operand { shape: four(View::shape(view)), data };
+            let operands: Vec<native::Operand> = inputs.iter().zip(data.iter().map(|d| &**d)).map(operand).collect();
+            store(native::eval(native, &operands, four(&result.shape)))
+        }
     })
 }
 

@@ -36,6 +36,7 @@ pub fn arity(kind: &OpKind) -> (usize, usize) {
         OpKind::Concat { .. } => (1, usize::MAX),
         OpKind::BatchNorm { .. } => (3, 5),
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => (1, 3),
+        OpKind::Native(native) => (native.schema().least, native.schema().most),
         _ => (1, 1),
     }
 }
@@ -131,6 +132,7 @@ impl Infer<'_> {
                 }
                 same(to.shape.clone())
             }
+            OpKind::Native(native) => crate::native::result(native, self.inputs)?,
             OpKind::Transpose { perm } => same(self.transpose(perm)?),
             OpKind::Slice { begin, end, stride } => same(self.slice(begin, end, stride)?),
             OpKind::Gather { axis } => same(self.gather(*axis)?),

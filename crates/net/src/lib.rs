@@ -24,6 +24,7 @@ pub mod eval;
 pub mod graph;
 pub mod infer;
 pub mod mil;
+pub mod native;
 pub mod netplist;
 pub mod ops;
 pub mod opset;

@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Op, Tensor, TensorType, Value as NetValue, ValueId, elements};
+use crate::native::{KeyType, Native, Param};
 use crate::ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
 use crate::stored::{Element, to_bytes};
 use half::f16;
@@ -86,6 +87,29 @@ fn dictionary<const N: usize>(entries: [(&str, Value); N]) -> Dictionary {
 
 fn number(value: usize) -> Value {
     Value::from(value as u64)
+}
+
+/// The parameters of a native layer, defaults too.
+fn parameters(native: &Native) -> Dictionary {
+    let axis = |at: i64| Value::from(AXES[usize::try_from(at).unwrap_or(0).min(3)]);
+    let entry =
+        |key: &'static str, value: Value, at: i64| Value::from(dictionary([("Coordinate", axis(at)), (key, value)]));
+    let value = |ty: &KeyType, param: &Param| match (param, ty) {
+        (Param::Flag(flag), _) => Value::from(*flag),
+        (Param::Integer(value), _) => Value::from(*value),
+        (Param::Real(value), KeyType::Half) => half(*value),
+        (Param::Real(value), _) => Value::from(f64::from(*value)),
+        (Param::Word(word), _) => Value::from(*word),
+        (Param::List(list), KeyType::Axes) => Value::Array(list.iter().map(|&a| axis(a)).collect()),
+        (Param::List(list), KeyType::PerAxis(key, words)) => {
+            let word = |i: i64| usize::try_from(i).ok().and_then(|i| words.get(i)).map_or(i.into(), |&w| w.into());
+            Value::Array(list.chunks(2).map(|p| entry(key, word(p[1]), p[0])).collect())
+        }
+        (Param::List(list), _) => Value::Array(list.iter().map(|&v| Value::from(v)).collect()),
+    };
+    // A list without entries says nothing.
+    let stated = native.params().filter(|(_, param)| **param != Param::List(Vec::new()));
+    stated.map(|(key, param)| (key.name.to_string(), value(&key.ty, param))).collect()
 }
 
 /// The bit pattern of a half, as the format states numbers.
@@ -267,6 +291,7 @@ impl Writer<'_> {
                 }
                 ("Pooling", params)
             }
+            OpKind::Native(native) => (native.schema().tag, parameters(native)),
             // The result's type says all.
             OpKind::Cast => ("GOC", Dictionary::new()),
             other => return Err(refuse(format!("no unit computes {}", other.name()))),

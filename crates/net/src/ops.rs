@@ -1,6 +1,8 @@
 //! The operations of the graph. Frontends translate every model format into this set; `infer` gives result types,
 //! `eval` the meaning.
 
+use crate::native::Native;
+
 /// What an operation computes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
 /// operation has one result, of the element type of `x` unless said otherwise.
 ///
@@ -84,6 +86,8 @@ pub enum OpKind {
     Resize { mode: ResizeMode, coordinates: Coordinates },
     /// `(x)`: conversion to the result's element type; float to integer truncates, anything but zero is true.
     Cast,
+    /// A layer that the model names directly: operands and meaning are those of its [`crate::native::Kind`].
+    Native(Box<Native>),
 }
 
 impl OpKind {
@@ -125,6 +129,7 @@ impl OpKind {
             OpKind::PadEdge { .. } => "pad_edge",
             OpKind::Resize { .. } => "resize",
             OpKind::Cast => "cast",
+            OpKind::Native(native) => native.schema().tag,
         }
     }
 }

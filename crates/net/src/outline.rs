@@ -5,6 +5,7 @@
 
 use crate::graph::{Net, TensorType, ValueId};
 use crate::mil::proto::name_of;
+use crate::native::Param;
 use crate::ops::{Coordinates, EdgeMode, GeluMode, OpKind, PoolKind, ResizeMode, Unary};
 use std::collections::{HashMap, HashSet};
 
@@ -260,6 +261,7 @@ fn operand(kind: &OpKind, slot: usize) -> &'static str {
         OpKind::BatchNorm { .. } => &["x", "mean", "variance", "gamma", "beta"],
         OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => &["x", "gamma", "beta"],
         OpKind::Concat { .. } => return "values",
+        OpKind::Native(_) => return "bottom",
         _ => &["x", "y", "z"],
     };
     names.get(slot).copied().unwrap_or("x")
@@ -406,6 +408,19 @@ fn spelled(kind: &OpKind) -> (&'static str, Vec<(String, Argument)>) {
         OpKind::Resize { mode: ResizeMode::Linear, coordinates } => {
             integers("align_corners", &[usize::from(*coordinates == Coordinates::AlignCorners)]);
             "resize_bilinear"
+        }
+        OpKind::Native(native) => {
+            for (key, value) in native.params() {
+                let argument = match value {
+                    Param::Flag(flag) => numbers([f64::from(u8::from(*flag))], "bool"),
+                    Param::Integer(value) => numbers([*value as f64], "int32"),
+                    Param::Real(value) => numbers([f64::from(*value)], "fp16"),
+                    Param::Word(word) => text(word),
+                    Param::List(list) => numbers(list.iter().map(|&v| v as f64), "int32"),
+                };
+                parameters.push((key.name.to_string(), argument));
+            }
+            native.schema().tag
         }
         kind => kind.name(),
     };

@@ -1,6 +1,6 @@
 //! `ane compile`: a model becomes a container.
 
-use super::{ModelFlags, Voice, chip, print};
+use super::{FIRST, ModelFlags, Voice, chip, print, target};
 use anemone::forms::{Form, Surroundings, encode};
 use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
@@ -22,7 +22,7 @@ Examples:
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
-    /// Chip: marketing name or compiler target
+    /// Chip: marketing name or compiler target; `first` is the first that takes the model's native layers
     #[arg(short, long, default_value = "h13")]
     target: String,
     /// File, or folder for one file per form
@@ -113,9 +113,13 @@ impl Stages {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let chip = chip(&flags.target)?;
+    // A name that is not known is told before the model is read.
+    if flags.target != FIRST {
+        chip(&flags.target)?;
+    }
     let choices = flags.choices.choices()?;
     let model = Model::load_with(&flags.model, &choices)?;
+    let chip = target(&flags.target, &model)?;
     if !flags.force
         && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip)?
     {

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod dump;
 mod explain;
+mod new;
 mod ops;
 mod passes;
 mod patch;
@@ -21,7 +22,7 @@ mod targets;
 mod trace;
 mod via;
 
-use anemone::{Code, Diagnostic, Form, Result};
+use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -89,6 +90,8 @@ enum Verb {
     /// Reads models for the broker
     #[command(hide = true, name = broker::SERVICE)]
     CompileService,
+    /// Write a file to start from: a native layer as a netplist
+    New(new::Flags),
     /// Operations, native layers and their validators
     Ops(ops::Flags),
     /// What a register, field, code, operation or layer means, and how that is known
@@ -134,6 +137,9 @@ impl ModelFlags {
         Ok(anemone::Choices { options, model_root: self.model_root.clone() })
     }
 }
+
+/// In place of a chip: the first that takes the model's native layers.
+const FIRST: &str = "first";
 
 /// How much to say, and in which form.
 #[derive(Clone, Copy)]
@@ -197,6 +203,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Stat(flags) => broker::stat(flags, voice),
         Verb::Cache(flags) => cache::run(flags, voice),
         Verb::CompileService => broker::compile_service(voice),
+        Verb::New(flags) => new::run(flags, voice),
         Verb::Ops(flags) => ops::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Passes(flags) => passes::run(flags, voice),
@@ -279,6 +286,18 @@ const DIALECT: &str = ZIN_421.name;
 fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {
     let names = PossibleValuesParser::new(DIALECTS.iter().filter(|d| d.written).map(|d| d.name));
     names.try_map(|name| dialects::by_name(&name).ok_or("not a dialect"))
+}
+
+/// The chip of that name, or for `first` the first that takes the model's native layers.
+fn target(name: &str, model: &Model) -> Result<&'static Chip> {
+    match model {
+        _ if name != FIRST => chip(name),
+        Model::Net { net, .. } => anemone_compile::native::first_chip(net).ok_or_else(|| {
+            Diagnostic::new(Code::ChipLimit, "no chip takes every native layer of the model")
+                .help("`ane check` says for each chip what stands in the way")
+        }),
+        _ => Ok(&chips::CHIPS[0]),
+    }
 }
 
 /// The chip of that name.

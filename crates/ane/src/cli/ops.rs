@@ -2,8 +2,9 @@
 
 use super::{Voice, print};
 use anemone::reference::{self, Topic};
-use anemone::{Code, Diagnostic, Result};
+use anemone::{Code, Diagnostic, Result, native};
 use anemone_compile::check::validate;
+use anemone_facts::native::{NATIVES, by_name};
 use anemone_facts::ops::OPS;
 use anemone_facts::validators::VALIDATORS;
 use clap::Args;
@@ -30,7 +31,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     for name in &flags.names {
         let found: Vec<Topic> =
             reference::look_up(name).into_iter().filter(|t| matches!(t, Topic::Op(_) | Topic::Layer(_))).collect();
-        if found.is_empty() && !validate::exports().any(|e| e == *name) {
+        if found.is_empty() && by_name(name).is_none() && !validate::exports().any(|e| e == *name) {
             let known = OPS.iter().map(|o| o.name).chain(VALIDATORS.iter().map(|v| v.stem));
             return Err(Diagnostic::new(Code::Usage, format!("no operation or layer is called {name}"))
                 .help(format!("{}`ane ops` lists them", reference::nearest(name, known))));
@@ -39,8 +40,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     if voice.json {
         let list: Vec<_> = match (flags.names.is_empty(), flags.layers) {
-            (false, _) => topics.into_iter().map(Topic::json).collect(),
-            (true, true) => VALIDATORS.iter().map(|v| Topic::Layer(v).json()).collect(),
+            (false, _) => {
+                let rows = flags.names.iter().filter_map(|name| by_name(name));
+                topics.into_iter().map(Topic::json).chain(rows.map(native::json)).collect()
+            }
+            (true, true) => {
+                let validators = VALIDATORS.iter().map(|v| Topic::Layer(v).json());
+                validators.chain(NATIVES.iter().map(native::json)).collect()
+            }
             (true, false) => OPS.iter().map(reference::op_json).collect(),
         };
         let exports: Vec<String> = validate::exports().collect();
@@ -50,11 +57,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut text = String::new();
     if !flags.names.is_empty() {
         topics.into_iter().for_each(|t| text += &t.text());
+        flags.names.iter().filter_map(|name| by_name(name)).for_each(|row| text += &native::text(row));
         for (export, role) in reference::other_exports().into_iter().filter(|(e, _)| flags.names.iter().any(|n| n == e))
         {
             text += &format!("{export}: {role}\n");
         }
     } else if flags.layers {
+        for row in NATIVES {
+            text += &native::line(row);
+        }
+        text += "\n";
         for row in VALIDATORS {
             text += &format!("{:36} {} to {:<3} {}\n", row.export(), row.least, row.most, row.envelope);
         }

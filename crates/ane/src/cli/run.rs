@@ -2,7 +2,7 @@
 
 use super::compile::CompatName;
 use super::trace::{self, Risk};
-use super::{ModelFlags, Voice, chip, print, reference};
+use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::Execution;
 use anemone::tensor::{self, Array, Difference};
 use anemone::{Code, Compiled, Diagnostic, Model, Result, files};
@@ -86,8 +86,12 @@ enum Numerics {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let chip = chip(&flags.target)?;
+    // A name that is not known is told before the model is read.
+    if flags.target != FIRST {
+        chip(&flags.target)?;
+    }
     let model = Model::load_with(&flags.model, &flags.choices.choices()?)?;
+    let chip = target(&flags.target, &model)?;
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
     }

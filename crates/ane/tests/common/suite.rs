@@ -185,7 +185,7 @@ impl Case {
 }
 
 /// The program after a container of the compiler's form.
-fn written_and_read(program: &Program) -> Result<Program, String> {
+pub fn written_and_read(program: &Program) -> Result<Program, String> {
     let bytes = hwx::from_program(program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
     Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())
 }
@@ -203,7 +203,7 @@ fn port_rows(port: &anemone_program::Port) -> Vec<usize> {
     rows
 }
 
-fn execute(program: &Program, inputs: &[Vec<f32>], model: Model) -> Result<Vec<f32>, String> {
+pub fn execute(program: &Program, inputs: &[Vec<f32>], model: Model) -> Result<Vec<f32>, String> {
     let mut memory = Memory::for_program(program);
     for (port, data) in program.ports_of(Direction::Input).zip(inputs) {
         let bytes = memory.region_mut(port.bar).ok_or("unbound")?.bytes_mut();

@@ -2,11 +2,22 @@
 
 use super::layer::{Layer, Tensor};
 use anemone_facts::legal::Quantity as Q;
+use anemone_facts::native::{self, Carrier};
 use anemone_facts::{ops, validators};
+use anemone_net::native::MIL_PREFIX;
 use anemone_net::outline::{Argument, OutlineOp, OutlineType};
+
+/// The row of a native layer that a program names itself: by its tag in a netplist, behind a prefix in MIL.
+pub fn named(op: &OutlineOp) -> Option<&'static native::Native> {
+    let tunneled = op.op.strip_prefix(MIL_PREFIX).and_then(native::by_name);
+    tunneled.or_else(|| native::by_tag(&op.op)).filter(|row| row.carrier != Carrier::Graph)
+}
 
 /// The native layers that an operation becomes. Empty where its row names none.
 pub fn layers(op: &OutlineOp) -> Vec<Layer> {
+    if let Some(row) = named(op) {
+        return vec![authored(op, row.stem)];
+    }
     let Some(row) = ops::by_name(&op.op) else {
         return validators::by_name(&op.op).map(|row| authored(op, row.stem)).into_iter().collect();
     };
@@ -119,7 +130,14 @@ const KEYS: &[(&str, Q)] = &[
 fn authored(op: &OutlineOp, kind: &str) -> Layer {
     let mut layer = Layer::new(kind, &op.name).with(Q::Authored, 1);
     layer.bottoms = op.live().map(|value| tensor(&value.ty)).collect();
+    // A layer of the graph lists its operands, constant ones too.
+    let listed: Vec<Tensor> =
+        op.arguments.iter().filter(|(name, _)| name == "bottom").map(|(_, a)| tensor(a.ty())).collect();
+    if !listed.is_empty() {
+        layer.bottoms = listed;
+    }
     layer.tops = op.outputs.iter().map(|o| tensor(&o.ty)).collect();
+    named_numbers(op, kind, &mut layer);
     for (key, quantity) in KEYS {
         if let Some(value) = op.number(key) {
             layer.values.insert(*quantity, value as i64);
@@ -129,7 +147,55 @@ fn authored(op: &OutlineOp, kind: &str) -> Layer {
     layer
         .with(Q::ChannelAxis, i64::from(says("Dimension", "Channel")))
         .with(Q::Subtraction, i64::from(says("Type", "Sub")))
-        .with(Q::Circular, i64::from(says("Mode", "Circular")))
+        .with(Q::Circular, i64::from(says("Mode", "Circular") || op.number("Circular") == Some(1.0)))
+}
+
+/// Numbers of rules that follow from an authored layer's operands and keys together.
+fn named_numbers(op: &OutlineOp, kind: &str, layer: &mut Layer) {
+    let (bottoms, product) = (layer.bottoms.clone(), |keys: [&str; 4]| {
+        keys.iter().filter_map(|key| op.number(key)).map(|n| n as i64).product::<i64>()
+    });
+    let extent = |axis: Option<&str>| {
+        let x = bottoms.first()?;
+        let extents = [("Batch", x.batch), ("Channel", x.channels), ("Height", x.height), ("Width", x.width)];
+        extents.iter().find(|(name, _)| Some(*name) == axis).map(|(_, n)| *n as i64)
+    };
+    let mut values = Vec::new();
+    match kind {
+        "SDPA" => {
+            if let [_, key, value, ..] = bottoms.as_slice() {
+                values.push((Q::KeyValueDiffer, i64::from(key != value)));
+            }
+            if let [query, _, _, _, mask] = bottoms.as_slice() {
+                values.push((Q::MaskFormat, i64::from(mask.element != query.element)));
+            }
+        }
+        "TopK" => values.extend(extent(op.text("SortDimension")).map(|n| (Q::AxisExtent, n))),
+        "ArgMinMax" if op.text("Mode").is_some_and(|m| m.starts_with("Channel")) => {
+            values.extend(extent(Some("Channel")).map(|n| (Q::AxisExtent, n)));
+        }
+        "Tile" => {
+            values.push((Q::FactorXY, product(["TileBatch", "TileChannel", "TileHeight", "TileWidth"])));
+        }
+        "Gather" => {
+            values.push((Q::GatherAxes, op.numbers("GatherNDAxes").map_or(0, |axes| axes.len() as i64)));
+            values.extend(bottoms.get(1).map(|i| (Q::IndexChannels, i.channels as i64)));
+        }
+        "Resample" => values.extend(bottoms.get(1).map(|warp| (Q::CoordinateChannels, warp.channels as i64))),
+        "Resize" | "ResizeAs" => {
+            if let (Some(from), Some(to)) = (bottoms.first(), layer.tops.first()) {
+                let whole = |from: u64, to: u64| to.is_multiple_of(from.max(1)) || from.is_multiple_of(to.max(1));
+                let fraction = !whole(from.height, to.height) || !whole(from.width, to.width);
+                values.push((Q::FractionalRatio, i64::from(fraction)));
+            }
+        }
+        "Pad" => values.push((Q::Mirror, i64::from(op.text("PaddingMode") == Some("Reflect")))),
+        _ if op.number("FactorX").is_some() => {
+            values.push((Q::FactorXY, product(["FactorX", "FactorY", "", ""])));
+        }
+        _ => {}
+    }
+    layer.values.extend(values);
 }
 
 /// Spatial parameters by axis from the innermost: width, height, depth; `missing` where the list is shorter.

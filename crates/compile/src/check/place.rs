@@ -119,6 +119,9 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
         let place = if refusal.code == "E16" { Place::Host } else { Place::Rejected };
         return Verdict::refused(place, refusal);
     }
+    if let Some(row) = describe::named(op) {
+        return authored(op, row.stem, chip);
+    }
     let Some(row) = ops::by_name(&op.op) else {
         return match validators::by_name(&op.op) {
             Some(layer) => authored(op, layer.stem, chip),

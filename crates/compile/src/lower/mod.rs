@@ -7,6 +7,7 @@
 mod conv;
 mod elementwise;
 mod layout;
+mod native;
 mod norm;
 mod reduce;
 mod resample;
@@ -116,6 +117,7 @@ impl Lowerer<'_> {
             OpKind::PadEdge { pads, mode } => {
                 self.resample(op.inputs[0], out, |axis| OpKind::PadEdge { pads: vec![pads[axis], (0, 0)], mode: *mode })
             }
+            OpKind::Native(native) => self.native(op, native),
             OpKind::Select
             | OpKind::Gather { .. }
             | OpKind::GatherAlong { .. }

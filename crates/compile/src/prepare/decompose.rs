@@ -42,10 +42,6 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Reasons)
 }
 
 impl Builder<'_> {
-    fn shape(&self, id: ValueId) -> Vec<usize> {
-        self.net.value(id).ty.shape.clone()
-    }
-
     /// Whether the axes are the last ones, none left out: the planar engine sums those in one task.
     fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
         let rank = self.shape(x).len();

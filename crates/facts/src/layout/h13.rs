@@ -190,6 +190,18 @@ layout! {
             0x1f8c8 [4] { 0..=0 ExtraEn Claimed "book-streams", 4..=5 ExtraCrH Claimed "by-analogy", 6..=9 ExtraCacheHint Bytes "h13-samples", 27..=28 ExtraPrefetch Claimed "by-analogy" }
             0x1f8d8 [4] { 6..=31 ExtraBase Claimed "book-streams" }
             0x1f8e8 [4] { 6..=31 ExtraSize Claimed "book-streams" }
+
+            0x3f00000 [1] { 0..=7 OwnKind Own "own-tasks", 8..=11 OwnSources Own "own-tasks", 16..=23 OwnFamily Own "own-tasks" }
+            0x3f00004 [6] { 0..=4 OwnBar Own "own-tasks" }
+            0x3f0001c [6] { 0..=31 OwnBase Own "own-tasks" }
+            0x3f00034 [6] { 0..=31 OwnGroups Own "own-tasks" }
+            0x3f0004c [6] { 0..=31 OwnChannels Own "own-tasks" }
+            0x3f00064 [6] { 0..=31 OwnRows Own "own-tasks" }
+            0x3f0007c [6] { 0..=31 OwnColumns Own "own-tasks" }
+            0x3f00094 [6] { 0..=31 OwnGroupStride Own "own-tasks" }
+            0x3f000ac [6] { 0..=31 OwnChannelStride Own "own-tasks" }
+            0x3f000c4 [6] { 0..=31 OwnRowStride Own "own-tasks" }
+            0x3f00100 [48] { 0..=31 OwnParam Own "own-tasks" }
         }
     }
 }

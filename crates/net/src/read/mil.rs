@@ -7,6 +7,7 @@ mod control;
 mod elementwise;
 mod indexing;
 mod lists;
+mod native;
 mod quantized;
 mod recurrent;
 mod shape;

@@ -1,6 +1,7 @@
 //! Property lists: parsing within bounds, and typed access that says where and what.
 
 use crate::error::Error;
+use crate::native::Raw;
 use plist::{Dictionary, Value};
 
 /// Deepest nesting of arrays and dictionaries.
@@ -219,9 +220,31 @@ impl<'a> Dict<'a> {
         })
     }
 
+    /// Every entry, not yet held to any schema.
+    pub fn raw(&self) -> Vec<(String, Raw)> {
+        entries(self.map)
+    }
+
     pub fn array(&self, key: &str) -> Result<Option<&'a [Value]>, Error> {
         let array = |v: &'a Value| v.as_array().ok_or_else(|| wrong(&self.place, key, v, "an array"));
         Ok(self.map.get(key).map(array).transpose()?.map(Vec::as_slice))
+    }
+}
+
+fn entries(map: &Dictionary) -> Vec<(String, Raw)> {
+    map.iter().map(|(key, value)| (key.clone(), raw(value))).collect()
+}
+
+fn raw(value: &Value) -> Raw {
+    match value {
+        Value::Boolean(flag) => Raw::Flag(*flag),
+        Value::Integer(integer) => integer.as_signed().map_or(Raw::Other("a huge integer".into()), Raw::Integer),
+        Value::Real(real) => Raw::Real(*real),
+        Value::String(text) => Raw::Text(text.clone()),
+        Value::Array(list) => Raw::List(list.iter().map(raw).collect()),
+        Value::Dictionary(map) => Raw::Table(entries(map)),
+        Value::Data(data) => Raw::Other(format!("data of {} bytes", data.len())),
+        _ => Raw::Other("a value of another kind".into()),
     }
 }
 

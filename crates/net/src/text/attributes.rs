@@ -1,6 +1,7 @@
 //! Attributes of operations as named values: one table for printing, one for parsing.
 
 use crate::error::TextFault;
+use crate::native::{Native, Param, Schema};
 use crate::ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
@@ -41,6 +42,23 @@ impl Attribute {
     /// The word that stands for a choice.
     fn choose<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> Attribute {
         Attribute::word(choices.iter().find(|(_, v)| v == value).map_or("", |(word, _)| word))
+    }
+
+    fn param(value: &Param) -> Attribute {
+        match value {
+            Param::List(list) => Attribute::List(list.iter().map(|v| Attribute::Word(v.to_string())).collect()),
+            other => Attribute::Word(other.text()),
+        }
+    }
+
+    /// As the text form writes it, without quotes.
+    fn plain(&self) -> String {
+        match self {
+            Attribute::Word(text) | Attribute::Text(text) => text.clone(),
+            Attribute::List(items) => {
+                format!("[{}]", items.iter().map(Attribute::plain).collect::<Vec<_>>().join(", "))
+            }
+        }
     }
 
     fn pairs(values: &[(usize, usize)]) -> Attribute {
@@ -117,6 +135,7 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
         OpKind::BatchNorm { epsilon } | OpKind::InstanceNorm { epsilon } => {
             vec![("epsilon", Attribute::float(*epsilon))]
         }
+        OpKind::Native(native) => native.params().map(|(key, value)| (key.name, Attribute::param(value))).collect(),
         OpKind::LayerNorm { axes, epsilon } => {
             vec![("axes", Attribute::sizes(axes)), ("epsilon", Attribute::float(*epsilon))]
         }
@@ -320,8 +339,22 @@ impl Attributes<'_> {
                 }
             }
             "cast" => OpKind::Cast,
-            name => return Err(TextFault::UnknownOp { name: name.to_string() }),
+            name => {
+                let schema = Schema::of_tag(name).ok_or_else(|| TextFault::UnknownOp { name: name.to_string() })?;
+                return self.native(schema);
+            }
         })
+    }
+
+    /// All parameters are stated, defaults too.
+    fn native(&mut self, schema: &'static Schema) -> Result<OpKind, TextFault> {
+        let mut params = Vec::with_capacity(schema.keys.len());
+        for key in schema.keys {
+            let text = self.need(key.name)?.plain();
+            let wrong = || TextFault::AttributeType { name: key.name.to_string(), expected: "what the layer takes" };
+            params.push(Param::parse(key, &text).ok_or_else(wrong)?);
+        }
+        Ok(OpKind::Native(Box::new(Native::of(schema, params))))
     }
 
     fn pool(&mut self, kind: PoolKind) -> Result<OpKind, TextFault> {

@@ -32,6 +32,13 @@ fn operation(
     outline: &Outline,
 ) -> Option<(&'static str, String)> {
     let x = operand(op, "x", bounds);
+    if describe::named(op).is_some_and(|row| row.stem == "SDPA") {
+        let key =
+            op.arguments.iter().find(|(name, _)| name.eq_ignore_ascii_case("SubtractMax") || name == "subtract_max");
+        let set = key.is_some_and(|(name, _)| op.number(name) == Some(1.0));
+        let message = "SubtractMax is not set: scores above 11 overflow fp16, and the softmax is wrong".to_string();
+        return (!set).then_some(("W17", message));
+    }
     match op.op.as_str() {
         "slice_by_index" | "slice_by_size" => width_slice(op, placement, x),
         "matmul" | "conv" | "linear" => product(op, bounds),

@@ -2,8 +2,9 @@
 
 use super::{Arg, Writer, flag, float, integers, sizes, text, value_type};
 use crate::error::Error;
-use crate::graph::{DType, Op, TensorType};
+use crate::graph::{DType, Op, TensorType, ValueId};
 use crate::mil::proto::name_of;
+use crate::native::{Kind, Native, Param};
 use crate::ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
@@ -228,6 +229,10 @@ impl Writer<'_> {
                 list.push(("sampling_mode", Arg::Value(text(sampling))));
                 ("resize", list)
             }
+            OpKind::Native(native) => {
+                let operands = op.inputs.iter().map(|&id| self.use_of(id)).collect();
+                return self.native(op, native, operands);
+            }
             OpKind::Cast => {
                 let mut list: Arguments = next("x").into_iter().collect();
                 list.push(("dtype", Arg::Value(text(name_of(self.net.value(out).ty.dtype)))));
@@ -302,6 +307,50 @@ impl Writer<'_> {
         };
         self.define(op, name, list);
         Ok(())
+    }
+
+    /// A native layer under its own name, its operands as one list.
+    fn native(&mut self, op: &Op, native: &Native, operands: Vec<Arg>) -> Result<(), Error> {
+        let attention = native.kind == Kind::Sdpa;
+        let mut names = Vec::with_capacity(op.inputs.len());
+        for (at, arg) in operands.into_iter().enumerate() {
+            // MIL has heads before positions; the scale has neither.
+            let arg = if attention && at != 3 { self.exchanged(op, op.inputs[at], arg) } else { arg };
+            let Arg::Name(name) = arg else {
+                return Err(self.unsupported(&op.kind, op.outputs[0], "an operand that has no name"));
+            };
+            names.push(name);
+        }
+        let mut list: Arguments = vec![("bottom", Arg::Names(names))];
+        list.extend(native.params().map(|(key, value)| {
+            let value = match value {
+                Param::Flag(value) => flag(*value),
+                Param::Integer(value) => integers(&[*value as i32], true),
+                Param::Real(value) => float(*value, DType::F32),
+                Param::Word(word) => text(word),
+                Param::List(list) => integers(&list.iter().map(|&v| v as i32).collect::<Vec<_>>(), false),
+            };
+            (key.name, Arg::Value(value))
+        }));
+        let name = native.schema().mil_name();
+        if attention {
+            let mut ty = self.net.value(op.outputs[0]).ty.clone();
+            ty.shape.swap(1, 2);
+            let result = self.step(op, "attention", &name, list, &ty);
+            let perm = Arg::Value(integers(&[0, 2, 1, 3], false));
+            self.define(op, "transpose", vec![("x", result), ("perm", perm)]);
+            return Ok(());
+        }
+        self.define(op, &name, list);
+        Ok(())
+    }
+
+    /// A value of four axes with heads and positions exchanged.
+    fn exchanged(&mut self, op: &Op, id: ValueId, x: Arg) -> Arg {
+        let mut ty = self.net.value(id).ty.clone();
+        ty.shape.swap(1, 2);
+        let perm = Arg::Value(integers(&[0, 2, 1, 3], false));
+        self.step(op, "exchanged", "transpose", vec![("x", x), ("perm", perm)], &ty)
     }
 
     /// Equality of truth values: not their exclusive or.

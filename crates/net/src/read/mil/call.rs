@@ -1,7 +1,7 @@
 //! One MIL operation: its operands and attributes by name, and the net that its meaning goes to.
 
 use super::{
-    Constant, Item, Translator, compressed, control, elementwise, indexing, lists, quantized, recurrent, shape,
+    Constant, Item, Translator, compressed, control, elementwise, indexing, lists, native, quantized, recurrent, shape,
     spatial, statistics,
 };
 use crate::build::{Budget, Builder};
@@ -37,7 +37,8 @@ impl Call<'_, '_> {
             || compressed::translate(self)?
             || recurrent::translate(self)?
             || control::translate(self)?
-            || lists::translate(self)?;
+            || lists::translate(self)?
+            || native::translate(self)?;
         if !done {
             return Err(self.unsupported(&opset::why_not(&self.op.ty)));
         }

@@ -3,6 +3,7 @@
 use super::{Builder, Unit, dtype, kernel_type};
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
+use crate::native::{Native, Schema};
 use crate::ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
 use crate::read::property::{Dict, wrong};
 use half::f16;
@@ -66,7 +67,7 @@ impl<'a> Builder<'a> {
 impl<'a> Call<'_, 'a> {
     fn translate(&mut self) -> Result<ValueId, Error> {
         match self.unit.kind {
-            "Conv" => self.conv(),
+            "Conv" | "Linear" => self.conv(),
             "GOC" => self.scale_and_bias(),
             "Neuron" => self.neuron(),
             "ScaledElementWise" | "ElementWise" => self.elementwise(),
@@ -88,8 +89,19 @@ impl<'a> Call<'_, 'a> {
             "Reduction" => self.reduction(),
             "Pooling" => self.pooling(),
             "Transpose" => self.transpose(),
-            _ => Err(self.unsupported("no translation for this kind of unit")),
+            tag => match Schema::of_tag(tag) {
+                Some(schema) => self.native(schema),
+                None => Err(self.unsupported("no translation for this kind of unit")),
+            },
         }
+    }
+
+    /// A native layer, its parameters as they are.
+    fn native(&mut self, schema: &'static Schema) -> Result<ValueId, Error> {
+        let given = self.params.as_ref().map_or_else(Vec::new, Dict::raw);
+        let native = Native::read(schema, self.unit.name, &given)?;
+        let inputs = self.inputs.clone();
+        self.give(OpKind::Native(Box::new(native)), &inputs, None)
     }
 
     fn unsupported(&self, reason: &str) -> Error {

@@ -1,0 +1,63 @@
+//! `ane new`: a file to start from.
+
+use super::{Voice, print};
+use anemone::{Code, Diagnostic, Result, files, native, reference};
+use anemone_facts::native::{NATIVES, by_name};
+use anemone_net::netplist::WEIGHTS;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane new --native SDPA -o attention.plist
+  ane compile attention.plist -t first -o attention.hwx")]
+pub struct Flags {
+    /// Native layer by name: `ane ops --layers` lists them
+    #[arg(long, value_name = "LAYER")]
+    native: String,
+    /// File for the netplist; its weights, if any, go beside it as net.weights [default: standard output]
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let row = by_name(&flags.native).ok_or_else(|| {
+        let near = reference::nearest(&flags.native, NATIVES.iter().map(|n| n.stem));
+        Diagnostic::new(Code::Usage, format!("no native layer is called {}", flags.native))
+            .help(format!("{near}`ane ops --layers` lists them"))
+    })?;
+    let Some((plist, weights)) = native::template(row) else {
+        let message = format!("{} cannot be compiled here: {}", row.stem, row.note);
+        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
+    };
+    let Some(path) = &flags.output else {
+        if !weights.is_empty() {
+            voice.note(format!("it has weights: with -o they are written beside it as {WEIGHTS}"));
+        }
+        return print(&String::from_utf8_lossy(&plist)).map(|()| 0);
+    };
+    let beside = path.parent().unwrap_or(Path::new("")).join(WEIGHTS);
+    let mut written = vec![(path.as_path(), plist.as_slice())];
+    if !weights.is_empty() {
+        if beside.exists() {
+            let message = format!("{} is there already, and the netplist needs its own", beside.display());
+            return Err(Diagnostic::new(Code::Unwritable, message).help("choose another folder"));
+        }
+        written.push((&beside, &weights));
+    }
+    files::write_all(&written)?;
+    let first = native::first_chip(row).map(|c| c.target);
+    if voice.json {
+        let paths: Vec<String> = written.iter().map(|(p, _)| p.display().to_string()).collect();
+        print(&format!(
+            "{}\n",
+            json!({ "schema": "anemone.new/1", "layer": row.stem, "files": paths, "first": first })
+        ))?;
+    } else {
+        let first = first.map_or("no chip compiles it".to_string(), |chip| format!("compiles from {chip} on"));
+        voice.note(format!("{}: {} as a netplist; {first}", path.display(), row.stem));
+    }
+    Ok(0)
+}

@@ -1,0 +1,76 @@
+//! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
+
+pub use anemone_compile::native::templates::{first_chip, network, type_text};
+use anemone_facts::native::Native as Row;
+use anemone_net::netplist;
+use serde_json::json;
+use std::fmt::Write;
+
+/// The layer at work as a netplist, and the weight file that lies beside it as `net.weights`; empty where it has none.
+pub fn template(row: &Row) -> Option<(Vec<u8>, Vec<u8>)> {
+    netplist::write(&network(row)?).ok()
+}
+
+/// The layer in one line: name, tag, keys, carrier.
+pub fn line(row: &Row) -> String {
+    let keys: Vec<&str> = row.params.iter().map(|p| p.name).collect();
+    format!("{:22} {:28} {:10} {}\n", row.stem, row.tag, row.carrier.name(), keys.join(" "))
+}
+
+/// For programs.
+pub fn json(row: &Row) -> serde_json::Value {
+    let params: Vec<_> = row
+        .params
+        .iter()
+        .map(|p| json!({ "key": p.name, "type": type_text(&p.ty), "default": p.default, "required": p.default.is_empty() }))
+        .collect();
+    let template = template(row).map(|(plist, _)| String::from_utf8_lossy(&plist).into_owned());
+    json!({
+        "kind": "native", "name": row.stem, "type": row.tag, "class": row.class(), "carrier": row.carrier.name(),
+        "descriptor": row.has_descriptor().then(|| row.descriptor()), "parser": row.parser(), "params": params,
+        "first": first_chip(row).map(|c| c.target), "operations": row.operations().map(|o| o.name).collect::<Vec<_>>(),
+        "evidence": row.basis.name(), "source": row.source, "note": row.note, "template": template,
+    })
+}
+
+/// The schema of a layer, and its template as a netplist.
+pub fn text(row: &Row) -> String {
+    let mut text = format!("{} (Type = \"{}\"): native layer\n", row.stem, row.tag);
+    let symbols = if row.has_descriptor() {
+        format!("{}, {}, {}", row.descriptor(), row.constructor(), row.parser())
+    } else {
+        format!("{}; no descriptor of its own", row.parser())
+    };
+    let _ = writeln!(text, "  symbols:   {symbols}");
+    match row.validator() {
+        Some(v) => {
+            let _ = writeln!(text, "  validator: {}, {} to {} operands", v.export(), v.least, v.most);
+            let _ = writeln!(text, "  envelope:  {}", v.envelope);
+        }
+        None => text += "  validator: none exported\n",
+    }
+    let class = row.class().map_or("none".to_string(), |c| c.to_string());
+    let _ = writeln!(text, "  class:     {class}; carried by: {}", row.carrier.name());
+    let first = first_chip(row).map_or("no chip".to_string(), |c| format!("{} ({})", c.target, c.family));
+    let _ = writeln!(text, "  first:     {first}");
+    let operations: Vec<&str> = row.operations().map(|o| o.name).collect();
+    let operations = if operations.is_empty() { "none".to_string() } else { operations.join(", ") };
+    let _ = writeln!(text, "  of:        {operations}");
+    let _ = writeln!(text, "  evidence:  {} ({})", row.basis.phrase(), row.source);
+    if !row.note.is_empty() {
+        let _ = writeln!(text, "  note:      {}", row.note);
+    }
+    text += if row.params.is_empty() { "  Params:    none\n" } else { "  Params:\n" };
+    for param in row.params {
+        let default =
+            if param.default.is_empty() { "required".to_string() } else { format!("default {}", param.default) };
+        let _ = writeln!(text, "    {:24} {}; {default}", param.name, type_text(&param.ty));
+    }
+    if let Some((plist, _)) = template(row) {
+        text += "  Template:\n";
+        for line in String::from_utf8_lossy(&plist).lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}

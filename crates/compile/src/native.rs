@@ -1,0 +1,184 @@
+//! Native layers on their way to a program: gates by family, tasks of this project's own encoding, and what carries a
+//! program for a family whose registers are not known. `docs/native.md` has the design.
+
+mod segments;
+pub mod templates;
+
+pub use segments::segments;
+
+use crate::anec::*;
+use crate::check::describe;
+use crate::check::legal::{self, Route};
+use crate::error::{Error, Refused, Result};
+use crate::place::Placed;
+use anemone_facts::chips::{CHIPS, Chip};
+use anemone_facts::native::{FAMILIES, OWN_BASE, OWN_CARRIER, OWN_PARAMS, OWN_RESULT, ParamType};
+use anemone_facts::{Field, Layout, native as rows};
+use anemone_net::native::{Native, Param};
+use anemone_net::outline::Outline;
+use anemone_net::{Net, OpKind};
+use anemone_program::task::encode_stream;
+use anemone_program::{FieldError, Program, Run, Task};
+
+/// The native layers of a network.
+pub fn natives(net: &Net) -> impl Iterator<Item = &Native> {
+    net.ops.iter().filter_map(|op| match &op.kind {
+        OpKind::Native(native) => Some(&**native),
+        _ => None,
+    })
+}
+
+/// Refuses what the chip's validator, parser or code generation refuses of the layers that a network names itself.
+pub(crate) fn gate(net: &Net, chip: &'static Chip) -> Result<()> {
+    if natives(net).next().is_none() {
+        return Ok(());
+    }
+    let outline = Outline::of(net);
+    for (op, outlined) in net.ops.iter().zip(&outline.ops) {
+        if !matches!(op.kind, OpKind::Native(_)) {
+            continue;
+        }
+        for layer in describe::layers(outlined) {
+            let Some(refusal) = legal::check(&layer, chip, Route::Direct).refusals.into_iter().next() else { continue };
+            return Err(Error::Refused(Box::new(Refused {
+                op: op.name.clone(),
+                kind: op.kind.name().into(),
+                chip: chip.target,
+                stage: refusal.stage,
+                reason: refusal.message,
+                apple: refusal.apple,
+                suggestion: refusal.fix,
+            })));
+        }
+    }
+    Ok(())
+}
+
+/// The first chip, family by family, that takes every native layer of a network.
+pub fn first_chip(net: &Net) -> Option<&'static Chip> {
+    let silicon = CHIPS.iter().filter(|c| c.is_silicon() && c.family.starts_with('A'));
+    let mut all: Vec<&Chip> = silicon.collect();
+    all.sort_by_key(|c| FAMILIES.iter().position(|f| *f == c.family));
+    all.into_iter().find(|chip| gate(net, chip).is_ok())
+}
+
+/// The chip whose registers a program is written in: its own, or for native layers on a chip whose registers are not known,
+/// the first whose are.
+pub(crate) fn carrier(net: &Net, chip: &'static Chip) -> &'static Chip {
+    let known = CHIPS.iter().find(|c| c.layout.is_some());
+    match known {
+        Some(known) if chip.layout.is_none() && natives(net).next().is_some() => known,
+        _ => chip,
+    }
+}
+
+/// What an own task does: its layer's class and parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Own {
+    /// `OwnKind`.
+    pub class: u32,
+    /// `OwnParam`, as the layer's row says.
+    pub params: Vec<u32>,
+    /// Name of the layer, for people.
+    pub tag: &'static str,
+}
+
+impl Own {
+    /// The task of a layer; `None` where no row has it or its parameters are too many.
+    pub fn of(native: &Native) -> Option<Own> {
+        let row = rows::by_tag(native.schema().tag)?;
+        let mut params = Vec::new();
+        for param in row.params {
+            let (_, value) = native.params().find(|(key, _)| key.name == param.name)?;
+            match value {
+                Param::Flag(flag) => params.push(u32::from(*flag)),
+                Param::Integer(value) => params.push(u32::try_from(*value).ok()?),
+                Param::Real(value) => params.push(value.to_bits()),
+                Param::Word(word) => {
+                    let ParamType::Word(words) = param.ty else { return None };
+                    params.push(words.iter().position(|w| w == word)? as u32);
+                }
+                Param::List(list) => {
+                    params.push(list.len() as u32);
+                    params.extend(list.iter().map(|&v| v as u32));
+                }
+            }
+        }
+        (params.len() <= OWN_PARAMS as usize).then_some(Own { class: row.class()?, params, tag: row.tag })
+    }
+}
+
+/// The descriptor of an own task: the chain's header, and the block of registers that only such tasks write.
+pub(crate) fn task(
+    layout: &'static Layout,
+    own: &Own,
+    layer: &Layer,
+    placed: &Placed,
+    index: usize,
+    count: usize,
+) -> std::result::Result<Task, FieldError> {
+    let mut task = blank(layout, own.params.len());
+    let last = index + 1 == count;
+    let header = [
+        (Field::Tid, index as u32),
+        (Field::Lnid, u32::from(index > 0)),
+        (Field::Eon, u32::from(last)),
+        (Field::TBase, Program::STREAM_BAR as u32),
+        (Field::Tbe, u32::from(!last)),
+        (Field::OwnKind, own.class),
+        (Field::OwnSources, layer.sources.len() as u32),
+    ];
+    header.into_iter().try_for_each(|(field, value)| task.set(layout, field, value))?;
+    let sources = layer.sources.iter().enumerate().map(|(i, view)| (i as u32, view));
+    for (at, view) in sources.chain([(OWN_RESULT, &layer.result)]) {
+        let address = placed.addresses[view.buffer.0 as usize];
+        let (bar, base) = address.map_or((0, 0), |a| (a.bar, a.offset_bytes + view.offset_bytes));
+        let [groups, channels, rows] = view.axes;
+        let words = [
+            (Field::OwnBar, u64::from(bar)),
+            (Field::OwnBase, base),
+            (Field::OwnGroups, groups.extent as u64),
+            (Field::OwnChannels, channels.extent as u64),
+            (Field::OwnRows, rows.extent as u64),
+            (Field::OwnColumns, view.width as u64),
+            (Field::OwnGroupStride, groups.stride_bytes),
+            (Field::OwnChannelStride, channels.stride_bytes),
+            (Field::OwnRowStride, rows.stride_bytes),
+        ];
+        for (field, value) in words {
+            let raw = u32::try_from(value).map_err(|_| FieldError::Range { field, value, max: u32::MAX })?;
+            task.set_at(layout, field, at, raw)?;
+        }
+    }
+    own.params.iter().zip(0..).try_for_each(|(&word, i)| task.set_at(layout, Field::OwnParam, i, word))?;
+    Ok(task)
+}
+
+/// A descriptor that writes the operands' registers and as many parameters.
+fn blank(layout: &Layout, params: usize) -> Task {
+    let words = |field| layout.row(field).map_or(0, |row| (row.addr - OWN_BASE) as usize / 4);
+    let operands = words(Field::OwnRowStride) + rows::OWN_OPERANDS as usize;
+    let mut runs = vec![Run::consecutive(OWN_BASE, vec![0; operands])];
+    if params > 0 {
+        runs.push(Run::consecutive(OWN_BASE + 4 * words(Field::OwnParam) as u32, vec![0; params]));
+    }
+    Task { offset: 0, header: vec![0; layout.header_words as usize], runs }
+}
+
+/// Adds the task that names the family a program is for, where it is in another's form, and names it in every own task.
+pub(crate) fn name_family(mut program: Program, chip: &Chip) -> Result<Program> {
+    let layout = program.layout;
+    let defect = |e: String| Error::Net(format!("a program's own tasks are not read again: {e}"));
+    let mut tasks = program.tasks().map_err(|e| defect(e.to_string()))?;
+    let family = FAMILIES.iter().position(|f| *f == chip.family).unwrap_or(0) as u32;
+    let mut mark = Task { runs: vec![Run::consecutive(OWN_BASE, vec![0])], ..blank(layout, 0) };
+    let field = |source| Error::Field { layer: program.name.clone(), source };
+    mark.set(layout, Field::OwnKind, OWN_CARRIER).map_err(field)?;
+    mark.set(layout, Field::Tid, tasks.len() as u32).map_err(field)?;
+    tasks.push(mark);
+    for task in tasks.iter_mut().filter(|t| t.register(OWN_BASE).is_some()) {
+        task.set(layout, Field::OwnFamily, family).map_err(field)?;
+    }
+    program.stream = encode_stream(layout, &mut tasks).map_err(field)?;
+    Ok(program)
+}

@@ -1,0 +1,46 @@
+//! A native layer cuts its own segment: a network as the networks that are dispatched one after the other.
+
+use super::natives;
+use anemone_net::{Net, Op, OpKind, ValueId};
+use std::collections::{HashMap, HashSet};
+
+/// The network's segments in the order of dispatch: each native layer alone, what lies between them together. What one segment
+/// makes for another is its output there and an input here, under the same name; each compiles to a program of its own.
+///
+/// A network without native layers is one segment, and so is one with states, whose memory belongs to one program.
+pub fn segments(net: &Net) -> Vec<Net> {
+    if natives(net).next().is_none() || !net.states.is_empty() {
+        return vec![net.clone()];
+    }
+    let native = |op: &Op| matches!(op.kind, OpKind::Native(_));
+    let runs: Vec<&[Op]> = net.ops.chunk_by(|a, b| !native(a) && !native(b)).collect();
+    (0..runs.len()).map(|at| segment(net, &runs, at)).collect()
+}
+
+fn segment(net: &Net, runs: &[&[Op]], at: usize) -> Net {
+    let made: HashSet<ValueId> = runs[at].iter().flat_map(|op| &op.outputs).copied().collect();
+    let after = runs[at + 1..].iter().flat_map(|run| run.iter()).flat_map(|op| &op.inputs);
+    let wanted: HashSet<ValueId> = after.chain(&net.outputs).copied().collect();
+    let name = if runs.len() == 1 { net.name.clone() } else { format!("{}_{at}", net.name) };
+    let mut part = Net { name, ..Net::default() };
+    let mut known: HashMap<ValueId, ValueId> = HashMap::new();
+    for op in runs[at] {
+        let mut taken = |id: ValueId, part: &mut Net| {
+            *known.entry(id).or_insert_with(|| {
+                let value = net.value(id).clone();
+                let outside = value.data.is_none() && !made.contains(&id);
+                let new = part.add_value(value);
+                if outside {
+                    part.inputs.push(new);
+                }
+                new
+            })
+        };
+        let inputs = op.inputs.iter().map(|&id| taken(id, &mut part)).collect();
+        let outputs: Vec<ValueId> = op.outputs.iter().map(|&id| taken(id, &mut part)).collect();
+        let results = op.outputs.iter().zip(&outputs).filter(|(id, _)| wanted.contains(id));
+        part.outputs.extend(results.map(|(_, &new)| new));
+        part.ops.push(Op { name: op.name.clone(), kind: op.kind.clone(), inputs, outputs });
+    }
+    part
+}

@@ -1,0 +1,70 @@
+//! The table of native layers in `docs/native.md`.
+
+use anemone_compile::native::templates::{first_chip, type_text};
+use anemone_facts::native::{Carrier, NATIVES, OWN_BASE, OWN_PARAMS};
+use anemone_facts::ops::OPS;
+use std::fmt::Write;
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// Every row, then what of the framework maps onto it.
+pub fn table() -> String {
+    let described = NATIVES.iter().filter(|n| n.has_descriptor()).count();
+    let mut out = format!(
+        "\n{} layers, {described} with a descriptor. Registers of own tasks: {OWN_BASE:#x} on, {OWN_PARAMS} of them parameters.\n\n\
+         | layer | `Type` | class | operands | validator | carried by | first | keys (type; default) | known | source | note |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        NATIVES.len()
+    );
+    for row in NATIVES {
+        let operands = row.validator().map_or("-".to_string(), |v| match (v.least, v.most) {
+            (a, b) if a == b => a.to_string(),
+            (a, b) => format!("{a} to {b}"),
+        });
+        let validator = row.validator().map_or("-".to_string(), |v| format!("`{}`", v.export()));
+        let keys: Vec<String> = row
+            .params
+            .iter()
+            .map(|p| {
+                let default = if p.default.is_empty() { "required" } else { p.default };
+                format!("`{}` ({}; {default})", p.name, type_text(&p.ty))
+            })
+            .collect();
+        let class = row.class().map_or("-".to_string(), |c| c.to_string());
+        let first = match row.carrier {
+            Carrier::Nothing => "none".to_string(),
+            _ => first_chip(row).map_or("none".to_string(), |c| format!("{} ({})", c.family, c.target)),
+        };
+        let cells = [
+            row.stem.to_string(),
+            format!("`{}`", row.tag),
+            class,
+            operands,
+            validator,
+            row.carrier.name().to_string(),
+            first,
+            cell(&keys.join(", ")),
+            row.basis.name().to_string(),
+            format!("[{0}](evidence.md#{0})", row.source),
+            cell(row.note),
+        ];
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out.push_str("\n### Operations of the framework\n\n| layer | operations that become it |\n|---|---|\n");
+    for row in NATIVES {
+        let names: Vec<&str> = row.operations().map(|o| o.name).collect();
+        let names = if names.is_empty() { "none: by direct authoring alone".to_string() } else { names.join(", ") };
+        let _ = writeln!(out, "| {} | {names} |", row.stem);
+    }
+    let without: Vec<&str> = OPS.iter().filter(|o| o.layers.is_empty()).map(|o| o.name).collect();
+    let _ = write!(
+        out,
+        "\n{} of the {} operations become no layer of their own: {}.\n\n",
+        without.len(),
+        OPS.len(),
+        without.join(", ")
+    );
+    out
+}
