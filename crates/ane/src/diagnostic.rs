@@ -201,14 +201,15 @@ impl From<anemone_compile::Error> for Diagnostic {
         use anemone_compile::Error::*;
         let code = match &error {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
-            Limit { .. } => Code::ChipLimit,
+            Limit { .. } | Refused { .. } => Code::ChipLimit,
             Net(_) => Code::Malformed,
             Field { .. } => Code::Defect,
         };
         let diagnostic = Diagnostic::new(code, error.to_string());
         match error {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
-            Limit { .. } => diagnostic.help("make it smaller, or split the operation"),
+            Refused { refusal, .. } if !refusal.fix.is_empty() => diagnostic.help(refusal.fix),
+            Limit { .. } | Refused { .. } => diagnostic.help("make it smaller, or split the operation"),
             Field { .. } => {
                 diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")
             }
