@@ -21,3 +21,5 @@ mod frontends;
 mod good;
 #[path = "cli/harness.rs"]
 mod harness;
+#[path = "cli/lut.rs"]
+mod lut;
