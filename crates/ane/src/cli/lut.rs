@@ -134,7 +134,9 @@ fn compose(flags: &Flags, name: &str, is_file: bool, voice: Voice) -> Result<u8>
         return print(&format!("{document}\n")).map(|()| 0);
     }
     let (count, units) = (knots.len(), chain.units());
-    let mut text = format!("{name}: linear (1 to {units}), relu, linear ({units} to 1); level beyond {domain:?}\n");
+    let mut text = format!(
+        "{name}: linear (1 to {units}), relu, linear ({units} to 1); for arguments in {domain:?}, clip others first\n"
+    );
     text += &format!("{met} of {count} knots are met exactly in fp16\n{}", said(&curve));
     print(&text).map(|()| 0)
 }
