@@ -20,7 +20,7 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    let files = MemoryFiles([("w".to_string(), bytes.to_vec())].into());
+    let files = MemoryFiles([("w".to_string(), bytes.to_vec().into())].into());
     if let Ok((net, _)) = read_program(&PROGRAM, &files, &Options::default()) {
         net.values.iter().flat_map(|v| &v.data).for_each(|t| drop(t.data.to_f32()));
     }

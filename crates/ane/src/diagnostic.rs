@@ -201,7 +201,7 @@ impl From<anemone_compile::Error> for Diagnostic {
         use anemone_compile::Error::*;
         let code = match &error {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
-            Limit { .. } | Refused(_) => Code::ChipLimit,
+            Limit { .. } | Refused(_) | Rule { .. } => Code::ChipLimit,
             Net(_) => Code::Malformed,
             Field { .. } => Code::Defect,
         };
@@ -209,7 +209,8 @@ impl From<anemone_compile::Error> for Diagnostic {
         match error {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
             Refused(refused) => diagnostic.help(refused.suggestion),
-            Limit { .. } => diagnostic.help("make it smaller, or split the operation"),
+            Rule { refusal, .. } if !refusal.fix.is_empty() => diagnostic.help(refusal.fix),
+            Limit { .. } | Rule { .. } => diagnostic.help("make it smaller, or split the operation"),
             Field { .. } => {
                 diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")
             }

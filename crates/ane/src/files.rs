@@ -1,7 +1,9 @@
 //! Files: reading with a place in the error, and writing that leaves either the whole file or none.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use anemone_net::read::Bytes;
 use anemone_program::hwx::Container;
+use anemone_runtime::os::shared::FileBytes;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -85,7 +87,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
     }
 }
 
-/// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused.
+/// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused. Large files
+/// are mapped: see [`FileBytes`].
 pub struct Folder {
     root: PathBuf,
 }
@@ -98,13 +101,14 @@ impl Folder {
 }
 
 impl anemone_net::read::Files for Folder {
-    fn read(&self, path: &str) -> std::result::Result<Vec<u8>, String> {
+    fn read(&self, path: &str) -> std::result::Result<Bytes, String> {
         let relative = Path::new(path);
         let inside =
             relative.components().all(|c| matches!(c, std::path::Component::Normal(_) | std::path::Component::CurDir));
         if !inside {
             return Err("the path leaves the model's folder".into());
         }
-        std::fs::read(self.root.join(relative)).map_err(|e| e.to_string())
+        let whole = FileBytes::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
+        Ok(Bytes::from_owner(whole))
     }
 }

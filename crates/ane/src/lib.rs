@@ -7,7 +7,7 @@
 //! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
 //! `thiserror` words errors, `clap_complete`
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
-//! one is near to.
+//! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
 
 pub mod check;
 pub mod convert;
@@ -15,6 +15,7 @@ pub mod diagnostic;
 pub mod execute;
 pub mod files;
 pub mod forms;
+pub mod lut;
 pub mod model;
 pub mod native;
 pub mod reference;

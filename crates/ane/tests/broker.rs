@@ -104,7 +104,13 @@ fn every_route_gives_the_same() {
     for via in ["inprocess", "broker", "direct"] {
         assert_eq!(daemon.run(via), expected, "{via}");
     }
-    let stat: serde_json::Value = serde_json::from_slice(&daemon.stat().stdout).expect("JSON");
+    let stat = || -> serde_json::Value { serde_json::from_slice(&daemon.stat().stdout).expect("JSON") };
+    // The end of a process is seen a little later.
+    let until = Instant::now() + Duration::from_secs(10);
+    while stat()["programs"] != 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stat = stat();
     assert_eq!((&stat["completed"], &stat["compiles"], &stat["programs"]), (&6.into(), &1.into(), &0.into()), "{stat}");
     let second = ane().args(["broker", "--socket"]).arg(daemon.socket()).output().expect("runs");
     assert!(!second.status.success() && String::from_utf8_lossy(&second.stderr).contains("another broker serves"));
@@ -202,4 +208,59 @@ fn a_cache_that_cannot_be_written() {
     std::fs::write(folder.path().join("cache"), b"in the way").expect("written");
     let daemon = Daemon::start(folder);
     assert_eq!(daemon.run("broker"), plain());
+}
+
+/// Runs a script in a name space of its own, in which `$FULL` is a file system of 16 KiB. `None` where the system does not let
+/// us.
+fn on_a_small_disk(folder: &Path, script: &str) -> Option<Output> {
+    let full = folder.join("full");
+    std::fs::create_dir_all(&full).expect("a folder");
+    let shell = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "-r",
+            "-m",
+            "sh",
+            "-c",
+            &format!("mount -t tmpfs -o size=16k none \"$FULL\" || exit 77\n{script}"),
+        ]);
+        command.env("FULL", &full).env("ANE", env!("CARGO_BIN_EXE_ane")).env("MODEL", example("digits.mlpackage"));
+        command.env("IMAGE", example("image.npy")).env("EXPECTED", example("expected.npy")).output()
+    };
+    let able = shell("exit 0").is_ok_and(|out| out.status.success());
+    if !able {
+        eprintln!("skipped: no file system can be mounted here (unshare -r -m)");
+        return None;
+    }
+    Some(shell(script).expect("it ran before"))
+}
+
+#[test]
+fn a_full_disk_costs_the_cache_and_not_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "\"$ANE\" run \"$MODEL\" -i \"$IMAGE\" --expect \"$EXPECTED\" --atol 2e-3 --via inprocess --cache \"$FULL\" || exit $?
+        echo entries; \"$ANE\" cache ls --cache \"$FULL\"; find \"$FULL\" -name '.tmp*'; df \"$FULL\" | tail -1 >&2";
+    let Some(ran) = on_a_small_disk(folder.path(), script) else { return };
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "the result is right: {out}{err}");
+    let after = out.split("entries\n").nth(1).expect("the listing");
+    assert!(after.trim().is_empty(), "nothing is kept, in whole or in part: {after}");
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "\"$ANE\" compile \"$MODEL\" -o \"$FULL/out.hwx\"; code=$?; ls -A \"$FULL\"; exit $code";
+    let Some(ran) = on_a_small_disk(folder.path(), script) else { return };
+    let err = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(2), "{err}");
+    assert!(err.contains("error[ANE2005]") && err.contains("No space left"), "{err}");
+    assert!(ran.stdout.is_empty(), "left behind: {}", String::from_utf8_lossy(&ran.stdout));
+    // A device that is always full, where there is one.
+    if Path::new("/dev/full").exists() {
+        let mut dump = ane();
+        dump.args(["targets", "m1"]).stdout(std::fs::File::options().write(true).open("/dev/full").expect("it opens"));
+        let ran = dump.output().expect("it runs");
+        assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    }
 }

@@ -21,5 +21,7 @@ mod frontends;
 mod good;
 #[path = "cli/harness.rs"]
 mod harness;
+#[path = "cli/lut.rs"]
+mod lut;
 #[path = "cli/native.rs"]
 mod native;

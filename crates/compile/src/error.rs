@@ -1,5 +1,6 @@
 //! Why a network does not become a program.
 
+use crate::check::Refusal;
 use anemone_program::FieldError;
 
 /// A refusal or a defect, with its place and the numbers compared.
@@ -39,6 +40,14 @@ pub enum Error {
         limit: u64,
         /// Compiler target.
         chip: &'static str,
+    },
+    /// A rule for layers refuses one: the rules are those of the dry run.
+    #[error("{op}: {}{}", refusal.message, refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}")))]
+    Rule {
+        /// Operation name.
+        op: String,
+        /// What is refused, and what to do.
+        refusal: Box<Refusal>,
     },
     /// The network itself is not well formed.
     #[error("{0}")]

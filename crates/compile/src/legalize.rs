@@ -1,14 +1,17 @@
 //! Phase 2: every layer fits the chip. Only this stage makes a [`Legal`] graph.
 //!
-//! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, and
-//! the split by kernel memory.
+//! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
+//! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
 
 use crate::anec::*;
+use crate::check;
+use crate::check::legal::{self, Route};
 use crate::error::{Error, Result};
 use crate::pack::Packing;
 use crate::passes::Reasons;
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
+use anemone_facts::legal::Quantity as Q;
 use std::sync::Arc;
 
 /// A graph in which every layer is one task that the chip's fields and memories hold.
@@ -39,7 +42,7 @@ impl std::fmt::Display for Legal {
 pub fn legalize(mut graph: Graph, chip: &'static Chip, reasons: &mut Reasons) -> Result<Legal> {
     split_kernels(&mut graph, chip, reasons);
     for layer in &graph.layers {
-        check(layer, chip)?;
+        fits(layer, chip)?;
     }
     Ok(Legal { graph })
 }
@@ -101,8 +104,12 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
         .collect()
 }
 
-fn check(layer: &Layer, chip: &'static Chip) -> Result<()> {
-    let hal = &chip.hal;
+fn fits(layer: &Layer, chip: &'static Chip) -> Result<()> {
+    let legality = native(layer).map(|native| legal::check(&native, chip, Route::Direct));
+    if let Some(refusal) = legality.and_then(|legality| legality.refusals.into_iter().next()) {
+        return Err(Error::Rule { op: layer.name.clone(), refusal: Box::new(refusal) });
+    }
+    // What the rules do not speak of: registers, rows, kernel memory of one task.
     let limit = |what, found: usize, limit: Option<u64>| match limit {
         Some(limit) if found as u64 > limit => {
             Err(Error::Limit { op: layer.name.clone(), what, found: found as u64, limit, chip: chip.target })
@@ -110,12 +117,7 @@ fn check(layer: &Layer, chip: &'static Chip) -> Result<()> {
         _ => Ok(()),
     };
     let groups = chip.layout.and_then(|l| l.row(Field::NumGroups)).map(|row| row.max() as u64);
-    // The second source of a product is streams, not a tensor.
-    let tensors = if matches!(layer.kind, Kind::Product { .. }) { 1 } else { layer.sources.len() };
-    for view in layer.sources[..tensors].iter().chain([&layer.result]) {
-        limit("width", view.width, hal.max_tensor_width)?;
-        limit("height", view.height(), hal.max_tensor_height)?;
-        limit("channels", view.channels(), hal.max_tensor_channels)?;
+    for view in tensors(layer).chain([&layer.result]) {
         limit("groups", view.groups(), groups)?;
         for axis in view.axes {
             if !axis.stride_bytes.is_multiple_of(ROW_ALIGN) {
@@ -123,11 +125,107 @@ fn check(layer: &Layer, chip: &'static Chip) -> Result<()> {
             }
         }
     }
-    if let Kind::Conv { window, .. } = &layer.kind {
-        limit("kernel height", window.kernel[0], hal.max_kernel_height)?;
-        limit("kernel width", window.kernel[1], hal.max_kernel_width_fp16)?;
+    if let Kind::Conv { .. } = &layer.kind {
         let packing = Packing::of(layer);
-        limit("kernel bytes", packing.total_bytes() as usize, hal.kmem_cap_streamed)?;
+        limit("kernel bytes", packing.total_bytes() as usize, chip.hal.kmem_cap_streamed)?;
     }
     Ok(())
+}
+
+/// Sources that are tensors: the second one of a product is streams.
+fn tensors(layer: &Layer) -> impl Iterator<Item = &View4> {
+    let count = if matches!(layer.kind, Kind::Product { .. }) { 1 } else { layer.sources.len() };
+    layer.sources[..count].iter()
+}
+
+/// The layer as the rules see it. A group is a run of its own, so that extents are those of one group. `None` for an own
+/// task: its native layer was held to the rules before it was lowered ([`crate::native::gate`]).
+fn native(layer: &Layer) -> Option<check::Layer> {
+    let extents = |view: &View4| [1, view.channels(), view.height(), view.width];
+    let of = |kind: &str| {
+        let named = check::Layer::new(kind, &layer.name);
+        let named = tensors(layer).fold(named, |made, view| made.bottom(&extents(view), "fp16"));
+        named.top(&extents(&layer.result), "fp16")
+    };
+    // Trailing padding is whatever the result's extents need.
+    let windowed = |made: check::Layer, window: &Window| {
+        let source = [layer.sources[0].height(), layer.sources[0].width];
+        let result = [layer.result.height(), layer.result.width];
+        let padded = |axis: usize| {
+            let reach = result[axis].saturating_sub(1) * window.stride[axis] + window.kernel[axis];
+            reach.max(source[axis] + window.pad[axis]) as i64
+        };
+        made.with(Q::KernelHeight, window.kernel[0] as i64)
+            .with(Q::KernelWidth, window.kernel[1] as i64)
+            .with(Q::PaddedHeight, padded(0))
+            .with(Q::PaddedWidth, padded(1))
+    };
+    Some(match &layer.kind {
+        Kind::Conv { window, .. } => windowed(of("Conv"), window),
+        Kind::Neuron { .. } => of("Neuron"),
+        Kind::Product { .. } => {
+            let contracted = layer.sources[0].channels() as i64;
+            let streams = &extents(&layer.sources[1]);
+            of("MatrixMult").bottom(streams, "fp16").with(Q::ContractionBytes, contracted * ELEMENT_BYTES as i64)
+        }
+        Kind::Pool { window, op, .. } => windowed(of("Pool"), window).with(Q::MaxPool, i64::from(*op == PoolOp::Max)),
+        Kind::MaxChannels | Kind::SumChannels { .. } | Kind::Reduce { .. } => of("Reduction"),
+        Kind::Planar { .. } | Kind::ChannelAffine { .. } | Kind::Deviation { .. } => of("ElementWise"),
+        Kind::Own(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::chips::CHIPS;
+
+    fn copy(width: usize) -> Layer {
+        let lead = [1, 1, 1].map(|extent| Axis { extent, stride_bytes: 1 << 20 });
+        let view = View4 { buffer: BufferId(0), offset_bytes: 0, axes: lead, width };
+        Layer {
+            name: "y".into(),
+            kind: Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None },
+            sources: vec![view],
+            broadcast: vec![[false; 3]],
+            result: view,
+            transpose: false,
+            interleave: 1,
+            source_interleave: 1,
+            second_transposed: false,
+        }
+    }
+
+    #[test]
+    fn the_rows_of_the_dry_run_refuse() {
+        let chip = &CHIPS[0];
+        let most = chip.hal.max_tensor_width.expect("known") as usize;
+        let graph = |width| Graph { layers: vec![copy(width)], ..Graph::default() };
+        assert!(legalize(graph(most), chip, &mut Reasons::default()).is_ok());
+        let Err(Error::Rule { refusal, .. }) = legalize(graph(most + 1), chip, &mut Reasons::default()) else {
+            panic!("a refusal")
+        };
+        let same = legal::check(&native(&copy(most + 1)).expect("a native layer"), chip, Route::Direct);
+        assert_eq!(Some(&*refusal), same.refusals.first());
+        assert_eq!((refusal.code, refusal.found.as_str()), ("E02", (most + 1).to_string().as_str()));
+    }
+
+    #[test]
+    fn kernels_are_judged_by_the_rules_of_convolutions() {
+        let chip = &CHIPS[0];
+        let window = Window { kernel: [1, 14], ..Window::UNIT };
+        let conv = Kind::Conv {
+            window,
+            connect: Connect::Dense,
+            weights: Arc::new(vec![0.0; 14]),
+            bias: None,
+            post_scale: 1.0,
+            nonlinear: Nonlinear::None,
+        };
+        let Err(Error::Rule { refusal, .. }) = fits(&Layer { kind: conv, ..copy(64) }, chip) else {
+            panic!("a refusal")
+        };
+        assert_eq!((refusal.code, refusal.quantity), ("E08", "kernel width"));
+        assert!(check::own::turned([1, 14], chip) && !check::own::turned([14, 14], chip));
+    }
 }

@@ -10,6 +10,7 @@ pub mod anec;
 pub mod check;
 pub mod emit;
 pub mod error;
+pub mod functions;
 pub mod fuse;
 pub mod legalize;
 pub mod lower;

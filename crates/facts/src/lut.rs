@@ -87,3 +87,25 @@ impl Symmetry {
         [Symmetry::None, Symmetry::Odd, Symmetry::NonNegative].into_iter().find(|s| *s as u16 == code)
     }
 }
+
+/// The way to a table of one's own, and why it is closed.
+#[derive(Debug)]
+pub struct Custom {
+    /// The compiler's operation.
+    pub opcode: &'static str,
+    /// Why no netplist reaches it.
+    pub reason: &'static str,
+    /// How it is known.
+    pub basis: crate::Basis,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+/// Tables in netplists.
+pub const CUSTOM: Custom = Custom {
+    opcode: "kZinIrNonLinearCustomLUT",
+    reason: "the parser of units wants the keys for saturation and those of a version both, and then refuses both together, so \
+             no table of one's own compiles",
+    basis: crate::Basis::Decoded,
+    source: "validators",
+};

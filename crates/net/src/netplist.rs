@@ -500,7 +500,7 @@ mod tests {
                     continue;
                 }
             };
-            let files = MemoryFiles([(WEIGHTS.to_string(), weights)].into());
+            let files = MemoryFiles([(WEIGHTS.to_string(), weights.into())].into());
             let (again, _) = read_netplist(&xml, &files, &Options::default())
                 .unwrap_or_else(|e| panic!("{}: {e}\n{}", path.display(), String::from_utf8_lossy(&xml)));
             check(&again).unwrap();

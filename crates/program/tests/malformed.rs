@@ -205,4 +205,34 @@ fn listings_that_ask_for_too_much_are_refused() {
     let text = "program \"a\" layout=h99 first-words=157 scratch=0\n";
     assert!(text::assemble(text).is_err_and(|e| e.expected.contains("h13") && e.column == 20));
     assert!(text::assemble("").is_err_and(|e| e.line == 1));
+    let zeros = |size: &str| {
+        format!("program \"a\" layout=h13 first-words=157 scratch=0\nstream bytes=0\nkernel bytes={size}\n")
+    };
+    assert!(text::assemble(&zeros("0x40000000")).is_err_and(|e| (e.line, e.column) == (3, 14)), "1 GiB of zeros");
+    assert!(text::assemble(&zeros("0x40000001,sparse")).is_err_and(|e| e.column == 14));
+    assert_eq!(text::assemble(&zeros("0x4100000,sparse")).map(|p| p.kernel.len()), Ok(0x410_0000));
+}
+
+#[test]
+fn blocks_of_zeros_come_back_as_listed() {
+    let layout = anemone_facts::layout::by_name("h13").expect("known");
+    let mut kernel = vec![0; 65 << 20];
+    kernel[12345] = 7;
+    let program = anemone_program::Program {
+        name: "a".into(),
+        layout,
+        stream: vec![],
+        first_task_words: 157,
+        kernel,
+        scratch_bytes: 0,
+        ports: vec![],
+    };
+    let listing = text::list(&program);
+    assert!(listing.contains("kernel bytes=0x4100000,sparse\n"), "{listing}");
+    assert!(text::assemble(&listing).is_ok_and(|p| p.kernel == program.kernel));
+    // A block with data in every line is not called sparse.
+    let dense = anemone_program::Program { kernel: vec![1; 2 << 20], ..program };
+    let listing = text::list(&dense);
+    assert!(listing.contains("kernel bytes=0x200000\n"));
+    assert!(text::assemble(&listing).is_ok_and(|p| p.kernel == dense.kernel));
 }

@@ -11,7 +11,8 @@
 //! `os/shared.rs` alone.
 //!
 //! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `rustix` has the system calls
-//! that the standard library lacks (memfd, descriptors over sockets, pidfd) without `unsafe`; `memmap2` maps memory;
+//! that the standard library lacks (memfd, descriptors over sockets, pidfd) without `unsafe`; `memmap2` maps memory
+//! and files;
 //! `landlock` takes from the compile service what it does not need;
 //! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
 //! `tracing` tells of what is passed over.

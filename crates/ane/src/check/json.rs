@@ -68,7 +68,7 @@ fn placement(report: &Report, placement: &Placement, findings: &[Finding]) -> Va
 }
 
 fn verdict(report: &Report, placement: &Placement, at: usize) -> Value {
-    let Verdict { place, into, refusal, basis, source, unknown, fused, notes } = &placement.verdicts[at];
+    let Verdict { place, into, refusal, own, basis, source, unknown, fused, notes } = &placement.verdicts[at];
     let backend = placement.choice.as_ref().and_then(|c| c.backends[at]).map(|b| b.name());
     json!({
         "name": report.outline.ops[at].name,
@@ -82,6 +82,7 @@ fn verdict(report: &Report, placement: &Placement, at: usize) -> Value {
         "evidence": basis.name(),
         "source": source,
         "unknown": unknown,
+        "compiled_here_as": own,
         "notes": notes,
         "reason": (!placement.on_engine(at)).then(|| reason(placement, at)),
         "refusal": refusal.as_ref().map(|r| json!({

@@ -205,6 +205,9 @@ fn block(report: &Report, placement: &Placement, ops: &[usize], out: &mut String
     if !refusal.fix.is_empty() {
         let _ = writeln!(out, "      fix:      {}", refusal.fix);
     }
+    if let Some(own) = verdict.own {
+        let _ = writeln!(out, "      here:     `ane compile` writes {own}");
+    }
     let _ = writeln!(out, "      evidence: {} ({}), by {}", refusal.basis.phrase(), refusal.source, refusal.stage);
 }
 

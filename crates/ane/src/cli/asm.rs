@@ -3,6 +3,7 @@
 use super::{Voice, print};
 use anemone::forms::{Form, Surroundings, encode};
 use anemone::{Code, Diagnostic, Result, files};
+use anemone_program::task::image::write_records;
 use anemone_program::text::{self, TextError};
 use clap::Args;
 use serde_json::json;
@@ -17,7 +18,8 @@ Examples:
   ane dump stream.bin --asm | ane asm - -o same.bin
 
 The listing of a container, dispatch descriptor or firmware container becomes that file. The listing of a raw stream becomes
-a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw).")]
+a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw). The listing of a register
+image becomes the structure, or its records for registers from address 0 on (.records).")]
 pub struct Flags {
     /// Listing, as `ane dump --asm` prints it; `-` for standard input
     listing: PathBuf,
@@ -63,6 +65,16 @@ fn assemble(listing: &str, output: &Path) -> Result<Vec<u8>> {
         }
         Some("e5") => Ok(text::assemble_descriptor(listing).map_err(malformed)?.write()),
         Some("firmware") => Ok(text::assemble_package(listing).map_err(malformed)?.write()),
+        Some("image") => {
+            let descriptor = text::assemble_image(listing).map_err(malformed)?;
+            if !descriptor.bars.is_empty() || !descriptor.live_ins.is_empty() {
+                let message = "bars and live-ins have no bytes: no form of theirs is known";
+                return Err(Diagnostic::new(Code::UnsupportedOp, message).help("take those lines out"));
+            }
+            let records = output.extension().is_some_and(|e| e == "records");
+            let image = descriptor.image;
+            Ok(if records { write_records(&image.records(0)) } else { image.bytes().to_vec() })
+        }
         _ => Ok(text::assemble_container(listing).map_err(malformed)?.write()),
     }
 }

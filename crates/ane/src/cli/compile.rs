@@ -26,8 +26,8 @@ pub struct Flags {
     #[arg(short, long, default_value = "h13")]
     target: String,
     /// File, or folder for one file per form
-    #[arg(short, long)]
-    output: PathBuf,
+    #[arg(short, long, required_unless_present = "stop_after")]
+    output: Option<PathBuf>,
     /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
@@ -146,11 +146,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         voice.note(format!("stopped after {}: no program is written", pass.name));
         return Ok(0);
     }
-    let Some(compiled) = compiled else { return Ok(0) };
+    let (Some(compiled), Some(output)) = (compiled, &flags.output) else { return Ok(0) };
     let program = compiled.map_err(|d| d.or_at(flags.model.display()))?;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let encoded: Vec<(Form, Vec<u8>)> = forms(&flags)
+    let encoded: Vec<(Form, Vec<u8>)> = forms(&flags, output)
         .into_iter()
         .map(|form| {
             // Names only: the same model gives the same bytes, wherever it lies and wherever they go.
@@ -164,12 +164,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         })
         .collect::<Result<_>>()?;
     let tasks = program.tasks().map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?.len();
-    let (paths, made) = destinations(&flags, &stem, &encoded)?;
+    let (paths, made) = destinations(output, &stem, &encoded)?;
     let files: Vec<(&Path, &[u8])> =
         paths.iter().zip(&encoded).map(|(p, (_, b))| (p.as_path(), b.as_slice())).collect();
     files::write_all(&files).inspect_err(|_| {
         if made {
-            let _ = std::fs::remove_dir(&flags.output);
+            let _ = std::fs::remove_dir(output);
         }
     })?;
     let written: Vec<_> =
@@ -226,7 +226,7 @@ fn name_of(model: &Path) -> String {
 }
 
 /// The forms asked for, each once.
-fn forms(flags: &Flags) -> Vec<Form> {
+fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
     let mut forms = Vec::new();
     for &form in &flags.emit {
         if !forms.contains(&form) {
@@ -234,22 +234,22 @@ fn forms(flags: &Flags) -> Vec<Form> {
         }
     }
     if forms.is_empty() {
-        let extension = flags.output.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let extension = output.extension().and_then(|e| e.to_str()).unwrap_or_default();
         forms.push(Form::of_extension(extension).unwrap_or(Form::Hwx));
     }
     forms
 }
 
 /// Where each form goes: the file named, or files named after the model in a folder, and whether that was made here.
-fn destinations(flags: &Flags, stem: &str, forms: &[(Form, Vec<u8>)]) -> Result<(Vec<PathBuf>, bool)> {
-    let text = flags.output.as_os_str().to_string_lossy();
-    let folder = flags.output.is_dir() || text.ends_with('/') || forms.len() > 1;
+fn destinations(output: &Path, stem: &str, forms: &[(Form, Vec<u8>)]) -> Result<(Vec<PathBuf>, bool)> {
+    let text = output.as_os_str().to_string_lossy();
+    let folder = output.is_dir() || text.ends_with('/') || forms.len() > 1;
     if !folder {
-        return Ok((vec![flags.output.clone()], false));
+        return Ok((vec![output.to_path_buf()], false));
     }
-    let made = !flags.output.exists();
-    make_folder(&flags.output)?;
-    Ok((forms.iter().map(|(f, _)| flags.output.join(format!("{stem}.{}", f.extension()))).collect(), made))
+    let made = !output.exists();
+    make_folder(output)?;
+    Ok((forms.iter().map(|(f, _)| output.join(format!("{stem}.{}", f.extension()))).collect(), made))
 }
 
 fn make_folder(path: &Path) -> Result<()> {

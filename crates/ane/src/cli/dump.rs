@@ -2,7 +2,9 @@
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Model, Result, files};
+use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
 use anemone_program::hwx::{Image, name16_text};
+use anemone_program::task::image;
 use anemone_program::text::{self, Dump, Part, Selection};
 use anemone_program::{Coverage, Program};
 use clap::Args;
@@ -16,7 +18,8 @@ Examples:
   ane dump model.hwx --part td,lut --td 2
   ane dump model.hwx --asm > model.ane-asm
   ane dump model.hwx --loaded 0x40000000 --part segments,relocs
-  ane dump model.hwx --coverage")]
+  ane dump model.hwx --coverage
+  ane dump td.image --image > td.ane-asm")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin, .e5 or .anefw
     file: PathBuf,
@@ -38,6 +41,11 @@ pub struct Flags {
     /// Show a container as loaded at this address: apertures, base registers, resolved relocations
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0x30000000", value_parser = address)]
     loaded: Option<u64>,
+    /// The file is the register image of descriptor version 10: the structure itself, or its records, whose registers lie
+    /// from this address on [default address: 0]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", value_parser = address,
+          conflicts_with_all = ["part", "td", "summary", "coverage", "loaded"])]
+    image: Option<u64>,
 }
 
 fn address(text: &str) -> std::result::Result<u64, String> {
@@ -46,6 +54,9 @@ fn address(text: &str) -> std::result::Result<u64, String> {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if let Some(aperture) = flags.image {
+        return listed(&image(&flags.file, aperture)?, voice);
+    }
     if flags.summary
         && let Some(container) = files::outline(&flags.file)?
     {
@@ -60,8 +71,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Model::Package(package) => text::list_package(package),
             Model::Net { .. } => return Err(not_compiled(&flags.file)),
         };
-        let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
-        return print(&if voice.json { document() } else { listing }).map(|()| 0);
+        return listed(&listing, voice);
     }
     if flags.summary {
         return summary(&model, &flags.file, voice).map(|()| 0);
@@ -99,6 +109,28 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         print(&dump.render())?;
     }
     Ok(0)
+}
+
+fn listed(listing: &str, voice: Voice) -> Result<u8> {
+    let document = || format!("{}\n", json!({ "schema": "anemone.listing/1", "listing": listing }));
+    print(&if voice.json { document() } else { listing.to_string() }).map(|()| 0)
+}
+
+/// The listing of a register image: told by its size, which is no whole number of records.
+fn image(file: &Path, aperture: u64) -> Result<String> {
+    let bytes = files::read(file)?;
+    let found = if bytes.len() == IMAGE_BYTES as usize || !bytes.len().is_multiple_of(RECORD_BYTES) {
+        image::Image::of_bytes(&bytes)
+    } else {
+        image::read_records(&bytes).and_then(|records| image::Image::of_records(&records, aperture))
+    };
+    let malformed = |e: image::ImageError| {
+        Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()).help(format!(
+            "the structure has {IMAGE_BYTES:#x} bytes, a record {RECORD_BYTES}; --image ADDRESS for records"
+        ))
+    };
+    let descriptor = image::Descriptor { image: found.map_err(malformed)?, ..image::Descriptor::default() };
+    Ok(text::list_image(&descriptor))
 }
 
 /// The explanation of a compiled file.

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod dump;
 mod explain;
+mod lut;
 mod new;
 mod ops;
 mod passes;
@@ -96,6 +97,8 @@ enum Verb {
     Ops(ops::Flags),
     /// What a register, field, code, operation or layer means, and how that is known
     Explain(explain::Flags),
+    /// Activation tables against their functions, and any function as layers
+    Lut(lut::Flags),
     /// Steps of the compiler
     Passes(passes::Flags),
     /// What works on this machine
@@ -206,6 +209,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::New(flags) => new::run(flags, voice),
         Verb::Ops(flags) => ops::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
+        Verb::Lut(flags) => lut::run(flags, voice),
         Verb::Passes(flags) => passes::run(flags, voice),
         Verb::Doctor(flags) => doctor::run(flags, voice),
         Verb::Completions(flags) => completions::run(flags, voice),

@@ -118,3 +118,26 @@ fn containers_are_shown_loaded_and_counted() {
     assert_eq!(document["programs"][0]["unexplained_bits"], 0);
     ane!("dump", hwx, "--summary", "--json").fine().json("anemone.summary/1");
 }
+
+#[test]
+fn a_register_image_is_listed_and_comes_back() {
+    let scratch = Scratch::new();
+    let mut image = anemone_program::task::image::Image::default();
+    image.set("Win", 64).expect("it fits");
+    image.set_register(0x1344, 0x4000).expect("a register");
+    let file = scratch.file("td.image", image.bytes());
+    let listing = ane!("dump", file, "--image").fine().out;
+    assert!(listing.starts_with("image version=") && listing.contains("Win = 64"), "{listing}");
+    let text = scratch.file("td.ane-asm", &listing);
+    let (same, records) = (scratch.out("same.image"), scratch.out("same.records"));
+    ane!("asm", text, "-o", same).fine();
+    assert_eq!(std::fs::read(&same).expect("an image"), image.bytes());
+    ane!("asm", text, "-o", records).fine();
+    assert_eq!(ane!("dump", records, "--image", "0x0").fine().out, listing);
+    ane!("dump", records, "--image", "0x10000").refused(2, "ANE2002", &["register address"]);
+    let cut = scratch.file("cut.image", &image.bytes()[..99]);
+    ane!("dump", cut, "--image").refused(2, "ANE2002", &["an image of 0x63 bytes"]);
+    let bars =
+        scratch.file("bars.ane-asm", listing.replace("end\n", "bar register=0 bit=0 width=1 kind=offset\nend\n"));
+    ane!("asm", bars, "-o", scratch.out("no.image")).refused(1, "ANE1001", &["bars and live-ins"]);
+}

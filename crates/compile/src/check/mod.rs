@@ -10,6 +10,7 @@ pub mod layer;
 pub mod legal;
 pub mod lint;
 pub mod load;
+pub mod own;
 pub mod place;
 pub mod segment;
 mod types;

@@ -2,6 +2,7 @@
 
 use super::describe;
 use super::legal::{self, Refusal, Route};
+use super::own;
 use super::types;
 use anemone_facts::Basis;
 use anemone_facts::chips::Chip;
@@ -59,6 +60,8 @@ pub struct Verdict {
     pub into: String,
     /// Why it is not taken.
     pub refusal: Option<Refusal>,
+    /// What this compiler writes instead of what is refused; Apple's does not.
+    pub own: Option<&'static str>,
     /// How the verdict is known.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
@@ -77,6 +80,7 @@ impl Verdict {
             place,
             into: into.into(),
             refusal: None,
+            own: None,
             basis,
             source,
             unknown: Vec::new(),
@@ -95,6 +99,10 @@ impl Verdict {
 pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = outline.ops.iter().map(|op| judge(op, outline, chip, route)).collect();
     fuse(outline, &mut verdicts);
+    for (verdict, op) in verdicts.iter_mut().zip(&outline.ops) {
+        let rewrite = verdict.refusal.as_ref().and_then(|refusal| own::rewrite(op, refusal, chip));
+        verdict.own = rewrite.map(|rewrite| rewrite.into);
+    }
     verdicts
 }
 

@@ -4,7 +4,8 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use crate::Compat;
 use crate::anec::*;
-use crate::error::Result;
+use crate::check::own;
+use crate::error::{Error, Result};
 use anemone_facts::Field;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, STAGED_INTERLEAVE};
@@ -14,8 +15,9 @@ use std::sync::Arc;
 impl Lowerer<'_> {
     /// What the window fields and the chip's kernel limits admit.
     pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
-        self.limit("kernel height", window.kernel[0], self.chip.hal.max_kernel_height)?;
-        self.limit("kernel width", window.kernel[1], self.chip.hal.max_kernel_width_fp16)?;
+        if let Some(refusal) = own::kernel_refused(window.kernel.map(|k| k as i64), self.chip) {
+            return Err(Error::Rule { op: self.op.clone(), refusal: Box::new(refusal) });
+        }
         self.check_window(window)
     }
 
@@ -122,14 +124,7 @@ impl Lowerer<'_> {
 
     /// A convolution between views of four axes.
     pub(super) fn convolve(&mut self, conv: Convolution, from: &View, to: &View) -> Result<()> {
-        let hal = &self.chip.hal;
-        let [kh, kw] = conv.window.kernel.map(|k| k as u64);
-        let fits = |k: u64, most: Option<u64>| most.is_none_or(|most| k <= most);
-        // Kernels may be higher than wide: rows and columns change places where that helps.
-        if !fits(kw, hal.max_kernel_width_fp16)
-            && fits(kw, hal.max_kernel_height)
-            && fits(kh, hal.max_kernel_width_fp16)
-        {
+        if own::turned(conv.window.kernel.map(|k| k as i64), self.chip) {
             let rows = from.lead.len() - 1;
             let turned = self.exchanged(from, rows, "turned")?;
             let mut shape = to.shape();

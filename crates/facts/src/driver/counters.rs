@@ -37,3 +37,16 @@ pub const FULL_MASK: u32 = 0xf;
 pub const fn driver_mask(requested: u32) -> u32 {
     if requested <= FULL_MASK { requested } else { 0 }
 }
+
+/// Number of counters.
+pub const COUNT: usize = 24;
+
+/// Multiply-accumulates in a cycle of the model, all engines together; chosen: `docs/evidence.md`, key `driver-choice`.
+pub const MACS_PER_CYCLE: u64 = 4096;
+
+/// Elements that the planar engine takes in a cycle of the model; chosen, as above.
+pub const PLANAR_PER_CYCLE: u64 = 64;
+
+/// Energy of one multiply-accumulate in the model: twice the 0.37 pJ that a floating-point operation takes at best on an M1,
+/// by the book's chapter 21; chosen for all tasks, as above.
+pub const FEMTOJOULES_PER_MAC: u64 = 740;

@@ -137,7 +137,7 @@ fn packages_survive_the_text() {
         assert!(again == net, "{name}: another net");
         let written = write(&net).unwrap_or_else(|e| panic!("{name}: {e}"));
         let text = print(&written.program);
-        let files = MemoryFiles([("weights/weight.bin".to_string(), written.weights)].into());
+        let files = MemoryFiles([("weights/weight.bin".to_string(), written.weights.into())].into());
         let back = parse(&text).unwrap_or_else(|f| panic!("{name}: {}", f[0]));
         let (rewritten, _) = read_program(&back, &files, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         check(&rewritten).unwrap();

@@ -46,7 +46,6 @@ impl<'a> Blobs<'a> {
         }
         let bytes = self.files.read(path).map_err(|reason| Error::File { path: path.to_string(), reason })?;
         budget.add_file(bytes.len());
-        let bytes = Bytes::from(bytes);
         self.read.insert(path.to_string(), bytes.clone());
         Ok(bytes)
     }

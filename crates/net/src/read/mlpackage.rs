@@ -2,7 +2,7 @@
 
 use super::blob::Blobs;
 use super::mil::Translator;
-use super::{Files, Options, Reading};
+use super::{Bytes, Files, Options, Reading};
 use crate::error::Error;
 use crate::mil::proto::{
     FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange, TypeKind,
@@ -27,7 +27,7 @@ pub fn package_program(files: &dyn Files) -> Result<Program, Error> {
 }
 
 /// The model file of a package, and the files beside it.
-fn open<'a>(files: &'a dyn Files) -> Result<(Vec<u8>, Package<'a>), Error> {
+fn open<'a>(files: &'a dyn Files) -> Result<(Bytes, Package<'a>), Error> {
     let bytes = files.read(MANIFEST).map_err(|reason| Error::File { path: MANIFEST.to_string(), reason })?;
     let manifest: serde_json::Value = serde_json::from_slice(&bytes)
         .map_err(|e| Error::Syntax { place: MANIFEST.to_string(), reason: e.to_string() })?;
@@ -53,7 +53,7 @@ struct Package<'a> {
 
 impl Files for Package<'_> {
     /// Looks beside the model first, then in the manifest's item of the path's first name.
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&self, path: &str) -> Result<Bytes, String> {
         let beside = self.files.read(&format!("{}/{path}", self.folder));
         let Some((first, rest)) = path.split_once('/').filter(|_| beside.is_err()) else { return beside };
         let item = self.items.iter().find(|item| item.rsplit('/').next() == Some(first));

@@ -18,6 +18,7 @@ pub use onnx::read_onnx;
 
 use crate::error::Error;
 use crate::graph::Net;
+pub use bytes::Bytes;
 use std::collections::HashMap;
 
 /// Gives the bytes of the files that a model refers to.
@@ -25,16 +26,17 @@ use std::collections::HashMap;
 /// Paths are as the model writes them, relative to where the model (for a package: the package) lies, with `/` between
 /// names. Whoever implements it decides what a path may reach.
 pub trait Files {
-    /// All bytes of a file, or why there are none, worded for the reader of a diagnostic.
-    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// All bytes of a file, or why there are none, worded for the reader of a diagnostic. Weights stay views of them, so
+    /// they live as long as the network does.
+    fn read(&self, path: &str) -> Result<Bytes, String>;
 }
 
 /// Files held in memory, by path.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryFiles(pub HashMap<String, Vec<u8>>);
+pub struct MemoryFiles(pub HashMap<String, Bytes>);
 
 impl Files for MemoryFiles {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn read(&self, path: &str) -> Result<Bytes, String> {
         self.0.get(path).cloned().ok_or_else(|| "no such file".to_string())
     }
 }

@@ -7,14 +7,15 @@ mod units;
 /// Schema versions whose keys are known.
 const VERSIONS: [&str; 2] = ["1.0.9", "1.0.10"];
 
-use super::blob::part;
+use super::blob::{decode, part};
 use super::property::{Dict, parse};
-use super::{Files, Options, Reading, sniff};
+use super::{Bytes, Files, Options, Reading, sniff};
 use crate::build::Budget;
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId, elements};
 use crate::infer::{infer, sized};
 use crate::ops::{OpKind, Unary};
+use crate::stored::Element;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -118,7 +119,7 @@ fn is_deep(network: &Dict) -> Result<bool, Error> {
 struct Weights<'a> {
     files: &'a dyn Files,
     paths: Vec<&'a str>,
-    read: HashMap<usize, Arc<Vec<u8>>>,
+    read: HashMap<usize, Bytes>,
     budget: Budget,
 }
 
@@ -144,13 +145,14 @@ impl Weights<'_> {
                 let bytes = self.files.read(path).or_else(|_| self.files.read(base));
                 let bytes = bytes.map_err(|reason| Error::File { path: path.to_string(), reason })?;
                 self.budget.add_file(bytes.len());
-                self.read.entry(index).or_insert(Arc::new(bytes)).clone()
+                self.read.entry(index).or_insert(bytes).clone()
             }
         };
         self.budget.spend(&[count])?;
         let size = (count as u64).saturating_mul(dtype.bytes() as u64);
         let place = || format!("{}, weight file {path}", place());
-        Ok(Data::from_le_bytes(dtype, part(&bytes, offset as u64, size, &place, "data")?))
+        let data = part(&bytes, offset as u64, size, &place, "data")?;
+        decode(bytes.slice_ref(data), Element::of(dtype), count, &place())
     }
 }
 

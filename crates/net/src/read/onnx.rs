@@ -259,7 +259,7 @@ impl Translator<'_> {
             Some(bytes) => bytes.clone(),
             None => {
                 let read = self.files.read(&path);
-                let bytes = Bytes::from(read.map_err(|reason| Error::File { path: path.clone(), reason })?);
+                let bytes = read.map_err(|reason| Error::File { path: path.clone(), reason })?;
                 self.build.budget.add_file(bytes.len());
                 self.external.insert(path.clone(), bytes.clone());
                 bytes

@@ -29,8 +29,8 @@ pub(crate) fn models() -> Vec<PathBuf> {
 pub(crate) struct Disk(pub PathBuf);
 
 impl Files for Disk {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(self.0.join(path)).map_err(|e| e.to_string())
+    fn read(&self, path: &str) -> Result<Bytes, String> {
+        std::fs::read(self.0.join(path)).map(Bytes::from).map_err(|e| e.to_string())
     }
 }
 
@@ -64,7 +64,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> f32 {
 pub(crate) struct Zeros;
 
 impl Files for Zeros {
-    fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+    fn read(&self, _: &str) -> Result<Bytes, String> {
         Err("no weights here".to_string())
     }
 }

@@ -29,7 +29,7 @@ pub fn list_container(c: &Container) -> String {
             Command::Ident(body) => ident(&mut out, body),
             Command::Symtab(s) => symtab(&mut out, s),
             Command::Unknown { id, body } => {
-                out += &format!("command {id:#x} bytes={:#x}\n", body.len());
+                out += &format!("command {id:#x} bytes={}\n", block::size(body));
                 block::print(&mut out, body, None);
             }
         }
@@ -74,7 +74,7 @@ fn segment(out: &mut String, s: &Segment, stream: Option<(&Layout, u32)>) {
             x.relocations_offset,
             x.flags
         );
-        *out += &format!("content bytes={:#x}\n", x.data.len());
+        *out += &format!("content bytes={}\n", block::size(&x.data));
         let is_stream = x.name == crate::hwx::name16(rows::TEXT.section);
         block::print(out, &x.data, stream.filter(|_| is_stream));
         for r in &x.relocations {
@@ -86,7 +86,7 @@ fn segment(out: &mut String, s: &Segment, stream: Option<(&Layout, u32)>) {
 
 fn tail(out: &mut String, bytes: &[u8]) {
     if !bytes.is_empty() {
-        *out += &format!("tail bytes={:#x}\n", bytes.len());
+        *out += &format!("tail bytes={}\n", block::size(bytes));
         block::print(out, bytes, None);
     }
 }
@@ -188,7 +188,7 @@ fn symtab(out: &mut String, t: &Symtab) {
         );
     }
     if names.is_none() {
-        *out += &format!("strings bytes={:#x}\n", t.strings.len());
+        *out += &format!("strings bytes={}\n", block::size(&t.strings));
         block::print(out, &t.strings, None);
     }
     tail(out, &t.tail);

@@ -40,7 +40,7 @@ fn field(out: &mut String, name: &str, kind: Kind, value: &Value, depth: usize) 
         Value::Record(inner) => record(out, name, "table", inner, depth),
         Value::Nested(inner) => record(out, name, "nested", inner, depth),
         Value::Bytes(data) => {
-            *out += &format!("{indent}{name} bytes={:#x}\n", data.len());
+            *out += &format!("{indent}{name} bytes={}\n", block::size(data));
             block::print(out, data, None);
             *out += &format!("{indent}end\n");
         }

@@ -28,12 +28,12 @@ pub fn list_package(p: &Package) -> String {
         for s in &e.sections {
             let kind = by_code(rows::SECTION_KINDS, s.kind).map_or("unknown", |k| k.name);
             out += &format!(
-                "section {} @{:#x} align={:#x} flags={:#x} bytes={:#x} ; {kind}\n",
+                "section {} @{:#x} align={:#x} flags={:#x} bytes={} ; {kind}\n",
                 s.kind,
                 s.offset,
                 s.align,
                 s.flags,
-                s.data.len()
+                block::size(&s.data)
             );
             block::print(&mut out, &s.data, stream.filter(|_| s.kind == rows::TEXT));
         }

@@ -4,7 +4,7 @@
 
 use anemone_facts::{Codec, Layout, Space};
 
-use super::lex::{Line, Lines, MAX_BLOCK_BYTES, TextError};
+use super::lex::{Line, Lines, MAX_BLOCK_BYTES, SPARSE, TextError};
 use super::value;
 use crate::task::{ADDRESS_TAG, Form, MAX_RUN_WORDS, Run, Task, decode_what_stands};
 
@@ -32,6 +32,21 @@ pub(super) fn print(out: &mut String, bytes: &[u8], stream: Option<(&Layout, u32
         }
     }
     print_differences(out, bytes, &image);
+}
+
+/// Blocks of at least so many bytes may be called sparse.
+const SPARSE_BYTES: usize = 1 << 20;
+/// A block is sparse where fewer than one line in so many has data.
+const SPARSE_LINES: usize = 16;
+
+/// A block's size as its line states it; with a word where hardly any line will follow.
+pub(super) fn size(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(DATA_LINE_BYTES);
+    let sparse = bytes.len() >= SPARSE_BYTES && {
+        let all = lines.len();
+        lines.filter(|line| line.iter().any(|&b| b != 0)).count() < all / SPARSE_LINES
+    };
+    format!("{:#x}{}", bytes.len(), if sparse { SPARSE } else { "" })
 }
 
 /// Data lines where the bytes differ from an image of the same size.

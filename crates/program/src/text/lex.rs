@@ -16,6 +16,13 @@ pub struct TextError {
 
 /// Most bytes that the blocks of a listing may ask for together.
 pub(super) const MAX_BLOCK_BYTES: u64 = 1 << 30;
+/// Most bytes of blocks that are not called sparse, whatever the listing's length.
+const PLAIN_BYTES: u64 = 1 << 26;
+/// Bytes of such blocks that each byte of the listing allows besides: every line of data in a block that is not sparse
+/// stands for at most 16 lines of zeros.
+const PLAIN_FACTOR: u64 = 16;
+/// Behind the size of a block that is mostly zeros.
+pub(super) const SPARSE: &str = ",sparse";
 
 /// A token with its place.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +188,8 @@ pub(super) struct Lines<'a> {
     end: Token<'a>,
     /// Bytes that blocks may still ask for.
     budget: u64,
+    /// Of these, bytes of blocks that are not called sparse.
+    plain: u64,
 }
 
 impl<'a> Lines<'a> {
@@ -195,14 +204,30 @@ impl<'a> Lines<'a> {
             }
         }
         let end = Token { line: count + 1, column: 1, text: "" };
-        Ok(Lines { lines: lines.into_iter().peekable(), end, budget: MAX_BLOCK_BYTES })
+        let plain = PLAIN_BYTES + PLAIN_FACTOR * text.len() as u64;
+        Ok(Lines { lines: lines.into_iter().peekable(), end, budget: MAX_BLOCK_BYTES, plain })
     }
 
-    /// A zero block of a stated number of units, counted against what a listing may ask for.
+    /// A zero block of a stated number of units, counted against what a listing may ask for: a short listing does not make a
+    /// large file, unless it says that the block is sparse.
     pub fn zeros<T: Clone + Default>(&mut self, size: &Token) -> Result<Vec<T>, TextError> {
         let unit = size_of::<T>() as u64;
+        let (size, sparse) = match size.text.strip_suffix(SPARSE) {
+            Some(number) => (Token { text: number, ..*size }, true),
+            None => (*size, false),
+        };
         let count = size.number(self.budget / unit)?;
+        if !sparse && count * unit > self.plain {
+            let (most, length) = (self.plain / unit, PLAIN_BYTES >> 20);
+            return Err(size.error(format!(
+                "a number of at most {most:#x}, which is what remains of {length} MiB and {PLAIN_FACTOR} times the length of \
+                 the listing, or `{SPARSE}` behind it"
+            )));
+        }
         self.budget -= count * unit;
+        if !sparse {
+            self.plain -= count * unit;
+        }
         Ok(vec![T::default(); count as usize])
     }
 

@@ -40,9 +40,9 @@ pub fn list(program: &Program) -> String {
             p.bytes
         );
     }
-    out += &format!("stream bytes={:#x}\n", program.stream.len());
+    out += &format!("stream bytes={}\n", block::size(&program.stream));
     block::print(&mut out, &program.stream, Some((program.layout, program.first_task_words)));
-    out += &format!("kernel bytes={:#x}\n", program.kernel.len());
+    out += &format!("kernel bytes={}\n", block::size(&program.kernel));
     block::print(&mut out, &program.kernel, None);
     out
 }

@@ -118,6 +118,9 @@ impl Broker {
         let (programs, instances) = self.driver.loaded();
         let registry = self.driver.registry();
         let (drops, restarts, runs) = self.driver.with_firmware(|f| (f.drops.total(), f.restarts, f.runs));
+        let counted = self.driver.with_firmware(|f| f.counters);
+        let counters_of_tasks: serde_json::Map<_, _> =
+            crate::firmware::stats::names().into_iter().zip(counted.map(serde_json::Value::from)).collect();
         let counts = self.runtime.counts();
         serde_json::json!({
             "schema": "anemone.stat/1",
@@ -140,6 +143,7 @@ impl Broker {
             "firmware_drops": drops,
             "firmware_restarts": restarts,
             "modelled_ns": self.driver.now_ns(),
+            "modelled_counters": counters_of_tasks,
         })
     }
 }
@@ -206,10 +210,11 @@ impl Listening {
                 if let Err(error) = session::serve(&own, socket) {
                     tracing::debug!(%error, "a connection ended");
                 }
-                own.clients.fetch_sub(1, Relaxed);
+                own.driver.share_among(own.clients.fetch_sub(1, Relaxed) - 1);
             });
-            if spawned.is_err() {
-                broker.clients.fetch_sub(1, Relaxed);
+            match spawned {
+                Ok(_) => broker.driver.share_among(broker.clients()),
+                Err(_) => drop(broker.clients.fetch_sub(1, Relaxed)),
             }
         }
         let _ = std::fs::remove_file(&self.path);

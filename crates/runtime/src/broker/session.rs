@@ -111,7 +111,7 @@ impl Session<'_> {
                 self.broker.remember(bundle);
                 wire::answer(socket, &wire::compiled(bundle), &[&bundle.image, &bundle.descriptor], &[])
             }
-            Ask::Load { image, stats_mask, depth, power_saving, .. } => {
+            Ask::Load { image, stats_mask, depth, power_saving, qos } => {
                 if *power_saving {
                     self.need("aggressive power saving", keys::POWER_SAVING)?;
                 }
@@ -130,6 +130,8 @@ impl Session<'_> {
                 self.loaded.insert(created.token, Grant { token: created.token, intermediate: created.intermediate });
                 let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
                 let depth = (*depth).min(share as u32).max(1);
+                self.broker.driver.limit_depth(created.token, depth).map_err(refused("depth"))?;
+                self.broker.driver.set_class(created.token, *qos).map_err(refused("class of service"))?;
                 let (token, intermediate, program) = (created.token, created.intermediate, created.program);
                 send(&Answer::Loaded { token, intermediate, program, depth, stats_mask })
             }

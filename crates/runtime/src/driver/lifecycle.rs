@@ -108,6 +108,8 @@ impl Client {
             epoch,
             state: Prepared::No,
             outstanding: 0,
+            depth: rows::PROGRAM_OUTSTANDING as u32,
+            priority: rows::DEFAULT_PRIORITY as u32,
             stats_mask,
             handlers: Vec::new(),
             outputs: BTreeMap::new(),
@@ -139,6 +141,10 @@ impl Client {
         let program = gate.reload_image(key)?;
         let process = gate.firmware.create_process(program)?;
         let created = self.instantiate(&mut gate, key, resident, process, 0)?;
+        let depth = u32_at(input, instance::DEPTH);
+        if let Some(made) = gate.instances.get_mut(&created.token).filter(|_| depth > 0) {
+            made.depth = depth.min(rows::PROGRAM_OUTSTANDING as u32);
+        }
         drop(gate);
         self.task.put(result, &created.encode())
     }

@@ -11,6 +11,7 @@ mod request;
 pub mod resident;
 pub mod sign;
 pub mod task;
+mod turns;
 
 use crate::clock::Timeline;
 use crate::dart::Dart;
@@ -105,6 +106,10 @@ pub(crate) struct Instance {
     pub epoch: u64,
     pub state: Prepared,
     pub outstanding: u32,
+    /// Most requests at once that its owner asked for, or was granted.
+    pub depth: u32,
+    /// Priority of requests that ask for the default one, by the class of service of the load.
+    pub priority: u32,
     pub stats_mask: u32,
     pub handlers: Vec<u64>,
     pub outputs: BTreeMap<u64, Vec<u32>>,
@@ -164,6 +169,8 @@ pub(crate) struct Gate {
     pub instances: BTreeMap<u64, Instance>,
     pub surfaces: BTreeMap<u32, Surface>,
     pub queue: request::Queue,
+    /// Most requests at once of any program, as the number of clients allows.
+    pub share: u32,
     pub counters: Counters,
     pub timeline: Timeline,
     pub lanes: BTreeMap<u64, crate::clock::Lane>,
@@ -237,6 +244,7 @@ impl Driver {
             instances: BTreeMap::new(),
             surfaces: BTreeMap::new(),
             queue: request::Queue::default(),
+            share: rows::PROGRAM_OUTSTANDING as u32,
             counters: Counters::default(),
             timeline: Timeline::default(),
             lanes: BTreeMap::new(),
@@ -316,6 +324,39 @@ impl Driver {
         let count = |kind| gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count();
         let (control, direct) = (count(Kind::Control), count(Kind::Direct));
         Registry { device: true, load_balancer: true, hint_client: true, control, direct }
+    }
+
+    /// Divides what programs may have outstanding among so many clients, those already loaded included.
+    pub fn share_among(&self, clients: usize) {
+        let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);
+        lock(&self.gate).share = share.max(1) as u32;
+        self.idle.notify_all();
+    }
+
+    /// Gives an instance a class of service: requests of the default priority get that of the class. Classes that need a key of
+    /// their own change nothing here.
+    pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        instance.priority = if qos == 0 { rows::DEFAULT_PRIORITY as u32 } else { priority_of(qos) };
+        Ok(())
+    }
+
+    /// Bounds the requests that an instance may have at once; at least one. What is out already stays.
+    pub fn limit_depth(&self, token: u64, depth: u32) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        instance.depth = depth.clamp(1, rows::PROGRAM_OUTSTANDING as u32);
+        drop(gate);
+        self.idle.notify_all();
+        Ok(())
+    }
+
+    /// Counters of each task of an instance's program, over its runs, in the order of
+    /// [`names`](crate::firmware::stats::names). The model counts whether or not a mask asks for it.
+    pub fn task_counters(&self, token: u64) -> std::result::Result<Vec<crate::firmware::counters::Counts>, Code> {
+        let resident = lock(&self.gate).instances.get(&token).map(|i| Arc::clone(&i.resident));
+        Ok(resident.ok_or(Code::NOT_FOUND)?.counters())
     }
 
     /// Counters, copied.

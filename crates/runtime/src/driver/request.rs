@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::resident::Resident;
 use super::task::lock;
+use super::turns::Turns;
 use super::{Driver, Gate, Prepared, Trouble};
 use crate::error::Code;
 use crate::firmware::call::Call;
@@ -84,7 +85,9 @@ struct Posted {
 /// Waiting, posted, and answered requests.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: BTreeMap<(u32, u64), Request>,
+    /// By priority, turn within it, and order of arrival.
+    waiting: BTreeMap<(u32, u64, u64), Request>,
+    turns: Turns,
     posted: Option<Posted>,
     preemptor: Option<Posted>,
     results: BTreeMap<u64, (Code, Reply)>,
@@ -201,7 +204,7 @@ impl Client {
             if instance.state != Prepared::Yes {
                 return Err(Code::NOT_READY);
             }
-            if u64::from(instance.outstanding) < rows::PROGRAM_OUTSTANDING {
+            if instance.outstanding < instance.depth.min(gate.share).max(1) {
                 break;
             }
             if wake.is_some() {
@@ -214,8 +217,8 @@ impl Client {
             gate = self.driver.pump(gate, None);
             gate = self.driver.sleep(gate, left);
         }
-        let resident = match gate.instances.get(&plan.token) {
-            Some(instance) => Arc::clone(&instance.resident),
+        let (resident, class) = match gate.instances.get(&plan.token) {
+            Some(instance) => (Arc::clone(&instance.resident), instance.priority),
             None => return Err(Code::NOT_FOUND),
         };
         let inputs = self.bind(&mut gate, &resident, Direction::Input, inputs)?;
@@ -233,10 +236,12 @@ impl Client {
         gate.queue.order += 1;
         let (id, order) = (gate.next, gate.queue.order);
         let Plan { token, sequence, priority, doorbell, call, command } = plan;
+        let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
         let client = self.id;
         let request =
             Request { id, client, token, sequence, priority, doorbell, call, command, inputs, outputs, wake, resident };
-        gate.queue.waiting.insert((priority, order), request);
+        let turn = gate.queue.turns.enter(priority, client);
+        gate.queue.waiting.insert((priority, turn, order), request);
         Ok((id, gate))
     }
 
@@ -449,6 +454,10 @@ impl Gate {
                 running.stop.store(true, Relaxed);
             }
             let request = self.queue.waiting.remove(&key)?;
+            self.queue.turns.taken(key.0, key.1);
+            if self.queue.waiting.is_empty() {
+                self.queue.turns.idle();
+            }
             if let Some(request) = self.post(driver, request) {
                 return Some(request);
             }
@@ -573,6 +582,9 @@ impl Gate {
         if self.queue.posted.is_none() && self.queue.preemptor.is_none() {
             self.firmware.drained();
             self.firmware.power.end();
+        }
+        if code == Code::SUCCESS {
+            request.resident.ran(&mut self.firmware.counters);
         }
         if request.call.handler != 0 {
             self.firmware.chain.stage_done(request.call.handler);

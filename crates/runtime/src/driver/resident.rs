@@ -2,11 +2,12 @@
 
 use crate::driver::task::lock;
 use crate::error::Code;
+use crate::firmware::counters::{self, Counts};
 use crate::os::shared::Shared;
 use anemone_engine::{Memory, Options, Plan};
 use anemone_program::{Direction, Port, Program};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Bytes of kernel data that an adapter replaces: offset, content.
 pub type Patch = (u64, Vec<u8>);
@@ -27,6 +28,10 @@ pub struct Resident {
     patches: Vec<Patch>,
     idle: Mutex<Vec<Executor>>,
     expansions: AtomicU64,
+    /// Counters of one run, by task.
+    counted: OnceLock<Vec<Counts>>,
+    /// Runs that completed.
+    runs: AtomicU64,
 }
 
 impl std::fmt::Debug for Resident {
@@ -48,7 +53,14 @@ impl Resident {
         if !patches.iter().all(fits) {
             return Err(Code::BAD_ARGUMENT);
         }
-        Ok(Resident { program, patches, idle: Mutex::default(), expansions: AtomicU64::new(0) })
+        Ok(Resident {
+            program,
+            patches,
+            idle: Mutex::default(),
+            expansions: AtomicU64::new(0),
+            counted: OnceLock::new(),
+            runs: AtomicU64::new(0),
+        })
     }
 
     /// The program.
@@ -64,6 +76,24 @@ impl Resident {
     /// How often the program was expanded for a run. Once, unless runs overlap.
     pub fn expansions(&self) -> u64 {
         self.expansions.load(Ordering::Relaxed)
+    }
+
+    /// A run is complete: its counters go to `all`.
+    pub(crate) fn ran(&self, all: &mut Counts) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.of_one_run().iter().for_each(|task| counters::add(all, task, 1));
+    }
+
+    fn of_one_run(&self) -> &[Counts] {
+        self.counted.get_or_init(|| counters::of_program(&self.program))
+    }
+
+    /// Counters of each task, over all runs that completed.
+    pub fn counters(&self) -> Vec<Counts> {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let mut all = vec![Counts::default(); self.of_one_run().len()];
+        all.iter_mut().zip(self.of_one_run()).for_each(|(sum, run)| counters::add(sum, run, runs));
+        all
     }
 
     /// Ports of a direction, in order.

@@ -6,6 +6,7 @@
 pub mod boot;
 pub mod call;
 pub mod chain;
+pub mod counters;
 pub mod header;
 pub mod notify;
 pub mod power;
@@ -133,6 +134,8 @@ pub struct Firmware {
     pub dumps: VecDeque<Dump>,
     /// Procedures run.
     pub runs: u64,
+    /// Counters of all tasks of all runs that completed.
+    pub counters: counters::Counts,
     /// Counts every loss of what was loaded: resets and secure boundaries.
     pub epoch: u64,
     /// Residency wiped at secure boundaries, in bytes of loaded packages.
@@ -160,6 +163,7 @@ impl Default for Firmware {
             restarts: 0,
             dumps: VecDeque::new(),
             runs: 0,
+            counters: counters::Counts::default(),
             epoch: 0,
             wiped: 0,
         }

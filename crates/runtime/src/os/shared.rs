@@ -1,11 +1,15 @@
-//! Memory that several processes may map: a sealed memfd, read and written through relaxed atomics.
+//! Mapped memory: a sealed memfd that several processes read and write through relaxed atomics, and files that are only
+//! read.
 
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Mmap, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes shared by descriptor. The size is sealed: no peer can cut the memory off under a reader.
@@ -119,9 +123,81 @@ impl Shared {
     }
 }
 
+/// The bytes of a file, read only: mapped where the file is large, so that weights are never copied and pages that nobody
+/// looks at are never read; else read at once.
+///
+/// Who cuts a mapped file short while it is in use ends this process by a signal, as with any program that maps its
+/// inputs. Files that are replaced by renaming, as everything written here is, are not concerned: the map keeps the old
+/// file.
+#[derive(Debug)]
+pub struct FileBytes(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl FileBytes {
+    /// Least bytes of a file that is mapped. Below, a read costs less than the faults of a map.
+    pub const MAPPED_BYTES: u64 = 1 << 20;
+
+    /// The bytes of the file. What is no regular file (a pipe, a device) is read to its end.
+    pub fn open(path: &Path) -> std::io::Result<FileBytes> {
+        let mut file = File::open(path)?;
+        let known = file.metadata()?;
+        if known.is_file() && known.len() >= FileBytes::MAPPED_BYTES {
+            // SAFETY: the map is private and read only, and is seen as bytes alone, for which every value is valid. All
+            // that is read of it is checked against the map's own length, which does not change. Another process may
+            // write into the file meanwhile: such bytes are any bytes of a damaged file to the readers, which keep no
+            // conclusion about bytes that they do not copy. A file cut short is the caller's risk that the type states.
+            let map = unsafe { MmapOptions::new().map(&file) }?;
+            return Ok(FileBytes(Kept::Mapped(map)));
+        }
+        let mut bytes = Vec::with_capacity(known.len().min(FileBytes::MAPPED_BYTES) as usize);
+        file.read_to_end(&mut bytes)?;
+        Ok(FileBytes(Kept::Read(bytes)))
+    }
+
+    /// Whether the file is mapped.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.0, Kept::Mapped(_))
+    }
+}
+
+impl AsRef<[u8]> for FileBytes {
+    fn as_ref(&self) -> &[u8] {
+        match &self.0 {
+            Kept::Mapped(map) => map,
+            Kept::Read(bytes) => bytes,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_files_are_mapped_and_outlive_their_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).expect("written");
+            path
+        };
+        let long: Vec<u8> = (0..FileBytes::MAPPED_BYTES + 3).map(|i| i as u8).collect();
+        let (large, small) = (at("large", &long), at("small", b"abc"));
+        let mapped = FileBytes::open(&large).expect("opened");
+        let read = FileBytes::open(&small).expect("opened");
+        assert!(mapped.is_mapped() && !read.is_mapped());
+        std::fs::rename(&small, &large).expect("replaced");
+        assert_eq!(mapped.as_ref(), long);
+        assert_eq!(read.as_ref(), b"abc");
+        assert!(FileBytes::open(folder.path()).is_err());
+        assert_eq!(FileBytes::open(&at("empty", b"")).expect("opened").as_ref(), b"");
+        assert_eq!(FileBytes::open(Path::new("/dev/null")).expect("opened").as_ref(), b"");
+    }
 
     #[test]
     fn odd_lengths_survive() {

@@ -159,3 +159,90 @@ fn e08_outstanding() {
     assert!(codes.iter().all(|&c| c == Code::ABORTED));
     l.client.submit(&l.submit()).expect("room again");
 }
+
+/// Holds the first execution until told to go on; the instances' tokens in the order in which they execute.
+fn held(driver: &anemone_runtime::driver::Driver) -> (mpsc::Receiver<()>, mpsc::Sender<()>, Arc<Mutex<Vec<u64>>>) {
+    let ((entered, entries), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (gone, first, order) = (Mutex::new(gone), AtomicBool::new(true), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&order);
+    driver.set_hook(Some(Arc::new(move |token| {
+        seen.lock().unwrap().push(token);
+        if first.swap(false, SeqCst) {
+            let _ = entered.send(());
+            let _ = gone.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        }
+    })));
+    (entries, go, order)
+}
+
+#[test]
+fn e09_turns_within_a_priority() {
+    let (driver, signer) = start();
+    let (many, few) = (load(&driver, &signer, &task(1), ADD_ONE), load(&driver, &signer, &task(2), ADD_ONE));
+    let (entries, go, order) = held(&driver);
+    let (port, messages) = WakePort::new();
+    for _ in 0..40 {
+        many.client.submit_async(&many.submit(), port.clone()).expect("room");
+    }
+    entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
+    for _ in 0..3 {
+        few.client.submit_async(&few.submit(), port.clone()).expect("room");
+    }
+    go.send(()).expect("still waiting");
+    for _ in 0..43 {
+        assert_eq!(messages.recv_timeout(Duration::from_secs(10)).expect("answered").code, Code::SUCCESS);
+    }
+    let order = order.lock().unwrap();
+    let last = order.iter().rposition(|&t| t == few.created.token).expect("it ran");
+    // The credit of the default priority is 6: one turn of the one, then the other.
+    assert!(last < 2 * 6, "{order:?}");
+    assert_eq!(order.len(), 43);
+}
+
+#[test]
+fn e09_classes_of_service() {
+    let (driver, signer) = start();
+    let [slow, plain] = [1, 2].map(|pid| load(&driver, &signer, &task(pid), ADD_ONE));
+    driver.set_class(slow.created.token, 9).expect("loaded");
+    let (entries, go, order) = held(&driver);
+    let (port, messages) = WakePort::new();
+    plain.client.submit_async(&plain.submit(), port.clone()).expect("room");
+    entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
+    slow.client.submit_async(&slow.submit(), port.clone()).expect("room");
+    plain.client.submit_async(&plain.submit(), port.clone()).expect("room");
+    go.send(()).expect("still waiting");
+    for _ in 0..3 {
+        assert_eq!(messages.recv_timeout(Duration::from_secs(10)).expect("answered").code, Code::SUCCESS);
+    }
+    let wanted = [plain.created.token, plain.created.token, slow.created.token];
+    assert_eq!(*order.lock().unwrap(), wanted, "what was loaded as background comes last");
+    assert_eq!(driver.set_class(u64::MAX, 9), Err(Code::NOT_FOUND));
+}
+
+#[test]
+fn e10_depth_is_enforced() {
+    let (driver, signer) = start();
+    let l = load(&driver, &signer, &task(1), ADD_ONE);
+    let (entries, go, _) = held(&driver);
+    driver.limit_depth(l.created.token, 3).expect("loaded");
+    assert_eq!(driver.limit_depth(u64::MAX, 3), Err(Code::NOT_FOUND));
+    let (port, messages) = WakePort::new();
+    for _ in 0..3 {
+        l.client.submit_async(&l.submit(), port.clone()).expect("room");
+    }
+    entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
+    assert_eq!(l.client.submit_async(&l.submit(), port.clone()), Err(Code::NO_RESOURCES));
+    // Many clients leave one each, also to what is loaded already; then there is room for three again.
+    driver.share_among(1000);
+    go.send(()).expect("still waiting");
+    for _ in 0..3 {
+        messages.recv_timeout(Duration::from_secs(10)).expect("answered");
+    }
+    let (entries, go, _) = held(&driver);
+    l.client.submit_async(&l.submit(), port.clone()).expect("room for one");
+    entries.recv_timeout(Duration::from_secs(10)).expect("it executes");
+    assert_eq!(l.client.submit_async(&l.submit(), port.clone()), Err(Code::NO_RESOURCES));
+    driver.share_among(2);
+    l.client.submit_async(&l.submit(), port.clone()).expect("room for a second");
+    go.send(()).expect("still waiting");
+}

@@ -220,6 +220,31 @@ fn i08_stats_buffer() {
 }
 
 #[test]
+fn i08_runs_are_counted() {
+    let (driver, signer) = start();
+    let l = load(&driver, &signer, &task(1), &tiny());
+    let none = driver.task_counters(l.created.token).expect("loaded");
+    assert!(!none.is_empty() && none.iter().flatten().all(|&n| n == 0), "{none:?}");
+    for _ in 0..3 {
+        l.client.submit(&l.submit()).expect("runs");
+    }
+    let counted = driver.task_counters(l.created.token).expect("loaded");
+    let at = |name: &str| stats::names().iter().position(|n| n == name).expect("a counter");
+    let sum = |name: &str| counted.iter().map(|task| task[at(name)]).sum::<u64>();
+    // 8 by 8 channels, 9 taps; the packed kernel and both tensors are read or written whole.
+    assert!(sum("NE/compute") >= 3 && sum("precision/FP16") == sum("NE/compute") && sum("precision/INT8") == 0);
+    assert!(sum("traffic/AF to KM") >= 3 * 8 * 8 * 9 * 2, "{counted:?}");
+    assert_eq!(sum("traffic/DMA read"), sum("traffic/AF to KM") + sum("traffic/AF to L2"));
+    assert_eq!(sum("traffic/DMA read-write"), sum("traffic/DMA read") + sum("traffic/L2 to AF"));
+    assert!(sum("DPE/energy") > 0 && sum("L2PE/compute") > 0, "the mean is the planar engine's: {counted:?}");
+    let all = driver.with_firmware(|f| f.counters);
+    for (i, name) in stats::names().iter().enumerate() {
+        assert_eq!(all[i], sum(name), "{name}");
+    }
+    assert_eq!(driver.task_counters(7), Err(Code::NOT_FOUND));
+}
+
+#[test]
 fn i09_time() {
     let (driver, signer) = start();
     let l = load(&driver, &signer, &task(1), ADD_ONE);

@@ -49,8 +49,8 @@ fn model() -> Model {
 }
 
 fn files() -> MemoryFiles {
-    let bytes = [9.0f32, 1.0, -1.0, 2.0, 0.5].iter().flat_map(|v| v.to_le_bytes()).collect();
-    MemoryFiles([("w.bin".to_string(), bytes)].into())
+    let bytes: Vec<u8> = [9.0f32, 1.0, -1.0, 2.0, 0.5].iter().flat_map(|v| v.to_le_bytes()).collect();
+    MemoryFiles([("w.bin".to_string(), bytes.into())].into())
 }
 
 #[test]

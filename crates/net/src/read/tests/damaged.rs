@@ -19,7 +19,7 @@ impl Random {
 fn package(dir: &Path) -> (Vec<u8>, MemoryFiles) {
     let data = dir.join("model.mlpackage/Data/com.apple.CoreML");
     let weights = std::fs::read(data.join("weights/weight.bin")).unwrap();
-    let files = MemoryFiles([("weights/weight.bin".to_string(), weights)].into());
+    let files = MemoryFiles([("weights/weight.bin".to_string(), weights.into())].into());
     (std::fs::read(data.join("model.mlmodel")).unwrap(), files)
 }
 
@@ -63,23 +63,23 @@ fn damaged_weights_are_found_or_harmless() {
     for (spec, files) in small_packages() {
         let weights = &files.0["weights/weight.bin"];
         for _ in 0..20 {
-            let mut flipped = weights.clone();
+            let mut flipped = weights.to_vec();
             let end = random.next(flipped.len());
             flipped.truncate(end);
             let error = read_mlmodel(
                 &spec,
-                &MemoryFiles([("weights/weight.bin".to_string(), flipped)].into()),
+                &MemoryFiles([("weights/weight.bin".to_string(), flipped.into())].into()),
                 &Options::default(),
             );
             let named = |e: &Error| matches!(e, Error::OutOfBounds { .. } | Error::Unsupported { .. });
             assert!(error.as_ref().is_err_and(named), "{error:?}");
         }
         for _ in 0..60 {
-            let mut flipped = weights.clone();
+            let mut flipped = weights.to_vec();
             // Records stand at the start and between the data, so low positions meet one more often.
             let at = if random.next(2) == 0 { random.next(flipped.len()) } else { 64 + random.next(64) };
             flipped[at] ^= 1 << random.next(8);
-            try_model(&spec, &MemoryFiles([("weights/weight.bin".to_string(), flipped)].into()));
+            try_model(&spec, &MemoryFiles([("weights/weight.bin".to_string(), flipped.into())].into()));
         }
         let none = read_mlmodel(&spec, &MemoryFiles::default(), &Options::default());
         assert!(matches!(none, Err(Error::File { .. } | Error::Unsupported { .. })));
@@ -89,7 +89,7 @@ fn damaged_weights_are_found_or_harmless() {
 #[test]
 fn packages_need_their_manifest() {
     let package = |manifest: &str| {
-        let files = [("Manifest.json".to_string(), manifest.as_bytes().to_vec())];
+        let files = [("Manifest.json".to_string(), manifest.as_bytes().to_vec().into())];
         read_package(&MemoryFiles(files.into()), &Options::default()).unwrap_err()
     };
     assert!(matches!(read_package(&MemoryFiles::default(), &Options::default()), Err(Error::File { .. })));

@@ -81,7 +81,7 @@ fn changed_text_is_read_or_refused() {
         "\u{1F600}",
     ];
     let mut random = Random(0x5851_f42d_4c95_7f2d);
-    let files = MemoryFiles([("w".to_string(), vec![0; 4096])].into());
+    let files = MemoryFiles([("w".to_string(), vec![0; 4096].into())].into());
     assert!(parse(TEXT).is_ok());
     let (mut parsed, mut faulty) = (0, 0);
     for _ in 0..6000 {
@@ -130,7 +130,7 @@ fn short_files_ask_for_little() {
             "program(1.0) {{ func main<ios18>(int32 x) {{ {ty} y = const()[val = {ty}(BLOBFILE(path = string(\"w\"), offset = uint64(64)))]; }} -> (y); }}"
         ),
     ] {
-        let files = MemoryFiles([("w".to_string(), vec![0xff; 128])].into());
+        let files = MemoryFiles([("w".to_string(), vec![0xff; 128].into())].into());
         assert!(read_mil(text.as_bytes(), &files, &Options::default()).is_err(), "{text}");
     }
 }
@@ -160,7 +160,7 @@ fn changed_weight_files_are_read_or_refused() {
                 record[16..24].copy_from_slice(&(random.below(1200) as u64).to_le_bytes());
             }
         }
-        let files = MemoryFiles([("w".to_string(), bytes)].into());
+        let files = MemoryFiles([("w".to_string(), bytes.into())].into());
         if let Ok((net, _)) = read_program(&program, &files, &Options::default()) {
             net.values.iter().flat_map(|v| &v.data).for_each(|t| drop(t.data.to_f32()));
         }

@@ -22,7 +22,7 @@ fn netplist(units: &str, names: &[&str]) -> Result<Net, Error> {
         <key>OutputPlaneStride</key><integer>128</integer></dict>{units}</dict></dict></plist>"
     );
     let weights: Vec<u8> = (1..=8).flat_map(|v| half::f16::from_f32(v as f32).to_le_bytes()).collect();
-    read_netplist(text.as_bytes(), &MemoryFiles([("w.bin".to_string(), weights)].into()), &Options::default())
+    read_netplist(text.as_bytes(), &MemoryFiles([("w.bin".to_string(), weights.into())].into()), &Options::default())
         .map(|r| r.0)
 }
 

@@ -1,0 +1,62 @@
+//! What this compiler writes otherwise where Apple's refuses: rewrites that lowering makes and the dry run tells of.
+
+use super::describe;
+use super::layer::Layer;
+use super::legal::{self, Refusal, Route};
+use anemone_facts::chips::Chip;
+use anemone_facts::legal::Quantity as Q;
+use anemone_net::outline::OutlineOp;
+
+/// A form that is compiled here although Apple's compiler does not take it.
+#[derive(Debug)]
+pub struct Rewrite {
+    /// Code of the refusal.
+    pub code: &'static str,
+    /// What the refusal is about.
+    pub quantity: &'static str,
+    /// What is written instead.
+    pub into: &'static str,
+    applies: fn(&OutlineOp, &Refusal, &Chip) -> bool,
+}
+
+/// Every rewrite.
+pub static REWRITES: &[Rewrite] = &[
+    Rewrite {
+        code: "E08",
+        quantity: "kernel width",
+        into: "the convolution with rows and columns exchanged",
+        applies: |op, _, chip| {
+            let kernel = |layer: &Layer| Some([layer.get(Q::KernelHeight)?, layer.get(Q::KernelWidth)?]);
+            describe::layers(op).iter().find_map(kernel).is_some_and(|kernel| turned(kernel, chip))
+        },
+    },
+    Rewrite {
+        code: "E23",
+        quantity: "texture_engine",
+        into: "slices and a concat",
+        applies: |op, _, _| op.op == "pad",
+    },
+    Rewrite {
+        code: "E06",
+        quantity: "element type",
+        into: "whole numbers as fp16, exact to 2048",
+        applies: |_, refusal, _| refusal.found.starts_with("int32"),
+    },
+];
+
+/// The rewrite for a refused operation.
+pub fn rewrite(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<&'static Rewrite> {
+    let named = |r: &&Rewrite| r.code == refusal.code && r.quantity == refusal.quantity;
+    REWRITES.iter().filter(named).find(|r| (r.applies)(op, refusal, chip))
+}
+
+/// Why a convolution's kernel, rows first, is not taken.
+pub fn kernel_refused([rows, columns]: [i64; 2], chip: &Chip) -> Option<Refusal> {
+    let layer = Layer::new("Conv", "").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
+    legal::check(&layer, chip, Route::Direct).refusals.into_iter().next()
+}
+
+/// Whether a kernel is taken only with its rows and columns exchanged: kernels may be higher than wide.
+pub fn turned([rows, columns]: [i64; 2], chip: &Chip) -> bool {
+    kernel_refused([rows, columns], chip).is_some() && kernel_refused([columns, rows], chip).is_none()
+}

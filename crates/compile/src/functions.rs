@@ -1,0 +1,260 @@
+//! Functions of one number: what each activation table stands for, and any function as layers.
+//!
+//! A table of one's own cannot be handed to the engine (`docs/evidence.md`, key `h13-lut`). A line through chosen knots can:
+//! a linear layer, relu, a linear layer. [`chain`] makes it.
+
+use crate::lut::Table;
+use anemone_net::{DType, Net, Op, OpKind, Tensor, TensorType, Unary, Value, ValueId};
+use half::f16;
+use std::sync::Arc;
+
+/// A function of one number.
+pub type Scalar = fn(f64) -> f64;
+
+/// A function that has an activation table.
+pub struct Function {
+    /// Name, as listings have it.
+    pub name: &'static str,
+    /// One phrase.
+    pub meaning: &'static str,
+    /// Its table.
+    pub table: fn() -> Table,
+    /// The function itself.
+    pub exact: Scalar,
+    /// Arguments over which the two are compared.
+    pub domain: [f64; 2],
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn sign(x: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { x.signum() }
+}
+
+const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
+
+macro_rules! functions {
+    ( $( $name:literal $meaning:literal [ $low:expr, $high:expr ] $table:expr, $exact:expr; )* ) => {
+        /// Every function that has a table.
+        pub static FUNCTIONS: &[Function] = &[ $( Function {
+            name: $name, meaning: $meaning, table: $table, exact: $exact, domain: [$low, $high],
+        } ),* ];
+    };
+}
+
+functions! {
+    "sigmoid-1/2" "sigmoid less one half; a second step adds it" [-12.0, 12.0] Table::sigmoid_half, |x| sigmoid(x) - 0.5;
+    "sigmoid" "sigmoid in one table, as compiler 4.2.1 has it" [-12.0, 12.0] Table::sigmoid_plain, sigmoid;
+    "tanh" "hyperbolic tangent" [-6.0, 6.0] Table::tanh, f64::tanh;
+    "erf" "error function" [-5.0, 5.0] Table::erf, libm::erf;
+    "gauss-1/2" "Gaussian distribution function less one half" [-6.0, 6.0] Table::gauss_half,
+        |x| libm::erf(x * SQRT_HALF) / 2.0;
+    "exp2" "power of two" [-14.0, 15.0] Table::exp2, f64::exp2;
+    "log2" "base-2 logarithm" [6.2e-5, 65504.0] Table::log2, f64::log2;
+    "reciprocal" "1 / x" [6.2e-5, 16000.0] Table::reciprocal, f64::recip;
+    "sqrt" "square root" [0.0, 65504.0] Table::sqrt, f64::sqrt;
+    "rsqrt" "1 / square root" [6.2e-5, 65504.0] Table::rsqrt, |x| x.sqrt().recip();
+    "atan.low" "arc tangent of arguments up to 2" [-4.0, 4.0] || Table::atan(0), |x| x.clamp(-2.0, 2.0).atan();
+    "atan.high" "what the arc tangent has beyond 2" [-2000.0, 2000.0] || Table::atan(1),
+        |x| x.atan() - x.clamp(-2.0, 2.0).atan();
+    "sign" "-1, 0 or 1" [-4.0, 4.0] Table::sign, sign;
+    "positive" "1 for positive arguments, else 0" [-4.0, 4.0] Table::positive, |x| if x > 0.0 { 1.0 } else { 0.0 };
+    "fraction" "fractional part" [-8.0, 8.0] Table::fraction, f64::fract;
+    "truncate" "integer part" [-8.0, 8.0] Table::truncate, f64::trunc;
+}
+
+/// Functions that no table holds, to be made of layers: name, function, arguments.
+pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
+    ("gaussian", |x| (-x * x / 2.0).exp(), [-4.0, 4.0]),
+    ("gelu", |x| x * (1.0 + libm::erf(x * SQRT_HALF)) / 2.0, [-4.0, 4.0]),
+    ("silu", |x| x * sigmoid(x), [-8.0, 8.0]),
+    ("softplus", |x| x.exp().ln_1p(), [-8.0, 8.0]),
+    ("mish", |x| x * x.exp().ln_1p().tanh(), [-8.0, 8.0]),
+    ("sin", f64::sin, [-4.0, 4.0]),
+    ("cos", f64::cos, [-4.0, 4.0]),
+];
+
+/// Why a line through knots cannot be made of layers.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChainError {
+    /// Too few or too many knots.
+    #[error("{found} knots: {} to {} are taken", Chain::LEAST, Chain::MOST)]
+    Count {
+        /// How many there are.
+        found: usize,
+    },
+    /// A knot that fp16 cannot tell from the one before it, or that does not ascend.
+    #[error("knot {at} stands at {x}, which fp16 does not tell from the knot before it")]
+    Order {
+        /// Its position.
+        at: usize,
+        /// Where it stands.
+        x: f64,
+    },
+    /// A value or a slope beyond fp16.
+    #[error("knot {at} needs {value}, which fp16 does not hold")]
+    Range {
+        /// Its position.
+        at: usize,
+        /// Value or slope.
+        value: f64,
+    },
+}
+
+/// A line through knots as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(x - place[i]))`. Before its
+/// knots it is level; behind them it is but for the rounding of sums, which grows with the distance: clip such arguments first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Value at and below the first knot.
+    pub start: f16,
+    /// Where units begin.
+    pub places: Vec<f16>,
+    /// Change of slope of each unit. A change that one fp16 number does not hold has a second unit at the same place.
+    pub slopes: Vec<f16>,
+}
+
+impl Chain {
+    /// Least number of knots.
+    pub const LEAST: usize = 2;
+    /// Greatest number of knots.
+    pub const MOST: usize = 1024;
+
+    /// The value as the engine computes it: units rounded to fp16, products summed in fp32, the sum rounded.
+    pub fn value(&self, x: f16) -> f16 {
+        let unit = |place: f16| f16::from_f32((x.to_f32() - place.to_f32()).max(0.0)).to_f32();
+        let products = self.places.iter().zip(&self.slopes).map(|(&place, slope)| slope.to_f32() * unit(place));
+        f16::from_f32(products.sum::<f32>() + self.start.to_f32())
+    }
+
+    /// Width of the layer in the middle.
+    pub fn units(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The network, over `count` numbers in a row.
+    pub fn net(&self, name: &str, count: usize) -> Net {
+        let units = self.units();
+        let bits = |values: &[f16]| values.iter().map(|v| v.to_f32()).collect::<Vec<f32>>();
+        let below: Vec<f32> = self.places.iter().map(|p| -p.to_f32()).collect();
+        let mut net = Net { name: name.into(), ..Net::default() };
+        let value = |net: &mut Net, name: &str, shape: &[usize], data: Option<&[f32]>| -> ValueId {
+            let data = data.map(|values| Arc::new(Tensor::f16(shape, values)));
+            let ty = TensorType { dtype: DType::F16, shape: shape.to_vec() };
+            net.add_value(Value { name: name.into(), ty, data, surface: None })
+        };
+        let x = value(&mut net, "x", &[1, 1, 1, count], None);
+        let spread = value(&mut net, "spread", &[units, 1, 1, 1], Some(&vec![1.0; units]));
+        let places = value(&mut net, "places", &[units], Some(&below));
+        let slopes = value(&mut net, "slopes", &[1, units, 1, 1], Some(&bits(&self.slopes)));
+        let start = value(&mut net, "start", &[1], Some(&bits(&[self.start])));
+        let wide = [1, units, 1, count];
+        let (apart, kept) = (value(&mut net, "apart", &wide, None), value(&mut net, "kept", &wide, None));
+        let y = value(&mut net, "y", &[1, 1, 1, count], None);
+        let linear = || OpKind::Conv { strides: vec![1, 1], pads: vec![(0, 0); 2], dilations: vec![1, 1], groups: 1 };
+        let mut op = |name: &str, kind, inputs: &[ValueId], output| {
+            net.ops.push(Op { name: name.into(), kind, inputs: inputs.to_vec(), outputs: vec![output] });
+        };
+        op("apart", linear(), &[x, spread, places], apart);
+        op("kept", OpKind::Unary(Unary::Relu), &[apart], kept);
+        op("y", linear(), &[kept, slopes, start], y);
+        (net.inputs, net.outputs) = (vec![x], vec![y]);
+        net
+    }
+}
+
+/// Most fp16 numbers that a change of slope is made of. Two hold 22 bits.
+const PARTS: usize = 2;
+
+/// The line through `knots`, places and values, both rounded to fp16.
+///
+/// Each slope is chosen so that the line, with the slopes before it as they were rounded, meets its knot.
+///
+/// Errors: fewer than two knots or more than 1024, places that do not ascend in fp16, values or slopes beyond fp16.
+pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
+    if !(Chain::LEAST..=Chain::MOST).contains(&knots.len()) {
+        return Err(ChainError::Count { found: knots.len() });
+    }
+    let finite = |at: usize, value: f64| {
+        let half = f16::from_f64(value);
+        if half.is_finite() { Ok(half) } else { Err(ChainError::Range { at, value }) }
+    };
+    let mut chain = Chain { start: finite(0, knots[0].1)?, places: Vec::new(), slopes: Vec::new() };
+    let mut before = finite(0, knots[0].0)?;
+    let at_place = |chain: &Chain, x: f16| {
+        let products = chain
+            .places
+            .iter()
+            .zip(&chain.slopes)
+            .map(|(place, slope)| slope.to_f64() * f16::from_f32(x.to_f32() - place.to_f32()).to_f64());
+        products.sum::<f64>() + chain.start.to_f64()
+    };
+    let add = |chain: &mut Chain, at: usize, place: f16, mut change: f64| -> Result<(), ChainError> {
+        for part in 0..PARTS {
+            let slope = finite(at, change)?;
+            if slope.to_f64() == 0.0 && part > 0 {
+                break;
+            }
+            chain.places.push(place);
+            chain.slopes.push(slope);
+            change -= slope.to_f64();
+        }
+        Ok(())
+    };
+    for (at, &(x, y)) in knots.iter().enumerate().skip(1) {
+        let (place, value) = (finite(at, x)?, finite(at, y)?);
+        if place <= before {
+            return Err(ChainError::Order { at, x });
+        }
+        let run = f16::from_f32(place.to_f32() - before.to_f32()).to_f64();
+        let change = (value.to_f64() - at_place(&chain, place)) / run;
+        add(&mut chain, at, before, change)?;
+        before = place;
+    }
+    // Level from the last knot on.
+    let last: f64 = chain.slopes.iter().map(|s| s.to_f64()).sum();
+    add(&mut chain, knots.len() - 1, before, -last)?;
+    Ok(chain)
+}
+
+/// Knots at equal distances from `low` to `high`, both of them knots.
+pub fn knots(f: impl Fn(f64) -> f64, [low, high]: [f64; 2], count: usize) -> Vec<(f64, f64)> {
+    let step = (high - low) / (count.max(2) - 1) as f64;
+    (0..count).map(|i| low + i as f64 * step).map(|x| (x, f(x))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bump_meets_its_knots() {
+        let (_, bump, domain) = OTHERS[0];
+        let knots = knots(bump, domain, 33);
+        let chain = chain(&knots).expect("it fits");
+        assert!(chain.units() <= 2 * 33);
+        for (x, y) in knots {
+            assert_eq!(chain.value(f16::from_f64(x)), f16::from_f64(y), "at {x}");
+        }
+        assert_eq!(chain.value(f16::from_f32(-100.0)), chain.value(f16::from_f32(-4.0)));
+        // Beyond the last knot every unit acts, and the rounding of large sums shows.
+        let (far, last) = (chain.value(f16::from_f32(100.0)), chain.value(f16::from_f32(4.0)));
+        assert!((far.to_f32() - last.to_f32()).abs() < 1e-5, "{far} {last}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert_eq!(chain(&[(0.0, 0.0)]), Err(ChainError::Count { found: 1 }));
+        assert!(matches!(chain(&[(1.0, 0.0), (1.0, 2.0)]), Err(ChainError::Order { at: 1, .. })));
+        assert!(matches!(chain(&[(0.0, 0.0), (1.0, 1e6)]), Err(ChainError::Range { at: 1, .. })));
+        assert!(matches!(chain(&[(0.0, 0.0), (1e-4, 6e4)]), Err(ChainError::Range { at: 1, .. })));
+        assert!(matches!(chain(&[(0.0, f64::NAN), (1.0, 0.0)]), Err(ChainError::Range { at: 0, .. })));
+    }
+}
