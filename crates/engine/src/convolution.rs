@@ -7,8 +7,9 @@
 use crate::activation::Finish;
 use crate::fault::FaultKind;
 use crate::number;
+use crate::pointwise;
 use crate::product::{PANEL, Packed, SLACK, Sums};
-use crate::rows::{Share, Source, Strides, cut};
+use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
@@ -66,6 +67,12 @@ impl Staging {
         let share_channels = (share_panels * if unicast { 1 } else { PANEL }).max(1);
         let height = height(share_rows);
         Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
+    }
+
+    /// Whether every output reads one place of all channels.
+    fn is_pointwise(&self) -> bool {
+        let Window { k, s, p, from, to } = &self.window;
+        !self.unicast && k == &[1, 1] && s == &[1, 1] && p == &[0, 0] && from == to
     }
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
@@ -140,10 +147,11 @@ pub(crate) struct Kernels {
     offsets: Vec<u32>,
 }
 
+/// Coefficients of one group.
 #[derive(Clone, Debug)]
-struct Kernel {
-    packed: Packed,
-    biases: Option<Vec<f32>>,
+pub(crate) struct Kernel {
+    pub(crate) packed: Packed,
+    pub(crate) biases: Option<Vec<f32>>,
 }
 
 impl Kernels {
@@ -162,43 +170,87 @@ impl Kernels {
     }
 }
 
-/// `to = finish(kernels * from)`.
+/// Where a result goes.
+pub(crate) struct Target<'a> {
+    pub(crate) data: &'a mut [half::f16],
+    pub(crate) strides: Strides,
+    /// Whether it is stored with channels and columns exchanged.
+    pub(crate) turned: bool,
+}
+
+/// `to = finish(kernels * from)`; the extents are those of the result before it is turned.
 pub(crate) fn convolve(
     workers: &Workers,
     staging: &Staging,
     kernels: &Kernels,
     finish: &Finish,
     from: Source,
-    to: &mut [half::f16],
+    to: Target,
     ext: Extents,
-    strides: Strides,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shares = cut(to, ext, strides, staging.share_rows, staging.share_channels);
+    let Target { data, mut strides, turned } = to;
     let work = ext.g * ext.c * ext.plane() * first.packed.taps();
-    workers.each(shares, work >= WORTH_SHARING, |share, scratch| {
-        let kernel = kernels.groups.get(share.group).unwrap_or(first);
+    let shared = work >= WORTH_SHARING;
+    let kernel = |share: &Share| kernels.groups.get(share.group).unwrap_or(first);
+    if staging.is_pointwise() {
+        let threads = if shared { rayon::current_num_threads() } else { 1 };
+        let (mut from, mut ext) = (from, ext);
+        let shares = if turned {
+            let columns = ext.w.div_ceil(threads).next_multiple_of(16);
+            cut(data, ext.transposed(), strides, ext.h, columns)
+        } else {
+            split_rows(&mut ext, &mut from.strides, &mut strides, threads);
+            if ext.h >= threads {
+                cut(data, ext, strides, ext.h.div_ceil(threads), ext.c)
+            } else {
+                cut(data, ext, strides, ext.h, ext.c.div_ceil(threads).next_multiple_of(PANEL))
+            }
+        };
+        let columns = if turned { ext.c } else { ext.w };
+        return workers.each(shares, shared, |share, scratch| {
+            let kernel = kernel(share);
+            workers.arch.dispatch(pointwise::Job { kernel, finish, from, columns, turned, share, scratch });
+        });
+    }
+    let shares = match turned {
+        true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
+        false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
+    };
+    workers.each(shares, shared, |share, scratch| {
         workers.arch.dispatch(Job {
             staging,
-            kernel,
+            kernel: kernel(share),
             finish,
             offsets: &kernels.offsets,
             from,
-            columns: ext.w,
+            ext,
+            turned,
             share,
             scratch,
         });
     });
 }
 
-/// One share at work.
+/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so.
+fn split_rows(ext: &mut Extents, from: &mut Strides, to: &mut Strides, threads: usize) {
+    let whole = |strides: &Strides| ext.h == 1 || strides[2] == ext.w;
+    let n = ext.plane();
+    if whole(from) && whole(to) && n.is_multiple_of(threads) {
+        (ext.h, ext.w) = (threads, n / threads);
+        (from[2], to[2]) = (ext.w, ext.w);
+    }
+}
+
+/// One share at work. In a share of a turned result channels and columns are exchanged.
 struct Job<'a, 'b> {
     staging: &'a Staging,
     kernel: &'a Kernel,
     finish: &'a Finish<'a>,
     offsets: &'a [u32],
     from: Source<'a>,
-    columns: usize,
+    ext: Extents,
+    turned: bool,
     share: &'a mut Share<'b>,
     scratch: &'a mut Scratch,
 }
@@ -208,16 +260,19 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { staging, kernel, finish, offsets, from, columns, share, scratch } = self;
+        let Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch } = self;
+        let columns = ext.w;
         let staged = room(&mut scratch.staged, staging.staged_elements());
         let wide = room(&mut scratch.wide, staging.window.from[1]);
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
         let sums = room(&mut scratch.sums, PANEL * stride);
         let panel = room(&mut scratch.panel, PANEL * kernel.packed.taps());
+        let halves = room(&mut scratch.halves, if turned { PANEL * share.rows * columns } else { 0 });
+        let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
         let mut c = 0;
-        while c < share.channels() {
-            let channel = share.first_channel + c;
+        while c < channels {
+            let channel = first + c;
             if c == 0 || staging.unicast {
                 let first = if staging.unicast { channel * staging.channels } else { 0 };
                 staging.stage(from, share, first, 0.0, staged, wide);
@@ -226,12 +281,20 @@ impl WithSimd for Job<'_, '_> {
             let panel = &mut panel[..coefficients.len()];
             number::widen_row(coefficients, panel);
             Sums { panel, height, source: staged, offsets, sums, stride, outputs }.with_simd(simd);
-            for m in 0..height.min(share.channels() - c) {
+            for m in 0..height.min(channels - c) {
                 let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
                 for row in 0..share.rows {
                     let sums = &mut sums[m * stride + row * staging.width..][..columns];
-                    finish.row(bias, sums, share.row(c + m, row, columns));
+                    let to = match turned {
+                        true => &mut halves[(m * share.rows + row) * columns..][..columns],
+                        false => share.row(c + m, row, columns),
+                    };
+                    finish.row(bias, sums, to);
                 }
+            }
+            if turned {
+                let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
+                from.store(share, 0, share.rows, 0, height.min(channels - c));
             }
             c += height;
         }

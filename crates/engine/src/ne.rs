@@ -1,11 +1,11 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
 use crate::activation::{self, Activation, Finish};
-use crate::convolution::{Kernels, Staging, convolve};
-use crate::dma::Direct;
+use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::memory;
 use crate::number;
 use crate::number::packed::Weights;
 use crate::plan::Constants;
@@ -142,23 +142,31 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
-        if self.get(NeTranspose) == 1 || self.model.planar().is_some() {
+        if self.model.planar().is_some() {
             return Ok(false);
         }
-        let Some(Direct { from, to }) = self.direct(neural.input, neural.output)? else { return Ok(false) };
+        let turned = self.get(NeTranspose) == 1;
+        let stored = if turned { neural.output.transposed() } else { neural.output };
+        let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
+        let (from, to) = (&direct.from, &direct.to);
         let activation = self.activation_of(neural)?;
         let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
-        let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
             return Ok(false);
         };
         let source = Source { data, strides: from.strides };
-        let Some(convolution) = convolution else {
-            activation::copy(self.workers, &finish, source, target, neural.output, to.strides);
-            return Ok(true);
-        };
-        let Some(Packed::Fast(kernels)) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Ok(false) };
-        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, neural.output, to.strides);
+        let target = Target { data: target, strides: to.strides, turned };
+        match convolution {
+            None => activation::copy(self.workers, &finish, source, target, neural.output),
+            Some(convolution) => {
+                let Some(Packed::Fast(kernels)) = convolution.coefficients.as_ref().or(read.as_ref()) else {
+                    return Ok(false);
+                };
+                convolve(self.workers, &convolution.staging, kernels, &finish, source, target, neural.output);
+            }
+        }
+        self.done(&direct, stored);
         Ok(true)
     }
 
@@ -265,8 +273,8 @@ impl Machine<'_> {
                 number::round_row(&x.data, &mut from);
                 let source = Source { data: &from, strides: dense(x.ext) };
                 let mut to = vec![f16::ZERO; output.elements()?];
-                let strides = dense(output);
-                convolve(self.workers, &convolution.staging, kernels, &finish, source, &mut to, output, strides);
+                let target = Target { data: &mut to, strides: dense(output), turned: false };
+                convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
                 let mut y = Tensor::zeros(output)?;
                 number::widen_row(&to, &mut y.data);
                 return Ok(y);

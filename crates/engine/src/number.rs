@@ -46,6 +46,21 @@ pub fn widen_row(from: &[f16], to: &mut [f32]) {
     }
 }
 
+/// What a row of fp16 numbers is after fp32 and back: the same, but for NaN, which becomes a quiet one.
+#[inline(always)]
+pub fn copy_row(from: &[f16], to: &mut [f16]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = copied(*from);
+    }
+}
+
+/// One number of [`copy_row`].
+#[inline(always)]
+pub fn copied(x: f16) -> f16 {
+    let bits = x.to_bits();
+    f16::from_bits(bits | if bits & 0x7fff > 0x7c00 { 0x200 } else { 0 })
+}
+
 /// Widens a row of bytes.
 pub fn widen_bytes(from: &[u8], element: Element, to: &mut [f32]) {
     match element {

@@ -42,6 +42,54 @@ impl Share<'_> {
     }
 }
 
+/// Side of the squares that are turned at a time.
+pub(crate) const SQUARE: usize = 32;
+
+/// Results by channel, then row and column, for a share in which channels and columns are exchanged.
+pub(crate) struct Turned<'a> {
+    pub(crate) data: &'a [f16],
+    /// Elements between channels.
+    pub(crate) stride: usize,
+    /// Columns of a row.
+    pub(crate) columns: usize,
+    /// First channel.
+    pub(crate) first: usize,
+}
+
+impl Turned<'_> {
+    /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
+    #[inline(always)]
+    pub(crate) fn store(&self, share: &mut Share, first_row: usize, rows: usize, column: usize, channels: usize) {
+        let mut square = [[f16::ZERO; SQUARE]; SQUARE];
+        for row in 0..rows {
+            for c in (0..channels).step_by(SQUARE) {
+                let height = SQUARE.min(channels - c);
+                for w in (0..self.columns).step_by(SQUARE) {
+                    let width = SQUARE.min(self.columns - w);
+                    for (i, line) in square.iter_mut().enumerate().take(height) {
+                        let at = (c + i) * self.stride + row * self.columns + w;
+                        line[..width].copy_from_slice(&self.data[at..][..width]);
+                    }
+                    let to = self.first + c..self.first + c + height;
+                    for j in 0..width {
+                        let to = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
+                        turn_line(&square, j, to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Column `j` of a square.
+#[inline(always)]
+fn turn_line(square: &[[f16; SQUARE]; SQUARE], j: usize, to: &mut [f16]) {
+    match to.first_chunk_mut::<SQUARE>() {
+        Some(to) => *to = std::array::from_fn(|i| square[i][j]),
+        None => to.iter_mut().zip(square).for_each(|(to, line)| *to = line[j]),
+    }
+}
+
 /// Strides of rows, channels and groups that follow each other without gaps.
 pub(crate) fn dense(ext: Extents) -> Strides {
     [ext.c * ext.plane(), ext.plane(), ext.w]
