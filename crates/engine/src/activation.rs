@@ -1,6 +1,7 @@
 //! What follows the sums of the neural engine: `NL((y + AccBias) * PostScale)`, rounded once.
 
 use crate::convolution::Target;
+use crate::exact::Exactly;
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
@@ -71,6 +72,13 @@ impl Finish<'_> {
         if matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0 {
             return number::copy_row(from, to);
         }
+        if let &Activation::Clamp(low, high) = self.activation
+            && self.bias == 0.0
+            && self.scale == 1.0
+            && low.is_sign_positive()
+        {
+            return number::clamp_row(from, number::round(low), number::round(high), to);
+        }
         number::widen_row(from, wide);
         self.row(0.0, wide, to);
     }
@@ -98,8 +106,28 @@ impl Finish<'_> {
     }
 }
 
+/// What is made of a copied element.
+pub(crate) enum Ending<'a> {
+    Fast(&'a Finish<'a>),
+    Exact(&'a Exactly),
+}
+
+impl Ending<'_> {
+    /// One row; `wide` is used up.
+    #[inline(always)]
+    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+        match self {
+            Ending::Fast(finish) => finish.copy(from, wide, to),
+            Ending::Exact(exactly) => {
+                to.copy_from_slice(from);
+                exactly.row(to);
+            }
+        }
+    }
+}
+
 /// `to = finish(from)`, element by element; the extents are those of the source.
-pub(crate) fn copy(workers: &Workers, finish: &Finish, from: Source, to: Target, ext: Extents) {
+pub(crate) fn copy(workers: &Workers, finish: &Ending, from: Source, to: Target, ext: Extents) {
     let Target { data, strides, turned } = to;
     let stored = if turned { ext.transposed() } else { ext };
     let parts = 4 * rayon::current_num_threads();
@@ -113,7 +141,7 @@ pub(crate) fn copy(workers: &Workers, finish: &Finish, from: Source, to: Target,
 }
 
 struct Job<'a, 'b> {
-    finish: &'a Finish<'a>,
+    finish: &'a Ending<'a>,
     from: Source<'a>,
     /// Columns as stored.
     columns: usize,

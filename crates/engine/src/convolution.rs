@@ -20,6 +20,10 @@ use pulp::{Simd, WithSimd};
 const STAGED_ELEMENTS: usize = 3 << 16;
 /// Outputs of a panel that are summed before they are rounded and stored.
 const OUTPUTS: usize = 1 << 10;
+/// Taps between two visits to the sums: coefficients of a panel, and what they meet, stay in the innermost cache.
+const TAPS: usize = 288;
+/// Channels whose sums are kept between those visits.
+const CHANNELS: usize = 8 * PANEL;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 
@@ -262,26 +266,36 @@ impl WithSimd for Job<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch } = self;
         let columns = ext.w;
+        let taps = kernel.packed.taps();
         let staged = room(&mut scratch.staged, staging.staged_elements());
         let wide = room(&mut scratch.wide, staging.window.from[1]);
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
-        let sums = room(&mut scratch.sums, PANEL * stride);
-        let panel = room(&mut scratch.panel, PANEL * kernel.packed.taps());
-        let halves = room(&mut scratch.halves, if turned { PANEL * share.rows * columns } else { 0 });
+        let at_once = if staging.unicast { 1 } else { CHANNELS };
+        let sums = room(&mut scratch.sums, at_once * stride);
+        let widened = room(&mut scratch.panel, at_once * TAPS.min(taps));
+        let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
         let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
-        let mut c = 0;
-        while c < channels {
+        for c in (0..channels).step_by(at_once) {
             let channel = first + c;
+            let count = at_once.min(channels - c);
             if c == 0 || staging.unicast {
                 let first = if staging.unicast { channel * staging.channels } else { 0 };
                 staging.stage(from, share, first, 0.0, staged, wide);
             }
-            let (coefficients, height) = kernel.packed.panel(channel);
-            let panel = &mut panel[..coefficients.len()];
-            number::widen_row(coefficients, panel);
-            Sums { panel, height, source: staged, offsets, sums, stride, outputs }.with_simd(simd);
-            for m in 0..height.min(channels - c) {
+            for tap in (0..taps).step_by(TAPS) {
+                let some = tap..taps.min(tap + TAPS);
+                for m in (0..count).step_by(PANEL) {
+                    let (coefficients, height) = kernel.packed.part(channel + m, some.clone());
+                    let panel = &mut widened[..coefficients.len()];
+                    number::widen_row(coefficients, panel);
+                    let sums = &mut sums[m * stride..];
+                    let offsets = &offsets[some.clone()];
+                    let resume = tap > 0;
+                    Sums { panel, height, source: staged, offsets, sums, stride, outputs, resume }.with_simd(simd);
+                }
+            }
+            for m in 0..count {
                 let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
                 for row in 0..share.rows {
                     let sums = &mut sums[m * stride + row * staging.width..][..columns];
@@ -294,9 +308,8 @@ impl WithSimd for Job<'_, '_> {
             }
             if turned {
                 let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
-                from.store(share, 0, share.rows, 0, height.min(channels - c));
+                from.store(share, 0, share.rows, 0, count);
             }
-            c += height;
         }
     }
 }

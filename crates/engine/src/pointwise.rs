@@ -7,10 +7,9 @@ use crate::activation::Finish;
 use crate::convolution::Kernel;
 use crate::number;
 use crate::product::{PANEL, Run, run_outputs};
-use crate::rows::{Share, Source, Turned};
+use crate::rows::{Part, Share, Source};
 use crate::work::{Scratch, room};
 use pulp::{Simd, WithSimd};
-use std::ops::Range;
 
 /// Taps between two visits to the sums: a run's operands stay in the innermost cache.
 const TAPS: usize = 256;
@@ -32,18 +31,6 @@ pub(crate) struct Job<'a, 'b> {
     pub(crate) scratch: &'a mut Scratch,
 }
 
-/// Rows and columns of outputs, in the order of the source.
-struct Part {
-    rows: Range<usize>,
-    columns: Range<usize>,
-}
-
-impl Part {
-    fn outputs(&self) -> usize {
-        self.rows.len() * self.columns.len()
-    }
-}
-
 impl WithSimd for Job<'_, '_> {
     type Output = ();
 
@@ -51,16 +38,8 @@ impl WithSimd for Job<'_, '_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let taps = self.kernel.packed.taps();
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
-        let (first_row, rows) = (self.share.first_row, self.share.rows);
-        let across = if self.turned { self.share.channels() } else { self.columns };
-        let first_column = if self.turned { self.share.first_channel } else { 0 };
-        let at_once = (most / across.max(1)).clamp(1, rows.max(1));
-        for row in (0..rows).step_by(at_once) {
-            for column in (0..across).step_by(most) {
-                let columns = first_column + column..first_column + across.min(column + most);
-                let part = Part { rows: first_row + row..first_row + rows.min(row + at_once), columns };
-                self.part(simd, taps, &part);
-            }
+        for part in Part::all(self.share, self.columns, self.turned, most) {
+            self.part(simd, taps, &part);
         }
     }
 }
@@ -71,7 +50,7 @@ impl Job<'_, '_> {
         let width = run_outputs::<S>();
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { staged, wide, panel, sums, halves } = &mut *self.scratch;
+        let Scratch { staged, wide, panel, sums, halves, .. } = &mut *self.scratch;
         let packed = room(staged, stride * taps);
         stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride));
         let panel = room(panel, CHANNELS * TAPS);
@@ -111,19 +90,8 @@ impl Job<'_, '_> {
                 let row = &mut sums[c * stride..][..outputs];
                 let to = &mut halves[c * stride..][..outputs];
                 self.finish.row(bias, row, to);
-                if self.turned {
-                    continue;
-                }
-                for (i, row) in to.chunks_exact(part.columns.len()).enumerate() {
-                    let at = part.rows.start - self.share.first_row + i;
-                    self.share.row(channel + c, at, part.columns.end)[part.columns.clone()].copy_from_slice(row);
-                }
             }
-            if self.turned {
-                let from = Turned { data: halves, stride, columns: part.columns.len(), first: channel };
-                let columns = part.columns.start - self.share.first_channel;
-                from.store(self.share, part.rows.start - self.share.first_row, part.rows.len(), columns, count);
-            }
+            part.store(halves, stride, self.share, self.turned, channel, count);
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct Sums<'a> {
     /// Elements between channels in `sums`, at least the outputs and [`SLACK`].
     pub(crate) stride: usize,
     pub(crate) outputs: usize,
+    /// As in [`Run`].
+    pub(crate) resume: bool,
 }
 
 /// Sums of one panel for the outputs of one run, whose taps stand side by side.
@@ -194,6 +196,12 @@ impl Sums<'_> {
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        if self.resume {
+            for m in 0..M {
+                let from = S::as_simd_f32s(&self.sums[m * self.stride + at..][..N * S::F32_LANES]).0;
+                sums[m].copy_from_slice(from);
+            }
+        }
         let source = &self.source[at..];
         for (weights, &offset) in self.panel.as_chunks::<M>().0.iter().zip(self.offsets) {
             let (vectors, _) = S::as_simd_f32s(&source[offset as usize..][..N * S::F32_LANES]);

@@ -1,5 +1,6 @@
 //! Threads and the buffers they keep between tasks.
 
+use crate::number::packed::Columns;
 use half::f16;
 use pulp::Arch;
 use rayon::prelude::*;
@@ -19,6 +20,8 @@ pub(crate) struct Scratch {
     pub(crate) panel: Vec<f32>,
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
+    /// Of the exact array.
+    pub(crate) columns: Option<Columns>,
 }
 
 /// The first `elements` of a buffer, with whatever they held before.
