@@ -76,7 +76,7 @@ impl Staging {
     /// Whether every output reads one place of all channels.
     fn is_pointwise(&self) -> bool {
         let Window { k, s, p, from, to } = &self.window;
-        !self.unicast && k == &[1, 1] && s == &[1, 1] && p == &[0, 0] && from == to
+        !self.unicast && self.channels > 0 && k == &[1, 1] && s == &[1, 1] && p == &[0, 0] && from == to
     }
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
@@ -172,6 +172,10 @@ impl Kernels {
         let groups = groups.map(|c| c.map(pack)).collect::<Result<_, _>>()?;
         Ok(Kernels { groups, offsets: staging.offsets() })
     }
+
+    fn of(&self, share: &Share) -> Option<&Kernel> {
+        self.groups.get(share.group).or(self.groups.first())
+    }
 }
 
 /// Where a result goes.
@@ -193,46 +197,61 @@ pub(crate) fn convolve(
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let Target { data, mut strides, turned } = to;
-    let work = ext.g * ext.c * ext.plane() * first.packed.taps();
-    let shared = work >= WORTH_SHARING;
-    let kernel = |share: &Share| kernels.groups.get(share.group).unwrap_or(first);
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_pointwise() {
-        let threads = if shared { rayon::current_num_threads() } else { 1 };
-        let (mut from, mut ext) = (from, ext);
-        let shares = if turned {
-            let columns = ext.w.div_ceil(threads).next_multiple_of(16);
-            cut(data, ext.transposed(), strides, ext.h, columns)
-        } else {
-            split_rows(&mut ext, &mut from.strides, &mut strides, threads);
-            if ext.h >= threads {
-                cut(data, ext, strides, ext.h.div_ceil(threads), ext.c)
-            } else {
-                cut(data, ext, strides, ext.h, ext.c.div_ceil(threads).next_multiple_of(PANEL))
-            }
-        };
-        let columns = if turned { ext.c } else { ext.w };
-        return workers.each(shares, shared, |share, scratch| {
-            let kernel = kernel(share);
-            workers.arch.dispatch(pointwise::Job { kernel, finish, from, columns, turned, share, scratch });
-        });
+        convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
+    } else {
+        convolve_staged(workers, staging, kernels, finish, from, to, ext, shared);
     }
+}
+
+fn convolve_pointwise(
+    workers: &Workers,
+    kernels: &Kernels,
+    finish: &Finish,
+    mut from: Source,
+    to: Target,
+    mut ext: Extents,
+    shared: bool,
+) {
+    let Target { data, mut strides, turned } = to;
+    let threads = if shared { rayon::current_num_threads() } else { 1 };
+    let shares = if turned {
+        let columns = ext.w.div_ceil(threads).next_multiple_of(16);
+        cut(data, ext.transposed(), strides, ext.h, columns)
+    } else {
+        split_rows(&mut ext, &mut from.strides, &mut strides, threads);
+        if ext.h >= threads {
+            cut(data, ext, strides, ext.h.div_ceil(threads), ext.c)
+        } else {
+            cut(data, ext, strides, ext.h, ext.c.div_ceil(threads).next_multiple_of(PANEL))
+        }
+    };
+    let columns = if turned { ext.c } else { ext.w };
+    workers.each(shares, shared, |share, scratch| {
+        let Some(kernel) = kernels.of(share) else { return };
+        workers.arch.dispatch(pointwise::Job { kernel, finish, from, columns, turned, share, scratch });
+    });
+}
+
+fn convolve_staged(
+    workers: &Workers,
+    staging: &Staging,
+    kernels: &Kernels,
+    finish: &Finish,
+    from: Source,
+    to: Target,
+    ext: Extents,
+    shared: bool,
+) {
+    let Target { data, strides, turned } = to;
     let shares = match turned {
         true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
         false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
     };
     workers.each(shares, shared, |share, scratch| {
-        workers.arch.dispatch(Job {
-            staging,
-            kernel: kernel(share),
-            finish,
-            offsets: &kernels.offsets,
-            from,
-            ext,
-            turned,
-            share,
-            scratch,
-        });
+        let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
+        workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
     });
 }
 
@@ -309,6 +328,56 @@ impl WithSimd for Job<'_, '_> {
             if turned {
                 let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
                 from.store(share, 0, share.rows, 0, count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activation::Activation;
+    use crate::rows::{dense, reach};
+    use half::f16;
+
+    /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
+    #[test]
+    fn the_ways_to_one_product_agree() {
+        let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
+            let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
+            let k = [1, 1];
+            let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
+            let staging = Staging::new(window, cin, false, ext).expect("it is small");
+            let weights = |g: usize| (0..cout * cin).map(|i| draw(i + g)).collect();
+            let biases = Some((0..cout).map(|c| c as f32 / 64.0).collect::<Vec<f32>>());
+            let groups = (0..g).map(|g| Ok(Coefficients { weights: weights(g), biases: biases.clone() }));
+            let kernels = Kernels::pack(&staging, cout, groups).expect("it is packed");
+            // Rows with gaps, and channels within rows.
+            let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
+            let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
+            let from = Source { data: &x, strides };
+            let workers = Workers::new();
+            let run = |pointwise: bool, turned: bool| {
+                let stored = if turned { ext.transposed() } else { ext };
+                let mut data = vec![f16::NAN; reach(stored, dense(stored))];
+                let to = Target { data: &mut data, strides: dense(stored), turned };
+                match pointwise {
+                    true => convolve_pointwise(&workers, &kernels, &finish, from, to, ext, true),
+                    false => convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, true),
+                }
+                data
+            };
+            let wanted = run(false, false);
+            assert!(wanted.iter().all(|x| !x.is_nan()));
+            assert_eq!(run(true, false), wanted);
+            let turned = run(true, true);
+            assert_eq!(run(false, true), turned);
+            let at = |data: &[f16], e: Extents, [g, c, h, w]: [usize; 4]| data[((g * e.c + c) * e.h + h) * e.w + w];
+            for (i, &x) in wanted.iter().enumerate() {
+                let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
+                assert_eq!(at(&turned, ext.transposed(), [g, w, h, c]), x);
             }
         }
     }

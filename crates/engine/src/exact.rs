@@ -1,12 +1,12 @@
 //! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
 //! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
-use crate::convolution::Target;
+use crate::convolution::{Staging, Target};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
-use crate::number::packed::{Columns, Weights, product, product_of_rows};
+use crate::number::packed::{Columns, Weights, decode, product, product_of_rows};
 use crate::number::planar;
 use crate::number::wide::{Exact as Number, PER_THREAD, Wide};
 use crate::plan::Constants;
@@ -159,6 +159,8 @@ pub(crate) struct Exact<'a> {
     pub(crate) channels: usize,
     /// Whether every output channel reads channels of its own.
     pub(crate) unicast: bool,
+    /// How a source is staged where channels are read alone.
+    pub(crate) staging: &'a Staging,
     /// By group; one for all where there are fewer.
     pub(crate) groups: &'a [Sets],
     pub(crate) exactly: &'a Exactly,
@@ -169,18 +171,73 @@ pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, 
     let Target { data, strides, turned } = to;
     let threads = rayon::current_num_threads();
     let taps = of.channels * of.window.elements();
+    if taps == 0 {
+        return;
+    }
     let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
     let by_channels = of.unicast || ext.plane() < WORTH_CUTTING && ext.c >= 8 * threads;
     let channels = if by_channels { ext.c.div_ceil(2 * threads).next_multiple_of(8) } else { ext.c };
+    let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
     let shares = match turned {
+        _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
         true => cut(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
         false if by_channels => cut(data, ext, strides, ext.h, channels),
         false => cut(data, ext, strides, ext.h.div_ceil(threads), ext.c),
     };
     let columns = if turned { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
+        if of.unicast && !turned {
+            return workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
+        }
         workers.arch.dispatch(Job { of, from, columns, turned, share, scratch });
     });
+}
+
+/// Output channels that read channels of their own.
+struct Alone<'a, 'b> {
+    of: &'a Exact<'a>,
+    offsets: &'a [u32],
+    from: Source<'a>,
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Alone<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Alone { of, offsets, from, columns, share, scratch } = self;
+        let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
+        let staging = of.staging;
+        let Scratch { staged, wide, sums, halves, columns: packed, .. } = scratch;
+        let staged = room(staged, staging.staged_elements());
+        let wide = room(wide, staging.window.from[1]);
+        let outputs = share.rows * staging.width;
+        let sums = room(sums, outputs);
+        let halves = room(halves, outputs);
+        let packed = packed.get_or_insert_with(|| Columns::empty(of.mac));
+        for c in 0..share.channels() {
+            let channel = share.first_channel + c;
+            let Some(weights) = sets.get(channel) else { return };
+            staging.stage(from, share, channel * of.channels, 0.0, staged, wide);
+            let largest = decode(of.mac, staged);
+            let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
+            let first = bias.first().copied().unwrap_or(0.0);
+            if !weights.row_alone(first, staged, offsets, largest, sums) {
+                packed.fill(offsets.len(), outputs, |tap, first, row| {
+                    row.copy_from_slice(&staged[offsets[tap] as usize + first..][..row.len()]);
+                });
+                product_of_rows(simd, weights, 0, packed, bias, sums);
+            }
+            number::round_row(sums, halves);
+            of.exactly.row(halves);
+            for (row, from) in halves.chunks(staging.width).enumerate() {
+                share.row(c, row, columns).copy_from_slice(&from[..columns]);
+            }
+        }
+    }
 }
 
 struct Job<'a, 'b> {

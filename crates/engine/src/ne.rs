@@ -174,7 +174,7 @@ impl Machine<'_> {
             }
             (Some((c, Some(Packed::Exact(groups)))), Some(mac), Some(exactly)) => {
                 let (channels, unicast) = (c.per_output, c.unicast);
-                let of = Exact { mac, window: &c.window, channels, unicast, groups, exactly };
+                let of = Exact { mac, window: &c.window, channels, unicast, staging: &c.staging, groups, exactly };
                 exact::convolve(self.workers, &of, source, target, neural.output);
             }
             _ => return Ok(false),
@@ -291,7 +291,8 @@ impl Machine<'_> {
             (Packed::Exact(groups), Some(mac)) => {
                 let (channels, unicast) = (convolution.per_output, convolution.unicast);
                 let exactly = &Exactly::Admit;
-                let of = Exact { mac, window: &convolution.window, channels, unicast, groups, exactly };
+                let (window, staging) = (&convolution.window, &convolution.staging);
+                let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
                 exact::convolve(self.workers, &of, source, target, output);
             }
             (Packed::Exact(_), None) => {}

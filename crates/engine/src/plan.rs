@@ -252,6 +252,9 @@ impl Plan {
     }
 }
 
+/// Non-linearity, bias and scale as the fields have them, and the bytes of a table.
+type Stages = (u32, u32, u32, Vec<u8>);
+
 /// Kernel data that may be taken at planning.
 pub(crate) struct Constants<'a> {
     bytes: &'a [u8],
@@ -261,7 +264,7 @@ pub(crate) struct Constants<'a> {
     /// exceeds this is unpacked in every run.
     left: usize,
     /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) maps: HashMap<(u32, u32, u32, Vec<u8>), Arc<[f16]>>,
+    pub(crate) maps: HashMap<Stages, Arc<[f16]>>,
 }
 
 impl Constants<'_> {

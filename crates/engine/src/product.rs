@@ -138,9 +138,8 @@ impl Run<'_> {
                 let Run { panel, source, sums: to, stride, resume, .. } = self;
                 let mut sums = [[simd.splat_f32s(0.0); N]; M];
                 if resume {
-                    for m in 0..M {
-                        let from = S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0;
-                        sums[m].copy_from_slice(from);
+                    for (m, sums) in sums.iter_mut().enumerate() {
+                        sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
                     }
                 }
                 for (weights, x) in panel.as_chunks::<M>().0.iter().zip(source.chunks_exact(run_outputs::<S>())) {
@@ -197,9 +196,9 @@ impl Sums<'_> {
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
         if self.resume {
-            for m in 0..M {
+            for (m, sums) in sums.iter_mut().enumerate() {
                 let from = S::as_simd_f32s(&self.sums[m * self.stride + at..][..N * S::F32_LANES]).0;
-                sums[m].copy_from_slice(from);
+                sums.copy_from_slice(from);
             }
         }
         let source = &self.source[at..];

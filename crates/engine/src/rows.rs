@@ -175,9 +175,13 @@ fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
     if fits(channels, rows) { Some(false) } else { fits(rows, channels).then_some(true) }
 }
 
-/// Cuts a result into shares of at most so many rows and channels. It must be [`nested`].
+/// Cuts a result into shares of at most so many rows and channels. It must be [`nested`]; an empty one has no shares.
 pub(crate) fn cut(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels: usize) -> Vec<Share<'_>> {
     let mut shares = Vec::new();
+    if ext.array().contains(&0) {
+        return shares;
+    }
+    let (rows, channels) = (rows.max(1), channels.max(1));
     let rows_outside = rows_outside(ext, strides).unwrap_or(false);
     let down = ext.h.div_ceil(rows);
     // Lines are what is cut last: its number, distance and share; then the same of what lies in a line.
@@ -242,5 +246,10 @@ mod tests {
             assert_eq!(found, (1..=120).map(|n| n as f32).collect::<Vec<_>>());
         }
         assert!(!nested(ext, [100, 4, 4]));
+        for empty in
+            [Extents { c: 0, ..ext }, Extents { h: 0, ..ext }, Extents { w: 0, ..ext }, Extents { g: 0, ..ext }]
+        {
+            assert!(cut(&mut [], empty, dense(empty), 0, 0).is_empty());
+        }
     }
 }

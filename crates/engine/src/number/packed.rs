@@ -271,6 +271,14 @@ fn pack_panels(
     }
 }
 
+/// Operands as the model reads them, in place. Returns the largest magnitude.
+#[inline(always)]
+pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
+    let reading = Reading::new(mac);
+    row.iter_mut().for_each(|x| *x = reading.decode(*x));
+    row.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()))
+}
+
 /// Rows of [`product`] from a row on, which begins a block; on this thread.
 pub(crate) fn product_of_rows<S: Simd>(
     simd: S,
