@@ -30,7 +30,7 @@ pub fn bits(x: f32) -> usize {
 /// Numbers of a row that are looked at together: all usual, or each by itself.
 const STRETCH: usize = 128;
 /// Shorter ones are not worth a look.
-const LEAST_STRETCH: usize = 16;
+const LEAST_STRETCH: usize = 4;
 /// What the exponents' zeros differ by, as a factor.
 const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 
