@@ -120,14 +120,12 @@ fn main() {
     let conv = OpKind::Conv { strides: vec![1, 1], pads: vec![(1, 1); 2], dilations: vec![1, 1], groups: 1 };
     let conv = || program(conv.clone(), &[1, 64, 64, 64], &[64, 64, 3, 3], &[1, 64, 64, 64]);
     let product = |n: usize| program(OpKind::Linear, &[n, n], &[n, n], &[n, n]);
-    let cases: [(&str, &dyn Fn() -> Program, [usize; 3], usize); 3] = [
-        ("conv 3x3 64->64 on 64x64", &conv, [64, 4096, 576], 60),
-        ("matmul 512x512x512", &|| product(512), [512; 3], 60),
-        ("matmul 2048x2048x2048", &|| product(2048), [2048; 3], 7),
-    ];
-    for (name, program, dims, rounds) in cases {
+    let run = |name: &str, program: &dyn Fn() -> Program, dims: [usize; 3], rounds: usize| {
         if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
             compare(name, &program(), dims, rounds);
         }
-    }
+    };
+    run("conv 3x3 64->64 on 64x64", &conv, [64, 4096, 576], 60);
+    run("matmul 512x512x512", &|| product(512), [512; 3], 60);
+    run("matmul 2048x2048x2048", &|| product(2048), [2048; 3], 7);
 }
