@@ -115,8 +115,9 @@ NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18}
 class Pace:
     """The engine, in a process of its own."""
 
-    def __init__(self, program, package):
-        self.process = subprocess.Popen([program, package], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, package, *words):
+        command = [program, package, *words]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
             raise SystemExit(f"{program} did not start with {package}")
 
@@ -124,6 +125,11 @@ class Pace:
         self.process.stdin.write(f"{runs}\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline()) / runs / 1e6
+
+    def busy(self):
+        """Milliseconds that its threads had a core: other programs do not count."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
 
 def compare_compilation(arguments, package, graph):
@@ -168,22 +174,31 @@ def main():
         if arguments.ane:
             compare_compilation(arguments, packages[0], build())
             continue
-        engine = Pace(arguments.pace, packages[0])
-        ours, theirs = [], []
+        sides = {kind: Pace(arguments.pace, packages[0], kind) for kind in ("fast", "exact")}
+        times = {kind: [] for kind in (*sides, "onnx")}
+        busy = {kind: [] for kind in times}
         for _ in range(arguments.rounds):
-            engine.run(1)
-            ours.append(engine.run(4))
+            for kind, engine in sides.items():
+                engine.run(1)
+                before = engine.busy()
+                times[kind].append(engine.run(4))
+                busy[kind].append((engine.busy() - before) / 4)
             session.run(None, x)
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.process_time()
             for _ in range(4):
                 session.run(None, x)
-            theirs.append((time.perf_counter() - start) * 1e3 / 4)
-        a, b = statistics.median(ours), statistics.median(theirs)
-        print(
-            f"{packages[0].parent.name}: engine {a:.2f} ms (best {min(ours):.2f}), "
-            f"ONNX Runtime {ort.__version__} {b:.2f} ms (best {min(theirs):.2f}), "
-            f"ratio of medians {a / b:.2f}, of bests {min(ours) / min(theirs):.2f}"
-        )
+            times["onnx"].append((time.perf_counter() - start) * 1e3 / 4)
+            busy["onnx"].append((time.process_time() - before) * 1e3 / 4)
+        print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:")
+        for kind in times:
+            line = f"  {kind}: median {statistics.median(times[kind]):.2f} ms, best {min(times[kind]):.2f}"
+            if kind in sides:
+                ratios = [
+                    measure(of[kind]) / measure(of["onnx"]) for of in (times, busy) for measure in (statistics.median, min)
+                ]
+                line += ", times that of ONNX Runtime: median {:.2f}, best {:.2f}; on cores: median {:.2f}, best {:.2f}"
+                line = line.format(*ratios)
+            print(line)
 
 
 if __name__ == "__main__":

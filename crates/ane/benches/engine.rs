@@ -1,14 +1,15 @@
 //! The engine on a convolution and on matrix products, against a matrix library called directly on the same sizes.
 //!
-//! Figures drift between machines, so the last lines give the ratio of both, measured alternately in this run. The
-//! library has fp32 operands ready in memory; the engine widens fp16 operands and rounds the result.
+//! Figures drift between machines, so every line is a ratio of both, measured alternately in this run. The library has
+//! fp32 operands ready in memory; the engine widens fp16 operands and rounds the result. A word on the command line
+//! picks the cases whose names have it.
 
 use anemone_compile::{Options, compile};
 use anemone_engine::{Memory, Plan};
 use anemone_facts::chips;
+use anemone_facts::numerics::Model;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use anemone_program::{Direction, Program};
-use criterion::{Criterion, criterion_group};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use std::hint::black_box;
@@ -37,11 +38,14 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(program: Program) -> Engine {
-        let plan = Plan::new(&program, Default::default()).expect("a plan");
+    fn new(program: &Program, model: Model) -> Engine {
+        let options = anemone_engine::Options { model, ..Default::default() };
+        let plan = Plan::new(program, options).expect("a plan");
         let mut memory = plan.memory();
         for port in program.ports_of(Direction::Input) {
-            memory.region_mut(port.bar).expect("bound").bytes_mut().fill(0x11);
+            // fp16 numbers around 0.06.
+            let bytes = memory.region_mut(port.bar).expect("bound").bytes_mut();
+            bytes.chunks_exact_mut(2).enumerate().for_each(|(i, b)| b.copy_from_slice(&[i as u8, 0x2b]));
         }
         Engine { plan, memory }
     }
@@ -72,53 +76,56 @@ impl Direct {
     }
 }
 
-fn cases() -> Vec<(&'static str, Engine, Direct)> {
-    let conv = OpKind::Conv { strides: vec![1, 1], pads: vec![(1, 1); 2], dilations: vec![1, 1], groups: 1 };
-    let conv = program(conv, &[1, 64, 64, 64], &[64, 64, 3, 3], &[1, 64, 64, 64]);
-    let product = |n: usize| Engine::new(program(OpKind::Linear, &[n, n], &[n, n], &[n, n]));
-    vec![
-        ("conv 3x3 64->64 on 64x64", Engine::new(conv), Direct::new([64, 4096, 576])),
-        ("matmul 512x512x512", product(512), Direct::new([512; 3])),
-        ("matmul 2048x2048x2048", product(2048), Direct::new([2048; 3])),
-    ]
+/// Time that this process' threads had a core, where the system tells; it does not count what others take.
+fn busy() -> Option<Duration> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let of = |path: std::path::PathBuf| std::fs::read_to_string(path).ok()?.split(' ').next()?.parse::<u64>().ok();
+    Some(Duration::from_nanos(threads.flatten().filter_map(|t| of(t.path().join("schedstat"))).sum()))
 }
 
-fn bench(c: &mut Criterion) {
-    for (name, mut engine, mut direct) in cases() {
-        let mut group = c.benchmark_group(name);
-        group.sample_size(20).measurement_time(Duration::from_secs(2));
-        group.bench_function("engine", |b| b.iter(|| engine.step()));
-        group.bench_function("matrix library", |b| b.iter(|| direct.step()));
-        group.finish();
+/// Time by the clock, and on cores.
+fn timed(step: &mut dyn FnMut()) -> [Duration; 2] {
+    let (start, before) = (Instant::now(), busy());
+    step();
+    let elapsed = start.elapsed();
+    let busy = busy().zip(before).map_or(elapsed, |(after, before)| after.saturating_sub(before));
+    [elapsed, busy]
+}
+
+/// Median and shortest time of each side, in turn: a drift of the machine hits all. And the time of all rounds on cores.
+fn compare(name: &str, program: &Program, dims: [usize; 3], rounds: usize) {
+    let (mut direct, mut fast) = (Direct::new(dims), Engine::new(program, Model::Fast));
+    let mut exact = Engine::new(program, Model::Fixed);
+    let mut times: [[Vec<Duration>; 3]; 2] = Default::default();
+    for _ in 0..rounds {
+        let steps: [&mut dyn FnMut(); 3] = [&mut || direct.step(), &mut || fast.step(), &mut || exact.step()];
+        for (i, step) in steps.into_iter().enumerate() {
+            let found = timed(step);
+            times.iter_mut().zip(found).for_each(|(times, t)| times[i].push(t));
+        }
+    }
+    times.iter_mut().flatten().for_each(|t| t.sort());
+    let of = |at: usize| [0, 1, 2].map(|i| times[0][i][at].as_secs_f64());
+    let [product, fast, exact] = of(rounds / 2).map(|t| t * 1e3);
+    println!("{name}: fp32 product {product:.2} ms, fast {fast:.2} ms, exact {exact:.2} ms; of the product's rate:");
+    // The system counts time on cores in steps that single rounds may be shorter than.
+    let cores = [0, 1, 2].map(|i| times[1][i].iter().sum::<Duration>().as_secs_f64());
+    for (label, t) in [("median", of(rounds / 2)), ("shortest", of(0)), ("all on cores", cores)] {
+        println!("    {label}: fast {:.0} %, exact {:.0} %", 100.0 * t[0] / t[1], 100.0 * t[0] / t[2]);
     }
 }
-
-/// Median of alternating runs, so that a drift of the machine hits both sides.
-fn ratios() {
-    for (name, mut engine, mut direct) in cases() {
-        let time = |step: &mut dyn FnMut()| {
-            let start = Instant::now();
-            step();
-            start.elapsed()
-        };
-        let mut pairs: Vec<(Duration, Duration)> =
-            (0..50).map(|_| (time(&mut || engine.step()), time(&mut || direct.step()))).collect();
-        let middle = pairs.len() / 2;
-        let a = *pairs.select_nth_unstable_by_key(middle, |p| p.0).1;
-        let b = *pairs.select_nth_unstable_by_key(middle, |p| p.1).1;
-        println!(
-            "{name}: engine {:?}, matrix library {:?}, engine at {:.0} % of its speed",
-            a.0,
-            b.1,
-            100.0 * b.1.as_secs_f64() / a.0.as_secs_f64()
-        );
-    }
-}
-
-criterion_group!(benches, bench);
 
 fn main() {
-    benches();
-    Criterion::default().configure_from_args().final_summary();
-    ratios();
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let conv = OpKind::Conv { strides: vec![1, 1], pads: vec![(1, 1); 2], dilations: vec![1, 1], groups: 1 };
+    let conv = || program(conv.clone(), &[1, 64, 64, 64], &[64, 64, 3, 3], &[1, 64, 64, 64]);
+    let product = |n: usize| program(OpKind::Linear, &[n, n], &[n, n], &[n, n]);
+    let run = |name: &str, program: &dyn Fn() -> Program, dims: [usize; 3], rounds: usize| {
+        if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
+            compare(name, &program(), dims, rounds);
+        }
+    };
+    run("conv 3x3 64->64 on 64x64", &conv, [64, 4096, 576], 60);
+    run("matmul 512x512x512", &|| product(512), [512; 3], 60);
+    run("matmul 2048x2048x2048", &|| product(2048), [2048; 3], 7);
 }

@@ -1,10 +1,12 @@
 //! Runs a model again and again at another program's word: each number read from standard input is answered by the
-//! nanoseconds of so many runs, one line each. `scripts/compare_onnxruntime.py` takes turns with it.
+//! nanoseconds of so many runs, one line each. The word `exact` behind the model asks for the device's arithmetic.
+//! `scripts/compare_onnxruntime.py` takes turns with it.
 
-use anemone::{Model, Result};
+use anemone::Result;
 use anemone_compile::Options;
 use anemone_engine::Plan;
 use anemone_facts::chips;
+use anemone_facts::numerics::Model;
 use anemone_program::Direction;
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -12,9 +14,11 @@ use std::time::Instant;
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).unwrap_or_default();
-    let compiled = Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ())?;
+    let compiled = anemone::Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ())?;
     let program = compiled.program;
-    let mut plan = Plan::new(&program, Default::default())?;
+    let exact = std::env::args().nth(2).is_some_and(|word| word == "exact");
+    let model = if exact { Model::Fixed } else { Model::Fast };
+    let mut plan = Plan::new(&program, anemone_engine::Options { model, ..Default::default() })?;
     let mut memory = plan.memory();
     for port in program.ports_of(Direction::Input) {
         if let Some(region) = memory.region_mut(port.bar) {

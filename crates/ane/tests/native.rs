@@ -19,8 +19,8 @@ use half::f16;
 struct Beside(Vec<u8>);
 
 impl read::Files for Beside {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        if path == netplist::WEIGHTS { Ok(self.0.clone()) } else { Err("no such file".into()) }
+    fn read(&self, path: &str) -> Result<read::Bytes, String> {
+        if path == netplist::WEIGHTS { Ok(self.0.clone().into()) } else { Err("no such file".into()) }
     }
 }
 

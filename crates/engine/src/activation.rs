@@ -1,11 +1,13 @@
 //! What follows the sums of the neural engine: `NL((y + AccBias) * PostScale)`, rounded once.
 
+use crate::convolution::Target;
+use crate::exact::Exactly;
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
 use crate::plan::Constants;
-use crate::rows::{Share, Source, Strides, cut};
+use crate::rows::{SQUARE, Share, Source, Turned, cut};
 use crate::tensor::Extents;
 use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
@@ -64,6 +66,23 @@ pub(crate) struct Finish<'a> {
 }
 
 impl Finish<'_> {
+    /// One row; `wide` is used up.
+    #[inline(always)]
+    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+        if matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0 {
+            return number::copy_row(from, to);
+        }
+        if let &Activation::Clamp(low, high) = self.activation
+            && self.bias == 0.0
+            && self.scale == 1.0
+            && low.is_sign_positive()
+        {
+            return number::clamp_row(from, number::round(low), number::round(high), to);
+        }
+        number::widen_row(from, wide);
+        self.row(0.0, wide, to);
+    }
+
     /// `bias` is the channel's own. The row is used up.
     #[inline(always)]
     pub(crate) fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
@@ -87,21 +106,46 @@ impl Finish<'_> {
     }
 }
 
-/// `to = finish(from)`, element by element.
-pub(crate) fn copy(workers: &Workers, finish: &Finish, from: Source, to: &mut [f16], ext: Extents, strides: Strides) {
+/// What is made of a copied element.
+pub(crate) enum Ending<'a> {
+    Fast(&'a Finish<'a>),
+    Exact(&'a Exactly),
+}
+
+impl Ending<'_> {
+    /// One row; `wide` is used up.
+    #[inline(always)]
+    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+        match self {
+            Ending::Fast(finish) => finish.copy(from, wide, to),
+            Ending::Exact(exactly) => {
+                to.copy_from_slice(from);
+                exactly.row(to);
+            }
+        }
+    }
+}
+
+/// `to = finish(from)`, element by element; the extents are those of the source.
+pub(crate) fn copy(workers: &Workers, finish: &Ending, from: Source, to: Target, ext: Extents) {
+    let Target { data, strides, turned } = to;
+    let stored = if turned { ext.transposed() } else { ext };
     let parts = 4 * rayon::current_num_threads();
-    let channels = ext.c.div_ceil(parts).max(1);
-    let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+    let channels = stored.c.div_ceil(parts).max(1);
+    let channels = if turned { channels.next_multiple_of(SQUARE) } else { channels };
+    let rows = if stored.c < parts { stored.h.div_ceil(parts).max(1) } else { stored.h };
     let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
-    workers.each(cut(to, ext, strides, rows, channels), shared, |share, scratch| {
-        workers.arch.dispatch(Job { finish, from, columns: ext.w, share, scratch });
+    workers.each(cut(data, stored, strides, rows, channels), shared, |share, scratch| {
+        workers.arch.dispatch(Job { finish, from, columns: stored.w, turned, share, scratch });
     });
 }
 
 struct Job<'a, 'b> {
-    finish: &'a Finish<'a>,
+    finish: &'a Ending<'a>,
     from: Source<'a>,
+    /// Columns as stored.
     columns: usize,
+    turned: bool,
     share: &'a mut Share<'b>,
     scratch: &'a mut Scratch,
 }
@@ -111,13 +155,33 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Job { finish, from, columns, share, scratch } = self;
-        let wide = room(&mut scratch.wide, columns);
-        for c in 0..share.channels() {
-            for row in 0..share.rows {
-                let from = from.row(share.group, share.first_channel + c, share.first_row + row, columns);
-                number::widen_row(from, wide);
-                finish.row(0.0, wide, share.row(c, row, columns));
+        let Job { finish, from, columns, turned, share, scratch } = self;
+        let (group, first_row) = (share.group, share.first_row);
+        if !turned {
+            let wide = room(&mut scratch.wide, columns);
+            for c in 0..share.channels() {
+                for row in 0..share.rows {
+                    let from = from.row(group, share.first_channel + c, first_row + row, columns);
+                    finish.copy(from, wide, share.row(c, row, columns));
+                }
+            }
+            return;
+        }
+        let wide = room(&mut scratch.wide, SQUARE);
+        let halves = room(&mut scratch.halves, SQUARE * SQUARE);
+        for row in 0..share.rows {
+            for w in (0..share.channels()).step_by(SQUARE) {
+                let width = SQUARE.min(share.channels() - w);
+                let first = share.first_channel + w;
+                for c in (0..columns).step_by(SQUARE) {
+                    let height = SQUARE.min(columns - c);
+                    for (i, to) in halves.chunks_exact_mut(SQUARE).enumerate().take(height) {
+                        let from = &from.row(group, c + i, first_row + row, first + width)[first..];
+                        finish.copy(from, &mut wide[..width], &mut to[..width]);
+                    }
+                    let square = Turned { data: halves, stride: SQUARE, columns: width, first: c };
+                    square.store(share, row, 1, w, height);
+                }
             }
         }
     }

@@ -7,8 +7,9 @@
 use crate::activation::Finish;
 use crate::fault::FaultKind;
 use crate::number;
+use crate::pointwise;
 use crate::product::{PANEL, Packed, SLACK, Sums};
-use crate::rows::{Share, Source, Strides, cut};
+use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
@@ -19,6 +20,10 @@ use pulp::{Simd, WithSimd};
 const STAGED_ELEMENTS: usize = 3 << 16;
 /// Outputs of a panel that are summed before they are rounded and stored.
 const OUTPUTS: usize = 1 << 10;
+/// Taps between two visits to the sums: coefficients of a panel, and what they meet, stay in the innermost cache.
+const TAPS: usize = 288;
+/// Channels whose sums are kept between those visits.
+const CHANNELS: usize = 8 * PANEL;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 
@@ -66,6 +71,12 @@ impl Staging {
         let share_channels = (share_panels * if unicast { 1 } else { PANEL }).max(1);
         let height = height(share_rows);
         Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
+    }
+
+    /// Whether every output reads one place of all channels.
+    fn is_pointwise(&self) -> bool {
+        let Window { k, s, p, from, to } = &self.window;
+        !self.unicast && self.channels > 0 && k == &[1, 1] && s == &[1, 1] && p == &[0, 0] && from == to
     }
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
@@ -140,10 +151,11 @@ pub(crate) struct Kernels {
     offsets: Vec<u32>,
 }
 
+/// Coefficients of one group.
 #[derive(Clone, Debug)]
-struct Kernel {
-    packed: Packed,
-    biases: Option<Vec<f32>>,
+pub(crate) struct Kernel {
+    pub(crate) packed: Packed,
+    pub(crate) biases: Option<Vec<f32>>,
 }
 
 impl Kernels {
@@ -160,45 +172,108 @@ impl Kernels {
         let groups = groups.map(|c| c.map(pack)).collect::<Result<_, _>>()?;
         Ok(Kernels { groups, offsets: staging.offsets() })
     }
+
+    fn of(&self, share: &Share) -> Option<&Kernel> {
+        self.groups.get(share.group).or(self.groups.first())
+    }
 }
 
-/// `to = finish(kernels * from)`.
+/// Where a result goes.
+pub(crate) struct Target<'a> {
+    pub(crate) data: &'a mut [half::f16],
+    pub(crate) strides: Strides,
+    /// Whether it is stored with channels and columns exchanged.
+    pub(crate) turned: bool,
+}
+
+/// `to = finish(kernels * from)`; the extents are those of the result before it is turned.
 pub(crate) fn convolve(
     workers: &Workers,
     staging: &Staging,
     kernels: &Kernels,
     finish: &Finish,
     from: Source,
-    to: &mut [half::f16],
+    to: Target,
     ext: Extents,
-    strides: Strides,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shares = cut(to, ext, strides, staging.share_rows, staging.share_channels);
-    let work = ext.g * ext.c * ext.plane() * first.packed.taps();
-    workers.each(shares, work >= WORTH_SHARING, |share, scratch| {
-        let kernel = kernels.groups.get(share.group).unwrap_or(first);
-        workers.arch.dispatch(Job {
-            staging,
-            kernel,
-            finish,
-            offsets: &kernels.offsets,
-            from,
-            columns: ext.w,
-            share,
-            scratch,
-        });
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
+    if staging.is_pointwise() {
+        convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
+    } else {
+        convolve_staged(workers, staging, kernels, finish, from, to, ext, shared);
+    }
+}
+
+fn convolve_pointwise(
+    workers: &Workers,
+    kernels: &Kernels,
+    finish: &Finish,
+    mut from: Source,
+    to: Target,
+    mut ext: Extents,
+    shared: bool,
+) {
+    let Target { data, mut strides, turned } = to;
+    let threads = if shared { rayon::current_num_threads() } else { 1 };
+    let shares = if turned {
+        let columns = ext.w.div_ceil(threads).next_multiple_of(16);
+        cut(data, ext.transposed(), strides, ext.h, columns)
+    } else {
+        split_rows(&mut ext, &mut from.strides, &mut strides, threads);
+        if ext.h >= threads {
+            cut(data, ext, strides, ext.h.div_ceil(threads), ext.c)
+        } else {
+            cut(data, ext, strides, ext.h, ext.c.div_ceil(threads).next_multiple_of(PANEL))
+        }
+    };
+    let columns = if turned { ext.c } else { ext.w };
+    workers.each(shares, shared, |share, scratch| {
+        let Some(kernel) = kernels.of(share) else { return };
+        workers.arch.dispatch(pointwise::Job { kernel, finish, from, columns, turned, share, scratch });
     });
 }
 
-/// One share at work.
+fn convolve_staged(
+    workers: &Workers,
+    staging: &Staging,
+    kernels: &Kernels,
+    finish: &Finish,
+    from: Source,
+    to: Target,
+    ext: Extents,
+    shared: bool,
+) {
+    let Target { data, strides, turned } = to;
+    let shares = match turned {
+        true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
+        false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
+    };
+    workers.each(shares, shared, |share, scratch| {
+        let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
+        workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
+    });
+}
+
+/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so.
+fn split_rows(ext: &mut Extents, from: &mut Strides, to: &mut Strides, threads: usize) {
+    let whole = |strides: &Strides| ext.h == 1 || strides[2] == ext.w;
+    let n = ext.plane();
+    if whole(from) && whole(to) && n.is_multiple_of(threads) {
+        (ext.h, ext.w) = (threads, n / threads);
+        (from[2], to[2]) = (ext.w, ext.w);
+    }
+}
+
+/// One share at work. In a share of a turned result channels and columns are exchanged.
 struct Job<'a, 'b> {
     staging: &'a Staging,
     kernel: &'a Kernel,
     finish: &'a Finish<'a>,
     offsets: &'a [u32],
     from: Source<'a>,
-    columns: usize,
+    ext: Extents,
+    turned: bool,
     share: &'a mut Share<'b>,
     scratch: &'a mut Scratch,
 }
@@ -208,32 +283,102 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { staging, kernel, finish, offsets, from, columns, share, scratch } = self;
+        let Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch } = self;
+        let columns = ext.w;
+        let taps = kernel.packed.taps();
         let staged = room(&mut scratch.staged, staging.staged_elements());
         let wide = room(&mut scratch.wide, staging.window.from[1]);
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
-        let sums = room(&mut scratch.sums, PANEL * stride);
-        let panel = room(&mut scratch.panel, PANEL * kernel.packed.taps());
-        let mut c = 0;
-        while c < share.channels() {
-            let channel = share.first_channel + c;
+        let at_once = if staging.unicast { 1 } else { CHANNELS };
+        let sums = room(&mut scratch.sums, at_once * stride);
+        let widened = room(&mut scratch.panel, at_once * TAPS.min(taps));
+        let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
+        let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
+        for c in (0..channels).step_by(at_once) {
+            let channel = first + c;
+            let count = at_once.min(channels - c);
             if c == 0 || staging.unicast {
                 let first = if staging.unicast { channel * staging.channels } else { 0 };
                 staging.stage(from, share, first, 0.0, staged, wide);
             }
-            let (coefficients, height) = kernel.packed.panel(channel);
-            let panel = &mut panel[..coefficients.len()];
-            number::widen_row(coefficients, panel);
-            Sums { panel, height, source: staged, offsets, sums, stride, outputs }.with_simd(simd);
-            for m in 0..height.min(share.channels() - c) {
+            for tap in (0..taps).step_by(TAPS) {
+                let some = tap..taps.min(tap + TAPS);
+                for m in (0..count).step_by(PANEL) {
+                    let (coefficients, height) = kernel.packed.part(channel + m, some.clone());
+                    let panel = &mut widened[..coefficients.len()];
+                    number::widen_row(coefficients, panel);
+                    let sums = &mut sums[m * stride..];
+                    let offsets = &offsets[some.clone()];
+                    let resume = tap > 0;
+                    Sums { panel, height, source: staged, offsets, sums, stride, outputs, resume }.with_simd(simd);
+                }
+            }
+            for m in 0..count {
                 let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
                 for row in 0..share.rows {
                     let sums = &mut sums[m * stride + row * staging.width..][..columns];
-                    finish.row(bias, sums, share.row(c + m, row, columns));
+                    let to = match turned {
+                        true => &mut halves[(m * share.rows + row) * columns..][..columns],
+                        false => share.row(c + m, row, columns),
+                    };
+                    finish.row(bias, sums, to);
                 }
             }
-            c += height;
+            if turned {
+                let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
+                from.store(share, 0, share.rows, 0, count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activation::Activation;
+    use crate::rows::{dense, reach};
+    use half::f16;
+
+    /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
+    #[test]
+    fn the_ways_to_one_product_agree() {
+        let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
+            let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
+            let k = [1, 1];
+            let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
+            let staging = Staging::new(window, cin, false, ext).expect("it is small");
+            let weights = |g: usize| (0..cout * cin).map(|i| draw(i + g)).collect();
+            let biases = Some((0..cout).map(|c| c as f32 / 64.0).collect::<Vec<f32>>());
+            let groups = (0..g).map(|g| Ok(Coefficients { weights: weights(g), biases: biases.clone() }));
+            let kernels = Kernels::pack(&staging, cout, groups).expect("it is packed");
+            // Rows with gaps, and channels within rows.
+            let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
+            let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
+            let from = Source { data: &x, strides };
+            let workers = Workers::new();
+            let run = |pointwise: bool, turned: bool| {
+                let stored = if turned { ext.transposed() } else { ext };
+                let mut data = vec![f16::NAN; reach(stored, dense(stored))];
+                let to = Target { data: &mut data, strides: dense(stored), turned };
+                match pointwise {
+                    true => convolve_pointwise(&workers, &kernels, &finish, from, to, ext, true),
+                    false => convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, true),
+                }
+                data
+            };
+            let wanted = run(false, false);
+            assert!(wanted.iter().all(|x| !x.is_nan()));
+            assert_eq!(run(true, false), wanted);
+            let turned = run(true, true);
+            assert_eq!(run(false, true), turned);
+            let at = |data: &[f16], e: Extents, [g, c, h, w]: [usize; 4]| data[((g * e.c + c) * e.h + h) * e.w + w];
+            for (i, &x) in wanted.iter().enumerate() {
+                let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
+                assert_eq!(at(&turned, ext.transposed(), [g, w, h, c]), x);
+            }
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::memory::{self, Home, Region};
 use crate::number;
-use crate::rows::{Strides, nested, reach};
+use crate::rows::{Source, Strides, nested, reach};
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
@@ -45,76 +46,158 @@ pub(crate) const RES_L2: Place = Place {
 
 /// Where an operand lies, for units that go over memory themselves.
 pub(crate) struct Span {
-    pub(crate) bar: u8,
+    pub(crate) home: Home,
     /// From the first element to one past the last.
     pub(crate) range: Range<usize>,
     pub(crate) strides: Strides,
 }
 
-/// Source 1 and the result of a task that goes from memory to memory.
+impl Span {
+    /// As [`memory::views`] takes it.
+    pub(crate) fn part(&self) -> (Home, Range<usize>) {
+        (self.home, self.range.clone())
+    }
+}
+
+/// Source 1 and the result of a task that goes from memory to memory; either may be tile memory.
 pub(crate) struct Direct {
     pub(crate) from: Span,
     pub(crate) to: Span,
+    /// Where the result is copied to, for tasks that keep it in tile memory and send it on.
+    also: Option<Span>,
 }
 
 impl Machine<'_> {
-    /// Where source 1 and the result lie, if both are in memory row by row and neither needs to be rearranged. Their
-    /// rows are checked, and the result's count as written.
+    /// Where source 1 and the result lie, if both lie row by row and neither needs to be rearranged. Their rows are
+    /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
+    /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
     pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
-        let plain = self.get(SrcType) == residency::DMA
-            && self.get(ResType) == residency::DMA
-            && self.size(Src1Interleave) <= 1
-            && self.size(DstInterleave) <= 1
-            && self.get(DstEn) == 1
+        let (source, result) = (self.get(SrcType), self.get(ResType));
+        let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
+        let plain = kinds.contains(&source)
+            && kinds.contains(&result)
             && self.get(InputRelu) == 0
             && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
             && [input, output].iter().all(|e| !e.array().contains(&0));
-        let wanted = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
-        if !plain || !wanted(RBase0, Rbe0) || !wanted(WBase, Wbe) {
+        let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
+        let fetched = source == residency::L2
+            || bound(RBase0, Rbe0) && self.size(Src1Interleave) <= 1 && self.get(Src1MemFmt) == format::FP16;
+        let sent = result == residency::L2
+            || bound(WBase, Wbe)
+                && self.size(DstInterleave) <= 1
+                && self.get(DstEn) == 1
+                && self.get(DstMemFmt) == format::FP16;
+        if !plain || !fetched || !sent {
             return Ok(None);
         }
-        let (from, to) = (self.span(&SRC1_DMA, RBase0, input), self.span(&DST_DMA, WBase, output));
+        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
+        let (from, kept) = match source {
+            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input), None),
+            residency::DMA => (self.span(&SRC1_DMA, read, input), None),
+            _ => (self.span(&SRC1_DMA, read, input), Some(self.span(&SRC1_L2, Home::Tile, input))),
+        };
+        let (to, also) = match result {
+            residency::L2 => (self.span(&RES_L2, Home::Tile, output), None),
+            residency::DMA => (self.span(&DST_DMA, write, output), None),
+            _ => (self.span(&RES_L2, Home::Tile, output), Some(self.span(&DST_DMA, write, output))),
+        };
         let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        if !nested(output, to.strides) {
+        if matches!(kept, Some(None)) || matches!(also, Some(None)) || !nested(output, to.strides) {
             return Ok(None);
         }
-        if let Some(region) = self.memory.region(from.bar).filter(|r| !r.is_trusted()) {
-            let (base, strides) = self.place(&SRC1_DMA);
-            each_row(input, base, strides, |address| region.read(Src1Base, address, input.w).map(|_| ()))?;
+        let (kept, also) = (kept.flatten(), also.flatten());
+        self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
+        if let Some(kept) = kept {
+            self.check_written(&SRC1_L2, Home::Tile, input)?;
+            if !self.copy_rows(&from, &kept, input) {
+                return Ok(None);
+            }
         }
-        let (base, strides) = self.place(&DST_DMA);
-        if let Some(region) = self.memory.region_mut(to.bar).filter(|r| !r.is_trusted()) {
-            each_row(output, base, strides, |address| region.write(DstBase, address, output.w).map(|_| ()))?;
+        self.check_written(if to.home == Home::Tile { &RES_L2 } else { &DST_DMA }, to.home, output)?;
+        if let Some(also) = &also {
+            self.check_written(&DST_DMA, also.home, output)?;
         }
-        Ok(Some(Direct { from, to }))
+        Ok(Some(Direct { from, to, also }))
+    }
+
+    /// To be called when the result is where [`Machine::direct`] said; its extents are as they were there.
+    pub(crate) fn done(&mut self, direct: &Direct, output: Extents) {
+        if let Some(also) = &direct.also {
+            self.copy_rows(&direct.to, also, output);
+        }
+    }
+
+    /// Element by element, as through fp32. False where the spans overlap.
+    fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> bool {
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
+            return false;
+        };
+        let source = Source { data, strides: from.strides };
+        for g in 0..ext.g {
+            for c in 0..ext.c {
+                for h in 0..ext.h {
+                    let at = g * to.strides[0] + c * to.strides[1] + h * to.strides[2];
+                    number::copy_row(source.row(g, c, h, ext.w), &mut target[at..][..ext.w]);
+                }
+            }
+        }
+        true
+    }
+
+    fn home(&self, home: Home) -> Option<&Region> {
+        match home {
+            Home::Bar(bar) => self.memory.region(bar),
+            Home::Tile => Some(self.l2),
+        }
+    }
+
+    fn check_read(&self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
+        let Some(region) = self.home(home).filter(|r| !r.is_trusted()) else { return Ok(()) };
+        let (base, strides) = self.place(place);
+        each_row(ext, base, strides, |address| region.read(place.base, address, ext.w).map(|_| ()))
+    }
+
+    fn check_written(&mut self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
+        let (base, strides) = self.place(place);
+        let region = match home {
+            Home::Bar(bar) => self.memory.region_mut(bar),
+            Home::Tile => Some(&mut *self.l2),
+        };
+        let Some(region) = region.filter(|r| !r.is_trusted()) else { return Ok(()) };
+        each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
     }
 
     /// As [`Machine::direct`] for source 2, which has one element along the axes that it repeats: rows, channels.
     pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
-        let bound = self.memory.region(self.get(RBase1) as u8).filter(|_| self.get(Rbe1) == 1);
         let halves = self.get(Src2Fmt) == format::FP16;
-        let (Some(region), 1, true) = (bound, self.get(Src2Type), halves) else { return Ok(None) };
+        let (place, home) = match self.get(Src2Type) {
+            1 if self.get(Rbe1) == 1 && self.get(Src2MemFmt) == format::FP16 => {
+                (&SRC2_DMA, Home::Bar(self.get(RBase1) as u8))
+            }
+            0 => (&SRC2_L2, Home::Tile),
+            _ => return Ok(None),
+        };
+        if !halves || self.home(home).is_none() || ext.array().contains(&0) {
+            return Ok(None);
+        }
         let one = |flag: bool, n: usize| if flag { 1 } else { n };
         let stored = Extents { h: one(repeats[0], ext.h), c: one(repeats[1], ext.c), ..ext };
-        let Some(mut span) = self.span(&SRC2_DMA, RBase1, stored) else { return Ok(None) };
-        if !region.is_trusted() {
-            let (base, strides) = self.place(&SRC2_DMA);
-            each_row(stored, base, strides, |address| region.read(Src2Base, address, ext.w).map(|_| ()))?;
-        }
+        let Some(mut span) = self.span(place, home, stored) else { return Ok(None) };
+        self.check_read(place, home, stored)?;
         let [_, channel, row] = &mut span.strides;
         (*row, *channel) = (*row * usize::from(!repeats[0]), *channel * usize::from(!repeats[1]));
         Ok(Some(span))
     }
 
     /// `None` where a distance is not a whole number of elements.
-    fn span(&self, place: &Place, base_field: Field, ext: Extents) -> Option<Span> {
+    fn span(&self, place: &Place, home: Home, ext: Extents) -> Option<Span> {
         let (base, strides) = self.place(place);
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
             return None;
         }
         let strides = strides.map(|s| s as usize / 2);
         let base = base as usize / 2;
-        Some(Span { bar: self.get(base_field) as u8, range: base..base + reach(ext, strides), strides })
+        Some(Span { home, range: base..base + reach(ext, strides), strides })
     }
 
     /// Source 1 with the extents that the task declares for it.

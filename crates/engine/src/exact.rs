@@ -1,20 +1,28 @@
 //! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
-//! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Exact`].
+//! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
+use crate::convolution::{Staging, Target};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
-use crate::number::packed::{Columns, Weights, product};
+use crate::number::packed::{Columns, Weights, decode, product, product_of_rows};
 use crate::number::planar;
-use crate::number::wide::{Exact, PER_THREAD, Wide};
+use crate::number::wide::{Exact as Number, PER_THREAD, Wide};
+use crate::plan::Constants;
+use crate::rows::{Part, Share, Source, cut};
 use crate::tensor::{Extents, Tensor};
+use crate::window::Window;
+use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
 use anemone_facts::numerics::{self, Mac, Planar};
 use anemone_program::Direction;
+use half::f16;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// From this many elements on, a table is expanded to one value per fp16 argument.
 const EXPAND_FROM: usize = 1 << 16;
@@ -38,7 +46,7 @@ impl Machine<'_> {
 
     /// The gain of the crop, where a plain copy begins inside the rows of a port. No known word says that a task crops, so
     /// the place of its source does: see `docs/numerics.md`, section crop.
-    fn crop_gain_log2(&self) -> Option<u32> {
+    pub(crate) fn crop_gain_log2(&self) -> Option<u32> {
         self.model.planar()?;
         let plain =
             self.get(NonlinearMode) == nonlinear::NONE && self.half(AccBias) == 0.0 && self.half(PostScale) == 1.0;
@@ -48,12 +56,43 @@ impl Machine<'_> {
         (!self.bytes(Src1Base).is_multiple_of(port.strides.row_bytes.max(1))).then_some(gain)
     }
 
+    /// What follows a sum, or a copied element, where no run can change its table.
+    pub(crate) fn prepare_exactly(&self, constants: &mut Constants, sums: bool) -> Result<Option<Exactly>, FaultKind> {
+        let Some(rules) = self.model.planar() else { return Ok(None) };
+        let (mode, bias, scale) = (self.get(NonlinearMode), self.half(AccBias), self.half(PostScale));
+        let idle = bias == 0.0 && scale == 1.0;
+        match mode {
+            // Sums have neither NaN nor minus zero, which the other stages would change.
+            nonlinear::NONE if idle && (sums || self.get(NeOpMode) == neural::BYPASS) => {
+                return Ok(Some(Exactly::Admit));
+            }
+            nonlinear::RELU if idle => return Ok(Some(Exactly::Relu)),
+            nonlinear::LUT if !constants.holds(self.bar(KBase0, Kbe0)?) => return Ok(None),
+            _ => {}
+        }
+        let record = match mode {
+            nonlinear::LUT => self.table_record(RECORD_BYTES as u64)?.to_vec(),
+            _ => Vec::new(),
+        };
+        let key = (mode, self.get(AccBias), self.get(PostScale), record);
+        if let Some(map) = constants.maps.get(&key) {
+            return Ok(Some(Exactly::Map(map.clone())));
+        }
+        let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: number::every_f16().collect() };
+        all = self.finish_exact(rules, all)?;
+        let mut map = vec![f16::ZERO; all.data.len()];
+        number::round_row(&all.data, &mut map);
+        let map: Arc<[f16]> = map.into();
+        constants.maps.insert(key, map.clone());
+        Ok(Some(Exactly::Map(map)))
+    }
+
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
     pub(crate) fn finish_exact(&self, rules: &'static Planar, mut y: Tensor) -> Result<Tensor, FaultKind> {
         let (bias, scale) = (self.half(AccBias), self.half(PostScale));
         let plain = bias == 0.0 && scale == 1.0 && self.get(NeOpMode) == neural::BYPASS;
-        let (bias, scale) = (Exact::admit(bias), Exact::admit(scale));
-        let affine = move |v: f32| Exact::admit(v).add(bias).mul(scale);
+        let (bias, scale) = (Number::admit(bias), Number::admit(scale));
+        let affine = move |v: f32| Number::admit(v).add(bias).mul(scale);
         match self.get(NonlinearMode) {
             // A copy keeps the sign of a zero, which an addition does not.
             nonlinear::NONE if plain => each(&mut y, planar::admit),
@@ -61,7 +100,7 @@ impl Machine<'_> {
             nonlinear::RELU => each(&mut y, |v| affine(v).relu().settle(rules)),
             _ => {
                 let table = Table::read(self.table_record(RECORD_BYTES as u64)?)?;
-                let value = |x: f32| if table.is_defined(x) { Exact::wide(table.value(x)).settle(rules) } else { 0.0 };
+                let value = |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).settle(rules) } else { 0.0 };
                 if y.data.len() >= EXPAND_FROM {
                     let values: Vec<f32> = number::every_f16().map(value).collect();
                     each(&mut y, |v| values[number::bits(affine(v).settle(rules))]);
@@ -71,6 +110,182 @@ impl Machine<'_> {
             }
         }
         Ok(y)
+    }
+}
+
+/// What the exact models make of an fp16 number between the array, or a source, and memory.
+#[derive(Clone)]
+pub(crate) enum Exactly {
+    /// NaN is plus infinity.
+    Admit,
+    /// The same, and zero for everything below it.
+    Relu,
+    /// By bit pattern.
+    Map(Arc<[f16]>),
+}
+
+impl Exactly {
+    #[inline(always)]
+    pub(crate) fn row(&self, row: &mut [f16]) {
+        match self {
+            Exactly::Admit => row.iter_mut().for_each(|x| *x = planar::admit_half(*x)),
+            Exactly::Relu => row.iter_mut().for_each(|x| {
+                let admitted = planar::admit_half(*x);
+                *x = if admitted.to_bits() >> 15 == 1 { f16::ZERO } else { admitted };
+            }),
+            Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+        }
+    }
+}
+
+/// Sums of one group, by set of outputs that read the same inputs; and biases.
+pub(crate) type Sets = (Vec<Weights>, Option<Vec<f32>>);
+
+/// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
+const CHANNELS: usize = 128;
+/// Numbers of packed columns, and bounds of their outputs.
+const PACKED: usize = 1 << 19;
+const OUTPUTS: [usize; 2] = [256, 1024];
+/// Planes with fewer outputs are shared by channels.
+const WORTH_CUTTING: usize = 512;
+/// Multiply-additions that are not worth waking other threads.
+const WORTH_SHARING: usize = 1 << 16;
+
+/// A convolution as the array has it.
+pub(crate) struct Exact<'a> {
+    pub(crate) mac: &'static Mac,
+    pub(crate) window: &'a Window,
+    /// Input channels that one output reads.
+    pub(crate) channels: usize,
+    /// Whether every output channel reads channels of its own.
+    pub(crate) unicast: bool,
+    /// How a source is staged where channels are read alone.
+    pub(crate) staging: &'a Staging,
+    /// By group; one for all where there are fewer.
+    pub(crate) groups: &'a [Sets],
+    pub(crate) exactly: &'a Exactly,
+}
+
+/// The extents are those of the result before it is turned.
+pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Extents) {
+    let Target { data, strides, turned } = to;
+    let threads = rayon::current_num_threads();
+    let taps = of.channels * of.window.elements();
+    if taps == 0 {
+        return;
+    }
+    let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
+    let by_channels = of.unicast || ext.plane() < WORTH_CUTTING && ext.c >= 8 * threads;
+    let channels = if by_channels { ext.c.div_ceil(2 * threads).next_multiple_of(8) } else { ext.c };
+    let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
+    let shares = match turned {
+        _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
+        true => cut(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
+        false if by_channels => cut(data, ext, strides, ext.h, channels),
+        false => cut(data, ext, strides, ext.h.div_ceil(threads), ext.c),
+    };
+    let columns = if turned { ext.c } else { ext.w };
+    workers.each(shares, shared, |share, scratch| {
+        if of.unicast && !turned {
+            return workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
+        }
+        workers.arch.dispatch(Job { of, from, columns, turned, share, scratch });
+    });
+}
+
+/// Output channels that read channels of their own.
+struct Alone<'a, 'b> {
+    of: &'a Exact<'a>,
+    offsets: &'a [u32],
+    from: Source<'a>,
+    columns: usize,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Alone<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Alone { of, offsets, from, columns, share, scratch } = self;
+        let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
+        let staging = of.staging;
+        let Scratch { staged, wide, sums, halves, columns: packed, .. } = scratch;
+        let staged = room(staged, staging.staged_elements());
+        let wide = room(wide, staging.window.from[1]);
+        let outputs = share.rows * staging.width;
+        let sums = room(sums, outputs);
+        let halves = room(halves, outputs);
+        let packed = packed.get_or_insert_with(|| Columns::empty(of.mac));
+        for c in 0..share.channels() {
+            let channel = share.first_channel + c;
+            let Some(weights) = sets.get(channel) else { return };
+            staging.stage(from, share, channel * of.channels, 0.0, staged, wide);
+            let largest = decode(of.mac, staged);
+            let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
+            let first = bias.first().copied().unwrap_or(0.0);
+            if !weights.row_alone(first, staged, offsets, largest, sums) {
+                packed.fill(offsets.len(), outputs, |tap, first, row| {
+                    row.copy_from_slice(&staged[offsets[tap] as usize + first..][..row.len()]);
+                });
+                product_of_rows(simd, weights, 0, packed, bias, sums);
+            }
+            number::round_row(sums, halves);
+            of.exactly.row(halves);
+            for (row, from) in halves.chunks(staging.width).enumerate() {
+                share.row(c, row, columns).copy_from_slice(&from[..columns]);
+            }
+        }
+    }
+}
+
+struct Job<'a, 'b> {
+    of: &'a Exact<'a>,
+    from: Source<'a>,
+    /// Columns of the result as stored.
+    columns: usize,
+    turned: bool,
+    share: &'a mut Share<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Job { of, from, columns, turned, share, scratch } = self;
+        let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
+        let taps = of.channels * of.window.elements();
+        let packed = scratch.columns.get_or_insert_with(|| Columns::empty(of.mac));
+        let (first, channels) = if turned { (0, columns) } else { (share.first_channel, share.channels()) };
+        let at_once = if of.unicast { 1 } else { CHANNELS };
+        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        let group = share.group;
+        for part in Part::all(share, columns, turned, most) {
+            let outputs = part.outputs();
+            let sums = room(&mut scratch.sums, at_once * outputs);
+            let halves = room(&mut scratch.halves, at_once * outputs);
+            for c in (0..channels).step_by(at_once) {
+                let (channel, count) = (first + c, at_once.min(channels - c));
+                if c == 0 || of.unicast {
+                    let read = if of.unicast { channel * of.channels } else { 0 };
+                    packed.fill(taps, outputs, |tap, first, row| {
+                        of.window.taken(from, group, read, &part, tap, first, row);
+                    });
+                }
+                let (set, row) = if of.unicast { (channel, 0) } else { (0, channel) };
+                let Some(weights) = sets.get(set) else { return };
+                let sums = &mut sums[..count * outputs];
+                let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
+                product_of_rows(simd, weights, row, packed, bias, sums);
+                let halves = &mut halves[..count * outputs];
+                number::round_row(sums, halves);
+                of.exactly.row(halves);
+                part.store(halves, outputs, share, turned, c, count);
+            }
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod number;
 mod pe;
 mod plan;
 mod planar;
+mod pointwise;
 mod product;
 mod rows;
 mod tensor;

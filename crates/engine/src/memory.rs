@@ -6,7 +6,6 @@ use anemone_facts::Field;
 use anemone_program::{BAR_COUNT, Element};
 use half::f16;
 use half::slice::HalfBitsSliceExt;
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// A contiguous piece of memory. Tracks which halfwords have been written when asked to.
@@ -297,28 +296,54 @@ impl Memory {
             }
         }
     }
+}
 
-    /// Ranges of halfwords of some regions to read, and of one to write. `None` where the regions do not have them, or
-    /// where a range to read overlaps the one to write.
-    pub(crate) fn views<const N: usize>(
-        &mut self,
-        from: [(u8, Range<usize>); N],
-        (bar, to): (u8, Range<usize>),
-    ) -> Option<([&[f16]; N], &mut [f16])> {
-        let (below, rest) = self.regions.split_at_mut_checked(bar as usize)?;
-        let (own, above) = rest.split_first_mut()?;
-        let own = own.as_mut()?.halfwords_mut();
-        let (before, rest) = own.split_at_mut_checked(to.start)?;
-        let (written, after) = rest.split_at_mut_checked(to.len())?;
-        let mut sources: [&[f16]; N] = [&[]; N];
-        for (source, (from_bar, range)) in sources.iter_mut().zip(from) {
-            *source = match from_bar.cmp(&bar) {
-                Ordering::Less => below.get(from_bar as usize)?.as_ref()?.halfwords().get(range)?,
-                Ordering::Greater => above.get((from_bar - bar - 1) as usize)?.as_ref()?.halfwords().get(range)?,
-                Ordering::Equal if range.end <= to.start => before.get(range)?,
-                Ordering::Equal => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
-            };
+/// What an operand lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Memory behind a base register.
+    Bar(u8),
+    /// Tile memory.
+    Tile,
+}
+
+impl Home {
+    fn index(self) -> usize {
+        match self {
+            Home::Bar(bar) => usize::from(bar).min(BAR_COUNT - 1),
+            Home::Tile => BAR_COUNT,
         }
-        Some((sources, written))
     }
+}
+
+/// Ranges of halfwords to read, and one to write. `None` where the regions do not have them, or where a range to read
+/// overlaps the one to write.
+pub(crate) fn views<'m, const N: usize>(
+    memory: &'m mut Memory,
+    tile: &'m mut Region,
+    from: [(Home, Range<usize>); N],
+    (home, to): (Home, Range<usize>),
+) -> Option<([&'m [f16]; N], &'m mut [f16])> {
+    let mut others: [Option<&'m Region>; BAR_COUNT + 1] = [None; BAR_COUNT + 1];
+    let mut own = None;
+    let regions = memory.regions.iter_mut().map(|r| r.as_mut()).chain([Some(tile)]);
+    for (i, (slot, region)) in others.iter_mut().zip(regions).enumerate() {
+        if i == home.index() {
+            own = region;
+        } else {
+            *slot = region.map(|r| &*r);
+        }
+    }
+    let (before, rest) = own?.halfwords_mut().split_at_mut_checked(to.start)?;
+    let (written, after) = rest.split_at_mut_checked(to.len())?;
+    let (before, after) = (&*before, &*after);
+    let mut sources: [&[f16]; N] = [&[]; N];
+    for (source, (from_home, range)) in sources.iter_mut().zip(from) {
+        *source = match others[from_home.index()] {
+            _ if from_home == home && range.end <= to.start => before.get(range)?,
+            _ if from_home == home => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
+            region => region?.halfwords().get(range)?,
+        };
+    }
+    Some((sources, written))
 }

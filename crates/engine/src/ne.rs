@@ -1,11 +1,11 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
-use crate::activation::{self, Activation, Finish};
-use crate::convolution::{Kernels, Staging, convolve};
-use crate::dma::Direct;
-use crate::exact;
+use crate::activation::{self, Activation, Ending, Finish};
+use crate::convolution::{Kernels, Staging, Target, convolve};
+use crate::exact::{self, Exact, Exactly, Sets};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::memory;
 use crate::number;
 use crate::number::packed::Weights;
 use crate::plan::Constants;
@@ -23,6 +23,8 @@ pub(crate) struct Neural {
     output: Extents,
     operation: Operation,
     activation: Activation,
+    /// In the exact models, where it is known at planning.
+    exactly: Option<Exactly>,
 }
 
 enum Operation {
@@ -50,8 +52,8 @@ struct Convolution {
 /// Coefficients as the arithmetic wants them.
 enum Packed {
     Fast(Kernels),
-    /// By group, one for all under `reuse`: for each set of outputs that read the same inputs, and biases.
-    Exact(Vec<(Vec<Weights>, Option<Vec<f32>>)>),
+    /// By group, one for all under `reuse`.
+    Exact(Vec<Sets>),
 }
 
 impl Neural {
@@ -108,7 +110,12 @@ impl Machine<'_> {
             }
         };
         let activation = self.prepare_activation(constants)?;
-        Ok(Neural { input, output, operation, activation })
+        let exactly = match operation {
+            Operation::Convolution(_) => self.prepare_exactly(constants, true)?,
+            Operation::Copy => self.prepare_exactly(constants, false)?,
+            _ => None,
+        };
+        Ok(Neural { input, output, operation, activation, exactly })
     }
 
     pub(crate) fn neural(&mut self, neural: &Neural) -> Result<(), FaultKind> {
@@ -138,27 +145,41 @@ impl Machine<'_> {
     /// From memory to memory without a tensor between, where the task allows it.
     fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
         let convolution = match &neural.operation {
-            Operation::Convolution(convolution) if self.mac.is_none() => Some(convolution),
+            Operation::Convolution(convolution) => Some(convolution),
             Operation::Copy => None,
             _ => return Ok(false),
         };
-        if self.get(NeTranspose) == 1 || self.model.planar().is_some() {
+        let exact = self.model.planar().is_some();
+        if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
             return Ok(false);
         }
-        let Some(Direct { from, to }) = self.direct(neural.input, neural.output)? else { return Ok(false) };
-        let activation = self.activation_of(neural)?;
+        let turned = self.get(NeTranspose) == 1;
+        let stored = if turned { neural.output.transposed() } else { neural.output };
+        let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
+        let (from, to) = (&direct.from, &direct.to);
+        let activation = if exact { Activation::None } else { self.activation_of(neural)? };
         let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
-        let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
             return Ok(false);
         };
         let source = Source { data, strides: from.strides };
-        let Some(convolution) = convolution else {
-            activation::copy(self.workers, &finish, source, target, neural.output, to.strides);
-            return Ok(true);
-        };
-        let Some(Packed::Fast(kernels)) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Ok(false) };
-        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, neural.output, to.strides);
+        let target = Target { data: target, strides: to.strides, turned };
+        let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
+        match (packed, self.mac, &neural.exactly) {
+            (None, ..) => activation::copy(self.workers, &ending, source, target, neural.output),
+            (Some((c, Some(Packed::Fast(kernels)))), ..) => {
+                convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
+            }
+            (Some((c, Some(Packed::Exact(groups)))), Some(mac), Some(exactly)) => {
+                let (channels, unicast) = (c.per_output, c.unicast);
+                let of = Exact { mac, window: &c.window, channels, unicast, staging: &c.staging, groups, exactly };
+                exact::convolve(self.workers, &of, source, target, neural.output);
+            }
+            _ => return Ok(false),
+        }
+        self.done(&direct, stored);
         Ok(true)
     }
 
@@ -256,33 +277,32 @@ impl Machine<'_> {
         let output = neural.output;
         let read = self.unless_kept(convolution, neural)?;
         let Some(packed) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Tensor::zeros(output) };
-        let groups = match packed {
-            Packed::Exact(groups) => groups,
-            Packed::Fast(kernels) => {
+        let mut from = vec![f16::ZERO; x.data.len()];
+        number::round_row(&x.data, &mut from);
+        let source = Source { data: &from, strides: dense(x.ext) };
+        let mut to = vec![f16::ZERO; output.elements()?];
+        let target = Target { data: &mut to, strides: dense(output), turned: false };
+        match (packed, self.mac) {
+            (Packed::Fast(kernels), _) => {
                 let activation = self.activation_of(neural)?;
                 let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
-                let mut from = vec![f16::ZERO; x.data.len()];
-                number::round_row(&x.data, &mut from);
-                let source = Source { data: &from, strides: dense(x.ext) };
-                let mut to = vec![f16::ZERO; output.elements()?];
-                let strides = dense(output);
-                convolve(self.workers, &convolution.staging, kernels, &finish, source, &mut to, output, strides);
-                let mut y = Tensor::zeros(output)?;
-                number::widen_row(&to, &mut y.data);
-                return Ok(y);
+                convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
             }
-        };
-        let mut y = Tensor::zeros(output)?;
-        let (in_group, out_group) = (x.ext.c * x.ext.plane(), output.c * output.plane());
-        let (cin, cout) = if convolution.unicast { (convolution.per_output, 1) } else { (x.ext.c, output.c) };
-        for g in 0..x.ext.g {
-            let Some((weights, biases)) = groups.get(if convolution.reuse { 0 } else { g }) else { break };
-            let Some(mac) = self.mac else { break };
-            let from = &x.data[g * in_group..][..in_group];
-            let to = &mut y.data[g * out_group..][..out_group];
-            convolution.window.exact(mac, from, to, weights, biases.as_deref(), cin, cout);
+            (Packed::Exact(groups), Some(mac)) => {
+                let (channels, unicast) = (convolution.per_output, convolution.unicast);
+                let exactly = &Exactly::Admit;
+                let (window, staging) = (&convolution.window, &convolution.staging);
+                let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
+                exact::convolve(self.workers, &of, source, target, output);
+            }
+            (Packed::Exact(_), None) => {}
         }
-        self.finished(neural, y)
+        let mut y = Tensor::zeros(output)?;
+        number::widen_row(&to, &mut y.data);
+        match packed {
+            Packed::Fast(_) => Ok(y),
+            Packed::Exact(_) => self.finished(neural, y),
+        }
     }
 
     fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {

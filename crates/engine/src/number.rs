@@ -27,22 +27,91 @@ pub fn bits(x: f32) -> usize {
     usize::from(round(x).to_bits())
 }
 
+/// Numbers of a row that are looked at together: all usual, or each by itself.
+const STRETCH: usize = 128;
+/// Shorter ones are not worth a look.
+const LEAST_STRETCH: usize = 4;
+/// What the exponents' zeros differ by, as a factor.
+const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
+
 /// Rounds a row of results into memory.
 ///
 /// Written out, as is [`widen_row`], so that it becomes the vector instructions of whatever machine its caller is
 /// compiled for.
 #[inline(always)]
 pub fn round_row(from: &[f32], to: &mut [f16]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = f16::from_bits(round_bits(from.to_bits()));
+    for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
+        let (most, least) = from.iter().fold((0, u32::MAX), |(most, least), x| {
+            let magnitude = x.to_bits() & !(1 << 31);
+            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
+        });
+        // Zeros, and what neither leaves fp16's normal numbers nor is beyond them.
+        let usual = from.len() >= LEAST_STRETCH && most < FIRST_INFINITE && least >= LEAST_NORMAL - 1;
+        let pairs = to.iter_mut().zip(from);
+        if usual {
+            pairs.for_each(|(to, from)| {
+                let bits = (from / SCALE).to_bits();
+                let rounded = (bits + 0xfff + (bits >> 13 & 1)) >> 13 & 0x7fff;
+                *to = f16::from_bits((rounded | bits >> 16 & 0x8000) as u16);
+            });
+        } else {
+            pairs.for_each(|(to, from)| *to = f16::from_bits(round_bits(from.to_bits())));
+        }
     }
+}
+
+/// Widens one operand.
+#[inline(always)]
+pub fn widen(x: f16) -> f32 {
+    f32::from_bits(widen_bits(x.to_bits()))
 }
 
 /// Widens a row of operands.
 #[inline(always)]
 pub fn widen_row(from: &[f16], to: &mut [f32]) {
+    for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
+        let (most, least) = from.iter().fold((0, u16::MAX), |(most, least), x| {
+            let magnitude = x.to_bits() & 0x7fff;
+            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
+        });
+        // Zeros and normal numbers.
+        let usual = from.len() >= LEAST_STRETCH && most < 0x7c00 && least >= 0x3ff;
+        let pairs = to.iter_mut().zip(from);
+        if usual {
+            pairs.for_each(|(to, from)| {
+                let bits = (i32::from(from.to_bits() as i16) << 13) as u32 & 0x8fff_e000;
+                *to = f32::from_bits(bits) * SCALE;
+            });
+        } else {
+            pairs.for_each(|(to, from)| *to = widen(*from));
+        }
+    }
+}
+
+/// What a row of fp16 numbers is after fp32 and back: the same, but for NaN, which becomes a quiet one.
+#[inline(always)]
+pub fn copy_row(from: &[f16], to: &mut [f16]) {
     for (to, from) in to.iter_mut().zip(from) {
-        *to = f32::from_bits(widen_bits(from.to_bits()));
+        *to = copied(*from);
+    }
+}
+
+/// One number of [`copy_row`].
+#[inline(always)]
+pub fn copied(x: f16) -> f16 {
+    let bits = x.to_bits();
+    f16::from_bits(bits | if bits & 0x7fff > 0x7c00 { 0x200 } else { 0 })
+}
+
+/// What lies between two numbers, neither of them negative, stays; NaN becomes a quiet one. In integers: numbers without
+/// a sign are in the order of their bits, and all others are below.
+#[inline(always)]
+pub fn clamp_row(from: &[f16], low: f16, high: f16, to: &mut [f16]) {
+    let (low, high) = (low.to_bits() as i16 & 0x7fff, high.to_bits() as i16 & 0x7fff);
+    for (to, from) in to.iter_mut().zip(from) {
+        let bits = from.to_bits();
+        let clamped = (bits as i16).max(low).min(high) as u16;
+        *to = f16::from_bits(if bits & 0x7fff > 0x7c00 { bits | 0x200 } else { clamped });
     }
 }
 
@@ -81,6 +150,8 @@ const REBIAS: u32 = (127 - 15) << 23;
 /// fp32 patterns: the smallest normal number of fp16, and infinity.
 const LEAST_NORMAL: u32 = REBIAS + (1 << 23);
 const INFINITE: u32 = 0xff << 23;
+/// The least that rounds to fp16's infinity: 65520.
+const FIRST_INFINITE: u32 = 0x477f_f000;
 
 #[inline(always)]
 fn round_bits(bits: u32) -> u16 {
@@ -109,6 +180,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_are_clamped_as_single_numbers_are() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut clamped = all.clone();
+        let mut copied = all.clone();
+        copy_row(&all, &mut copied);
+        for (low, high) in [(0.0, 6.0), (0.0, f32::INFINITY), (0.5, 1.0)] {
+            clamp_row(&all, round(low), round(high), &mut clamped);
+            for ((x, y), copied) in all.iter().zip(&clamped).zip(&copied) {
+                let wide = x.to_f32();
+                assert_eq!(copied.to_bits(), round(wide).to_bits());
+                let wanted = match () {
+                    () if wide.is_nan() => wide,
+                    () if wide <= low => low,
+                    () => wide.min(high),
+                };
+                assert_eq!(y.to_bits(), round(wanted).to_bits(), "{wide}");
+            }
+        }
+    }
+
+    #[test]
     fn rows_convert_as_single_numbers_do() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let mut wide = vec![0.0; all.len()];
@@ -126,10 +218,18 @@ mod tests {
             })
             .collect();
         points.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45, -1e-45, 1e9]);
-        let mut rounded = vec![f16::ZERO; points.len()];
-        round_row(&points, &mut rounded);
-        for (&x, &y) in points.iter().zip(&rounded) {
-            assert_eq!(f16::from_f32(x).to_bits(), y.to_bits(), "{x:e}");
+        // In stretches that are all usual, and in others.
+        let usual: Vec<f32> = points.iter().copied().filter(|x| (6.2e-5..65519.0).contains(&x.abs())).collect();
+        for points in [points, usual.clone(), usual.iter().flat_map(|&x| [x, 0.0, -0.0]).collect()] {
+            let mut rounded = vec![f16::ZERO; points.len()];
+            round_row(&points, &mut rounded);
+            for (&x, &y) in points.iter().zip(&rounded) {
+                assert_eq!(f16::from_f32(x).to_bits(), y.to_bits(), "{x:e}");
+            }
         }
+        let mixed: Vec<f16> = all.iter().flat_map(|&x| [x, f16::NEG_ZERO]).collect();
+        let mut wide = vec![0.0; mixed.len()];
+        widen_row(&mixed, &mut wide);
+        assert!(mixed.iter().zip(&wide).all(|(x, y)| x.to_f32().to_bits() == y.to_bits()));
     }
 }

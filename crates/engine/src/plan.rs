@@ -13,6 +13,9 @@ use anemone_facts::code::class;
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Port, Program, Task};
+use half::f16;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How strictly to execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -253,6 +256,9 @@ impl Plan {
     }
 }
 
+/// Non-linearity, bias and scale as the fields have them, and the bytes of a table.
+type Stages = (u32, u32, u32, Vec<u8>);
+
 /// Kernel data that may be taken at planning.
 pub(crate) struct Constants<'a> {
     bytes: &'a [u8],
@@ -261,6 +267,8 @@ pub(crate) struct Constants<'a> {
     /// Coefficients that may still be kept. Tasks may share kernel data, so their sum is not bounded by its size; what
     /// exceeds this is unpacked in every run.
     left: usize,
+    /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
+    pub(crate) maps: HashMap<Stages, Arc<[f16]>>,
 }
 
 impl Constants<'_> {
@@ -269,7 +277,7 @@ impl Constants<'_> {
         let written = |task: &Task| get(task, Field::Wbe) == 1 && get(task, Field::WBase) == Program::KERNEL_BAR as u32;
         // Two bytes a coefficient; twice for kernel data that several tasks use.
         let left = program.kernel.len();
-        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left }
+        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left, maps: HashMap::new() }
     }
 
     /// Whether kernel data behind `bar` is known now.

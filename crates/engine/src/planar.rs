@@ -2,9 +2,9 @@
 //! between. `pe.rs` has every form.
 
 use crate::convolution::Staging;
-use crate::dma::Direct;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::memory;
 use crate::number;
 use crate::pe::Ending;
 use crate::rows::{Share, Source, cut};
@@ -12,7 +12,7 @@ use crate::tensor::Extents;
 use crate::window::Window;
 use crate::work::{Scratch, room};
 use anemone_facts::Field::*;
-use anemone_facts::code::{condition, first, planar, second};
+use anemone_facts::code::{condition, first, planar, residency, second};
 use pulp::{Simd, WithSimd};
 
 /// Elements that are not worth waking other threads.
@@ -30,7 +30,9 @@ impl Machine<'_> {
 
     /// Two sources, element by element. False where the task is of another form.
     pub(crate) fn combine_in_place(&mut self, ext: Extents) -> Result<bool, FaultKind> {
+        // A source that is kept may be where the second one is read.
         let plain = self.is_plain()
+            && self.get(SrcType) != residency::DMA_KEEP
             && self.get(PeFirst) == first::SOURCE
             && self.get(PeSecond) == second::SOURCE
             && self.get(Src2Transpose) == 0
@@ -41,19 +43,21 @@ impl Machine<'_> {
         }
         let repeats = [Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
         let Some(b) = self.direct_second(ext, repeats)? else { return Ok(false) };
-        let Some(Direct { from: a, to }) = self.direct(ext, ext)? else { return Ok(false) };
+        let Some(direct) = self.direct(ext, ext)? else { return Ok(false) };
+        let (a, to) = (&direct.from, &direct.to);
         let ending = self.ending::<f32>()?;
-        let views = self.memory.views([(a.bar, a.range), (b.bar, b.range)], (to.bar, to.range));
+        let workers = self.workers;
+        let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part());
         let Some(([x, y], target)) = views else { return Ok(false) };
         let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides: b.strides }];
         let parts = 4 * rayon::current_num_threads();
         let channels = ext.c.div_ceil(parts).max(1);
         let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
         let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
-        let workers = self.workers;
         workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
             workers.arch.dispatch(Combine { op, ending: &ending, sources, columns: ext.w, share, scratch });
         });
+        self.done(&direct, ext);
         Ok(true)
     }
 
@@ -68,21 +72,22 @@ impl Machine<'_> {
         if !self.is_plain() {
             return Ok(false);
         }
-        let Some(Direct { from, to }) = self.direct(input, output)? else { return Ok(false) };
+        let Some(direct) = self.direct(input, output)? else { return Ok(false) };
+        let (from, to) = (&direct.from, &direct.to);
         let ending = self.ending::<f32>()?;
         let staging = Staging::new(window, 1, true, output)?;
-        let Some(([data], target)) = self.memory.views([(from.bar, from.range)], (to.bar, to.range)) else {
-            return Ok(false);
-        };
+        let (workers, columns) = (self.workers, output.w);
+        let views = memory::views(self.memory, self.l2, [from.part()], to.part());
+        let Some(([data], target)) = views else { return Ok(false) };
         let source = Source { data, strides: from.strides };
         let offsets = staging.offsets();
         let shared = output.g * output.c * output.plane() * offsets.len() >= WORTH_SHARING;
-        let (workers, columns) = (self.workers, output.w);
         let shares = cut(target, output, to.strides, staging.share_rows, staging.share_channels);
         workers.each(shares, shared, |share, scratch| {
             let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
             workers.arch.dispatch(Pool { max, staging, offsets, ending, source, columns, share, scratch });
         });
+        self.done(&direct, output);
         Ok(true)
     }
 }

@@ -11,6 +11,17 @@ use pulp::{Simd, WithSimd};
 /// Output channels whose sums are held in registers together.
 pub(crate) const PANEL: usize = 6;
 
+/// Outputs of a run where taps stand side by side for so many outputs: no more than the widest run.
+pub(crate) fn run_outputs<S: Simd>() -> usize {
+    S::F32_LANES * run_vectors::<S>()
+}
+
+/// 32 registers hold four vectors a channel, 16 hold two.
+#[inline(always)]
+fn run_vectors<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+}
+
 /// Numbers that may be read beyond the last output: the widest run but one element.
 pub(crate) const SLACK: usize = 64;
 
@@ -43,6 +54,12 @@ impl Packed {
         self.taps
     }
 
+    /// As [`Packed::panel`], of some taps only.
+    pub(crate) fn part(&self, first: usize, taps: std::ops::Range<usize>) -> (&[f16], usize) {
+        let (panel, height) = self.panel(first);
+        (&panel[taps.start * height..taps.end * height], height)
+    }
+
     /// Coefficients of the panel that begins with a channel, and how many channels it has.
     pub(crate) fn panel(&self, first: usize) -> (&[f16], usize) {
         let height = self.height.min(self.channels - first);
@@ -64,6 +81,82 @@ pub(crate) struct Sums<'a> {
     /// Elements between channels in `sums`, at least the outputs and [`SLACK`].
     pub(crate) stride: usize,
     pub(crate) outputs: usize,
+    /// As in [`Run`].
+    pub(crate) resume: bool,
+}
+
+/// Sums of one panel for the outputs of one run, whose taps stand side by side.
+pub(crate) struct Run<'a> {
+    /// Coefficients of the panel, tap by tap.
+    pub(crate) panel: &'a [f32],
+    /// Channels of the panel.
+    pub(crate) height: usize,
+    /// As many numbers a tap as [`run_outputs`] says.
+    pub(crate) source: &'a [f32],
+    /// By channel of the panel.
+    pub(crate) sums: &'a mut [f32],
+    /// Elements between channels in `sums`.
+    pub(crate) stride: usize,
+    /// At most [`run_outputs`]; `sums` has room for whole vectors.
+    pub(crate) outputs: usize,
+    /// Whether the sums go on from what `sums` holds: the order of additions is that of the taps, however they are cut.
+    pub(crate) resume: bool,
+}
+
+impl WithSimd for Run<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.height {
+            1 => self.rows::<S, 1>(simd),
+            2 => self.rows::<S, 2>(simd),
+            3 => self.rows::<S, 3>(simd),
+            4 => self.rows::<S, 4>(simd),
+            5 => self.rows::<S, 5>(simd),
+            _ => self.rows::<S, PANEL>(simd),
+        }
+    }
+}
+
+impl Run<'_> {
+    #[inline(always)]
+    fn rows<S: Simd, const M: usize>(self, simd: S) {
+        match self.outputs.div_ceil(S::F32_LANES) {
+            1 => self.run::<S, M, 1>(simd),
+            2 => self.run::<S, M, 2>(simd),
+            3 => self.run::<S, M, 3>(simd),
+            _ => self.run::<S, M, 4>(simd),
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const M: usize, const N: usize>(self, simd: S) {
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                let Run { panel, source, sums: to, stride, resume, .. } = self;
+                let mut sums = [[simd.splat_f32s(0.0); N]; M];
+                if resume {
+                    for (m, sums) in sums.iter_mut().enumerate() {
+                        sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
+                    }
+                }
+                for (weights, x) in panel.as_chunks::<M>().0.iter().zip(source.chunks_exact(run_outputs::<S>())) {
+                    let Some(x) = S::as_simd_f32s(x).0.first_chunk::<N>() else { return };
+                    for m in 0..M {
+                        let weight = simd.splat_f32s(weights[m]);
+                        for n in 0..N {
+                            sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
+                        }
+                    }
+                }
+                for (m, sums) in sums.iter().enumerate() {
+                    S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
+                }
+            },
+        )
+    }
 }
 
 impl WithSimd for Sums<'_> {
@@ -85,8 +178,7 @@ impl WithSimd for Sums<'_> {
 impl Sums<'_> {
     #[inline(always)]
     fn rows<S: Simd, const M: usize>(mut self, simd: S) {
-        // 32 registers hold four vectors a channel, 16 hold two.
-        let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
+        let most = run_vectors::<S>();
         let mut at = 0;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
@@ -103,6 +195,12 @@ impl Sums<'_> {
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        if self.resume {
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let from = S::as_simd_f32s(&self.sums[m * self.stride + at..][..N * S::F32_LANES]).0;
+                sums.copy_from_slice(from);
+            }
+        }
         let source = &self.source[at..];
         for (weights, &offset) in self.panel.as_chunks::<M>().0.iter().zip(self.offsets) {
             let (vectors, _) = S::as_simd_f32s(&source[offset as usize..][..N * S::F32_LANES]);

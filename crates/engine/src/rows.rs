@@ -2,6 +2,7 @@
 
 use crate::tensor::Extents;
 use half::f16;
+use std::ops::Range;
 
 /// Distances in elements: groups, channels, rows.
 pub(crate) type Strides = [usize; 3];
@@ -26,19 +27,123 @@ pub(crate) struct Share<'a> {
     pub(crate) first_channel: usize,
     pub(crate) first_row: usize,
     pub(crate) rows: usize,
-    /// By channel, from its first row on.
-    planes: Vec<&'a mut [f16]>,
-    row_stride: usize,
+    channels: usize,
+    /// By channel, from its first row on; or by row, from its first channel on.
+    lines: Vec<&'a mut [f16]>,
+    rows_outside: bool,
+    /// Between rows of a channel, or between channels of a row.
+    stride: usize,
 }
 
 impl Share<'_> {
     pub(crate) fn channels(&self) -> usize {
-        self.planes.len()
+        self.channels
     }
 
     /// A row of the share, both counted from its first.
     pub(crate) fn row(&mut self, channel: usize, row: usize, columns: usize) -> &mut [f16] {
-        &mut self.planes[channel][row * self.row_stride..][..columns]
+        let (line, at) = if self.rows_outside { (row, channel) } else { (channel, row) };
+        &mut self.lines[line][at * self.stride..][..columns]
+    }
+}
+
+/// Rows and columns of outputs of one group, before a result is turned.
+pub(crate) struct Part {
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+}
+
+impl Part {
+    /// A share in parts of about so many outputs. `columns` are those stored; in a share of a turned result its channels
+    /// are the outputs' columns.
+    pub(crate) fn all(share: &Share, columns: usize, turned: bool, most: usize) -> impl Iterator<Item = Part> + use<> {
+        let (first, across) = if turned { (share.first_channel, share.channels) } else { (0, columns) };
+        let (first_row, rows) = (share.first_row, share.rows);
+        let at_once = (most / across.max(1)).clamp(1, rows.max(1));
+        (0..rows).step_by(at_once).flat_map(move |row| {
+            (0..across).step_by(most).map(move |column| Part {
+                rows: first_row + row..first_row + rows.min(row + at_once),
+                columns: first + column..first + across.min(column + most),
+            })
+        })
+    }
+
+    pub(crate) fn outputs(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+
+    /// Stores `count` channels of this part's results: by channel, `stride` apart, then by output. `first` counts in the
+    /// share, or in the whole result where it is turned.
+    #[inline(always)]
+    pub(crate) fn store(
+        &self,
+        data: &[f16],
+        stride: usize,
+        share: &mut Share,
+        turned: bool,
+        first: usize,
+        count: usize,
+    ) {
+        let first_row = self.rows.start - share.first_row;
+        let columns = self.columns.len();
+        if turned {
+            let from = Turned { data, stride, columns, first };
+            return from.store(share, first_row, self.rows.len(), self.columns.start - share.first_channel, count);
+        }
+        for (c, plane) in data.chunks(stride).enumerate().take(count) {
+            for (row, from) in plane[..self.outputs()].chunks_exact(columns).enumerate() {
+                let to = share.row(first + c, first_row + row, self.columns.end);
+                to[self.columns.clone()].copy_from_slice(from);
+            }
+        }
+    }
+}
+
+/// Side of the squares that are turned at a time.
+pub(crate) const SQUARE: usize = 32;
+
+/// Results by channel, then row and column, for a share in which channels and columns are exchanged.
+pub(crate) struct Turned<'a> {
+    pub(crate) data: &'a [f16],
+    /// Elements between channels.
+    pub(crate) stride: usize,
+    /// Columns of a row.
+    pub(crate) columns: usize,
+    /// First channel.
+    pub(crate) first: usize,
+}
+
+impl Turned<'_> {
+    /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
+    #[inline(always)]
+    pub(crate) fn store(&self, share: &mut Share, first_row: usize, rows: usize, column: usize, channels: usize) {
+        let mut square = [[f16::ZERO; SQUARE]; SQUARE];
+        for row in 0..rows {
+            for c in (0..channels).step_by(SQUARE) {
+                let height = SQUARE.min(channels - c);
+                for w in (0..self.columns).step_by(SQUARE) {
+                    let width = SQUARE.min(self.columns - w);
+                    for (i, line) in square.iter_mut().enumerate().take(height) {
+                        let at = (c + i) * self.stride + row * self.columns + w;
+                        line[..width].copy_from_slice(&self.data[at..][..width]);
+                    }
+                    let to = self.first + c..self.first + c + height;
+                    for j in 0..width {
+                        let to = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
+                        turn_line(&square, j, to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Column `j` of a square.
+#[inline(always)]
+fn turn_line(square: &[[f16; SQUARE]; SQUARE], j: usize, to: &mut [f16]) {
+    match to.first_chunk_mut::<SQUARE>() {
+        Some(to) => *to = std::array::from_fn(|i| square[i][j]),
+        None => to.iter_mut().zip(square).for_each(|(to, line)| *to = line[j]),
     }
 }
 
@@ -53,33 +158,49 @@ pub(crate) fn reach(ext: Extents, strides: Strides) -> usize {
     steps.iter().zip(strides).map(|(n, stride)| n * stride).sum::<usize>() + ext.w
 }
 
-/// Whether rows lie within planes, and planes within groups, so that a result can be cut into shares.
-pub(crate) fn nested(ext: Extents, [group, channel, row]: Strides) -> bool {
-    let plane = (ext.h.max(1) - 1) * row + ext.w;
-    (ext.h <= 1 || row >= ext.w)
-        && (ext.c <= 1 || channel >= plane)
-        && (ext.g <= 1 || group >= (ext.c.max(1) - 1) * channel + plane)
+/// Whether a result can be cut into shares: rows lie within planes, or channels within rows, and both within groups.
+pub(crate) fn nested(ext: Extents, strides: Strides) -> bool {
+    rows_outside(ext, strides).is_some()
 }
 
-/// Cuts a result into shares of at most so many rows and channels. It must be [`nested`].
+/// Whether rows are further apart than channels.
+fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
+    let apart = |n: usize, stride: usize, least: usize| n <= 1 || stride >= least;
+    let reach = |n: usize, stride: usize| (n.max(1) - 1) * stride;
+    let fits = |(n, outer): (usize, usize), (m, inner): (usize, usize)| {
+        let line = reach(m, inner) + ext.w;
+        apart(m, inner, ext.w) && apart(n, outer, line) && apart(ext.g, group, reach(n, outer) + line)
+    };
+    let (channels, rows) = ((ext.c, channel), (ext.h, row));
+    if fits(channels, rows) { Some(false) } else { fits(rows, channels).then_some(true) }
+}
+
+/// Cuts a result into shares of at most so many rows and channels. It must be [`nested`]; an empty one has no shares.
 pub(crate) fn cut(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels: usize) -> Vec<Share<'_>> {
     let mut shares = Vec::new();
+    if ext.array().contains(&0) {
+        return shares;
+    }
+    let (rows, channels) = (rows.max(1), channels.max(1));
+    let rows_outside = rows_outside(ext, strides).unwrap_or(false);
+    let down = ext.h.div_ceil(rows);
+    // Lines are what is cut last: its number, distance and share; then the same of what lies in a line.
+    let (lines, inside) = ((ext.c, strides[1], channels), (ext.h, strides[2], rows));
+    let (lines, inside) = if rows_outside { (inside, lines) } else { (lines, inside) };
     for (group, part) in parts(to, strides[0], ext.g).enumerate() {
         let before = shares.len();
         for first_channel in (0..ext.c).step_by(channels) {
-            shares.extend((0..ext.h).step_by(rows).map(|first_row| Share {
-                group,
-                first_channel,
-                first_row,
-                rows: rows.min(ext.h - first_row),
-                planes: Vec::with_capacity(channels.min(ext.c - first_channel)),
-                row_stride: strides[2],
+            let channels = channels.min(ext.c - first_channel);
+            shares.extend((0..ext.h).step_by(rows).map(|first_row| {
+                let rows = rows.min(ext.h - first_row);
+                let lines = Vec::with_capacity(if rows_outside { rows } else { channels });
+                Share { group, first_channel, first_row, rows, channels, lines, rows_outside, stride: inside.1 }
             }));
         }
-        let blocks = ext.h.div_ceil(rows);
-        for (c, plane) in parts(part, strides[1], ext.c).enumerate() {
-            for (block, piece) in parts(plane, rows * strides[2], blocks).enumerate() {
-                shares[before + c / channels * blocks + block].planes.push(piece);
+        for (i, line) in parts(part, lines.1, lines.0).enumerate() {
+            for (j, piece) in parts(line, inside.2 * inside.1, inside.0.div_ceil(inside.2)).enumerate() {
+                let (c, r) = if rows_outside { (j, i / lines.2) } else { (i / lines.2, j) };
+                shares[before + c * down + r].lines.push(piece);
             }
         }
     }
@@ -94,4 +215,41 @@ fn parts(mut whole: &mut [f16], stride: usize, count: usize) -> impl Iterator<It
         whole = rest;
         part
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every element of every row is reached once, by the share whose it is, whichever of rows and channels lies outside.
+    #[test]
+    fn shares_cover_a_result_in_either_order() {
+        let ext = Extents { g: 2, c: 5, h: 4, w: 3 };
+        for strides in [[100, 16, 4], [100, 4, 24]] {
+            assert!(nested(ext, strides));
+            let mut data = vec![f16::ZERO; reach(ext, strides)];
+            for mut share in cut(&mut data, ext, strides, 3, 2) {
+                for c in 0..share.channels() {
+                    for r in 0..share.rows {
+                        let (g, channel, row) = (share.group, share.first_channel + c, share.first_row + r);
+                        for (w, to) in share.row(c, r, ext.w).iter_mut().enumerate() {
+                            let number = 1 + w + 3 * (row + 4 * (channel + 5 * g));
+                            assert_eq!(*to, f16::ZERO);
+                            *to = f16::from_f32(number as f32);
+                        }
+                    }
+                }
+            }
+            let source = Source { data: &data, strides };
+            let all = (0..2).flat_map(|g| (0..5).flat_map(move |c| (0..4).map(move |h| (g, c, h))));
+            let found: Vec<f32> = all.flat_map(|(g, c, h)| source.row(g, c, h, ext.w)).map(|x| x.to_f32()).collect();
+            assert_eq!(found, (1..=120).map(|n| n as f32).collect::<Vec<_>>());
+        }
+        assert!(!nested(ext, [100, 4, 4]));
+        for empty in
+            [Extents { c: 0, ..ext }, Extents { h: 0, ..ext }, Extents { w: 0, ..ext }, Extents { g: 0, ..ext }]
+        {
+            assert!(cut(&mut [], empty, dense(empty), 0, 0).is_empty());
+        }
+    }
 }

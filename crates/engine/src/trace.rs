@@ -188,6 +188,9 @@ impl Machine<'_> {
         let engines = self.layout.row(CoeffEn).map_or(0, |row| row.count as u32);
         let enabled = (0..engines).filter(|&i| self.task.get_at(self.layout, CoeffEn, i) == Some(1));
         trace.moved.coefficients = enabled.map(|i| self.task.bytes_at(self.layout, CoeffSize, i)).sum();
+        let extras = self.layout.row(ExtraEn).map_or(0, |row| row.count as u32);
+        let enabled = (0..extras).filter(|&i| self.task.get_at(self.layout, ExtraEn, i) == Some(1));
+        trace.moved.coefficients += enabled.map(|i| self.task.bytes_at(self.layout, ExtraSize, i)).sum::<u64>();
         if class == class::NEURAL && self.get(NeOpMode) == neural::MAC {
             self.look_at_array(&mut trace)?;
         }

@@ -1,5 +1,7 @@
 //! Threads and the buffers they keep between tasks.
 
+use crate::number::packed::Columns;
+use half::f16;
 use pulp::Arch;
 use rayon::prelude::*;
 use std::sync::Mutex;
@@ -17,12 +19,15 @@ pub(crate) struct Scratch {
     pub(crate) wide: Vec<f32>,
     pub(crate) panel: Vec<f32>,
     pub(crate) sums: Vec<f32>,
+    pub(crate) halves: Vec<f16>,
+    /// Of the exact array.
+    pub(crate) columns: Option<Columns>,
 }
 
 /// The first `elements` of a buffer, with whatever they held before.
-pub(crate) fn room(buffer: &mut Vec<f32>, elements: usize) -> &mut [f32] {
+pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
     if buffer.len() < elements {
-        buffer.resize(elements, 0.0);
+        buffer.resize(elements, T::default());
     }
     &mut buffer[..elements]
 }

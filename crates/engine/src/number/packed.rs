@@ -30,7 +30,7 @@ mod tests;
 use super::mac::LEAST_EXPONENT;
 use anemone_facts::numerics::{Mac, Specials};
 use kernel::Task;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Columns of a panel.
@@ -172,41 +172,61 @@ fn pack_block<const HEIGHT: usize>(
 impl Columns {
     /// Packs `taps * columns` fp16 numbers, tap by tap. Missing ones count as zero.
     pub fn pack(mac: &Mac, taps: usize, columns: usize, values: &[f32]) -> Columns {
-        let (panels, segments) = (columns.div_ceil(WIDTH), taps.div_ceil(SEGMENT));
-        let mut new = Columns {
-            mac: *mac,
-            taps,
-            columns,
-            panels: vec![Line([0.0; WIDTH]); panels * taps],
-            exponents: vec![0; panels * taps],
-            norms: vec![0.0; panels * segments],
-        };
+        let mut new = Columns::empty(mac);
+        new.resize(taps, columns);
         if new.panels.is_empty() {
             return new;
         }
-        let reading = Reading::new(mac);
-        let share = if columns * taps < WORTH_SHARING / 8 { panels } else { 1 };
+        let (segments, reading) = (taps.div_ceil(SEGMENT), Reading::new(mac));
+        let share = if columns * taps < WORTH_SHARING / 8 { usize::MAX } else { 1 };
         let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
         let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
         let parts = parts.zip(new.norms.par_chunks_mut(PANELS_AT_ONCE * segments));
+        let source = |tap: usize, first: usize, row: &mut [f32]| {
+            let from = &values[(tap * columns + first).min(values.len())..];
+            let from = &from[..from.len().min(row.len())];
+            row[..from.len()].copy_from_slice(from);
+            row[from.len()..].fill(0.0);
+        };
         parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
+            let first = group * PANELS_AT_ONCE * WIDTH;
             Arch::new().dispatch(
                 #[inline(always)]
-                || {
-                    pack_panels(
-                        reading,
-                        columns,
-                        group * PANELS_AT_ONCE * WIDTH,
-                        taps,
-                        values,
-                        panels,
-                        exponents,
-                        norms,
-                    )
-                },
+                || pack_panels(reading, columns, first, taps, &source, panels, exponents, norms),
             );
         });
         new
+    }
+
+    /// No columns yet.
+    pub fn empty(mac: &Mac) -> Columns {
+        Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
+    }
+
+    /// As [`Columns::pack`], on this thread and into the room at hand. `source` is asked for a tap's numbers from a column
+    /// on.
+    #[inline(always)]
+    pub fn fill(&mut self, taps: usize, columns: usize, source: impl Fn(usize, usize, &mut [f32])) {
+        self.resize(taps, columns);
+        let (segments, reading) = (taps.div_ceil(SEGMENT), Reading::new(&self.mac));
+        if self.panels.is_empty() {
+            return;
+        }
+        let parts = self.panels.chunks_mut(PANELS_AT_ONCE * taps);
+        let parts = parts.zip(self.exponents.chunks_mut(PANELS_AT_ONCE * taps));
+        let parts = parts.zip(self.norms.chunks_mut(PANELS_AT_ONCE * segments));
+        for (group, ((panels, exponents), norms)) in parts.enumerate() {
+            let first = group * PANELS_AT_ONCE * WIDTH;
+            pack_panels(reading, columns, first, taps, &source, panels, exponents, norms);
+        }
+    }
+
+    fn resize(&mut self, taps: usize, columns: usize) {
+        let (panels, segments) = (columns.div_ceil(WIDTH), taps.div_ceil(SEGMENT));
+        (self.taps, self.columns) = (taps, columns);
+        self.panels.resize(panels * taps, Line([0.0; WIDTH]));
+        self.exponents.resize(panels * taps, 0);
+        self.norms.resize(panels * segments, 0.0);
     }
 
     /// Columns.
@@ -222,7 +242,7 @@ fn pack_panels(
     columns: usize,
     first: usize,
     taps: usize,
-    values: &[f32],
+    source: &impl Fn(usize, usize, &mut [f32]),
     panels: &mut [Line],
     exponents: &mut [u32],
     norms: &mut [f32],
@@ -230,14 +250,13 @@ fn pack_panels(
     let segments = taps.div_ceil(SEGMENT);
     let end = columns.min(first + PANELS_AT_ONCE * WIDTH);
     let mut squares = [[0.0f32; WIDTH]; PANELS_AT_ONCE];
+    let mut row = [0.0f32; PANELS_AT_ONCE * WIDTH];
     for tap in 0..taps {
-        let row = &values[(tap * columns + first).min(values.len())..(tap * columns + end).min(values.len())];
-        for ((panel, row), squares) in row.chunks(WIDTH).enumerate().zip(&mut squares) {
+        source(tap, first, &mut row[..end - first]);
+        let lines = row.as_chunks::<WIDTH>().0.iter().take((end - first).div_ceil(WIDTH));
+        for ((panel, row), squares) in lines.enumerate().zip(&mut squares) {
             let to = &mut panels[panel * taps + tap].0;
-            match row.first_chunk() {
-                Some(row) => *to = *row,
-                None => to[..row.len()].copy_from_slice(row),
-            }
+            *to = *row;
             to.iter_mut().for_each(|x| *x = reading.decode(*x));
             squares.iter_mut().zip(&*to).for_each(|(square, x)| *square += x * x);
             let met = to.iter().fold(0, |set, &x| set | exponent_bit(x));
@@ -248,6 +267,35 @@ fn pack_panels(
                 norms[tap / SEGMENT] = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
                 *squares = [0.0; WIDTH];
             }
+        }
+    }
+}
+
+/// Operands as the model reads them, in place. Returns the largest magnitude.
+#[inline(always)]
+pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
+    let reading = Reading::new(mac);
+    row.iter_mut().for_each(|x| *x = reading.decode(*x));
+    row.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()))
+}
+
+/// Rows of [`product`] from a row on, which begins a block; on this thread.
+pub(crate) fn product_of_rows<S: Simd>(
+    simd: S,
+    weights: &Weights,
+    first: usize,
+    columns: &Columns,
+    bias: &[f32],
+    out: &mut [f32],
+) {
+    debug_assert!(weights.taps == columns.taps && first.is_multiple_of(HEIGHT));
+    let width = columns.columns.max(1);
+    for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
+        let block = first / HEIGHT + i * TASK_BLOCKS;
+        for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
+            let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
+            let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
+            Task { weights, columns, bias, block, panel, out }.with_simd(simd);
         }
     }
 }

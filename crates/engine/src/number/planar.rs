@@ -10,6 +10,11 @@ pub fn admit(x: f32) -> f32 {
     if x.is_nan() { f32::INFINITY } else { x }
 }
 
+/// As [`admit`], of an operand where it lies.
+pub fn admit_half(x: f16) -> f16 {
+    if x.to_bits() & 0x7fff > 0x7c00 { f16::INFINITY } else { x }
+}
+
 /// A result as the unit stores it: rounded once; an indeterminate form is plus zero.
 pub fn settle(planar: &Planar, x: f64) -> f16 {
     if x.is_nan() {

@@ -70,6 +70,47 @@ impl WithSimd for Task<'_> {
     }
 }
 
+/// Outputs whose sums are held in registers together.
+const ALONE: usize = 16;
+
+impl Weights {
+    /// As [`super::product`] of the first row alone, with columns that need no packing: under tap `t` of output `o` stands
+    /// `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`. False where a sum may
+    /// reach the ceiling, or the model is another than an integer accumulator; nothing is summed then.
+    #[inline(always)]
+    pub(crate) fn row_alone(&self, bias: f32, source: &[f32], offsets: &[u32], largest: f32, out: &mut [f32]) -> bool {
+        let (bias, height) = (f64::from(bias), height(self.rows, 0));
+        let all: f64 = self.raised.iter().step_by(height).map(|w| f64::from(w.abs())).sum();
+        let bounded = all * f64::from(largest) + bias.abs() < 32700.0;
+        if !bounded || !is_fixed(&self.mac) || self.mac.flush_subnormals || self.mac.ties != Ties::Away {
+            return false;
+        }
+        for (at, out) in out.chunks_mut(ALONE).enumerate() {
+            let mut sums = [start_wide(bias); ALONE];
+            let taps = self.raised.iter().zip(&self.keep).step_by(height);
+            for ((&raised, &keep), &offset) in taps.zip(offsets) {
+                // As in `Converted::fill`.
+                let w = f64::from(lower(raised));
+                let w = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
+                let source = &source[offset as usize + at * ALONE..];
+                let mut add = |x: &[f32]| {
+                    for (sum, &x) in sums.iter_mut().zip(x) {
+                        *sum = w.mul_add(f64::from(if x.abs() >= keep { x } else { 0.0 }), *sum);
+                    }
+                };
+                match source.first_chunk::<ALONE>() {
+                    Some(x) => add(x),
+                    None => add(source),
+                }
+            }
+            for (to, sum) in out.iter_mut().zip(sums) {
+                *to = settle_away(((sum - WIDE_START) * UNIT) as i32);
+            }
+        }
+        true
+    }
+}
+
 /// Whether the model is an integer accumulator of the width that the kernels count in.
 fn is_fixed(mac: &Mac) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;

@@ -1,0 +1,111 @@
+//! Convolutions of one tap a channel in the model `fast`, which are products of matrices: both sides packed so that the
+//! innermost loop reads consecutive numbers, and cut so that what it reads again is near a core.
+//!
+//! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
+
+use crate::activation::Finish;
+use crate::convolution::Kernel;
+use crate::number;
+use crate::product::{PANEL, Run, run_outputs};
+use crate::rows::{Part, Share, Source};
+use crate::work::{Scratch, room};
+use pulp::{Simd, WithSimd};
+
+/// Taps between two visits to the sums: a run's operands stay in the innermost cache.
+const TAPS: usize = 256;
+/// Channels whose coefficients are widened together.
+const CHANNELS: usize = 16 * PANEL;
+/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+const PACKED: usize = 1 << 19;
+const OUTPUTS: [usize; 2] = [256, 1024];
+
+/// One share at work. In a share of a turned result channels and columns are exchanged.
+pub(crate) struct Job<'a, 'b> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) finish: &'a Finish<'a>,
+    pub(crate) from: Source<'a>,
+    /// Columns of the result as stored.
+    pub(crate) columns: usize,
+    pub(crate) turned: bool,
+    pub(crate) share: &'a mut Share<'b>,
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let taps = self.kernel.packed.taps();
+        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        for part in Part::all(self.share, self.columns, self.turned, most) {
+            self.part(simd, taps, &part);
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    #[inline(always)]
+    fn part<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
+        let width = run_outputs::<S>();
+        let outputs = part.outputs();
+        let stride = outputs.next_multiple_of(width);
+        let Scratch { staged, wide, panel, sums, halves, .. } = &mut *self.scratch;
+        let packed = room(staged, stride * taps);
+        stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride));
+        let panel = room(panel, CHANNELS * TAPS);
+        let sums = room(sums, CHANNELS * stride);
+        let halves = room(halves, CHANNELS * stride);
+        let (first, channels) = match self.turned {
+            true => (0, self.columns),
+            false => (self.share.first_channel, self.share.channels()),
+        };
+        for channel in (0..channels).step_by(CHANNELS) {
+            let count = CHANNELS.min(channels - channel);
+            for tap in (0..taps).step_by(TAPS) {
+                let some = tap..taps.min(tap + TAPS);
+                for c in (0..count).step_by(PANEL) {
+                    let (coefficients, _) = self.kernel.packed.part(first + channel + c, some.clone());
+                    number::widen_row(coefficients, &mut panel[c * TAPS..][..coefficients.len()]);
+                }
+                for (run, source) in packed.chunks_exact(width * taps).enumerate() {
+                    let source = &source[tap * width..some.end * width];
+                    for c in (0..count).step_by(PANEL) {
+                        let height = PANEL.min(count - c);
+                        Run {
+                            panel: &panel[c * TAPS..][..height * some.len()],
+                            height,
+                            source,
+                            sums: &mut sums[c * stride + run * width..],
+                            stride,
+                            outputs: width.min(outputs - run * width),
+                            resume: tap > 0,
+                        }
+                        .with_simd(simd);
+                    }
+                }
+            }
+            for c in 0..count {
+                let bias = self.kernel.biases.as_ref().map_or(0.0, |b| b[first + channel + c]);
+                let row = &mut sums[c * stride..][..outputs];
+                let to = &mut halves[c * stride..][..outputs];
+                self.finish.row(bias, row, to);
+            }
+            part.store(halves, stride, self.share, self.turned, channel, count);
+        }
+    }
+}
+
+/// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
+#[inline(always)]
+fn stage(from: Source, group: usize, part: &Part, taps: usize, width: usize, to: &mut [f32], wide: &mut [f32]) {
+    wide[part.outputs()..].fill(0.0);
+    for tap in 0..taps {
+        for (h, row) in part.rows.clone().zip(wide.chunks_exact_mut(part.columns.len())) {
+            number::widen_row(&from.row(group, tap, h, part.columns.end)[part.columns.clone()], row);
+        }
+        for (run, row) in wide.chunks_exact(width).enumerate() {
+            to[(run * taps + tap) * width..][..width].copy_from_slice(row);
+        }
+    }
+}
