@@ -134,7 +134,11 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
     }
     // 4  Every buffer has its address.
     let stay = run.takes(&passes::RESIDE);
-    let placed = place::place(order, chip, run.options, stay);
+    let residency = place::reside(&order, chip, run.options, stay);
+    if !run.after(&passes::RESIDE, order.graph.layers.len(), &|| residency.to_string(), &|| order.graph.dot()) {
+        return Ok(None);
+    }
+    let placed = place::place(order, residency, chip, run.options);
     if !run.after(&passes::PLACE, placed.graph.layers.len(), &|| placed.to_string(), &|| placed.graph.dot()) {
         return Ok(None);
     }

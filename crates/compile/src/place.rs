@@ -40,21 +40,26 @@ pub struct Placed {
     allocations: Allocations,
 }
 
-/// Assigns addresses. Without `stay` every result goes through memory.
-pub fn place(schedule: Schedule, chip: &Chip, options: &Options, stay: bool) -> Placed {
-    let Schedule { graph, live, partitions, .. } = schedule;
-    let residency = match options.compat {
+/// What stays in tile memory; without `stay` nothing does.
+pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
+    let graph = &schedule.graph;
+    match options.compat {
         // Own tasks reach memory alone.
         _ if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) => {
-            Residency::none(&graph, groups_in_pairs(graph.layers.len()))
+            Residency::none(graph, groups_in_pairs(graph.layers.len()))
         }
-        Compat::Zin9509 if !stay => Residency::none(&graph, groups(&graph)),
+        Compat::Zin9509 if !stay => Residency::none(graph, groups(graph)),
         Compat::Zin9509 => {
             let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-            Residency::of(&graph, chip, &staged, &partitions)
+            Residency::of(graph, chip, &staged, &schedule.partitions)
         }
-        Compat::Zin421 => Residency::none(&graph, groups_in_pairs(graph.layers.len())),
-    };
+        Compat::Zin421 => Residency::none(graph, groups_in_pairs(graph.layers.len())),
+    }
+}
+
+/// Assigns addresses.
+pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Options) -> Placed {
+    let Schedule { graph, live, .. } = schedule;
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
     // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 goes by name.

@@ -56,7 +56,7 @@ pub const FOLDED_OUTPUTS: usize = 256;
 pub const TURNED_BYTES: u64 = 512 << 10;
 
 /// Share of tile memory, as a fraction, up to which the results that live at once stay in one partition.
-pub const PARTITION_MARGIN: (u64, u64) = (7, 8);
+pub const PARTITION_MARGIN: (u64, u64) = (3, 4);
 
 /// What `zin_ane_compiler` 4.2.1 does in its own way.
 pub mod zin_421 {
