@@ -12,6 +12,8 @@ mod fold;
 mod matmul;
 mod native;
 
+use crate::error::Result;
+use crate::passes::Reasons;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,6 +25,9 @@ pub(crate) use drop::drop_conversions;
 pub(crate) use fold::fold_constants;
 pub(crate) use matmul::replace_matmul;
 pub(crate) use native::expand_natives;
+
+/// Most pieces that one operation is joined of: each is a copy.
+const MOST_PIECES: usize = 512;
 
 /// How often each value is read, network outputs included.
 fn uses(net: &Net) -> Vec<usize> {
@@ -47,6 +52,22 @@ struct Builder<'a> {
     names: &'a mut Names,
     ops: Vec<Op>,
     name: String,
+}
+
+/// Puts what `step` appends in the place of each operation; where that is not one operation, says so.
+fn rewrite(net: &mut Net, reasons: &mut Reasons, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
+    let ops = std::mem::take(&mut net.ops);
+    let mut names = Names::of(net);
+    for op in ops {
+        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
+        step(&mut builder, &op)?;
+        let ops = builder.ops;
+        if ops.len() != 1 {
+            reasons.say(|| format!("{}: {} as {} operations", op.name, op.kind.name(), ops.len()));
+        }
+        net.ops.extend(ops);
+    }
+    Ok(())
 }
 
 impl Builder<'_> {

@@ -1,9 +1,8 @@
 //! Phase 4: which intermediate results stay in tile memory, and where.
 //!
 //! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
-//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. The
-//! allocation types of the book's table 22.2 that this stage gives are 0 (resident) and 1 (streamed from memory). A
-//! resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
+//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. What
+//! the book's table 22.2 calls each buffer then is told in `place/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
 //! where it switches tasks.
 
 use crate::anec::*;

@@ -22,6 +22,7 @@ Examples:
   ane run model.hwx --input a=a.npy --input b=b.npy --output out.npy
   ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
   ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
+  ane run decoder.mlpackage --input x.npy --repeat 4
 
 Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
 what rounding every result to fp16 costs in this network, whichever is larger. Where an expectation is not
@@ -65,7 +66,7 @@ pub struct Flags {
     /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// How often to run; a state keeps what the run before left in it
+    /// How often to run: each run finds in a model's states what the one before left
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub struct Flags {
     /// Folder of the cache
     #[arg(long, value_name = "FOLDER", requires = "via")]
     cache: Option<PathBuf>,
-    /// Dispatches
+    /// Dispatches of the same inputs, for timing; --repeat hands states on
     #[arg(long, default_value_t = 1, requires = "via")]
     times: u32,
     /// Where a trace of the session goes, for ui.perfetto.dev

@@ -1,44 +1,33 @@
 //! Norms as means, differences and products; choices by a constant as products with zeros and ones; gathers as slices.
 //! Ours: what layers are made of.
 
-use super::{Builder, Names};
+use super::{Builder, MOST_PIECES, rewrite};
 use crate::Options;
 use crate::error::{Error, Result};
 use crate::passes::Reasons;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
-/// Most pieces that a gather is joined of: each is a copy.
-const MOST_RUNS: usize = 512;
-
 /// Norms as means, differences and products; choices by a constant as products with zeros and ones.
 pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Reasons) -> Result<()> {
-    let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
-    for op in ops {
-        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
+    rewrite(net, reasons, |builder, op| {
         match &op.kind {
-            OpKind::BatchNorm { epsilon } => builder.batch_norm(&op, *epsilon)?,
+            OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
             OpKind::LayerNorm { axes, epsilon } if options.modern() && builder.is_trailing(axes, op.inputs[0]) => {
-                builder.affine_after(&op, axes, *epsilon);
+                builder.affine_after(op, axes, *epsilon);
             }
-            OpKind::LayerNorm { axes, epsilon } => builder.norm(&op, axes, *epsilon, false),
+            OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
             OpKind::InstanceNorm { epsilon } => {
                 let rank = builder.net.value(op.inputs[0]).ty.shape.len();
                 let axes: Vec<usize> = (2..rank).collect();
-                builder.norm(&op, &axes, *epsilon, true);
+                builder.norm(op, &axes, *epsilon, true);
             }
-            OpKind::Select if builder.net.value(op.inputs[0]).data.is_some() => builder.select(&op)?,
-            OpKind::Select => builder.blend(&op),
-            OpKind::Gather { axis } => builder.gather(&op, *axis)?,
+            OpKind::Select if builder.net.value(op.inputs[0]).data.is_some() => builder.select(op)?,
+            OpKind::Select => builder.blend(op),
+            OpKind::Gather { axis } => builder.gather(op, *axis)?,
             _ => builder.ops.push(op.clone()),
         }
-        let ops = builder.ops;
-        if ops.len() != 1 {
-            reasons.say(|| format!("{}: {} as {} operations", op.name, op.kind.name(), ops.len()));
-        }
-        net.ops.extend(ops);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 impl Builder<'_> {
@@ -135,11 +124,11 @@ impl Builder<'_> {
                 _ => runs.push((at, at + 1)),
             }
         }
-        if runs.len() > MOST_RUNS {
+        if runs.len() > MOST_PIECES {
             return Err(Error::Unsupported {
                 op: op.name.clone(),
                 kind: "gather".into(),
-                reason: format!("{} runs of positions, at most {MOST_RUNS} are joined", runs.len()),
+                reason: format!("{} runs of positions, at most {MOST_PIECES} are joined", runs.len()),
                 suggestion: "multiply with a matrix of zeros and ones",
             });
         }

@@ -1,32 +1,21 @@
 //! Native layers that the H13's known registers compute, put into operations that are lowered to them. What is not here
 //! stays one operation, and becomes one task of this project's own (`crates/compile/src/native.rs`).
 
-use super::{Builder, Names};
+use super::{Builder, MOST_PIECES, rewrite};
 use crate::Options;
 use crate::error::{Error, Result};
 use crate::passes::Reasons;
 use anemone_net::native::{Kind, Native};
 use anemone_net::{Binary, Coordinates, EdgeMode, Net, Op, OpKind, ReduceKind, ResizeMode, Unary, ValueId};
 
-/// Most pieces that one layer is joined of: each is a copy.
-const MOST_PIECES: usize = 512;
-
 pub(crate) fn expand_natives(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
-    let ops = std::mem::take(&mut net.ops);
-    let mut names = Names::of(net);
-    for op in ops {
-        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
+    rewrite(net, reasons, |builder, op| {
         match &op.kind {
-            OpKind::Native(native) => builder.native(&op, native)?,
+            OpKind::Native(native) => builder.native(op, native)?,
             _ => builder.ops.push(op.clone()),
         }
-        let ops = builder.ops;
-        if ops.len() != 1 {
-            reasons.say(|| format!("{}: {} as {} operations", op.name, op.kind.name(), ops.len()));
-        }
-        net.ops.extend(ops);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 impl Builder<'_> {
