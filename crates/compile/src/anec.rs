@@ -140,6 +140,13 @@ pub enum Nonlinear {
     Table(Arc<Table>),
 }
 
+impl Nonlinear {
+    /// The table, where there is one.
+    pub fn table(&self) -> Option<&Table> {
+        if let Nonlinear::Table(table) = self { Some(table) } else { None }
+    }
+}
+
 /// Two-source operations of the planar engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -238,6 +245,8 @@ pub enum Kind {
     Product {
         /// Output channels per engine.
         lanes: usize,
+        /// Multiplies the sum, fp16.
+        post_scale: f32,
     },
     /// Neural engine: maximum over all channels; the result has one.
     MaxChannels,
@@ -450,7 +459,10 @@ impl fmt::Display for Kind {
                 }
                 nonlinear(f, n)
             }
-            Kind::Product { lanes } => write!(f, "ne.product lanes={lanes}"),
+            Kind::Product { lanes, post_scale } => {
+                write!(f, "ne.product lanes={lanes}")?;
+                if *post_scale != 1.0 { write!(f, " post_scale={post_scale}") } else { Ok(()) }
+            }
             Kind::MaxChannels => write!(f, "ne.max_channels"),
             Kind::SumChannels { nonlinear: n } => {
                 write!(f, "ne.sum_channels")?;

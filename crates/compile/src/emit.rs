@@ -343,8 +343,8 @@ impl Emitter<'_> {
             }
         }
         let (block, sizes, apart) = match &self.layer.kind {
-            Kind::Conv { weights, bias, .. } => {
-                let (block, sizes) = packing.streams(weights, bias.as_ref().map(|b| b.as_slice()));
+            Kind::Conv { weights, bias, nonlinear, .. } => {
+                let (block, sizes) = packing.streams(weights, bias.as_ref().map(|b| b.as_slice()), nonlinear.table());
                 (block, sizes, true)
             }
             // All engines read the same table.
@@ -608,7 +608,8 @@ impl Emitter<'_> {
                 self.set_all(&[(KernelMode, kernel::UNITY), (DpeCategory, 1)])?;
                 nonlinear
             }
-            Kind::Product { .. } => {
+            Kind::Product { post_scale, .. } => {
+                self.set_half(PostScale, *post_scale)?;
                 self.set_all(&[
                     (KernelFmt, format::FP16),
                     (BinaryPoint, constant::BINARY_POINT_FP16),

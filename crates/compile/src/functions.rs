@@ -57,6 +57,9 @@ functions! {
     "erf" "error function" [-5.0, 5.0] Table::erf, libm::erf;
     "gauss-1/2" "Gaussian distribution function less one half" [-6.0, 6.0] Table::gauss_half,
         |x| libm::erf(x * SQRT_HALF) / 2.0;
+    "gelu" "x times the Gaussian distribution function, in one table" [-6.0, 6.0] Table::gelu,
+        |x| x * (1.0 + libm::erf(x * SQRT_HALF)) / 2.0;
+    "silu" "x times its sigmoid, in one table" [-12.0, 12.0] Table::silu, |x| x * sigmoid(x);
     "exp2" "power of two" [-14.0, 15.0] Table::exp2, f64::exp2;
     "log2" "base-2 logarithm" [6.2e-5, 65504.0] Table::log2, f64::log2;
     "reciprocal" "1 / x" [6.2e-5, 16000.0] Table::reciprocal, f64::recip;
@@ -74,8 +77,6 @@ functions! {
 /// Functions that no table holds, to be made of layers: name, function, arguments.
 pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
     ("gaussian", |x| (-x * x / 2.0).exp(), [-4.0, 4.0]),
-    ("gelu", |x| x * (1.0 + libm::erf(x * SQRT_HALF)) / 2.0, [-4.0, 4.0]),
-    ("silu", |x| x * sigmoid(x), [-8.0, 8.0]),
     ("softplus", |x| x.exp().ln_1p(), [-8.0, 8.0]),
     ("mish", |x| x * x.exp().ln_1p().tanh(), [-8.0, 8.0]),
     ("sin", f64::sin, [-4.0, 4.0]),

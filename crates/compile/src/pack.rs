@@ -4,7 +4,9 @@
 //! `h13-zero-skip` and `book-streams`.
 
 use crate::anec::*;
+use crate::lut::Table;
 use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
+use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use anemone_net::stored::pack;
 use half::f16;
@@ -29,8 +31,10 @@ pub struct Packing {
     skips: Option<[[usize; 2]; 2]>,
     /// Bits of a coefficient, or of its index where there is a palette.
     bits: usize,
-    /// Bytes of the palette that leads every stream.
+    /// Bytes of the palette that leads every stream, behind the table.
     palette_bytes: u64,
+    /// Bytes of the activation table that leads every stream.
+    table_bytes: u64,
 }
 
 /// Engines for `outputs` channels.
@@ -51,7 +55,7 @@ impl Packing {
     pub fn in_form(layer: &Layer, form: &StreamForm) -> Packing {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
         let engines = engines_for(outputs);
-        if let Kind::Product { lanes } = layer.kind {
+        if let Kind::Product { lanes, .. } = layer.kind {
             let taps = layer.sources[0].channels();
             return Packing {
                 engines: engines_for(outputs / lanes),
@@ -63,9 +67,10 @@ impl Packing {
                 skips: None,
                 bits: FP16_BITS,
                 palette_bytes: 0,
+                table_bytes: 0,
             };
         }
-        let Kind::Conv { connect, weights, bias, window, .. } = &layer.kind else {
+        let Kind::Conv { connect, weights, bias, window, nonlinear, .. } = &layer.kind else {
             return Packing {
                 engines,
                 lanes: 1,
@@ -76,6 +81,7 @@ impl Packing {
                 skips: None,
                 bits: FP16_BITS,
                 palette_bytes: 0,
+                table_bytes: 0,
             };
         };
         let source = &layer.sources[0];
@@ -100,7 +106,9 @@ impl Packing {
             }
         };
         let skips = skips.then_some([window.kernel, window.stride]);
-        Packing { engines, lanes, outputs, groups, taps, bias: bias.is_some(), skips, bits, palette_bytes }
+        let table_bytes = if let Nonlinear::Table(_) = nonlinear { STREAM_BYTES as u64 } else { 0 };
+        let bias = bias.is_some();
+        Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
     }
 
     /// Whether the streams skip zeros.
@@ -129,7 +137,7 @@ impl Packing {
 
     /// Bytes of each engine's stream; the most it can have where zeros are skipped.
     pub fn stream_bytes(&self) -> u64 {
-        self.palette_bytes + self.group_bytes() * self.groups as u64
+        self.table_bytes + self.palette_bytes + self.group_bytes() * self.groups as u64
     }
 
     /// What one group takes of a stream, without the palette.
@@ -157,17 +165,19 @@ impl Packing {
     }
 
     /// The streams one after another, and the bytes of each.
-    pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>) -> (Vec<u8>, Vec<u64>) {
+    pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
         let mut sizes = Vec::with_capacity(self.active());
         let mut halves = vec![f16::ZERO; self.lanes * self.taps];
         let palette = Lookup::of(&weights.form);
+        let mut head = table.map_or(vec![], Table::stream);
+        if let Some(palette) = &palette {
+            head.extend(&palette.bytes);
+        }
+        head.resize((self.table_bytes + self.palette_bytes) as usize, 0);
         for engine in 0..self.active() {
             let start = bytes.len();
-            if let Some(palette) = &palette {
-                bytes.extend(&palette.bytes);
-                bytes.resize(start + self.palette_bytes as usize, 0);
-            }
+            bytes.extend(&head);
             for g in 0..self.groups {
                 for pass in 0..self.passes(engine) {
                     let first = g * self.outputs + (pass * self.engines + engine) * self.lanes;
@@ -192,7 +202,7 @@ impl Packing {
                 if self.skips.is_some() {
                     bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
                 } else {
-                    bytes.resize(start + (self.palette_bytes + (g as u64 + 1) * self.group_bytes()) as usize, 0);
+                    bytes.resize(start + head.len() + (g + 1) * self.group_bytes() as usize, 0);
                 }
             }
             sizes.push((bytes.len() - start) as u64);

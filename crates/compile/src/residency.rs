@@ -255,7 +255,8 @@ impl Residency {
     }
 }
 
-/// Groups as 9.509 cuts them: before coefficients, and before the neural engine takes over from the planar one.
+/// Groups as 9.509 cuts them: before coefficients unless the layer before has some too, and before the neural engine takes
+/// over from the planar one.
 pub fn groups(graph: &Graph) -> Vec<usize> {
     let mut group = 0;
     graph
@@ -263,8 +264,11 @@ pub fn groups(graph: &Graph) -> Vec<usize> {
         .iter()
         .enumerate()
         .map(|(i, layer)| {
-            let handed_back = i > 0 && layer.is_neural() && !graph.layers[i - 1].is_neural();
-            group += usize::from(i > 0 && (layer.convolves() || handed_back));
+            let cut = i.checked_sub(1).is_some_and(|before| {
+                let before = &graph.layers[before];
+                layer.convolves() && !before.convolves() || layer.is_neural() && !before.is_neural()
+            });
+            group += usize::from(cut);
             group
         })
         .collect()

@@ -110,8 +110,8 @@ fn stream_bytes(layer: &Layer, form: &StreamForm) -> u64 {
     let packing = Packing::in_form(layer, form);
     match (&layer.kind, form) {
         // Only packing tells how many zeros there are.
-        (Kind::Conv { weights, bias, .. }, StreamForm::ZeroSkipping) => {
-            packing.streams(weights, bias.as_ref().map(|b| b.as_slice())).0.len() as u64
+        (Kind::Conv { weights, bias, nonlinear, .. }, StreamForm::ZeroSkipping) => {
+            packing.streams(weights, bias.as_ref().map(|b| b.as_slice()), nonlinear.table()).0.len() as u64
         }
         _ => packing.total_bytes(),
     }

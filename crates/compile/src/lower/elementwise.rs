@@ -82,13 +82,32 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
-        let (from, to) = (self.view(x)?, self.result(out));
-        // Apple's compilers take one table, which is off by up to 3e-3. A program's own input goes by their words; on
-        // intermediate results the two steps halve the error.
-        if f == Unary::Sigmoid && (!self.options.modern() || self.net.inputs.contains(&x)) {
-            return self.table(Table::sigmoid_plain(), 0.0, 1.0, &from, &to);
+        let table = self.one_table(f, x);
+        let own = |lowerer: &mut Self, from: &View, to: &View| match table {
+            Some(table) => lowerer.table(table(), 0.0, 1.0, from, to),
+            None => lowerer.unary_into(f, from, to),
+        };
+        if let Some((from, to)) = self.turned_pair(x, out) {
+            return own(self, &from, &to);
         }
-        self.unary_into(f, &from, &to)
+        let (from, to) = (self.view(x)?, self.result(out));
+        own(self, &from, &to)
+    }
+
+    /// The single table that Apple's compilers have for a function, where it is taken. It is off by up to 3e-3 (sigmoid,
+    /// gelu) or 8e-3 (silu), several times what the steps that it stands for are. So a program's own input goes by Apple's words, and so does gelu of a
+    /// product, which is one layer then; other intermediate results take the steps.
+    fn one_table(&self, f: Unary, x: ValueId) -> Option<fn() -> Table> {
+        let input = self.net.inputs.contains(&x);
+        let modern = self.options.modern();
+        match f {
+            Unary::Sigmoid if input || !modern => Some(Table::sigmoid_plain),
+            Unary::Silu if input && modern => Some(Table::silu),
+            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) if modern && (input || self.products.contains(&x)) => {
+                Some(Table::gelu)
+            }
+            _ => None,
+        }
     }
 
     /// The function of a view, written to a view of the same extents.

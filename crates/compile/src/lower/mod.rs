@@ -9,8 +9,10 @@ mod elementwise;
 mod layout;
 mod native;
 mod norm;
+mod product;
 mod reduce;
 mod resample;
+mod runtime_product;
 
 use crate::Options;
 use crate::anec::*;
@@ -30,6 +32,9 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         graph: Graph { name: net.name.clone(), ..Graph::default() },
         views: HashMap::new(),
         outputs: net.outputs.iter().copied().collect(),
+        products: product::products(net),
+        stay_turned: product::stay(net),
+        turned: HashMap::new(),
         op: String::new(),
         kind: String::new(),
     };
@@ -50,6 +55,12 @@ pub(crate) struct Lowerer<'a> {
     /// Where each value stands.
     views: HashMap<ValueId, View>,
     outputs: HashSet<ValueId>,
+    /// Results of products with one constant matrix.
+    products: HashSet<ValueId>,
+    /// Values that only products read, so that their channels may stay channels.
+    stay_turned: HashSet<ValueId>,
+    /// Where the matrix of a value stands with its columns as channels.
+    turned: HashMap<ValueId, product::Turned>,
     /// Name and kind of the operation at hand, for layers and errors.
     op: String,
     kind: String,

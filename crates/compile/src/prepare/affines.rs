@@ -7,18 +7,25 @@ use crate::Options;
 use crate::error::Result;
 use crate::passes::Reasons;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
-use std::collections::HashMap;
+use half::f16;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
 /// the gain of the gain-offset control (the book, chapter 22).
-pub(crate) fn absorb_affines(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+///
+/// A single factor that fp16 holds is left for the layer's gain, as 9.509 leaves it, unless another such constant follows.
+pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Reasons) -> Result<()> {
     let uses = uses(net);
+    let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     // Where each value is made, of the operations that stay.
     let mut producers: HashMap<ValueId, usize> = HashMap::new();
     for op in ops {
-        if let Some(at) = absorb(net, &mut names, &op, &uses, &producers) {
+        let gain = options.modern() && is_gain(net, &op) && op.outputs.iter().all(|o| !leads_on.contains(o));
+        let taken = if gain { None } else { absorb(net, &mut names, &op, &uses, &producers) };
+        if let Some(at) = taken {
             reasons.say(|| format!("{} becomes part of {}", op.name, net.ops[at].name));
             producers.extend(op.outputs.iter().map(|&o| (o, at)));
             continue;
@@ -29,6 +36,23 @@ pub(crate) fn absorb_affines(net: &mut Net, _: &Options, reasons: &mut Reasons) 
     Ok(())
 }
 
+/// An operation with one live operand and one constant: which it is, the operand, the constant.
+fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>)> {
+    let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
+    let (&a, &b) = (op.inputs.first()?, op.inputs.get(1)?);
+    match (&net.value(a).data, &net.value(b).data) {
+        (None, Some(t)) => Some((f, a, t.clone())),
+        (Some(t), None) if f != Binary::Sub => Some((f, b, t.clone())),
+        _ => None,
+    }
+}
+
+/// Whether an operation is a factor for all elements that fp16 holds.
+fn is_gain(net: &Net, op: &Op) -> bool {
+    let Some((Binary::Mul, _, factor)) = affine(net, op) else { return false };
+    factor.data.len() == 1 && factor.data.to_f32().iter().all(|&s| f16::from_f32(s).to_f32() == s)
+}
+
 /// Takes an operation into the convolution before it, where it can be; where that stands.
 fn absorb(
     net: &mut Net,
@@ -37,15 +61,8 @@ fn absorb(
     uses: &[usize],
     producers: &HashMap<ValueId, usize>,
 ) -> Option<usize> {
-    let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
-    let (Some(&a), Some(&b), Some(&out)) = (op.inputs.first(), op.inputs.get(1), op.outputs.first()) else {
-        return None;
-    };
-    let (x, constant) = match (&net.value(a).data, &net.value(b).data) {
-        (None, Some(t)) => (a, t.clone()),
-        (Some(t), None) if f != Binary::Sub => (b, t.clone()),
-        _ => return None,
-    };
+    let (f, x, constant) = affine(net, op)?;
+    let &out = op.outputs.first()?;
     let &at = producers.get(&x)?;
     let rank = net.value(x).ty.shape.len();
     let channel_axis = match net.ops[at].kind {

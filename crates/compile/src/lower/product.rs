@@ -1,0 +1,317 @@
+//! Products with one constant matrix: 1x1 convolutions whose channels are the columns of the other matrix.
+//!
+//! Turning columns into channels costs a task. It is paid once for all products of a value, and a value that only products read,
+//! perhaps through functions of one number, stays turned between them (`docs/evidence.md`, key `h13-fusion`).
+
+use super::Lowerer;
+use super::layout::copy_kind;
+use crate::anec::*;
+use crate::error::Result;
+use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS};
+use anemone_net::{Net, Op, OpKind, ValueId};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A matrix with its columns as channels.
+#[derive(Clone, Debug)]
+pub(super) struct Turned {
+    /// Channels and rows; folded, the rows in eights.
+    view: View,
+    /// Rows of the matrix.
+    rows: usize,
+}
+
+/// Results of products with one constant matrix.
+pub(super) fn products(net: &Net) -> HashSet<ValueId> {
+    net.ops.iter().filter(|op| multiplied(net, op).is_some()).filter_map(|op| op.outputs.first().copied()).collect()
+}
+
+/// What an operation multiplies with one constant matrix.
+fn multiplied(net: &Net, op: &Op) -> Option<ValueId> {
+    let matrix = op.inputs.get(1).map(|&id| net.value(id)).filter(|value| value.data.is_some())?;
+    let one = matrix.ty.shape.iter().rev().skip(2).all(|&n| n == 1) && matrix.ty.shape.len() > 1;
+    let straight = matches!(op.kind, OpKind::Linear | OpKind::MatMul { transpose_x: false, .. });
+    (one && straight).then(|| op.inputs[0])
+}
+
+/// Values that products make, perhaps through functions of one number, and only products read, perhaps through such.
+pub(super) fn stay(net: &Net) -> HashSet<ValueId> {
+    let function = |op: &Op| match op.kind {
+        OpKind::Unary(_) => op.inputs.first().copied(),
+        _ => None,
+    };
+    let mut barred: HashSet<ValueId> = net.outputs.iter().copied().collect();
+    for op in net.ops.iter().rev() {
+        let passes = function(op).filter(|_| op.outputs.iter().all(|o| !barred.contains(o)));
+        // The first operand of these may stay turned.
+        let spared = usize::from(multiplied(net, op).or(passes).is_some());
+        barred.extend(op.inputs.iter().skip(spared));
+    }
+    let mut stay = HashSet::new();
+    for op in &net.ops {
+        let made = multiplied(net, op).is_some() || function(op).is_some_and(|x| stay.contains(&x));
+        stay.extend(op.outputs.iter().copied().filter(|o| made && !barred.contains(o)));
+    }
+    stay
+}
+
+impl Lowerer<'_> {
+    pub(super) fn linear(&mut self, op: &Op) -> Result<()> {
+        let bias = self.bias_of(op)?;
+        let Some(w) = self.constant(op.inputs[1]) else {
+            return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
+        };
+        let weights = w.as_ref().into();
+        self.product(op.inputs[0], op.outputs[0], weights, bias)
+    }
+
+    /// `x · y`, by a convolution where `y` is one constant matrix, else with coefficients computed at run time.
+    pub(super) fn matmul(&mut self, op: &Op, transpose_x: bool, transpose_y: bool) -> Result<()> {
+        let (x, y) = (op.inputs[0], op.inputs[1]);
+        let (x_rank, y_rank) = (self.shape(x).len(), self.shape(y).len());
+        if x_rank < 2 || y_rank < 2 {
+            return Err(self.unsupported("a product with a vector", "reshape the vector to a matrix"));
+        }
+        let one_matrix = self.shape(y)[..y_rank - 2].iter().all(|&n| n == 1);
+        let constant = self.constant(y).filter(|_| one_matrix).cloned();
+        let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
+        let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
+        let given = Weights::from(constant.as_ref());
+        let weights = if transpose_y {
+            given
+        } else {
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
+            given.with(turned.map(|i| given.values[i]).collect())
+        };
+        if !transpose_x {
+            return self.product(x, op.outputs[0], weights, None);
+        }
+        let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
+        // The rows of `x` are channels as they stand.
+        let weights = Arc::new(weights);
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        for index in indices(&batch) {
+            let (Some(source), Some(result)) = (rows_first(&matrix(&from, &index)), rows_first(&matrix(&to, &index)))
+            else {
+                return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+            };
+            self.push(dense(weights.clone(), None), vec![source], vec![[false; 3]], result, true);
+        }
+        Ok(())
+    }
+
+    /// `out = x · wᵀ + b`.
+    fn product(&mut self, x: ValueId, out: ValueId, weights: Weights, bias: Option<Vec<f32>>) -> Result<()> {
+        let columns = self.shape(out).last().copied().unwrap_or(1);
+        let Some(source) = self.turned_of(x, columns)? else {
+            let (from, to) = (self.view(x)?, self.result(out));
+            return self.product_views(&from, &to, weights, bias);
+        };
+        let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
+        if self.stay_turned.contains(&out) {
+            let mut shape = source.view.shape();
+            shape[0] = columns;
+            let view = self.scratch("", &shape);
+            let (from, to) = (self.channels(&source.view)?, self.channels(&view)?);
+            self.push(dense(weights, bias), vec![from], vec![[false; 3]], to, false);
+            self.turned.insert(out, Turned { view, ..source });
+            return Ok(());
+        }
+        let to = self.result(out);
+        let flat = [source.rows, columns];
+        match self.reshaped(&to, &flat)? {
+            Some(rows) => self.turn_back(&source, &rows, weights, bias),
+            None => {
+                let rows = self.scratch("rows", &flat);
+                self.turn_back(&source, &rows, weights, bias)?;
+                self.reshape_into(&rows, &to)
+            }
+        }
+    }
+
+    /// A value with its columns as channels, turned the first time that it is asked for; `None` where one task does not
+    /// turn it.
+    fn turned_of(&mut self, x: ValueId, outputs: usize) -> Result<Option<Turned>> {
+        if let Some(turned) = self.turned.get(&x) {
+            return Ok(Some(turned.clone()));
+        }
+        let from = self.view(x)?;
+        let rows: usize = from.lead.iter().map(|a| a.extent).product();
+        if self.chip.hal.max_transpose_width.is_some_and(|most| rows as u64 > most) {
+            return Ok(None);
+        }
+        let Some(flat) = self.reshaped(&from, &[rows, from.width])? else { return Ok(None) };
+        let turned = self.stage(&flat, outputs)?;
+        self.turned.insert(x, turned.clone());
+        Ok(Some(turned))
+    }
+
+    /// Where a function of one number finds and leaves its matrix, if that stays turned.
+    pub(super) fn turned_pair(&mut self, x: ValueId, out: ValueId) -> Option<(View, View)> {
+        let from = self.turned.get(&x).filter(|_| self.stay_turned.contains(&out))?.clone();
+        let to = self.scratch("", &from.view.shape());
+        self.turned.insert(out, Turned { view: to.clone(), ..from });
+        Some((from.view, to))
+    }
+
+    /// `x[.., K] · w[N, K]ᵀ + b`: columns become channels, a 1x1 convolution follows, its result turns back on the way
+    /// out.
+    pub(super) fn product_views(
+        &mut self,
+        from: &View,
+        to: &View,
+        weights: Weights,
+        bias: Option<Vec<f32>>,
+    ) -> Result<()> {
+        let rank = from.lead.len();
+        // All rows of x side by side as columns of the convolution.
+        let rows: usize = from.lead.iter().map(|a| a.extent).product();
+        let (weights, bias) = (Arc::new(weights), bias.map(Arc::new));
+        let flat_from = self.reshaped(from, &[rows, from.width])?;
+        let flat_to = self.reshaped(to, &[rows, to.width])?;
+        if let (Some(flat_from), Some(flat_to)) = (flat_from, flat_to) {
+            let most = self.chip.hal.max_transpose_width.map_or(rows, |w| w as usize).max(1);
+            for start in (0..rows).step_by(most) {
+                let part = |v: &View| View {
+                    offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
+                    lead: vec![Axis { extent: most.min(rows - start), ..v.lead[0] }],
+                    ..v.clone()
+                };
+                self.product_flat(&part(&flat_from), &part(&flat_to), weights.clone(), bias.clone())?;
+            }
+            return Ok(());
+        }
+        // Rows that no single stride reaches: the innermost axis at a time.
+        let inner = rank.saturating_sub(1);
+        let outer: Vec<usize> = from.lead[..inner].iter().map(|a| a.extent).collect();
+        for index in indices(&outer) {
+            let at = |v: &View| View {
+                offset_bytes: v.offset_bytes
+                    + index.iter().zip(&v.lead).map(|(&i, a)| i as u64 * a.stride_bytes).sum::<u64>(),
+                lead: v.lead[inner..].to_vec(),
+                ..v.clone()
+            };
+            self.product_flat(&at(from), &at(to), weights.clone(), bias.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Rows side by side, with their own turning there and back.
+    fn product_flat(
+        &mut self,
+        from: &View,
+        to: &View,
+        weights: Arc<Weights>,
+        bias: Option<Arc<Vec<f32>>>,
+    ) -> Result<()> {
+        let source = self.stage(from, to.width)?;
+        self.turn_back(&source, to, weights, bias)
+    }
+
+    /// The columns of a matrix as channels, for a product with so many outputs: eight rows side by side and the eights below
+    /// each other where that takes fewer passes.
+    fn stage(&mut self, from: &View, outputs: usize) -> Result<Turned> {
+        let rows = from.lead[0].extent;
+        if !self.options.modern() || !folds(rows, outputs) {
+            return Ok(Turned { view: self.exchanged(from, 0, "turned")?, rows });
+        }
+        let view = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);
+        let middle = self.channels(&view)?;
+        self.push(copy_kind(), vec![square(from)], vec![[false; 3]], middle, true);
+        Ok(Turned { view, rows })
+    }
+
+    /// A turned matrix as the task sees it.
+    fn channels(&self, view: &View) -> Result<View4> {
+        let seen = if view.lead.len() == 1 { channels_first(view) } else { view.nchw() };
+        seen.ok_or_else(|| self.unsupported("more than four axes", "reshape first"))
+    }
+
+    /// The product with a turned matrix, its result as rows again.
+    fn turn_back(
+        &mut self,
+        source: &Turned,
+        to: &View,
+        weights: Arc<Weights>,
+        bias: Option<Arc<Vec<f32>>>,
+    ) -> Result<()> {
+        let folded = source.view.lead.len() > 1;
+        let middle = self.channels(&source.view)?;
+        let straight = |lowerer: &Self, view: &View| {
+            rows_first(view).ok_or_else(|| lowerer.unsupported("more than four axes", "reshape first"))
+        };
+        let to = straight(self, to)?;
+        if !folded {
+            self.push(dense(weights, bias), vec![middle], vec![[false; 3]], to, true);
+            return Ok(());
+        }
+        let product = self.scratch("product", &[source.rows, to.width]);
+        self.push(dense(weights, bias), vec![middle], vec![[false; 3]], square(&product), true);
+        let from = straight(self, &product)?;
+        self.push(copy_kind(), vec![from], vec![[false; 3]], to, false);
+        Ok(())
+    }
+}
+
+/// Whether so many rows are folded into a square: then each accumulator holds more output channels, and those that one
+/// pass does not hold take fewer passes.
+fn folds(rows: usize, outputs: usize) -> bool {
+    rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows) && outputs > FOLDED_OUTPUTS
+}
+
+/// A product with coefficients `[out][in]`.
+fn dense(weights: Arc<Weights>, bias: Option<Arc<Vec<f32>>>) -> Kind {
+    Kind::Conv {
+        window: Window::UNIT,
+        connect: Connect::Dense,
+        weights,
+        bias,
+        post_scale: 1.0,
+        nonlinear: Nonlinear::None,
+    }
+}
+
+/// The rows of a matrix as a square: eight side by side.
+fn square(view: &View) -> View4 {
+    let one = Axis { extent: 1, stride_bytes: 0 };
+    let Axis { extent: rows, stride_bytes: row } = view.lead[0];
+    let side = Axis { extent: FOLD, stride_bytes: row };
+    let axes = [one, side, Axis { extent: rows / FOLD, stride_bytes: FOLD as u64 * row }];
+    View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes, width: view.width }
+}
+
+/// One matrix of a batch; leading axes of extent 1 repeat.
+pub(super) fn matrix(view: &View, index: &[usize]) -> View {
+    let rank = view.lead.len() - 1;
+    let own = &index[index.len().saturating_sub(rank)..];
+    let skipped = rank - own.len();
+    let offset: u64 = view.lead[skipped..rank]
+        .iter()
+        .zip(own)
+        .map(|(a, &i)| if a.extent == 1 { 0 } else { i as u64 * a.stride_bytes })
+        .sum();
+    View { offset_bytes: view.offset_bytes + offset, lead: view.lead[rank..].to_vec(), ..view.clone() }
+}
+
+/// A two-axis view with its first axis as channels.
+pub(super) fn channels_first(view: &View) -> Option<View4> {
+    let one = Axis { extent: 1, stride_bytes: 0 };
+    let &[channels] = view.lead.as_slice() else { return None };
+    Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [one, channels, one], width: view.width })
+}
+
+/// As [`channels_first`] for a tensor whose rows are the channels: the one row left is the whole matrix.
+pub(super) fn rows_first(view: &View) -> Option<View4> {
+    let mut view = channels_first(view)?;
+    let channels = view.axes[1];
+    view.axes[2].stride_bytes = channels.extent as u64 * channels.stride_bytes;
+    Some(view)
+}
+
+/// All index tuples below the extents.
+pub(super) fn indices(extents: &[usize]) -> Vec<Vec<usize>> {
+    extents
+        .iter()
+        .fold(vec![vec![]], |all, &n| all.iter().flat_map(|p| (0..n).map(|i| [p.as_slice(), &[i]].concat())).collect())
+}
