@@ -96,11 +96,12 @@ fn scaled_function(kind: &Kind) -> Option<(f32, Nonlinear)> {
     match kind {
         Kind::Neuron { add: 0.0, post_scale, nonlinear } => Some((*post_scale, nonlinear.clone())),
         Kind::Pool { op: PoolOp::Sum, window: Window::UNIT, abs: false, affine, relu } => {
-            let Affine { scale, .. } = *affine;
-            let scales_only = *affine == Affine { scale, ..Affine::UNIT };
-            let exact = f16::from_f32(scale).to_f32() == scale;
+            let Affine { final_scale, scale, .. } = *affine;
+            let scales_only = *affine == Affine { final_scale, scale, ..Affine::UNIT };
+            let factor = final_scale * scale;
+            let exact = f16::from_f32(factor).to_f32() == factor;
             let function = if *relu { Nonlinear::Relu } else { Nonlinear::None };
-            (scales_only && exact).then_some((scale, function))
+            (scales_only && exact).then_some((factor, function))
         }
         _ => None,
     }
