@@ -45,6 +45,26 @@ impl Dispatch {
     }
 }
 
+struct Timed<'a> {
+    name: &'static str,
+    step: Box<dyn FnMut() + 'a>,
+    times: Vec<Duration>,
+}
+
+impl<'a> Timed<'a> {
+    fn new(name: &'static str, step: impl FnMut() + 'a) -> Timed<'a> {
+        Timed { name, step: Box::new(step), times: Vec::new() }
+    }
+
+    fn steps(&mut self) {
+        self.times.extend((0..IN_A_ROW).map(|_| {
+            let begin = Instant::now();
+            (self.step)();
+            begin.elapsed()
+        }));
+    }
+}
+
 fn engine() -> impl FnMut() {
     let program = nets::compile(&tiny());
     let mut plan = Plan::new(&program, Options::default()).expect("a plan");
@@ -79,23 +99,17 @@ fn main() {
     };
     let routes = [own, remote(Route::Direct), remote(Route::Broker)].map(|r| Dispatch::new(&r, &model));
     let [own, direct, broker] = routes.each_ref().map(|d| move || d.stream.execute().expect("a dispatch"));
-    let mut all: Vec<(&str, Box<dyn FnMut() + '_>, Vec<Duration>)> = vec![
-        ("engine alone", Box::new(engine()), Vec::new()),
-        ("in process", Box::new(own), Vec::new()),
-        ("direct path", Box::new(direct), Vec::new()),
-        ("through the broker", Box::new(broker), Vec::new()),
+    let mut all = vec![
+        Timed::new("engine alone", engine()),
+        Timed::new("in process", own),
+        Timed::new("direct path", direct),
+        Timed::new("through the broker", broker),
     ];
-    all.retain(|(name, ..)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
+    all.retain(|t| wanted.is_empty() || wanted.iter().any(|w| t.name.contains(w.as_str())));
     for _ in 0..rounds {
-        for (_, step, times) in &mut all {
-            times.extend((0..IN_A_ROW).map(|_| {
-                let begin = Instant::now();
-                step();
-                begin.elapsed()
-            }));
-        }
+        all.iter_mut().for_each(Timed::steps);
     }
-    for (name, _, times) in &mut all {
+    for Timed { name, times, .. } in &mut all {
         times.sort();
         let us = |i: usize| times[i].as_nanos() as f64 / 1e3;
         println!("{name}: median {:.1} us, least {:.1} us of {}", us(times.len() / 2), us(0), times.len());

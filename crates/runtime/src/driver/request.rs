@@ -198,7 +198,7 @@ impl Client {
             return Err(Code::NOT_READY);
         }
         self.may_use(&gate, plan.token)?;
-        let deadline = Instant::now() + Duration::from_millis(rows::HANDSHAKE_TIMEOUT_MS);
+        let mut deadline = None;
         loop {
             let instance = gate.instances.get(&plan.token).ok_or(Code::NOT_FOUND)?;
             if instance.state != Prepared::Yes {
@@ -210,7 +210,9 @@ impl Client {
             if wake.is_some() {
                 return Err(Code::NO_RESOURCES);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let limit = Duration::from_millis(rows::HANDSHAKE_TIMEOUT_MS);
+            let left = deadline.get_or_insert(now + limit).saturating_duration_since(now);
             if left.is_zero() {
                 return Err(Code::TIMEOUT);
             }

@@ -412,12 +412,14 @@ impl Operation {
     pub(crate) fn run(&self, limit: Option<std::time::Duration>) -> Result<()> {
         // Ports' memory on the device is this operation's; two runs of it take turns.
         let _turn = lock(&self.busy);
-        let span = |name, begin| {
-            if let Some(trace) = &self.runtime.trace {
+        let trace = self.runtime.trace.as_ref();
+        let now = || trace.map(|_| std::time::Instant::now());
+        let span = |name, begin: Option<_>| {
+            if let Some((trace, begin)) = trace.zip(begin) {
                 trace.span(trace::Lane::Host, name, begin);
             }
         };
-        let all = std::time::Instant::now();
+        let all = now();
         let mut bound = Vec::with_capacity(self.ports.len());
         for p in &self.ports {
             let buffer = lock(&p.bound).clone();
@@ -432,7 +434,7 @@ impl Operation {
             })
         };
         let (mut inputs, mut outputs) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        let begin = std::time::Instant::now();
+        let begin = now();
         for (i, buffer) in bound.iter().enumerate() {
             if is(i, Direction::Output) {
                 outputs.push(self.ports[i].surface);
@@ -454,13 +456,13 @@ impl Operation {
             count.fetch_add(dense.len() as u64, Relaxed);
         }
         span("DRIVER_REQUEST cast in", begin);
-        let begin = std::time::Instant::now();
+        let begin = now();
         self.loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
         span("DRIVER_REQUEST inference", begin);
-        if let Some(trace) = &self.runtime.trace {
+        if let Some((trace, begin)) = trace.zip(begin) {
             trace.stages(begin);
         }
-        let begin = std::time::Instant::now();
+        let begin = now();
         for (i, buffer) in bound.iter().enumerate().filter(|&(i, _)| is(i, Direction::Output)) {
             let p = &self.ports[i];
             let mut scratch = lock(&p.scratch);

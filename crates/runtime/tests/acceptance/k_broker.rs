@@ -294,26 +294,3 @@ fn load() {
     assert_eq!(d.broker.driver().loaded(), (0, 0));
     println!("{} descriptors open", descriptors());
 }
-
-#[test]
-fn dispatch_time() {
-    let d = daemon(Policy::default());
-    for route in [Route::Direct, Route::Broker] {
-        let runtime = d.runtime(route);
-        let library = runtime.compile(&d.model(&tiny()), &CompileOptions::default()).expect("compiles");
-        let op = library.function("main").unwrap().operation().expect("loads");
-        let (x, y) = (runtime.buffer(1024).unwrap(), runtime.buffer(16).unwrap());
-        op.port("x", false).unwrap().bind(&x).unwrap();
-        op.port("y", true).unwrap().bind(&y).unwrap();
-        let stream = Stream::new(&runtime);
-        stream.encode(&op).unwrap();
-        let once = || {
-            let begin = Instant::now();
-            stream.execute().expect("dispatch");
-            begin.elapsed()
-        };
-        let mut all: Vec<Duration> = (0..500).map(|_| once()).collect();
-        all.sort();
-        println!("small graph, {route:?}: median {:?}, least {:?}", all[250], all[0]);
-    }
-}
