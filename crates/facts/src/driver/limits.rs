@@ -14,6 +14,7 @@ named! {
         RESERVED_PRIORITIES = 2 "levels" "driver" "the first levels need an entitlement";
         DEFAULT_PRIORITY = 5 "" "driver" "priority of the default class";
         DEFAULT_QOS = 21 "" "driver" "default class of service";
+        REALTIME_QOS = 0 "" "driver" "class of service of real time";
         QUEUES = 8 "queues" "driver" "hardware task queues";
         QUEUE_STRIDE_BYTES = 0x148 "bytes" "driver" "registers of a queue";
         MAX_NID = 255 "" "driver" "largest network identity; 0 is reserved";

@@ -7,6 +7,7 @@ use crate::driver::task::lock;
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Error, Result};
 use crate::os::socket::{self, MAX_MESSAGE_BYTES};
+use anemone_facts::driver::limits::DEFAULT_QOS;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -94,7 +95,7 @@ fn gone() -> Error {
 
 impl Compiler for Service {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
-        let ask = Ask::Content { path: model.display().to_string(), qos: 0 };
+        let ask = Ask::Content { path: model.display().to_string(), qos: DEFAULT_QOS as u32 };
         let digits = self.ask(&ask, |answer, _| match answer {
             Answer::Content(digits) => Ok(digits),
             _ => Err(gone()),
@@ -104,7 +105,7 @@ impl Compiler for Service {
 
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
         let path = model.display().to_string();
-        let ask = Ask::Compile { path, options: options.into(), long: false, qos: 0 };
+        let ask = Ask::Compile { path, options: options.clone(), long: false, qos: DEFAULT_QOS as u32 };
         self.ask(&ask, wire::read_bundle).map_err(|e| e.to_string())
     }
 }
@@ -129,7 +130,7 @@ pub fn serve(socket: &UnixStream, compiler: &dyn Compiler) -> Result<()> {
                 Ok(content) => wire::answer(socket, &Answer::Content(crate::cache::hex(&content)), &[], &[]),
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },
-            Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options.into()) {
+            Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options) {
                 Ok(b) => wire::answer(socket, &wire::compiled(&b), &[&b.image, &b.descriptor], &[]),
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },

@@ -137,6 +137,8 @@ pub(crate) struct ClientEntry {
     pub pid: u32,
     pub timeout_ms: u64,
     pub hint: (u32, u32),
+    /// Of requests that ask for the default one, where the connection has a class of its own.
+    pub priority: Option<u32>,
 }
 
 /// Counts that `ane stat` and tests read.
@@ -303,6 +305,7 @@ impl Driver {
             pid: task.pid,
             timeout_ms: rows::HANDSHAKE_TIMEOUT_MS,
             hint: (0, 0),
+            priority: None,
         };
         gate.clients.insert(id, entry);
         drop(gate);
@@ -333,12 +336,12 @@ impl Driver {
         self.idle.notify_all();
     }
 
-    /// Gives an instance a class of service: requests of the default priority get that of the class. Classes that need a key of
-    /// their own change nothing here.
+    /// Gives an instance a class of service: requests of the default priority get that of the class. Whether its owner may have
+    /// the class is the caller's to know.
     pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
-        instance.priority = if qos == 0 { rows::DEFAULT_PRIORITY as u32 } else { priority_of(qos) };
+        instance.priority = priority_of(qos);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::os::shared::Shared;
 use anemone_program::{Direction, Port, Program};
 use device::{Device, Loaded, read_image};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -31,20 +32,28 @@ pub trait Compiler: Send + Sync {
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String>;
 }
 
-/// What a compile is asked. All of it is part of the key but for the two `force_` fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a compile is asked. All of it is part of the key but for the two `force_` fields. As it is sent to the broker, too;
+/// what a message leaves out is zero or empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CompileOptions {
     /// Devices that may be used; 4 is the engine.
+    #[serde(default)]
     pub device_mask: u64,
     /// Compile even where the cache has it, and write it again.
+    #[serde(default)]
     pub force_recompilation: bool,
     /// Do not compile: only the cache.
+    #[serde(default)]
     pub force_fetch: bool,
     /// How the graph is cut.
+    #[serde(default)]
     pub segmenter: String,
     /// Options of the engine's compiler, `Key=value` pairs.
+    #[serde(default)]
     pub custom: String,
     /// Platform.
+    #[serde(default)]
     pub platform: String,
 }
 
