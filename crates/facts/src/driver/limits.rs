@@ -5,6 +5,7 @@ use super::named;
 named! {
     /// Limits and fixed numbers of the firmware.
     FIRMWARE {
+        MAX_ENGINES = 4 "engines" "driver" "engines that the load balancer tells apart";
         PROGRAM_SLOTS = 144 "programs" "driver" "program identities are below this";
         PROCESS_SLOTS = 288 "processes" "driver" "process identities are below this";
         PROCESS_PROGRAMS = 128 "programs" "driver" "programs that one process may load";

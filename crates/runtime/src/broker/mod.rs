@@ -135,6 +135,7 @@ impl Broker {
             "direct_clients": registry.direct,
             "programs": programs,
             "instances": instances,
+            "programs_by_engine": self.driver.resident(),
             "pending": self.driver.pending(),
             "completed": counters.completed,
             "aborted": counters.aborted,

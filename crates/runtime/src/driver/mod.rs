@@ -4,6 +4,7 @@
 //! it outside the gate, and publishes. So a dispatch needs no switch of threads, and one command is in flight at most,
 //! beside one more urgent that goes before it.
 
+pub mod balancer;
 pub mod client;
 mod lifecycle;
 pub mod methods;
@@ -22,6 +23,7 @@ use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{CLIENTS, Client as Kind};
+use balancer::Balancer;
 use client::Client;
 pub use request::{Message, Reply, WakePort, priority_of};
 use resident::Resident;
@@ -168,6 +170,7 @@ pub(crate) struct Gate {
     pub dart: Dart,
     pub clients: BTreeMap<u64, ClientEntry>,
     pub images: BTreeMap<u64, Image>,
+    pub balancer: Balancer,
     pub instances: BTreeMap<u64, Instance>,
     pub surfaces: BTreeMap<u32, Surface>,
     pub queue: request::Queue,
@@ -243,6 +246,7 @@ impl Driver {
             dart: Dart::new(config.aperture_bytes),
             clients: BTreeMap::new(),
             images: BTreeMap::new(),
+            balancer: Balancer::new(properties::ENGINES).map_err(|code| Error::driver("load balancer", code))?,
             instances: BTreeMap::new(),
             surfaces: BTreeMap::new(),
             queue: request::Queue::default(),
@@ -371,6 +375,11 @@ impl Driver {
     pub fn loaded(&self) -> (usize, usize) {
         let gate = lock(&self.gate);
         (gate.firmware.loaded(), gate.instances.len())
+    }
+
+    /// Programs that each engine has.
+    pub fn resident(&self) -> Vec<usize> {
+        lock(&self.gate).balancer.resident()
     }
 
     /// Requests that wait or run.

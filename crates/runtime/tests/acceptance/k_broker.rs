@@ -332,10 +332,6 @@ fn policies() {
     }
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, |d| d.count())
-}
-
 /// `ANE_LOAD=CLIENTS,DISPATCHES` makes it longer.
 #[test]
 fn load() {
@@ -382,5 +378,4 @@ fn load() {
     }
     assert_eq!((d.broker.clients(), d.broker.driver().registry().direct), (0, 0));
     assert_eq!(d.broker.driver().loaded(), (0, 0));
-    println!("{} descriptors open", descriptors());
 }
