@@ -5,11 +5,14 @@
 //! reshapes are therefore views, not layers.
 
 mod draw;
+mod weights;
 
 use crate::lut::Table;
 use crate::native::Own;
 use std::fmt;
 use std::sync::Arc;
+
+pub use weights::{StreamForm, Weights};
 
 /// Rows start on this boundary.
 pub const ROW_ALIGN: u64 = 64;
@@ -206,14 +209,14 @@ impl Affine {
 /// What a layer computes. One layer is one task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Neural engine: convolution with coefficients `[groups][out][in per out][kh][kw]`.
+    /// Neural engine: convolution with constant coefficients.
     Conv {
         /// Geometry.
         window: Window,
         /// How channels connect.
         connect: Connect,
         /// Coefficients.
-        weights: Arc<Vec<f32>>,
+        weights: Arc<Weights>,
         /// One bias per output channel of each group.
         bias: Option<Arc<Vec<f32>>>,
         /// Multiplies the biased sum, fp16.
@@ -418,9 +421,14 @@ impl fmt::Display for Kind {
             Nonlinear::Table(t) => write!(f, " lut={}", t.name),
         };
         match self {
-            Kind::Conv { window: w, connect, bias, post_scale, nonlinear: n, .. } => {
+            Kind::Conv { window: w, connect, weights, bias, post_scale, nonlinear: n } => {
                 write!(f, "ne.conv")?;
                 window(f, w)?;
+                match &weights.form {
+                    StreamForm::Fp16 => {}
+                    StreamForm::Palette { bits, .. } => write!(f, " palette={bits}")?,
+                    StreamForm::ZeroSkipping => write!(f, " sparse")?,
+                }
                 if let Connect::Unicast { per_output } = connect {
                     write!(f, " unicast={per_output}")?;
                 }

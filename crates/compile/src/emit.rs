@@ -219,7 +219,7 @@ impl Emitter<'_> {
         self.destination(hints, index)?;
         self.staging(index)?;
         if self.is_neural() {
-            self.neural()?
+            self.neural(&packing)?
         } else {
             self.planar()?
         }
@@ -575,8 +575,13 @@ impl Emitter<'_> {
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
     }
 
-    fn neural(&mut self) -> Set {
-        self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
+    fn neural(&mut self, packing: &Packing) -> Set {
+        let palette = packing.palette_bits();
+        self.set_all(&[
+            (Unkc804Bit20, 1),
+            (PalettizedEn, u32::from(palette.is_some())),
+            (PalettizedBits, palette.unwrap_or(constant::NO_PALETTE_BITS)),
+        ])?;
         if self.modern() {
             self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
         }

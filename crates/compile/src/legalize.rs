@@ -68,11 +68,11 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
     let axis = if layer.transpose { None } else { Some(1) };
     let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
     let groups = layer.sources[0].groups();
-    let bytes = weights.len() as u64 * ELEMENT_BYTES;
+    let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
     if bytes <= cap || groups > 1 || outputs < 2 {
         return vec![layer];
     }
-    let taps = weights.len() / outputs;
+    let taps = weights.values.len() / outputs;
     // Whole passes of sixteen engines, so that the pieces pack densely; columns of a transposed result stay aligned.
     let pieces = bytes.div_ceil(cap) as usize;
     let step = outputs.div_ceil(pieces).next_multiple_of(32);
@@ -84,7 +84,7 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
             piece.kind = Kind::Conv {
                 window: *window,
                 connect: Connect::Dense,
-                weights: Arc::new(weights[start * taps..(start + n) * taps].to_vec()),
+                weights: Arc::new(weights.with(weights.values[start * taps..(start + n) * taps].to_vec())),
                 bias: bias.as_ref().map(|b| Arc::new(b[start..start + n].to_vec())),
                 post_scale: *post_scale,
                 nonlinear: nonlinear.clone(),
@@ -217,7 +217,7 @@ mod tests {
         let conv = Kind::Conv {
             window,
             connect: Connect::Dense,
-            weights: Arc::new(vec![0.0; 14]),
+            weights: Arc::new(vec![0.0; 14].into()),
             bias: None,
             post_scale: 1.0,
             nonlinear: Nonlinear::None,

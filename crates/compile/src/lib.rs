@@ -22,6 +22,7 @@ pub mod place;
 pub mod prepare;
 mod residency;
 pub mod schedule;
+mod weights;
 
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -47,6 +48,9 @@ pub struct Options {
     pub compat: Compat,
     /// How many of the optional passes are run, in order; all where it is `None`. For finding the pass that is at fault.
     pub pass_limit: Option<usize>,
+    /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
+    /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
+    pub expand_weights: bool,
 }
 
 impl Options {
@@ -128,11 +132,17 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
         return Ok(None);
     }
     // 3  One order.
-    let order = schedule::schedule(legal, chip, &mut run.reasons);
+    let mut order = schedule::schedule(legal, chip, &mut run.reasons);
     if !run.after(&passes::SCHEDULE, order.graph.layers.len(), &|| order.to_string(), &|| order.graph.dot()) {
         return Ok(None);
     }
-    // 4  Every buffer has its address.
+    // 4  Compressed weights stay so where the chip streams them; every buffer has its address.
+    if run.takes(&passes::WEIGHTS) && !run.options.expand_weights {
+        weights::choose(&mut order.graph, chip, &mut run.reasons);
+    }
+    if !run.after(&passes::WEIGHTS, order.graph.layers.len(), &|| order.graph.to_string(), &|| order.graph.dot()) {
+        return Ok(None);
+    }
     let stay = run.takes(&passes::RESIDE);
     let residency = place::reside(&order, chip, run.options, stay);
     if !run.after(&passes::RESIDE, order.graph.layers.len(), &|| residency.to_string(), &|| order.graph.dot()) {

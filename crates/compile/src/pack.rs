@@ -1,13 +1,17 @@
 //! Coefficients into the engines' streams.
 //!
-//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel` and
-//! `h13-zero-skip`.
+//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
+//! `h13-zero-skip` and `book-streams`.
 
 use crate::anec::*;
 use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
+use anemone_net::stored::pack;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+
+/// Bits of a coefficient that is stored as it is.
+const FP16_BITS: usize = 16;
 
 /// How a layer's output channels are spread over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,10 @@ pub struct Packing {
     bias: bool,
     /// Kernel and stride, rows first, where zeros are skipped.
     skips: Option<[[usize; 2]; 2]>,
+    /// Bits of a coefficient, or of its index where there is a palette.
+    bits: usize,
+    /// Bytes of the palette that leads every stream.
+    palette_bytes: u64,
 }
 
 /// Engines for `outputs` channels.
@@ -31,8 +39,16 @@ pub fn engines_for(outputs: usize) -> usize {
 }
 
 impl Packing {
-    /// The packing of a convolution layer; without coefficients there are no taps.
+    /// The packing of a layer's coefficients in the form they have; without coefficients there are no taps.
     pub fn of(layer: &Layer) -> Packing {
+        match &layer.kind {
+            Kind::Conv { weights, .. } => Packing::in_form(layer, &weights.form),
+            _ => Packing::in_form(layer, &StreamForm::Fp16),
+        }
+    }
+
+    /// As [`Packing::of`] with the coefficients in that form.
+    pub fn in_form(layer: &Layer, form: &StreamForm) -> Packing {
         let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
         let engines = engines_for(outputs);
         if let Kind::Product { lanes } = layer.kind {
@@ -45,10 +61,22 @@ impl Packing {
                 taps,
                 bias: false,
                 skips: None,
+                bits: FP16_BITS,
+                palette_bytes: 0,
             };
         }
         let Kind::Conv { connect, weights, bias, window, .. } = &layer.kind else {
-            return Packing { engines, lanes: 1, outputs, groups: 1, taps: 0, bias: false, skips: None };
+            return Packing {
+                engines,
+                lanes: 1,
+                outputs,
+                groups: 1,
+                taps: 0,
+                bias: false,
+                skips: None,
+                bits: FP16_BITS,
+                palette_bytes: 0,
+            };
         };
         let source = &layer.sources[0];
         let groups = source.groups();
@@ -61,12 +89,18 @@ impl Packing {
                 lanes *= 2;
             }
         }
-        let taps = weights.len() / (outputs * groups).max(1);
-        let skips = [window.kernel, window.stride];
+        let taps = weights.values.len() / (outputs * groups).max(1);
         let places = zero_skip::order(window.kernel, window.stride);
         let empty = places.iter().filter(|place| place.is_none()).count();
-        let skips = (empty * zero_skip::WORTH_EMPTY > places.len()).then_some(skips);
-        Packing { engines, lanes, outputs, groups, taps, bias: bias.is_some(), skips }
+        let (skips, bits, palette_bytes) = match form {
+            StreamForm::Fp16 => (empty * zero_skip::WORTH_EMPTY > places.len(), FP16_BITS, 0),
+            StreamForm::ZeroSkipping => (true, FP16_BITS, 0),
+            StreamForm::Palette { bits, .. } => {
+                (false, *bits as usize, (ELEMENT_BYTES << bits).next_multiple_of(ALIGN_BYTES))
+            }
+        };
+        let skips = skips.then_some([window.kernel, window.stride]);
+        Packing { engines, lanes, outputs, groups, taps, bias: bias.is_some(), skips, bits, palette_bytes }
     }
 
     /// Whether the streams skip zeros.
@@ -88,15 +122,28 @@ impl Packing {
         (2 * self.lanes * self.taps) as u64
     }
 
+    /// Width of a palette index; `None` without a palette.
+    pub fn palette_bits(&self) -> Option<u32> {
+        (self.palette_bytes > 0).then_some(self.bits as u32)
+    }
+
     /// Bytes of each engine's stream; the most it can have where zeros are skipped.
     pub fn stream_bytes(&self) -> u64 {
-        let mut pass = 2 * self.lanes * (self.taps + usize::from(self.bias));
+        self.palette_bytes + self.group_bytes() * self.groups as u64
+    }
+
+    /// What one group takes of a stream, without the palette.
+    fn group_bytes(&self) -> u64 {
+        let mut pass = (self.lanes * self.taps * self.bits).div_ceil(8);
+        if self.bias {
+            pass += self.lanes * ELEMENT_BYTES as usize;
+        }
         if let Some([kernel, stride]) = self.skips {
             let inputs = self.taps / (kernel[0] * kernel[1]).max(1);
             pass +=
                 zero_skip::COUNT_BYTES + inputs * self.mask_bits(zero_skip::order(kernel, stride).len()).div_ceil(8);
         }
-        ((pass * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) * self.groups) as u64
+        (pass * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) as u64
     }
 
     /// Mask bits of one input channel.
@@ -110,43 +157,64 @@ impl Packing {
     }
 
     /// The streams one after another, and the bytes of each.
-    pub fn streams(&self, weights: &[f32], bias: Option<&[f32]>) -> (Vec<u8>, Vec<u64>) {
+    pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
         let mut sizes = Vec::with_capacity(self.active());
         let mut halves = vec![f16::ZERO; self.lanes * self.taps];
-        let put = |bytes: &mut Vec<u8>, x: f32| bytes.extend(f16::from_f32(x).to_le_bytes());
+        let palette = Lookup::of(&weights.form);
         for engine in 0..self.active() {
             let start = bytes.len();
+            if let Some(palette) = &palette {
+                bytes.extend(&palette.bytes);
+                bytes.resize(start + self.palette_bytes as usize, 0);
+            }
             for g in 0..self.groups {
                 for pass in 0..self.passes(engine) {
                     let first = g * self.outputs + (pass * self.engines + engine) * self.lanes;
                     if let Some(bias) = bias {
-                        (first..first + self.lanes).for_each(|c| put(&mut bytes, bias[c]));
+                        bytes.extend(
+                            bias[first..first + self.lanes].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()),
+                        );
                     }
                     if let Some([kernel, stride]) = self.skips {
-                        self.put_without_zeros(&mut bytes, weights, first, &zero_skip::order(kernel, stride));
+                        self.put_without_zeros(&mut bytes, &weights.values, first, &zero_skip::order(kernel, stride));
                         continue;
                     }
-                    // Channels of one tap stand side by side.
-                    halves.convert_from_f32_slice(&weights[first * self.taps..][..self.lanes * self.taps]);
-                    let at = bytes.len();
-                    bytes.resize(at + 2 * halves.len(), 0);
-                    for (tap, set) in bytes[at..].chunks_exact_mut(2 * self.lanes).enumerate() {
-                        for (lane, slot) in set.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                            *slot = halves[lane * self.taps + tap].to_le_bytes();
+                    halves.convert_from_f32_slice(&weights.values[first * self.taps..][..self.lanes * self.taps]);
+                    match &palette {
+                        None => self.put_halves(&mut bytes, &halves),
+                        Some(palette) => {
+                            let indices: Vec<u8> = self.side_by_side(&halves).map(|x| palette.index(x)).collect();
+                            bytes.extend(pack(&indices, self.bits));
                         }
                     }
                 }
                 if self.skips.is_some() {
                     bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
                 } else {
-                    let group = self.stream_bytes() as usize / self.groups;
-                    bytes.resize(start + (g + 1) * group, 0);
+                    bytes.resize(start + (self.palette_bytes + (g as u64 + 1) * self.group_bytes()) as usize, 0);
                 }
             }
             sizes.push((bytes.len() - start) as u64);
         }
         (bytes, sizes)
+    }
+
+    /// The coefficients of a pass in the order of the streams: channels of one tap stand side by side.
+    fn side_by_side<'a>(&self, halves: &'a [f16]) -> impl Iterator<Item = f16> + 'a {
+        let (lanes, taps) = (self.lanes, self.taps);
+        (0..taps).flat_map(move |tap| (0..lanes).map(move |lane| halves[lane * taps + tap]))
+    }
+
+    /// As [`Packing::side_by_side`], two bytes each.
+    fn put_halves(&self, bytes: &mut Vec<u8>, halves: &[f16]) {
+        let at = bytes.len();
+        bytes.resize(at + 2 * halves.len(), 0);
+        for (tap, set) in bytes[at..].chunks_exact_mut(2 * self.lanes).enumerate() {
+            for (lane, slot) in set.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                *slot = halves[lane * self.taps + tap].to_le_bytes();
+            }
+        }
     }
 
     /// One pass from output channel `first` on: the count, then masks of eight and their values.
@@ -175,5 +243,29 @@ impl Packing {
         for (i, byte) in bytes[count_at..][..zero_skip::COUNT_BYTES].iter_mut().enumerate() {
             *byte = (count >> (8 * i)) as u8;
         }
+    }
+}
+
+/// From value to index.
+struct Lookup {
+    /// The table as it leads a stream.
+    bytes: Vec<u8>,
+    /// By the bits of a value.
+    indices: Vec<u8>,
+}
+
+impl Lookup {
+    fn of(form: &StreamForm) -> Option<Lookup> {
+        let StreamForm::Palette { entries, bits } = form else { return None };
+        let mut bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
+        bytes.resize((ELEMENT_BYTES << bits) as usize, 0);
+        let mut indices = vec![0; 1 << 16];
+        // An index has at most eight bits.
+        entries.iter().enumerate().for_each(|(i, x)| indices[usize::from(x.to_bits())] = i as u8);
+        Some(Lookup { bytes, indices })
+    }
+
+    fn index(&self, value: f16) -> u8 {
+        self.indices[usize::from(value.to_bits())]
     }
 }

@@ -79,6 +79,8 @@ passes! {
     LEGALIZE: 2 false "2z-legalized" Work::Stage, "book 22, legalization",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
     SCHEDULE: 3 false "3-scheduled" Work::Stage, "book 22, scheduling", "one order, and when each buffer lives";
+    WEIGHTS: 4 true "3y-stream-weights" Work::Stage, "book 25, stream-versus-fold decision; book 22, weight packing",
+        "compressed weights stay so where the chip streams their form";
     RESIDE: 4 true "3z-reside" Work::Stage, "book 22, memory", "results that fit and are read whole stay in tile memory";
     PLACE: 4 false "4-placed" Work::Stage, "book 22, memory", "addresses in tile memory, scratch and kernel section";
 }

@@ -72,10 +72,13 @@ fn rewrite(net: &mut Net, reasons: &mut Reasons, step: impl Fn(&mut Builder, &Op
 
 impl Builder<'_> {
     fn constant(&mut self, suffix: &str, shape: Vec<usize>, data: Vec<f32>) -> ValueId {
+        self.constant_of(suffix, Tensor { shape, data: Data::F32(data) })
+    }
+
+    fn constant_of(&mut self, suffix: &str, tensor: Tensor) -> ValueId {
         let name = self.fresh(suffix);
-        let ty = TensorType { dtype: DType::F32, shape: shape.clone() };
-        let data = Some(Arc::new(Tensor { shape, data: Data::F32(data) }));
-        self.net.add_value(Value { name, ty, data, surface: None })
+        let ty = tensor.ty();
+        self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
     }
 
     fn shape(&self, id: ValueId) -> Vec<usize> {

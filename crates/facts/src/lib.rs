@@ -25,6 +25,7 @@ pub mod staging;
 mod table;
 pub mod tolerance;
 pub mod validators;
+pub mod weights;
 
 pub use basis::Basis;
 pub use fields::Field;

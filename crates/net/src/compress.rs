@@ -4,7 +4,8 @@ use crate::error::Error;
 use crate::graph::{Data, Net, Tensor, elements};
 use crate::ops::OpKind;
 use crate::stored::{Element, Form, Stored, pack};
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Constants of fewer elements are left alone: their share is small, their part in the result often is not.
@@ -75,10 +76,7 @@ pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
     let mut summary = Summary { bytes_before: stored(net), ..Summary::default() };
     for (id, value) in net.values.iter_mut().enumerate() {
         let Some(tensor) = value.data.as_ref().filter(|_| weights.contains(&(id as u32))) else { continue };
-        let compressed = match &tensor.data {
-            Data::Stored(s) => !matches!(s.form(), Form::Plain { .. }),
-            _ => false,
-        };
+        let compressed = Compression::of(&tensor.data) != Compression::default();
         if tensor.data.len() < LEAST_ELEMENTS || !tensor.data.dtype().is_float() || compressed {
             continue;
         }
@@ -92,6 +90,93 @@ pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
     }
     summary.bytes_after = stored(net);
     Ok(summary)
+}
+
+/// What the stored form of a constant says of its elements. Joint forms say several things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    /// They are entries of a table.
+    pub palette: bool,
+    /// Their zeros are not stored.
+    pub sparse: bool,
+    /// They are integers with scales.
+    pub scaled: Option<Scales>,
+}
+
+/// How far the scale of an integer reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    /// The whole constant, or one output channel.
+    Channel,
+    /// A block of elements.
+    Block,
+}
+
+impl Compression {
+    /// Of a constant's elements.
+    pub fn of(data: &Data) -> Compression {
+        let Data::Stored(stored) = data else { return Compression::default() };
+        match stored.form() {
+            Form::Plain { .. } => Compression::default(),
+            Form::Palette { mask, .. } => {
+                Compression { palette: true, sparse: mask.is_some(), ..Compression::default() }
+            }
+            Form::Sparse { values, .. } => Compression { sparse: true, ..Compression::of(&values.data) },
+            Form::Scaled { data, scale, mask, .. } => {
+                // A scale for each place along the first axis is one for each output channel.
+                let channel = scale.shape.iter().skip(1).all(|&n| n == 1);
+                let scaled = Some(if channel { Scales::Channel } else { Scales::Block });
+                let Compression { palette, sparse, .. } = Compression::of(&data.data);
+                Compression { palette, sparse: sparse || mask.is_some(), scaled }
+            }
+        }
+    }
+}
+
+/// A constant made of compressed ones, in such a form again where its elements allow it: with few values where a part
+/// had a palette, else without its zeros where a part had none stored; else as it is.
+pub fn again<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tensor {
+    if made.data.len() < LEAST_ELEMENTS || !made.data.dtype().is_float() {
+        return made;
+    }
+    let parts = of.into_iter().map(|part| Compression::of(&part.data));
+    let had = parts.fold(Compression::default(), |all, one| Compression {
+        palette: all.palette || one.palette,
+        sparse: all.sparse || one.sparse,
+        scaled: None,
+    });
+    let smaller = match had {
+        Compression { palette: true, .. } => few_values(&made),
+        Compression { sparse: true, .. } => {
+            let mask: Vec<u8> = made.data.to_f32().iter().map(|&v| u8::from(v != 0.0)).collect();
+            without(&made, &mask).ok()
+        }
+        _ => None,
+    };
+    smaller.unwrap_or(made)
+}
+
+/// The tensor by a table of the values it has, where a byte can tell them apart.
+fn few_values(tensor: &Tensor) -> Option<Tensor> {
+    let values = tensor.data.to_f32();
+    let mut seen: HashMap<u32, u8> = HashMap::new();
+    let mut table = Vec::new();
+    let mut indices = Vec::with_capacity(values.len());
+    for value in values {
+        let next = table.len();
+        indices.push(match seen.entry(value.to_bits()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                table.push(value);
+                *new.insert(u8::try_from(next).ok()?)
+            }
+        });
+    }
+    let mut shape = vec![1; tensor.shape.len()];
+    shape.extend([table.len(), 1]);
+    let table = Tensor { shape, data: Data::from_f32(tensor.data.dtype(), &table) };
+    let indices = Tensor { shape: tensor.shape.clone(), data: Data::U8(indices) };
+    Stored::tensor(Form::Palette { indices, table, axis: 0, mask: None }, tensor.shape.clone()).ok()
 }
 
 /// Centres of `count` clusters of the elements: Lloyd's rounds on the sorted values, from evenly spread quantiles.
@@ -178,8 +263,14 @@ fn prune(tensor: &Tensor, share: f32) -> Result<Tensor, Error> {
     let gone = (values.len() as f64 * f64::from(share)).round() as usize;
     let mut mask = vec![1u8; values.len()];
     order.iter().take(gone).for_each(|&i| mask[i] = 0);
-    let kept: Vec<f32> = values.iter().zip(&mask).filter(|(_, m)| **m == 1).map(|(v, _)| *v).collect();
-    let form = Form::Plain { element: Element::UInt(1), bytes: pack(&mask, 1).into() };
+    without(tensor, &mask)
+}
+
+/// The tensor with only those of its elements stored that the mask has.
+fn without(tensor: &Tensor, mask: &[u8]) -> Result<Tensor, Error> {
+    let values = tensor.data.to_f32();
+    let kept: Vec<f32> = values.iter().zip(mask).filter(|(_, m)| **m == 1).map(|(v, _)| *v).collect();
+    let form = Form::Plain { element: Element::UInt(1), bytes: pack(mask, 1).into() };
     let mask = Stored::tensor(form, tensor.shape.clone())?;
     let values = Tensor { shape: vec![kept.len()], data: Data::from_f32(tensor.data.dtype(), &kept) };
     Stored::tensor(Form::Sparse { mask, values }, tensor.shape.clone())
@@ -196,6 +287,29 @@ mod tests {
 
     fn worst(a: &Tensor, b: &Tensor) -> f32 {
         a.data.to_f32().iter().zip(b.data.to_f32()).fold(0.0, |m, (x, y)| m.max((x - y).abs()))
+    }
+
+    #[test]
+    fn what_is_made_of_compressed_constants_is_compressed_again() {
+        let of = |made: &Tensor| Compression::of(&made.data);
+        let dense = |t: &Tensor| Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32()) };
+        let (few, sparse, plain) = (palettize(&weights(), 4), prune(&weights(), 0.5), weights());
+        let (few, sparse) = (few.unwrap(), sparse.unwrap());
+        let twice = |t: &Tensor| Tensor {
+            shape: t.shape.clone(),
+            data: Data::F32(t.data.to_f32().iter().map(|v| 2.0 * v).collect()),
+        };
+        let made = again(twice(&few), [&plain, &few]);
+        assert_eq!(of(&made), Compression { palette: true, ..Compression::default() });
+        assert_eq!(made.data.to_f32(), twice(&few).data.to_f32());
+        let made = again(twice(&sparse), [&sparse]);
+        assert_eq!(of(&made), Compression { sparse: true, ..Compression::default() });
+        assert_eq!(made.data.to_f32(), twice(&sparse).data.to_f32());
+        // More values than a byte counts; and nothing that was compressed.
+        assert_eq!(again(dense(&plain), [&few]), dense(&plain));
+        assert_eq!(again(dense(&few), [&plain]), dense(&few));
+        let scales = |t: &Tensor| of(t).scaled;
+        assert_eq!(scales(&int8(&weights()).unwrap()), Some(Scales::Channel));
     }
 
     #[test]

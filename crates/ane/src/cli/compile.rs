@@ -5,6 +5,7 @@ use anemone::forms::{Form, Surroundings, encode};
 use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Log, Options, Stage, passes};
+use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_program::{Program, hwx};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -43,6 +44,9 @@ pub struct Flags {
     /// Run only the first N of the passes that can be left out, to find one that is at fault
     #[arg(long, value_name = "N")]
     pass_limit: Option<usize>,
+    /// Make compressed weights fp16, also where the chip can read their form: programs of plain coefficients only
+    #[arg(long)]
+    expand_weights: bool,
     /// Compile anew, whatever is kept from before
     #[arg(long)]
     no_cache: bool,
@@ -131,7 +135,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
-    let options = Options { compat, pass_limit: flags.pass_limit };
+    let options = Options { compat, pass_limit: flags.pass_limit, expand_weights: flags.expand_weights };
     let mut stages = Stages(flags.dump_ir.is_some().then(Vec::new));
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
@@ -163,7 +167,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Ok((form, bytes))
         })
         .collect::<Result<_>>()?;
-    let tasks = program.tasks().map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?.len();
+    let tasks = program.tasks().map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
+    // As the words say it: whose coefficients are indices, and whose are without their zeros.
+    let with = |field| tasks.iter().filter(|task| task.get(program.layout, field) == Some(1)).count();
+    let [palettes, zero_skipping] = [Field::PalettizedEn, Field::SparseFmt].map(with);
+    let tasks = tasks.len();
     let (paths, made) = destinations(output, &stem, &encoded)?;
     let files: Vec<(&Path, &[u8])> =
         paths.iter().zip(&encoded).map(|(p, (_, b))| (p.as_path(), b.as_slice())).collect();
@@ -179,6 +187,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "schema": "anemone.compile/1",
             "chip": chip.target,
             "tasks": tasks,
+            "palette_tasks": palettes,
+            "zero_skipping_tasks": zero_skipping,
             "stream_bytes": program.stream.len(),
             "kernel_bytes": program.kernel.len(),
             "scratch_bytes": program.scratch_bytes,
@@ -195,6 +205,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             program.kernel.len(),
             program.scratch_bytes
         ));
+        voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
     }
     Ok(0)
 }

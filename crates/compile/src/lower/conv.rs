@@ -89,7 +89,7 @@ impl Lowerer<'_> {
         };
         let extents = [0, 1].map(|i| pick(i, 1, &|j| shape[j + 2]));
         let dilation = [0, 1].map(|i| pick(i, 1, &|j| dilations[j]));
-        let (weights, kernel) = dilate(tensor.data.to_f32(), extents, dilation);
+        let (weights, kernel) = dilate(tensor.as_ref().into(), extents, dilation);
         let mut window = Window {
             kernel,
             stride: [0, 1].map(|i| pick(i, 1, &|j| strides[j])),
@@ -206,7 +206,7 @@ impl Lowerer<'_> {
         let Some(w) = self.constant(op.inputs[1]) else {
             return Err(self.unsupported("a matrix computed at run time", "make the weight a constant"));
         };
-        let weights = w.data.to_f32();
+        let weights = w.as_ref().into();
         let (from, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
         self.product_views(&from, &to, weights, bias)
     }
@@ -222,11 +222,12 @@ impl Lowerer<'_> {
         let constant = self.constant(y).filter(|_| one_matrix).cloned();
         let Some(constant) = constant else { return self.runtime_matmul(op, transpose_x, transpose_y) };
         let (rows, columns) = (constant.shape[y_rank - 2], constant.shape[y_rank - 1]);
-        let data = constant.data.to_f32();
+        let given = Weights::from(constant.as_ref());
         let weights = if transpose_y {
-            data
+            given
         } else {
-            (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect()
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
+            given.with(turned.map(|i| given.values[i]).collect())
         };
         let (from, to) = (self.view(x)?, self.result(op.outputs[0]));
         if !transpose_x {
@@ -362,7 +363,7 @@ impl Lowerer<'_> {
         &mut self,
         from: &View,
         to: &View,
-        weights: Vec<f32>,
+        weights: Weights,
         bias: Option<Vec<f32>>,
     ) -> Result<()> {
         let rank = from.lead.len();
@@ -402,7 +403,7 @@ impl Lowerer<'_> {
         &mut self,
         from: &View,
         to: &View,
-        weights: Arc<Vec<f32>>,
+        weights: Arc<Weights>,
         bias: Option<Arc<Vec<f32>>>,
     ) -> Result<()> {
         if self.options.modern() && folds(from.lead[0].extent, to.width) {
@@ -421,7 +422,7 @@ impl Lowerer<'_> {
         &mut self,
         from: &View,
         to: &View,
-        weights: Arc<Vec<f32>>,
+        weights: Arc<Weights>,
         bias: Option<Arc<Vec<f32>>>,
     ) -> Result<()> {
         let rows = from.lead[0].extent;
@@ -460,7 +461,7 @@ pub(super) struct Convolution {
     pub(super) groups: usize,
     pub(super) per_group: usize,
     pub(super) cout: usize,
-    pub(super) weights: Vec<f32>,
+    pub(super) weights: Weights,
     pub(super) bias: Option<Vec<f32>>,
 }
 
@@ -471,17 +472,15 @@ impl Convolution {
         let turn = |[a, b]: [usize; 2]| [b, a];
         let Window { kernel, stride, pad } = self.window;
         let window = Window { kernel: turn(kernel), stride: turn(stride), pad: turn(pad) };
-        let weights = self
-            .weights
-            .chunks_exact((kh * kw).max(1))
-            .flat_map(|k| (0..kw).flat_map(move |c| (0..kh).map(move |r| k[r * kw + c])))
-            .collect();
+        let kernels = self.weights.values.chunks_exact((kh * kw).max(1));
+        let turned = kernels.flat_map(|k| (0..kw).flat_map(move |c| (0..kh).map(move |r| k[r * kw + c])));
+        let weights = self.weights.with(turned.collect());
         Convolution { window, weights, ..self }
     }
 }
 
 /// A product with coefficients `[out][in]`.
-fn dense(weights: Arc<Vec<f32>>, bias: Option<Arc<Vec<f32>>>) -> Kind {
+fn dense(weights: Arc<Weights>, bias: Option<Arc<Vec<f32>>>) -> Kind {
     Kind::Conv {
         window: Window::UNIT,
         connect: Connect::Dense,
@@ -535,18 +534,18 @@ fn indices(extents: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// Kernels with zeros between their elements; the engine knows no dilation.
-fn dilate(weights: Vec<f32>, extents: [usize; 2], dilation: [usize; 2]) -> (Vec<f32>, [usize; 2]) {
+fn dilate(weights: Weights, extents: [usize; 2], dilation: [usize; 2]) -> (Weights, [usize; 2]) {
     if dilation == [1, 1] {
         return (weights, extents);
     }
     let wide = [0, 1].map(|i| (extents[i] - 1) * dilation[i] + 1);
     let (taps, wide_taps) = (extents[0] * extents[1], wide[0] * wide[1]);
-    let mut out = vec![0.0; weights.len() / taps * wide_taps];
-    for (kernel, wide_kernel) in weights.chunks_exact(taps).zip(out.chunks_exact_mut(wide_taps)) {
+    let mut out = vec![0.0; weights.values.len() / taps * wide_taps];
+    for (kernel, wide_kernel) in weights.values.chunks_exact(taps).zip(out.chunks_exact_mut(wide_taps)) {
         for (i, &w) in kernel.iter().enumerate() {
             let (h, c) = (i / extents[1], i % extents[1]);
             wide_kernel[h * dilation[0] * wide[1] + c * dilation[1]] = w;
         }
     }
-    (out, wide)
+    (weights.with(out), wide)
 }

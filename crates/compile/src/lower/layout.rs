@@ -449,7 +449,7 @@ impl Lowerer<'_> {
         let kind = Kind::Conv {
             window,
             connect: Connect::Unicast { per_output: 1 },
-            weights: Arc::new(weights),
+            weights: Arc::new(weights.into()),
             bias,
             post_scale: 1.0,
             nonlinear: Nonlinear::None,

@@ -221,7 +221,7 @@ impl Lowerer<'_> {
             PoolOp::Sum => Kind::Conv {
                 window: Window::UNIT,
                 connect: Connect::Unicast { per_output: channels.extent },
-                weights: Arc::new(vec![coefficient; channels.extent]),
+                weights: Arc::new(vec![coefficient; channels.extent].into()),
                 bias: None,
                 post_scale: 1.0,
                 nonlinear: Nonlinear::None,

@@ -83,7 +83,7 @@ impl Lowerer<'_> {
         // Interleaved rows are whole: where the stride does not divide the width, they are cut afterwards.
         let wide_shape = [n, c, out[2], counts[1] * stride[1]];
         let wide = if wide_shape[3] == out[3] { to.clone() } else { self.scratch("wide", &wide_shape) };
-        let weights = tensor.data.to_f32();
+        let weights = tensor.as_ref().into();
         for row_phase in 0..stride[0].min(out[2]) {
             let rows_here = (out[2] - row_phase).div_ceil(stride[0]);
             let vertical = Phase::of(row_phase, stride[0], cut[0], kernel[0], dilation[0], shape[2], rows_here);
@@ -149,7 +149,7 @@ impl Lowerer<'_> {
             shape[axis] = target[axis];
             let result = if i + 1 == axes.len() { to.clone() } else { self.scratch("resized", &shape) };
             if axis == shape.len() - 1 {
-                self.product_views(&current, &result, matrix, None)?;
+                self.product_views(&current, &result, matrix.into(), None)?;
             } else {
                 self.mix_axis(axis, matrix, &current, &result)?;
             }
@@ -178,7 +178,7 @@ impl Lowerer<'_> {
         let kind = Kind::Conv {
             window: Window::UNIT,
             connect: Connect::Dense,
-            weights: Arc::new(matrix),
+            weights: Arc::new(matrix.into()),
             bias: None,
             post_scale: 1.0,
             nonlinear: Nonlinear::None,
@@ -193,7 +193,7 @@ impl Lowerer<'_> {
 
 /// The plain convolution of one phase. A transposed kernel is `[in][out / groups][kh][kw]`.
 fn phase_conv(
-    weights: &[f32],
+    weights: &Weights,
     shape: &[usize],
     kernel: [usize; 2],
     groups: usize,
@@ -211,7 +211,7 @@ fn phase_conv(
             for &kh in &vertical.taps {
                 for &kw in &horizontal.taps {
                     plain.push(match (kh, kw) {
-                        (Some(kh), Some(kw)) => weights[base + kh * kernel[1] + kw],
+                        (Some(kh), Some(kw)) => weights.values[base + kh * kernel[1] + kw],
                         _ => 0.0,
                     });
                 }
@@ -223,5 +223,5 @@ fn phase_conv(
         stride: [1, 1],
         pad: [vertical.pad, horizontal.pad],
     };
-    Convolution { window, groups, per_group, cout, weights: plain, bias }
+    Convolution { window, groups, per_group, cout, weights: weights.with(plain), bias }
 }

@@ -6,7 +6,7 @@ use super::{Builder, Names, uses};
 use crate::Options;
 use crate::error::Result;
 use crate::passes::Reasons;
-use anemone_net::{Binary, Net, Op, OpKind, Tensor, ValueId};
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use std::collections::HashMap;
 
 /// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
@@ -78,7 +78,8 @@ fn absorb(
             let data = weights.data.to_f32();
             let per_output = data.len() / channels;
             let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
-            let id = builder.constant("weight", weights.shape.clone(), scaled);
+            let scaled = Tensor { shape: weights.shape.clone(), data: Data::F32(scaled) };
+            let id = builder.constant_of("weight", compress::again(scaled, [weights.as_ref()]));
             builder.net.ops[at].inputs[1] = id;
             bias.iter().zip(&values).map(|(b, v)| b * v).collect()
         }

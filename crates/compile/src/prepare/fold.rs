@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::error::{Error, Result};
 use crate::passes::Reasons;
-use anemone_net::{Net, Tensor};
+use anemone_net::{Net, Tensor, compress};
 use std::sync::Arc;
 
 /// Results larger than this stay operations: folding them would only grow the program.
@@ -25,6 +25,7 @@ pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Reasons) 
         let Some(&output) = op.outputs.first() else { continue };
         let folded = anemone_net::eval::fold(&op.kind, &operands, Some(&net.value(output).ty))
             .map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
+        let folded = compress::again(folded, operands);
         reasons.say(|| format!("{}: all operands are constants", op.name));
         net.values[output.0 as usize].data = Some(Arc::new(folded));
     }

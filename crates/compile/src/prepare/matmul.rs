@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::error::Result;
 use crate::passes::Reasons;
-use anemone_net::{Data, Net, OpKind, Tensor, Value};
+use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
 use std::sync::Arc;
 
 /// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
@@ -25,7 +25,7 @@ pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Reasons) 
         } else {
             let data = tensor.data.to_f32();
             let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
-            Tensor { shape: vec![columns, rows], data: Data::F32(turned) }
+            compress::again(Tensor { shape: vec![columns, rows], data: Data::F32(turned) }, [tensor.as_ref()])
         };
         let name = format!("{}.weight", net.ops[at].name);
         let ty = weight.ty();

@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::check::{Placement, legal};
+use anemone_facts::weights::WeightForm;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 
 /// Multiply-accumulates a cycle that every measured chip peaks at.
@@ -132,18 +133,20 @@ fn operation(op: &OutlineOp, placement: &Placement) -> Vec<(&'static str, String
 
 /// Compressed weights that a chip decompresses beforehand, so that they save no bandwidth.
 fn format(op: &OutlineOp, placement: &Placement) -> Option<(&'static str, String)> {
-    let hal = &placement.chip.hal;
-    let (gate, what) = match op.op.as_str() {
-        "constexpr_affine_dequantize" => (hal.stream_gate_0x528, "int8 weights"),
-        "constexpr_blockwise_shift_scale" | "constexpr_sparse_blockwise_shift_scale" => {
-            (hal.stream_gate_0x520, "block-wise weights")
-        }
+    let form = match op.op.as_str() {
+        "constexpr_affine_dequantize" => WeightForm::Int8,
+        "constexpr_blockwise_shift_scale" | "constexpr_sparse_blockwise_shift_scale" => WeightForm::Block,
+        "constexpr_sparse_to_dense" | "constexpr_lut_to_sparse" => WeightForm::Sparse,
         "constexpr_lut_to_dense" => {
             let entries = op.argument("lut").map_or(0, |l| l.ty().elements());
-            return (entries > 0 && entries <= 4)
-                .then(|| ("P17", format!("a palette of {entries} entries is not streamed")));
+            if entries > 0 && entries <= 4 {
+                return Some(("P17", format!("a palette of {entries} entries is not streamed")));
+            }
+            WeightForm::Palette
         }
         _ => return None,
     };
-    (gate == Some(0)).then(|| ("P14", format!("{what} become fp16 before they are streamed")))
+    let gate = form.gate();
+    (gate.open(&placement.chip.hal) == Some(false))
+        .then(|| ("P14", format!("{} become fp16 before they are streamed", gate.name)))
 }

@@ -1,0 +1,54 @@
+//! Constant coefficients of a layer, from the network's constant to the form of their streams.
+
+use anemone_net::Tensor;
+use anemone_net::compress::Compression;
+use half::f16;
+use std::sync::Arc;
+
+/// Constant coefficients of a convolution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    /// `[groups][out][in per out][kh][kw]`.
+    pub values: Vec<f32>,
+    /// How the constant that they are from is compressed.
+    pub compression: Compression,
+    /// How they stand in the engines' streams.
+    pub form: StreamForm,
+}
+
+/// How coefficients stand in the engines' streams (`docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and
+/// `book-streams`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum StreamForm {
+    /// Two bytes each; where a stride leaves places of the kernel empty, only those that are not.
+    #[default]
+    Fp16,
+    /// Indices into a table of `2^bits` values.
+    Palette {
+        /// Width of an index: 4 or 8.
+        bits: u32,
+        /// The table; what it has no values for is zero.
+        entries: Arc<[f16]>,
+    },
+    /// Masks, and the values that are not zero.
+    ZeroSkipping,
+}
+
+impl From<Vec<f32>> for Weights {
+    fn from(values: Vec<f32>) -> Weights {
+        Weights { values, compression: Compression::default(), form: StreamForm::Fp16 }
+    }
+}
+
+impl From<&Tensor> for Weights {
+    fn from(tensor: &Tensor) -> Weights {
+        Weights { compression: Compression::of(&tensor.data), ..tensor.data.to_f32().into() }
+    }
+}
+
+impl Weights {
+    /// Others made of the same constant.
+    pub fn with(&self, values: Vec<f32>) -> Weights {
+        Weights { values, compression: self.compression, form: StreamForm::Fp16 }
+    }
+}

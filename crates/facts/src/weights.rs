@@ -1,0 +1,97 @@
+//! Compressed forms of constant weights, and the capabilities by which a chip reads each of them as it is: the streaming
+//! gate. A form that does not pass it becomes fp16 while a program is compiled, and saves no bandwidth.
+//!
+//! Source: the book, chapter 7 (tables of what streams where, and of the HAL bytes) and chapter 25
+//! (`docs/evidence.md`, key `book-streams`).
+
+use crate::hal::Hal;
+
+/// A compressed form of constant weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightForm {
+    /// Indices into one table of fp16 values.
+    Palette,
+    /// Masks and the values that are not zero.
+    Sparse,
+    /// 8-bit integers with one scale, or one for each output channel.
+    Int8,
+    /// Integers with a scale for each block.
+    Block,
+}
+
+/// What a form needs of a chip.
+pub struct Gate {
+    /// The form.
+    pub form: WeightForm,
+    /// Its name in messages.
+    pub name: &'static str,
+    /// Name of the HAL row that is its gate, beside [`Hal::kernel_streaming`].
+    pub row: &'static str,
+    /// Reads that row.
+    get: fn(&Hal) -> Option<u64>,
+}
+
+/// A row for each form.
+pub static GATES: [Gate; 4] = [
+    Gate {
+        form: WeightForm::Palette,
+        name: "a palette",
+        row: "palette_kernel_stride",
+        get: |hal| hal.palette_kernel_stride,
+    },
+    Gate { form: WeightForm::Sparse, name: "sparse weights", row: "kernel_streaming", get: |hal| hal.kernel_streaming },
+    Gate { form: WeightForm::Int8, name: "int8 weights", row: "stream_gate_0x528", get: |hal| hal.stream_gate_0x528 },
+    Gate {
+        form: WeightForm::Block,
+        name: "block-wise weights",
+        row: "stream_gate_0x520",
+        get: |hal| hal.stream_gate_0x520,
+    },
+];
+
+impl WeightForm {
+    /// Its row.
+    pub fn gate(self) -> &'static Gate {
+        &GATES[self as usize]
+    }
+}
+
+impl Gate {
+    /// Whether a chip streams the form; `None` where that is not known of the chip.
+    pub fn open(&self, hal: &Hal) -> Option<bool> {
+        Some(hal.kernel_streaming? == 1 && (self.get)(hal)? == 1)
+    }
+}
+
+/// Widths of palette indices that the M1's engines read, in bits: narrower ones are refused, and those between are of
+/// later chips (chapter 25). Indices in others are widened.
+pub const PALETTE_BITS: [u32; 2] = [4, 8];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chips::CHIPS;
+    use crate::hal;
+
+    #[test]
+    fn rows_are_in_the_order_of_the_forms_and_name_their_hal_rows() {
+        let hal = &CHIPS[0].hal;
+        for (i, gate) in GATES.iter().enumerate() {
+            assert_eq!(gate.form as usize, i);
+            let row = hal::HAL_ROWS.iter().find(|row| row.name == gate.row).expect("a HAL row");
+            assert_eq!((row.get)(hal), (gate.get)(hal), "{}", gate.row);
+        }
+    }
+
+    #[test]
+    fn generations_open_one_form_after_another() {
+        // The book's chapter 7: palettes and sparse weights from the A13 on, int8 from the A14, blocks from the A15.
+        let open = |target: &str| {
+            let chip = CHIPS.iter().find(|c| c.target == target).expect("a target");
+            GATES.each_ref().map(|gate| gate.open(&chip.hal))
+        };
+        assert_eq!(open("h13"), [true, true, false, false].map(Some));
+        assert_eq!(open("h14"), [true, true, true, false].map(Some));
+        assert_eq!(open("h15"), [true; 4].map(Some));
+    }
+}
