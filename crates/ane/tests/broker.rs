@@ -79,7 +79,7 @@ impl Daemon {
 
     fn run(&self, via: &str) -> serde_json::Value {
         let out = self.run_command(via, "3").output().expect("runs");
-        assert!(out.status.success(), "{via}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{via}: {}", String::from_utf8_lossy(&out.stdout));
         let document: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
         document["outputs"].clone()
     }

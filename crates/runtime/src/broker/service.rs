@@ -1,5 +1,5 @@
-//! The compile service: a process of its own that reads models and makes bundles. When it dies, the request that it had ends
-//! with an error, and the next one starts it again.
+//! The compile service: a process of its own that reads models and makes bundles. When it dies, another one is started
+//! for the request that it had; when that one dies too, the request ends with an error.
 
 use super::wire::{self, Answer, Ask};
 use crate::cache::Bundle;
@@ -69,21 +69,25 @@ impl Service {
 
     fn ask<T>(&self, ask: &Ask, read: impl FnOnce(Answer, &[u8]) -> Result<T>) -> Result<T> {
         let mut slot = lock(&self.running);
-        let exited = slot.as_mut().is_some_and(|r| !matches!(r.child.try_wait(), Ok(None)));
-        if slot.is_none() || exited {
-            *slot = Some(self.start()?);
-        }
-        let Some(running) = slot.as_ref() else { return Err(gone()) };
-        let message =
-            wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
-        match message {
-            Ok(Some(message)) => {
-                let (answer, tail) = wire::read_answer(&message)?;
-                read(answer, tail)
+        loop {
+            let exited = slot.as_mut().is_some_and(|r| !matches!(r.child.try_wait(), Ok(None)));
+            let fresh = slot.is_none() || exited;
+            if fresh {
+                *slot = Some(self.start()?);
             }
-            Ok(None) | Err(_) => {
-                *slot = None;
-                Err(gone())
+            let Some(running) = slot.as_ref() else { return Err(gone()) };
+            let message =
+                wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
+            match message {
+                Ok(Some(message)) => {
+                    let (answer, tail) = wire::read_answer(&message)?;
+                    return read(answer, tail);
+                }
+                Ok(None) | Err(_) => *slot = None,
+            }
+            // One that ran before may have been ending already; one that was started for this request had it.
+            if fresh {
+                return Err(gone());
             }
         }
     }
