@@ -45,7 +45,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
         let (config, key, value) = (object(config)?, text(key)?, text(value)?);
         match key {
             "cache_bundle_location" => *locked(&config.0) = Some(PathBuf::from(value)),
-            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+            other => return Err(Refusal::option(other)),
         }
         Ok(())
     })
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
             "segmenter" => options.segmenter = value.into(),
             "custom_ane_compiler_options" => options.custom = value.into(),
             "platform" => options.platform = value.into(),
-            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+            other => return Err(Refusal::option(other)),
         }
         Ok(())
     })
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
             "compute_device_types_mask" => options.device_mask = value as u64,
             "force_recompilation" => options.force_recompilation = value != 0,
             "force_fetch_from_cache" => options.force_fetch = value != 0,
-            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+            other => return Err(Refusal::option(other)),
         }
         Ok(())
     })
@@ -180,6 +180,15 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
 pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe { take(options) })
+}
+
+/// What options say; the defaults without any.
+///
+/// # Safety
+/// As for [`object`].
+unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileOptions {
+    // SAFETY: as the caller promises.
+    unsafe { options.as_ref() }.map_or_else(CompileOptions::default, |o| locked(&o.0).clone())
 }
 
 /// Compiles a model, or takes it from the cache by content. Null options are the defaults.
@@ -196,7 +205,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
-        let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
+        let options = asked(options);
         give(library, || Ok(e5rt_program_library(compiler.0.compile(&path, &options)?)))
     })
 }
@@ -215,7 +224,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
         let (compiler, path) = (object(compiler)?, PathBuf::from(text(path)?));
-        let options = options.as_ref().map_or_else(CompileOptions::default, |o| locked(&o.0).clone());
+        let options = asked(options);
         set(required, compiler.0.is_new_compile_required(&path, &options)?)
     })
 }

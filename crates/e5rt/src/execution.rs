@@ -247,7 +247,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
         let (options, key, value) = (object(options)?, text(key)?, text(value)?);
         match key {
             "operation_name" => *locked(&options.1) = value.into(),
-            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+            other => return Err(Refusal::option(other)),
         }
         Ok(())
     })
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_set_int(
             "enable_concurrent_sync_execution" => config.concurrent_execution = value != 0,
             "enable_low_latency_async_events" => config.low_latency_events = value != 0,
             "skip_io_fences" => {}
-            other => return Err(Refusal::NotFound(format!("no option is called {other}"))),
+            other => return Err(Refusal::option(other)),
         }
         Ok(())
     })

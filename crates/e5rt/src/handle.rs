@@ -45,6 +45,13 @@ pub(crate) enum Refusal {
     Runtime(Error),
 }
 
+impl Refusal {
+    /// No option of that name.
+    pub(crate) fn option(name: &str) -> Refusal {
+        Refusal::NotFound(format!("no option is called {name}"))
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         Refusal::Runtime(error)

@@ -5,6 +5,8 @@
 //! good. A null pointer is refused with a code; any other pointer must be one that this library gave and that was not
 //! released. Objects may be used from several threads.
 //!
+//! The calls are written out, not made by a macro: what makes the header reads source, and people read it too.
+//!
 //! Dependencies: `anemone` compiles models, `anemone-runtime` runs them.
 
 #![allow(unsafe_code)]

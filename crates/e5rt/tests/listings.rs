@@ -12,19 +12,38 @@ const ADD_ONE: &str = r#"net "main" {
 }
 "#;
 
-/// The folder of the shared library: this test's own, or the one above.
-fn libraries() -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let folders = own.ancestors().skip(1).take(2);
-    folders.map(Path::to_path_buf).find(|f| f.join("libanemone_e5rt.so").exists())
+/// The library in its two forms.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Shared,
+    Static,
 }
 
-fn run(source: &str, net: &str, cache: bool) -> Option<String> {
+impl Form {
+    /// The file: in this test's own folder, or in the one above.
+    fn file(self) -> Option<PathBuf> {
+        let name = if self == Form::Shared { "libanemone_e5rt.so" } else { "libanemone_e5rt.a" };
+        let own = std::env::current_exe().ok()?;
+        own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.exists())
+    }
+
+    /// What the linker is told.
+    fn arguments(self, file: &Path) -> Vec<std::ffi::OsString> {
+        let folder = file.parent().map_or_else(String::new, |f| f.display().to_string());
+        let rest = match self {
+            Form::Shared => vec![format!("-Wl,-rpath,{folder}")],
+            Form::Static => ["-lpthread", "-ldl", "-lm", "-lrt", "-lutil", "-lgcc_s"].map(String::from).to_vec(),
+        };
+        std::iter::once(file.into()).chain(rest.into_iter().map(Into::into)).collect()
+    }
+}
+
+fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: no C compiler called cc");
         return None;
     }
-    let libraries = libraries().expect("libanemone_e5rt.so beside the test");
+    let library = form.file().expect("the library beside the test");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");
     let (binary, model) = (folder.path().join("program"), folder.path().join("model.net"));
@@ -36,10 +55,7 @@ fn run(source: &str, net: &str, cache: bool) -> Option<String> {
         .arg(root.join("tests/c").join(source))
         .arg("-o")
         .arg(&binary)
-        .arg("-L")
-        .arg(&libraries)
-        .arg("-lanemone_e5rt")
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .args(form.arguments(&library))
         .output()
         .expect("cc runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -56,15 +72,17 @@ fn run(source: &str, net: &str, cache: bool) -> Option<String> {
 
 #[test]
 fn j01_j02_frames() {
-    if let Some(text) = run("frames.c", ADD_ONE, true) {
-        assert_eq!(text, "frames: 100\n");
+    for form in [Form::Shared, Form::Static] {
+        if let Some(text) = run("frames.c", ADD_ONE, true, form) {
+            assert_eq!(text, "frames: 100\n");
+        }
     }
 }
 
 #[test]
 fn h01_h08_state() {
     let net = ADD_ONE.replace("%x", "%state_in").replace("%y", "%state_out");
-    if let Some(text) = run("state.c", &net, false) {
+    if let Some(text) = run("state.c", &net, false, Form::Shared) {
         assert_eq!(text, "1 2 3 4\n");
     }
 }

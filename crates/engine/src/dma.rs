@@ -9,6 +9,7 @@ use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
 use anemone_program::Element;
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// The fields that place one operand: in memory, or in tile memory.
@@ -325,15 +326,50 @@ impl Machine<'_> {
     fn load_dma(&self, place: &Place, base_field: Field, enable: Field, ext: Extents) -> Result<Tensor, FaultKind> {
         let bar = self.bar(base_field, enable)?;
         let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: base_field, bar })?;
-        let (base, strides) = self.place(place);
-        let element = self.element(place.format)?;
-        load_rows(ext, base, strides, |address, row| region.read_row(place.base, address, element, row))
+        self.load(place, Home::Bar(bar), region, ext)
     }
 
     fn load_l2(&self, place: &Place, ext: Extents) -> Result<Tensor, FaultKind> {
-        let (base, strides) = self.place(place);
+        self.load(place, Home::Tile, self.l2, ext)
+    }
+
+    fn load(&self, place: &Place, home: Home, region: &Region, ext: Extents) -> Result<Tensor, FaultKind> {
         let element = self.element(place.format)?;
-        load_rows(ext, base, strides, |address, row| self.l2.read_row(place.base, address, element, row))
+        // Rows of memory that is not looked at one by one are widened at once.
+        if region.is_trusted()
+            && element == Element::Float16
+            && let Some(span) = self.span(place, home, ext)
+            && let Some(data) = region.halfwords().get(span.range)
+        {
+            let (from, mut tensor) = (Source { data, strides: span.strides }, Tensor::zeros(ext)?);
+            self.workers.arch.dispatch(Widen { from, to: &mut tensor });
+            return Ok(tensor);
+        }
+        let (base, strides) = self.place(place);
+        load_rows(ext, base, strides, |address, row| region.read_row(place.base, address, element, row))
+    }
+}
+
+/// Rows of fp16 into a tensor.
+struct Widen<'a> {
+    from: Source<'a>,
+    to: &'a mut Tensor,
+}
+
+impl WithSimd for Widen<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Tensor { ext, data } = self.to;
+        let mut rows = data.chunks_exact_mut(ext.w.max(1));
+        for g in 0..ext.g {
+            for c in 0..ext.c {
+                for (h, row) in rows.by_ref().take(ext.h).enumerate() {
+                    number::widen_row(self.from.row(g, c, h, ext.w), row);
+                }
+            }
+        }
     }
 }
 

@@ -8,12 +8,12 @@ use crate::machine::Machine;
 use crate::number;
 use crate::number::packed::{Columns, Weights, decode, product, product_of_rows};
 use crate::number::planar;
-use crate::number::wide::{Exact as Number, PER_THREAD, Wide};
+use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, cut};
 use crate::tensor::{Extents, Tensor};
 use crate::window::Window;
-use crate::work::{Scratch, Workers, room};
+use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
@@ -21,7 +21,6 @@ use anemone_facts::numerics::{self, Mac, Planar};
 use anemone_program::Direction;
 use half::f16;
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// From this many elements on, a table is expanded to one value per fp16 argument.
@@ -303,5 +302,6 @@ pub(crate) fn sum_of_channels(mac: &'static Mac, x: &Tensor, output: Extents) ->
 }
 
 fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
-    y.data.par_iter_mut().with_min_len(PER_THREAD).for_each(|v| *v = f(*v));
+    let cost = y.data.len();
+    chunks(&mut y.data, PER_THREAD, cost, |_, row| row.iter_mut().for_each(|v| *v = f(*v)));
 }

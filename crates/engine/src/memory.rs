@@ -90,7 +90,7 @@ impl Region {
         words_of(first, last).all(|(word, mask)| bits.get(word).is_some_and(|w| w & mask == mask))
     }
 
-    fn halfwords(&self) -> &[f16] {
+    pub(crate) fn halfwords(&self) -> &[f16] {
         let halfwords: &[u16] = bytemuck::cast_slice(&self.storage);
         halfwords[..self.bytes / 2].reinterpret_cast()
     }

@@ -12,10 +12,10 @@ use crate::plan::Constants;
 use crate::rows::{Source, dense};
 use crate::tensor::{Extents, LIMIT, Tensor};
 use crate::window::Window;
+use crate::work::chunks;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use half::f16;
-use rayon::prelude::*;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
@@ -198,7 +198,8 @@ impl Machine<'_> {
         }
         let activation = self.activation_of(neural)?;
         let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
-        y.data.par_chunks_mut(1 << 12).for_each(|row| {
+        let cost = y.data.len();
+        chunks(&mut y.data, 1 << 12, cost, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
             let rounded = &mut rounded[..row.len()];
             finish.row(0.0, row, rounded);
@@ -329,7 +330,8 @@ impl Machine<'_> {
 fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let n = x.ext.plane().max(1);
-    y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * per)).for_each(|(y, x)| {
+    chunks(&mut y.data, n, x.data.len(), |i, y| {
+        let x = &x.data[i * n * per..][..n * per];
         y.copy_from_slice(&x[..n]);
         for plane in x.chunks_exact(n).skip(1) {
             y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
@@ -340,9 +342,10 @@ fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, 
 
 fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
-    let n = x.ext.plane().max(1);
-    y.data.par_chunks_mut(n).zip(x.data.par_chunks(n * x.ext.c.max(1))).for_each(|(y, x)| {
-        x.chunks_exact(n).for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
+    let (n, c) = (x.ext.plane().max(1), x.ext.c);
+    chunks(&mut y.data, n, x.data.len(), |i, y| {
+        let x = x.data[i * n * c..].chunks_exact(n).take(c);
+        x.for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
     });
     Ok(y)
 }

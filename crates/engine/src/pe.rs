@@ -6,12 +6,12 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::number::wide::{Exact, PER_THREAD, Wide};
+use crate::number::wide::{Exact, Wide};
 use crate::tensor::{Extents, Tensor};
+use crate::work::{PER_THREAD, chunks};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
 use anemone_facts::numerics::{Mac, PLANAR};
-use rayon::prelude::*;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
@@ -95,7 +95,8 @@ impl Machine<'_> {
         self.check_windows(&window, x.ext, out)?;
         let fold = self.fold()?;
         let mut y = Tensor { ext: out, data: vec![N::admit(0.0); out.elements()?] };
-        y.data.par_chunks_mut(out.plane().max(1)).enumerate().for_each(|(i, plane)| {
+        let cost = x.data.len().saturating_mul(window.k[0] * window.k[1]);
+        chunks(&mut y.data, out.plane(), cost, |i, plane| {
             let source = &x.data[i * x.ext.plane()..][..x.ext.plane()];
             window.pool(source, x.ext, plane, out, &fold);
         });
@@ -189,8 +190,11 @@ impl Machine<'_> {
                 return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" });
             }
         };
-        let pairs = a.data.par_iter_mut().with_min_len(PER_THREAD).zip(&b.data);
-        pairs.for_each(|(x, &b)| *x = op(first.mul(*x), sign.mul(b)));
+        let cost = a.data.len();
+        chunks(&mut a.data, PER_THREAD, cost, |i, row| {
+            let pairs = row.iter_mut().zip(&b.data[i * PER_THREAD..]);
+            pairs.for_each(|(x, &b)| *x = op(first.mul(*x), sign.mul(b)));
+        });
         Ok(a)
     }
 
@@ -211,7 +215,12 @@ impl Machine<'_> {
             return Err(self.inconsistent(Win, "nothing to reduce"));
         }
         let fold = self.fold()?;
-        let data = x.data.par_chunks(x.ext.plane()).map(|plane| fold.of(plane.iter().copied())).collect();
+        let plane = x.ext.plane();
+        let mut data = vec![N::admit(0.0); x.data.len() / plane];
+        chunks(&mut data, PER_THREAD.div_ceil(plane), x.data.len(), |i, results| {
+            let planes = x.data[i * PER_THREAD.div_ceil(plane) * plane..].chunks_exact(plane);
+            results.iter_mut().zip(planes).for_each(|(y, plane)| *y = fold.of(plane.iter().copied()));
+        });
         Ok(Tensor { ext: Extents { h: 1, w: 1, ..x.ext }, data })
     }
 
@@ -246,9 +255,12 @@ impl Machine<'_> {
         };
         if pre != 1.0 || abs {
             let pre = N::admit(pre);
-            x.data.par_iter_mut().with_min_len(PER_THREAD).for_each(|v| {
-                let y = v.mul(pre);
-                *v = if abs { y.abs() } else { y };
+            let cost = x.data.len();
+            chunks(&mut x.data, PER_THREAD, cost, |_, row| {
+                row.iter_mut().for_each(|v| {
+                    let y = v.mul(pre);
+                    *v = if abs { y.abs() } else { y };
+                });
             });
         }
         Ok(x)
@@ -258,7 +270,8 @@ impl Machine<'_> {
     fn finish<N: Wide>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
-            y.data.par_chunks_mut(PER_THREAD).for_each(|row| ending.apply(row));
+            let cost = y.data.len();
+            chunks(&mut y.data, PER_THREAD, cost, |_, row| ending.apply(row));
         }
         let rules = self.model.planar().unwrap_or(&PLANAR);
         let y = Tensor { ext: y.ext, data: N::settle_all(y.data, rules) };

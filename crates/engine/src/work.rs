@@ -24,6 +24,20 @@ pub(crate) struct Scratch {
     pub(crate) columns: Option<Columns>,
 }
 
+/// Fewer elements are not worth waking another thread.
+pub(crate) const PER_THREAD: usize = 1 << 14;
+
+/// Calls `work` with every `size` elements and their number, on all threads where all that is read, `cost` elements, makes
+/// it worth it: handing work to another thread takes longer than small tasks do.
+pub(crate) fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+    let size = size.max(1);
+    if cost < PER_THREAD || data.len() <= size {
+        data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+    } else {
+        data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+    }
+}
+
 /// The first `elements` of a buffer, with whatever they held before.
 pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
     if buffer.len() < elements {

@@ -125,6 +125,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let bar = voice.progress("executing".into());
     let options = anemone_engine::Options { lenient: flags.lenient, model, trace: true };
     let states = states(net.as_deref());
+    if flags.repeat > 1 && net.is_none() {
+        voice.note(
+            "a compiled program does not say which of its ports are states: every run begins with the same inputs",
+        );
+    }
     let mut execution =
         if flags.via.wanted() { None } else { Some(Execution::new(&program, options).map_err(in_file)?) };
     let mut steps = Vec::new();

@@ -26,6 +26,10 @@ pub struct Flags {
     /// Dispatches of the same inputs, for timing; --repeat hands states on
     #[arg(long, default_value_t = 1, requires = "via")]
     times: u32,
+    /// Class of service of all that the broker is asked: 33, 25, 21, 17, 9, the first the most urgent; 0 is real time and needs
+    /// its key
+    #[arg(long, value_name = "CLASS", requires = "via")]
+    qos: Option<u32>,
     /// Where a trace of the session goes, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "via")]
     perfetto: Option<PathBuf>,
@@ -50,11 +54,16 @@ impl Flags {
     /// Compiles, loads and dispatches; outputs as a run has them.
     pub fn execute(&self, model: &Path, target: &str, inputs: &[(String, Array)]) -> Result<Run> {
         let remote = |route| -> Result<Arc<Remote>> {
-            Ok(Arc::new(Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?))
+            let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
+            Ok(Arc::new(self.qos.into_iter().fold(remote, Remote::with_class)))
         };
         let runtime = match self.via {
             Some(Via::Broker) => remote(Route::Broker).map(|r| Runtime::new(r.clone(), r, None))?,
             Some(Via::Direct) => remote(Route::Direct).map(|r| Runtime::new(r.clone(), r, None))?,
+            _ if self.qos.is_some() => {
+                let message = "--qos is told to a broker; there is none with --via inprocess";
+                return Err(Diagnostic::new(Code::Usage, message).help("--via broker"));
+            }
             _ => {
                 let device = Arc::new(InProcess::start().map_err(refused)?);
                 Runtime::new(device, Arc::new(ModelCompiler), Some(cache(self.cache.clone())?))

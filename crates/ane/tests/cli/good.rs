@@ -84,6 +84,18 @@ fn outputs_are_written() {
     assert_eq!(entries(Path::new(&scratch.path("out"))).len(), 1);
 }
 
+#[test]
+fn a_compiled_program_names_no_states() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let out = scratch.out("x.hwx");
+    ane!("compile", package, "-o", out).fine();
+    let ran = ane!("run", out, "-i", image, "--repeat", "2").fine();
+    assert!(ran.err.contains("which of its ports are states"), "{ran:?}");
+    let network = ane!("run", package, "-i", image, "--repeat", "2").fine();
+    assert!(!network.err.contains("states"), "{network:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn written_files_are_plain() {

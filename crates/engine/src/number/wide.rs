@@ -6,12 +6,10 @@
 
 use super::mac::Accumulator;
 use super::planar;
+use crate::work::PER_THREAD;
 use anemone_facts::numerics::{Mac, PLANAR, Planar};
 use half::f16;
 use rayon::prelude::*;
-
-/// Fewer elements are not worth waking another core.
-pub const PER_THREAD: usize = 1 << 14;
 
 /// A number between two roundings. Operands and results are `f32`, which holds every fp16 number.
 pub trait Wide: Copy + Send + Sync + 'static {
@@ -180,10 +178,16 @@ impl Wide for Exact {
     }
 
     fn admit_all(row: Vec<f32>) -> Vec<Exact> {
+        if row.len() < PER_THREAD {
+            return row.into_iter().map(Exact::admit).collect();
+        }
         row.into_par_iter().with_min_len(PER_THREAD).map(Exact::admit).collect()
     }
 
     fn settle_all(row: Vec<Exact>, rules: &Planar) -> Vec<f32> {
+        if row.len() < PER_THREAD {
+            return row.into_iter().map(|x| x.settle(rules)).collect();
+        }
         row.into_par_iter().with_min_len(PER_THREAD).map(|x| x.settle(rules)).collect()
     }
 }

@@ -5,6 +5,7 @@ use super::named;
 named! {
     /// Limits and fixed numbers of the firmware.
     FIRMWARE {
+        MAX_ENGINES = 4 "engines" "driver" "engines that the load balancer tells apart";
         PROGRAM_SLOTS = 144 "programs" "driver" "program identities are below this";
         PROCESS_SLOTS = 288 "processes" "driver" "process identities are below this";
         PROCESS_PROGRAMS = 128 "programs" "driver" "programs that one process may load";
@@ -14,6 +15,7 @@ named! {
         RESERVED_PRIORITIES = 2 "levels" "driver" "the first levels need an entitlement";
         DEFAULT_PRIORITY = 5 "" "driver" "priority of the default class";
         DEFAULT_QOS = 21 "" "driver" "default class of service";
+        REALTIME_QOS = 0 "" "driver" "class of service of real time";
         QUEUES = 8 "queues" "driver" "hardware task queues";
         QUEUE_STRIDE_BYTES = 0x148 "bytes" "driver" "registers of a queue";
         MAX_NID = 255 "" "driver" "largest network identity; 0 is reserved";

@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const QOS: u32 = DEFAULT_QOS as u32;
-
 /// How submissions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -33,6 +31,7 @@ pub enum Route {
 pub struct Remote {
     socket: PathBuf,
     path: Route,
+    qos: u32,
     control: Mutex<UnixStream>,
 }
 
@@ -53,7 +52,12 @@ impl Remote {
     /// Connects.
     pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
         let control = Mutex::new(connect(socket)?);
-        Ok(Remote { socket: socket.to_path_buf(), path, control })
+        Ok(Remote { socket: socket.to_path_buf(), path, qos: DEFAULT_QOS as u32, control })
+    }
+
+    /// With another class of service for all that it asks.
+    pub fn with_class(self, qos: u32) -> Remote {
+        Remote { qos, ..self }
     }
 
     /// Asks the broker something that has a plain answer.
@@ -66,7 +70,7 @@ impl Remote {
 
     /// Live counters.
     pub fn stat(&self) -> Result<serde_json::Value> {
-        match self.ask(&Ask::Stat { qos: QOS })? {
+        match self.ask(&Ask::Stat { qos: self.qos })? {
             Answer::Stat(value) => Ok(value),
             _ => Err(gone()),
         }
@@ -76,7 +80,7 @@ impl Remote {
 impl Compiler for Remote {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
         let path = std::path::absolute(model).map_err(|e| e.to_string())?.display().to_string();
-        match self.ask(&Ask::Content { path, qos: QOS }) {
+        match self.ask(&Ask::Content { path, qos: self.qos }) {
             Ok(Answer::Content(digits)) => super::service::unhex(&digits).ok_or_else(|| gone().to_string()),
             Ok(_) => Err(gone().to_string()),
             Err(e) => Err(e.to_string()),
@@ -85,7 +89,7 @@ impl Compiler for Remote {
 
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
         let path = std::path::absolute(model).map_err(|e| e.to_string())?.display().to_string();
-        let ask = Ask::Compile { path, options: options.into(), long: false, qos: QOS };
+        let ask = Ask::Compile { path, options: options.clone(), long: false, qos: self.qos };
         let control = lock(&self.control);
         let done = wire::ask(&control, &ask).and_then(|()| {
             let message = exchange(&control)?;
@@ -107,13 +111,13 @@ impl Device for Remote {
     fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>> {
         let image = hex(&sha256(&bundle.image));
         let control = connect(&self.socket)?;
-        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: QOS })?;
+        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: self.qos })?;
         let message = exchange(&control)?;
         let Answer::Loaded { token, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
         if self.path == Route::Broker {
             return Ok(Arc::new(RemoteProgram { _control: None, line: Mutex::new(control), token }));
         }
-        wire::ask(&control, &Ask::Direct { token, qos: QOS })?;
+        wire::ask(&control, &Ask::Direct { token, qos: self.qos })?;
         let mut message = exchange(&control)?;
         wire::read_answer(&message)?;
         let line = message.descriptors.pop().ok_or_else(gone)?;

@@ -6,6 +6,7 @@
 //! descriptor.
 
 pub mod client;
+mod door;
 pub mod policy;
 pub mod service;
 mod session;
@@ -48,6 +49,8 @@ pub struct Broker {
     runtime: Arc<Runtime>,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
+    /// Where compiles wait: the compile service does one at a time.
+    door: door::Door,
     clients: AtomicUsize,
     served: AtomicU64,
     refused: AtomicU64,
@@ -66,6 +69,7 @@ impl Broker {
             runtime,
             policy: RwLock::new(policy),
             known: Mutex::default(),
+            door: door::Door::default(),
             clients: AtomicUsize::new(0),
             served: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -131,12 +135,14 @@ impl Broker {
             "direct_clients": registry.direct,
             "programs": programs,
             "instances": instances,
+            "programs_by_engine": self.driver.resident(),
             "pending": self.driver.pending(),
             "completed": counters.completed,
             "aborted": counters.aborted,
             "preempted": counters.preempted,
             "doorbells": counters.doorbells,
             "interrupts": counters.interrupts,
+            "compiles_waiting": self.door.waiting(),
             "compiles": counts.compiles.load(Relaxed),
             "purged": self.purged.load(Relaxed),
             "firmware_runs": runs,

@@ -1,5 +1,5 @@
-//! The compile service: a process of its own that reads models and makes bundles. When it dies, the request that it had ends
-//! with an error, and the next one starts it again.
+//! The compile service: a process of its own that reads models and makes bundles. When it dies, another one is started
+//! for the request that it had; when that one dies too, the request ends with an error.
 
 use super::wire::{self, Answer, Ask};
 use crate::cache::Bundle;
@@ -7,6 +7,7 @@ use crate::driver::task::lock;
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Error, Result};
 use crate::os::socket::{self, MAX_MESSAGE_BYTES};
+use anemone_facts::driver::limits::DEFAULT_QOS;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -68,21 +69,25 @@ impl Service {
 
     fn ask<T>(&self, ask: &Ask, read: impl FnOnce(Answer, &[u8]) -> Result<T>) -> Result<T> {
         let mut slot = lock(&self.running);
-        let exited = slot.as_mut().is_some_and(|r| !matches!(r.child.try_wait(), Ok(None)));
-        if slot.is_none() || exited {
-            *slot = Some(self.start()?);
-        }
-        let Some(running) = slot.as_ref() else { return Err(gone()) };
-        let message =
-            wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
-        match message {
-            Ok(Some(message)) => {
-                let (answer, tail) = wire::read_answer(&message)?;
-                read(answer, tail)
+        loop {
+            let exited = slot.as_mut().is_some_and(|r| !matches!(r.child.try_wait(), Ok(None)));
+            let fresh = slot.is_none() || exited;
+            if fresh {
+                *slot = Some(self.start()?);
             }
-            Ok(None) | Err(_) => {
-                *slot = None;
-                Err(gone())
+            let Some(running) = slot.as_ref() else { return Err(gone()) };
+            let message =
+                wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
+            match message {
+                Ok(Some(message)) => {
+                    let (answer, tail) = wire::read_answer(&message)?;
+                    return read(answer, tail);
+                }
+                Ok(None) | Err(_) => *slot = None,
+            }
+            // One that ran before may have been ending already; one that was started for this request had it.
+            if fresh {
+                return Err(gone());
             }
         }
     }
@@ -94,7 +99,7 @@ fn gone() -> Error {
 
 impl Compiler for Service {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
-        let ask = Ask::Content { path: model.display().to_string(), qos: 0 };
+        let ask = Ask::Content { path: model.display().to_string(), qos: DEFAULT_QOS as u32 };
         let digits = self.ask(&ask, |answer, _| match answer {
             Answer::Content(digits) => Ok(digits),
             _ => Err(gone()),
@@ -104,7 +109,7 @@ impl Compiler for Service {
 
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
         let path = model.display().to_string();
-        let ask = Ask::Compile { path, options: options.into(), long: false, qos: 0 };
+        let ask = Ask::Compile { path, options: options.clone(), long: false, qos: DEFAULT_QOS as u32 };
         self.ask(&ask, wire::read_bundle).map_err(|e| e.to_string())
     }
 }
@@ -129,7 +134,7 @@ pub fn serve(socket: &UnixStream, compiler: &dyn Compiler) -> Result<()> {
                 Ok(content) => wire::answer(socket, &Answer::Content(crate::cache::hex(&content)), &[], &[]),
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },
-            Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options.into()) {
+            Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options) {
                 Ok(b) => wire::answer(socket, &wire::compiled(&b), &[&b.image, &b.descriptor], &[]),
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },

@@ -4,7 +4,8 @@ use super::Broker;
 use super::policy::Tier;
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
-use crate::driver::client::{Arguments, Client, Create};
+use crate::driver::client::{Arguments, Client, Create, Created};
+use crate::driver::priority_of;
 use crate::driver::task::{Grant, Identity, Task};
 use crate::error::{Code, Error, Result};
 use crate::os::shared::Shared;
@@ -97,16 +98,22 @@ impl Session<'_> {
     fn ask(&mut self, socket: &UnixStream, ask: &Ask) -> Result<()> {
         let send = |answer: &Answer| wire::answer(socket, answer, &[], &[]);
         let refused = |what| move |code| Error::driver(what, code);
+        if ask.class() == rows::REALTIME_QOS as u32 {
+            self.need(ask.method(), keys::REALTIME)?;
+        }
         match ask {
-            Ask::Content { path, .. } => {
+            Ask::Content { path, qos } => {
+                let _turn = self.broker.door.enter(priority_of(*qos));
                 let key = self.broker.runtime.key(Path::new(path), &Default::default())?;
                 send(&Answer::Content(key.text().into()))
             }
-            Ask::Compile { path, options, long, .. } => {
+            Ask::Compile { path, options, long, qos } => {
                 if *long {
                     self.need("long compile", keys::LONG_COMPILE)?;
                 }
-                let library = self.broker.runtime.compile(Path::new(path), &options.clone().into())?;
+                let turn = self.broker.door.enter(priority_of(*qos));
+                let library = self.broker.runtime.compile(Path::new(path), options)?;
+                drop(turn);
                 let bundle = library.bundle();
                 self.broker.remember(bundle);
                 wire::answer(socket, &wire::compiled(bundle), &[&bundle.image, &bundle.descriptor], &[])
@@ -123,23 +130,14 @@ impl Session<'_> {
                 let file = self.broker.signer.sign(&bundle.image);
                 let create = Create { image: &file, name: &bundle.function.name, stats_mask };
                 let created = self.client.create(create).map_err(|code| self.client.why_not_created(code))?;
-                if let Err(code) = self.client.prepare(created.token) {
-                    let _ = self.client.destroy(created.token);
-                    return Err(Error::driver("prepare", code));
-                }
-                self.loaded.insert(created.token, Grant { token: created.token, intermediate: created.intermediate });
-                let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
-                let depth = (*depth).min(share as u32).max(1);
-                self.broker.driver.limit_depth(created.token, depth).map_err(refused("depth"))?;
-                self.broker.driver.set_class(created.token, *qos).map_err(refused("class of service"))?;
-                let (token, intermediate, program) = (created.token, created.intermediate, created.program);
-                send(&Answer::Loaded { token, intermediate, program, depth, stats_mask })
+                send(&self.settle(created, *depth, stats_mask, *qos)?)
             }
-            Ask::Share { token, .. } => {
+            Ask::Share { token, qos } => {
                 self.need("share", keys::MODEL_SHARE)?;
-                self.instance(*token, &[], &send)
+                let created = self.client.create_instance(*token, &[]).map_err(refused("instance"))?;
+                send(&self.settle(created, 1, 0, *qos)?)
             }
-            Ask::Adapt { base, pieces, .. } => {
+            Ask::Adapt { base, pieces, qos } => {
                 self.need("adapter weights", keys::ADAPTER_WEIGHT)?;
                 let mut adapter = Vec::new();
                 for (at, digits) in pieces {
@@ -148,11 +146,12 @@ impl Session<'_> {
                     adapter.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
                     adapter.extend_from_slice(&bytes);
                 }
-                self.instance(*base, &adapter, &send)
+                let created = self.client.create_instance(*base, &adapter).map_err(refused("instance"))?;
+                send(&self.settle(created, 1, 0, *qos)?)
             }
-            Ask::Direct { token, .. } => {
+            Ask::Direct { token, qos } => {
                 let grant = *self.loaded.get(token).ok_or(Error::Driver { what: "direct", code: Code::NOT_FOUND })?;
-                let theirs = self.hand_over(grant)?;
+                let theirs = self.hand_over(grant, *qos)?;
                 wire::answer(socket, &Answer::Done, &[], &[theirs.as_fd()])
             }
             Ask::Unload { token, .. } => {
@@ -176,17 +175,24 @@ impl Session<'_> {
         }
     }
 
-    fn instance(&mut self, base: u64, adapter: &[u8], send: &dyn Fn(&Answer) -> Result<()>) -> Result<()> {
-        let refused = |what| move |code| Error::driver(what, code);
-        let created = self.client.create_instance(base, adapter).map_err(refused("instance"))?;
-        self.client.prepare(created.token).map_err(refused("prepare"))?;
-        let (token, intermediate, program) = (created.token, created.intermediate, created.program);
+    /// Makes an instance ready: prepared, bounded in requests at once, and of its class. None is left where that fails.
+    fn settle(&mut self, created: Created, depth: u32, stats_mask: u32, qos: u32) -> Result<Answer> {
+        let Created { token, intermediate, program, .. } = created;
+        let share = rows::PROGRAM_OUTSTANDING as usize / self.broker.clients().max(1);
+        let depth = depth.min(share as u32).max(1);
+        let driver = &self.broker.driver;
+        let ready = self.client.prepare(token);
+        let ready = ready.and_then(|_| driver.limit_depth(token, depth)).and_then(|()| driver.set_class(token, qos));
+        if let Err(code) = ready {
+            let _ = self.client.destroy(token);
+            return Err(Error::driver("prepare", code));
+        }
         self.loaded.insert(token, Grant { token, intermediate });
-        send(&Answer::Loaded { token, intermediate, program, depth: 1, stats_mask: 0 })
+        Ok(Answer::Loaded { token, intermediate, program, depth, stats_mask })
     }
 
     /// A direct-path connection for one program: opened here with the grant, served by a thread, handed over by descriptor.
-    fn hand_over(&self, grant: Grant) -> Result<UnixStream> {
+    fn hand_over(&self, grant: Grant, qos: u32) -> Result<UnixStream> {
         if self.lines.load(Relaxed) >= MAX_LINES {
             return Err(Error::driver("direct", Code::NO_RESOURCES));
         }
@@ -195,6 +201,7 @@ impl Session<'_> {
         let refused = |what| move |code| Error::driver(what, code);
         let client = self.broker.driver.open(&Arc::new(task), 1).map_err(refused("open direct"))?;
         client.open().map_err(refused("handshake"))?;
+        client.set_class(qos).map_err(refused("class of service"))?;
         let fail = |e| Error::system("socketpair", "", e);
         let (ours, theirs) = UnixStream::pair().map_err(fail)?;
         ours.set_read_timeout(Some(TICK)).map_err(fail)?;

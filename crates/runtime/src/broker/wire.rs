@@ -26,51 +26,8 @@ pub mod kind {
     pub const REPLY: u32 = 7;
 }
 
-/// Options as they are sent.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// Devices that may be used.
-    pub device_mask: u64,
-    /// Compile again.
-    pub force_recompilation: bool,
-    /// Only the cache.
-    pub force_fetch: bool,
-    /// How the graph is cut.
-    pub segmenter: String,
-    /// Options of the engine's compiler.
-    pub custom: String,
-    /// Platform.
-    pub platform: String,
-}
-
-impl From<&CompileOptions> for Options {
-    fn from(o: &CompileOptions) -> Options {
-        Options {
-            device_mask: o.device_mask,
-            force_recompilation: o.force_recompilation,
-            force_fetch: o.force_fetch,
-            segmenter: o.segmenter.clone(),
-            custom: o.custom.clone(),
-            platform: o.platform.clone(),
-        }
-    }
-}
-
-impl From<Options> for CompileOptions {
-    fn from(o: Options) -> CompileOptions {
-        CompileOptions {
-            device_mask: o.device_mask,
-            force_recompilation: o.force_recompilation,
-            force_fetch: o.force_fetch,
-            segmenter: o.segmenter,
-            custom: o.custom,
-            platform: o.platform,
-        }
-    }
-}
-
-/// What a client asks. Every method carries a class of service.
+/// What a client asks. Every method carries a class of service: that of real time needs its key; else it says how urgent a
+/// compile is among others, or the requests of what is loaded, shared, adapted or handed over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
@@ -86,7 +43,7 @@ pub enum Ask {
         /// Path of the model.
         path: String,
         /// Options.
-        options: Options,
+        options: CompileOptions,
         /// The long-duration service.
         long: bool,
         /// Class of service.
@@ -150,6 +107,21 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// Class of service.
+    pub fn class(&self) -> u32 {
+        match self {
+            Ask::Content { qos, .. }
+            | Ask::Compile { qos, .. }
+            | Ask::Load { qos, .. }
+            | Ask::Share { qos, .. }
+            | Ask::Adapt { qos, .. }
+            | Ask::Direct { qos, .. }
+            | Ask::Unload { qos, .. }
+            | Ask::Purge { qos, .. }
+            | Ask::Stat { qos } => *qos,
+        }
+    }
+
     /// Name of the method.
     pub fn method(&self) -> &'static str {
         match self {

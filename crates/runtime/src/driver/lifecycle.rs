@@ -82,6 +82,7 @@ impl Client {
             instances: 0,
         };
         gate.images.insert(key, made);
+        gate.balancer.place(key);
         let created = self.instantiate(&mut gate, key, resident, process, mask)?;
         drop(gate);
         self.task.put(result, &created.encode())
@@ -466,6 +467,7 @@ impl Gate {
                 self.firmware.unload(program);
             }
             self.images.remove(&gone.image);
+            self.balancer.remove(gone.image);
         }
     }
 }

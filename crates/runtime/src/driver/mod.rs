@@ -4,6 +4,7 @@
 //! it outside the gate, and publishes. So a dispatch needs no switch of threads, and one command is in flight at most,
 //! beside one more urgent that goes before it.
 
+pub mod balancer;
 pub mod client;
 mod lifecycle;
 pub mod methods;
@@ -22,6 +23,7 @@ use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{CLIENTS, Client as Kind};
+use balancer::Balancer;
 use client::Client;
 pub use request::{Message, Reply, WakePort, priority_of};
 use resident::Resident;
@@ -137,6 +139,8 @@ pub(crate) struct ClientEntry {
     pub pid: u32,
     pub timeout_ms: u64,
     pub hint: (u32, u32),
+    /// Of requests that ask for the default one, where the connection has a class of its own.
+    pub priority: Option<u32>,
 }
 
 /// Counts that `ane stat` and tests read.
@@ -166,6 +170,7 @@ pub(crate) struct Gate {
     pub dart: Dart,
     pub clients: BTreeMap<u64, ClientEntry>,
     pub images: BTreeMap<u64, Image>,
+    pub balancer: Balancer,
     pub instances: BTreeMap<u64, Instance>,
     pub surfaces: BTreeMap<u32, Surface>,
     pub queue: request::Queue,
@@ -241,6 +246,7 @@ impl Driver {
             dart: Dart::new(config.aperture_bytes),
             clients: BTreeMap::new(),
             images: BTreeMap::new(),
+            balancer: Balancer::new(properties::ENGINES).map_err(|code| Error::driver("load balancer", code))?,
             instances: BTreeMap::new(),
             surfaces: BTreeMap::new(),
             queue: request::Queue::default(),
@@ -303,6 +309,7 @@ impl Driver {
             pid: task.pid,
             timeout_ms: rows::HANDSHAKE_TIMEOUT_MS,
             hint: (0, 0),
+            priority: None,
         };
         gate.clients.insert(id, entry);
         drop(gate);
@@ -333,12 +340,12 @@ impl Driver {
         self.idle.notify_all();
     }
 
-    /// Gives an instance a class of service: requests of the default priority get that of the class. Classes that need a key of
-    /// their own change nothing here.
+    /// Gives an instance a class of service: requests of the default priority get that of the class. Whether its owner may have
+    /// the class is the caller's to know.
     pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
-        instance.priority = if qos == 0 { rows::DEFAULT_PRIORITY as u32 } else { priority_of(qos) };
+        instance.priority = priority_of(qos);
         Ok(())
     }
 
@@ -368,6 +375,11 @@ impl Driver {
     pub fn loaded(&self) -> (usize, usize) {
         let gate = lock(&self.gate);
         (gate.firmware.loaded(), gate.instances.len())
+    }
+
+    /// Programs that each engine has.
+    pub fn resident(&self) -> Vec<usize> {
+        lock(&self.gate).balancer.resident()
     }
 
     /// Requests that wait or run.

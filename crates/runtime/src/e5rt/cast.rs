@@ -31,50 +31,56 @@ pub fn check(info: &PortInfo, port: &Port) -> Result<()> {
     }
 }
 
-/// Byte offset and elements of every row of a port.
-fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
+/// Calls `row` with the byte offset and elements of every row of a port, until it says `None`.
+fn each_row(port: &Port, mut row: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
     let (strides, shape) = (port.strides, port.shape);
-    let (c, h) = (u64::from(shape.c), u64::from(shape.h));
-    (0..u64::from(shape.n) * c * h).map(move |i| {
-        let start = i / (c * h) * strides.batch_bytes + i / h % c * strides.plane_bytes + i % h * strides.row_bytes;
-        (start as usize, shape.w as usize)
-    })
+    for n in 0..u64::from(shape.n) {
+        for c in 0..u64::from(shape.c) {
+            let plane = n * strides.batch_bytes + c * strides.plane_bytes;
+            for h in 0..u64::from(shape.h) {
+                row((plane + h * strides.row_bytes) as usize, shape.w as usize)?;
+            }
+        }
+    }
+    Some(())
 }
 
 /// Dense to strided. What does not fit is left; [`check`] came before.
 pub fn to_device(dense: &[u8], dtype: u8, port: &Port, device: &mut [u8]) {
     let size = element_bytes(dtype).unwrap_or(1);
     let mut from = dense;
-    for (start, width) in rows(port) {
-        let Some(slot) = device.get_mut(start..start + 2 * width) else { return };
-        let Some((row, rest)) = from.split_at_checked(size * width) else { return };
+    each_row(port, |start, width| {
+        let slot = device.get_mut(start..start + 2 * width)?;
+        let (row, rest) = from.split_at_checked(size * width)?;
         from = rest;
         if dtype == 3 {
             slot.copy_from_slice(row);
-            continue;
+            return Some(());
         }
         for (to, value) in slot.chunks_exact_mut(2).zip(row.chunks_exact(size)) {
             to.copy_from_slice(&f16::from_f32(number(value, dtype)).to_le_bytes());
         }
-    }
+        Some(())
+    });
 }
 
 /// Strided to dense.
 pub fn to_host(device: &[u8], port: &Port, dtype: u8, dense: &mut [u8]) {
     let size = element_bytes(dtype).unwrap_or(1);
     let mut to = dense;
-    for (start, width) in rows(port) {
-        let Some(row) = device.get(start..start + 2 * width) else { return };
-        let Some((slot, rest)) = std::mem::take(&mut to).split_at_mut_checked(size * width) else { return };
+    each_row(port, |start, width| {
+        let row = device.get(start..start + 2 * width)?;
+        let (slot, rest) = std::mem::take(&mut to).split_at_mut_checked(size * width)?;
         to = rest;
         if dtype == 3 {
             slot.copy_from_slice(row);
-            continue;
+            return Some(());
         }
         for (to, value) in slot.chunks_exact_mut(size).zip(row.chunks_exact(2)) {
             put(f16::from_le_bytes([value[0], value[1]]).to_f32(), dtype, to);
         }
-    }
+        Some(())
+    });
 }
 
 fn wide(bytes: &[u8]) -> u64 {

@@ -8,6 +8,7 @@
 //! are written, and the host sends it again only when it has changed the buffer.
 
 pub mod cast;
+mod compiler;
 pub mod device;
 mod stream;
 pub mod trace;
@@ -17,49 +18,12 @@ use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
 use anemone_program::{Direction, Port, Program};
+pub use compiler::{CompileOptions, Compiler};
 use device::{Device, Loaded, read_image};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 pub use stream::{Event, Stream, StreamConfig};
-
-/// Makes programs of models. The runtime does not see models: it is given bytes to hash and a bundle to keep.
-pub trait Compiler: Send + Sync {
-    /// Whatever decides the program besides the options: structure and weights, by content.
-    fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String>;
-    /// The bundle.
-    fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String>;
-}
-
-/// What a compile is asked. All of it is part of the key but for the two `force_` fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompileOptions {
-    /// Devices that may be used; 4 is the engine.
-    pub device_mask: u64,
-    /// Compile even where the cache has it, and write it again.
-    pub force_recompilation: bool,
-    /// Do not compile: only the cache.
-    pub force_fetch: bool,
-    /// How the graph is cut.
-    pub segmenter: String,
-    /// Options of the engine's compiler, `Key=value` pairs.
-    pub custom: String,
-    /// Platform.
-    pub platform: String,
-}
-
-impl Default for CompileOptions {
-    fn default() -> Self {
-        CompileOptions {
-            device_mask: 4,
-            force_recompilation: false,
-            force_fetch: false,
-            segmenter: "graph".into(),
-            custom: "TargetArchitecture=h13".into(),
-            platform: "h13".into(),
-        }
-    }
-}
 
 /// How a runtime behaves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -412,12 +376,14 @@ impl Operation {
     pub(crate) fn run(&self, limit: Option<std::time::Duration>) -> Result<()> {
         // Ports' memory on the device is this operation's; two runs of it take turns.
         let _turn = lock(&self.busy);
-        let span = |name, begin| {
-            if let Some(trace) = &self.runtime.trace {
+        let trace = self.runtime.trace.as_ref();
+        let now = || trace.map(|_| std::time::Instant::now());
+        let span = |name, begin: Option<_>| {
+            if let Some((trace, begin)) = trace.zip(begin) {
                 trace.span(trace::Lane::Host, name, begin);
             }
         };
-        let all = std::time::Instant::now();
+        let all = now();
         let mut bound = Vec::with_capacity(self.ports.len());
         for p in &self.ports {
             let buffer = lock(&p.bound).clone();
@@ -432,7 +398,7 @@ impl Operation {
             })
         };
         let (mut inputs, mut outputs) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        let begin = std::time::Instant::now();
+        let begin = now();
         for (i, buffer) in bound.iter().enumerate() {
             if is(i, Direction::Output) {
                 outputs.push(self.ports[i].surface);
@@ -454,13 +420,13 @@ impl Operation {
             count.fetch_add(dense.len() as u64, Relaxed);
         }
         span("DRIVER_REQUEST cast in", begin);
-        let begin = std::time::Instant::now();
+        let begin = now();
         self.loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
         span("DRIVER_REQUEST inference", begin);
-        if let Some(trace) = &self.runtime.trace {
+        if let Some((trace, begin)) = trace.zip(begin) {
             trace.stages(begin);
         }
-        let begin = std::time::Instant::now();
+        let begin = now();
         for (i, buffer) in bound.iter().enumerate().filter(|&(i, _)| is(i, Direction::Output)) {
             let p = &self.ports[i];
             let mut scratch = lock(&p.scratch);

@@ -3,7 +3,7 @@
 use super::{Operation, Runtime, trace};
 use crate::driver::task::lock;
 use crate::error::{Code, Error, Result};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time that the second of two overlapped streams waits, with the quirk, when it was given none.
@@ -28,8 +28,12 @@ impl Event {
     }
 
     fn fire(&self, result: std::result::Result<(), Code>) {
-        lock(&self.state).done.get_or_insert(result);
-        self.fired.notify_all();
+        let mut state = lock(&self.state);
+        if state.done.is_none() {
+            state.done = Some(result);
+            drop(state);
+            self.fired.notify_all();
+        }
     }
 
     /// Waits; an error carries the request's code.
@@ -64,6 +68,35 @@ type Encoded = (Arc<Operation>, Arc<Event>);
 struct Inner {
     encoded: Vec<Encoded>,
     in_flight: bool,
+    /// Threads that wait for what is in flight.
+    waiting: u32,
+}
+
+/// What is encoded, and who waits for it.
+#[derive(Default)]
+struct State {
+    inner: Mutex<Inner>,
+    settled: Condvar,
+}
+
+impl State {
+    /// Waits until nothing is in flight.
+    fn settle<'a>(&self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        while inner.in_flight {
+            inner.waiting += 1;
+            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.waiting -= 1;
+        }
+        inner
+    }
+
+    fn land(&self) {
+        let mut inner = lock(&self.inner);
+        inner.in_flight = false;
+        if inner.waiting > 0 {
+            self.settled.notify_all();
+        }
+    }
 }
 
 /// How a stream behaves.
@@ -79,8 +112,7 @@ pub struct StreamConfig {
 pub struct Stream {
     config: StreamConfig,
     runtime: Arc<Runtime>,
-    inner: Arc<Mutex<Inner>>,
-    settled: Arc<Condvar>,
+    state: Arc<State>,
 }
 
 impl Stream {
@@ -91,14 +123,14 @@ impl Stream {
 
     /// An empty stream with a configuration.
     pub fn with(runtime: &Arc<Runtime>, config: StreamConfig) -> Stream {
-        Stream { config, runtime: Arc::clone(runtime), inner: Arc::default(), settled: Arc::default() }
+        Stream { config, runtime: Arc::clone(runtime), state: Arc::default() }
     }
 
     /// Appends an operation; its event fires when it is complete. Every port must have a buffer.
     pub fn encode(&self, operation: &Arc<Operation>) -> Result<Arc<Event>> {
         operation.check_bound()?;
         operation.prepare();
-        let mut inner = lock(&self.inner);
+        let mut inner = lock(&self.state.inner);
         if inner.in_flight {
             return Err(Error::State { what: "encode", state: "in flight" });
         }
@@ -111,7 +143,7 @@ impl Stream {
     pub fn execute(&self) -> Result<()> {
         let Some(work) = self.take_off("execute")? else { return Ok(()) };
         let result = fly(&self.runtime, self.config, &work, None);
-        self.land();
+        self.state.land();
         result
     }
 
@@ -124,46 +156,34 @@ impl Stream {
             complete.fire(Ok(()));
             return Ok((id, complete));
         };
-        let (runtime, inner, settled) = (Arc::clone(&self.runtime), Arc::clone(&self.inner), Arc::clone(&self.settled));
+        let (runtime, state) = (Arc::clone(&self.runtime), Arc::clone(&self.state));
         let (done, config) = (Arc::clone(&complete), self.config);
         let run = move || {
             let result = fly(&runtime, config, &work, limit).map_err(|e| e.code());
-            lock(&inner).in_flight = false;
-            settled.notify_all();
+            state.land();
             done.fire(result);
         };
         let spawned = std::thread::Builder::new().name("ane-stream".into()).spawn(run);
         if let Err(error) = spawned {
-            self.land();
+            self.state.land();
             return Err(Error::system("spawn", "", error));
         }
         Ok((id, complete))
     }
 
     fn take_off(&self, what: &'static str) -> Result<Option<Vec<Encoded>>> {
-        let mut inner = lock(&self.inner);
-        while inner.in_flight {
-            if !self.config.concurrent_execution {
-                return Err(Error::State { what, state: "in flight" });
-            }
-            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        let inner = lock(&self.state.inner);
+        if inner.in_flight && !self.config.concurrent_execution {
+            return Err(Error::State { what, state: "in flight" });
         }
+        let mut inner = self.state.settle(inner);
         inner.in_flight = !inner.encoded.is_empty();
         Ok(inner.in_flight.then(|| inner.encoded.clone()))
     }
 
-    fn land(&self) {
-        lock(&self.inner).in_flight = false;
-        self.settled.notify_all();
-    }
-
     /// Empties the stream; bindings and buffers stay. Waits for what is in flight.
     pub fn reset(&self) {
-        let mut inner = lock(&self.inner);
-        while inner.in_flight {
-            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
-        inner.encoded.clear();
+        self.state.settle(lock(&self.state.inner)).encoded.clear();
     }
 }
 

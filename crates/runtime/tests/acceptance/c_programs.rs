@@ -25,7 +25,7 @@ fn c01_lifecycle() {
     l.client.unprepare(l.created.token).expect("unprepare");
     assert_eq!(l.client.submit(&l.submit()), Err(Code::NOT_READY));
     l.client.destroy(l.created.token).expect("destroy");
-    assert_eq!(driver.loaded(), (0, 0));
+    assert_eq!((driver.loaded(), driver.resident()), ((0, 0), vec![0]));
     let sizes: Vec<_> =
         [3, 4, 2, 5, 6].iter().map(|&i: &usize| (CONTROL[i].struct_in_bytes, CONTROL[i].struct_out_bytes)).collect();
     assert_eq!(sizes, [(32, 0), (56, 56), (2376, 40), (56, 0), (16, 0)]);
@@ -108,6 +108,8 @@ fn c05_c06_residency() {
     let attached = same.create_instance(owner.created.token, &[]).expect("attaches");
     assert_eq!(attached.intermediate, owner.created.intermediate);
     assert_eq!(driver.loaded(), (1, 2));
+    // The balancer knows programs, not instances.
+    assert_eq!(driver.resident(), [1]);
     for (pid, team, digest) in [(3, "A", "Y"), (4, "B", "X"), (5, "B", "Y")] {
         let stranger = control(&driver, &other(pid, team, digest));
         assert_eq!(stranger.create_instance(owner.created.token, &[]).err(), Some(Code::NOT_PERMITTED));

@@ -202,19 +202,23 @@ fn e09_turns_within_a_priority() {
 #[test]
 fn e09_classes_of_service() {
     let (driver, signer) = start();
-    let [slow, plain] = [1, 2].map(|pid| load(&driver, &signer, &task(pid), ADD_ONE));
+    let [slow, plain, line] = [1, 2, 3].map(|pid| load(&driver, &signer, &task(pid), ADD_ONE));
     driver.set_class(slow.created.token, 9).expect("loaded");
+    // A connection's own class is before its programs'.
+    driver.set_class(line.created.token, 9).expect("loaded");
+    line.client.set_class(17).expect("open");
     let (entries, go, order) = held(&driver);
     let (port, messages) = WakePort::new();
     plain.client.submit_async(&plain.submit(), port.clone()).expect("room");
     entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
-    slow.client.submit_async(&slow.submit(), port.clone()).expect("room");
-    plain.client.submit_async(&plain.submit(), port.clone()).expect("room");
+    for l in [&slow, &line, &plain] {
+        l.client.submit_async(&l.submit(), port.clone()).expect("room");
+    }
     go.send(()).expect("still waiting");
-    for _ in 0..3 {
+    for _ in 0..4 {
         assert_eq!(messages.recv_timeout(Duration::from_secs(10)).expect("answered").code, Code::SUCCESS);
     }
-    let wanted = [plain.created.token, plain.created.token, slow.created.token];
+    let wanted = [&plain, &plain, &line, &slow].map(|l| l.created.token);
     assert_eq!(*order.lock().unwrap(), wanted, "what was loaded as background comes last");
     assert_eq!(driver.set_class(u64::MAX, 9), Err(Code::NOT_FOUND));
 }

@@ -366,34 +366,3 @@ fn cache_limit_and_one_compile_for_a_key() {
     });
     assert_eq!(runtimes.iter().map(|r| r.counts().compiles.load(Relaxed)).sum::<u64>(), 1);
 }
-
-#[test]
-fn dispatch_time() {
-    let b = bench();
-    let op = b.operation(&tiny());
-    b.buffer(&op, "x", false);
-    b.buffer(&op, "y", true);
-    let stream = Stream::new(&b.runtime);
-    stream.encode(&op).unwrap();
-    let once = || {
-        let begin = Instant::now();
-        stream.execute().expect("execute");
-        begin.elapsed()
-    };
-    let mut all: Vec<Duration> = (0..500).map(|_| once()).collect();
-    all.sort();
-    let program = compile(&tiny());
-    let mut plan = anemone_engine::Plan::new(&program, Default::default()).expect("a plan");
-    let mut memory = plan.memory();
-    memory.region_mut(program.ports[0].bar).expect("input").bytes_mut();
-    let mut alone: Vec<Duration> = (0..500)
-        .map(|_| {
-            let begin = Instant::now();
-            plan.run(&mut memory).expect("runs");
-            begin.elapsed()
-        })
-        .collect();
-    alone.sort();
-    println!("of that the software engine: median {:?}", alone[250]);
-    println!("small graph in process: median {:?}, least {:?}; modelled M1 budget 183.5 us", all[250], all[0]);
-}

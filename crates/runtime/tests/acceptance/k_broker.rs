@@ -4,11 +4,11 @@ use crate::nets::*;
 use anemone_facts::driver::entitlements as keys;
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::broker::policy::{Known, Policy, Tier};
-use anemone_runtime::broker::wire::{self, Answer, Ask, kind};
+use anemone_runtime::broker::wire::{Answer, Ask, kind};
 use anemone_runtime::broker::{Broker, Listening};
 use anemone_runtime::cache::{Cache, hex};
 use anemone_runtime::driver::sign::sha256;
-use anemone_runtime::e5rt::{CompileOptions, Runtime, Stream};
+use anemone_runtime::e5rt::{CompileOptions, Compiler, Runtime, Stream};
 use anemone_runtime::os::shared::Shared;
 use anemone_runtime::os::socket;
 use anemone_runtime::{Code, Error};
@@ -56,9 +56,13 @@ impl Drop for Daemon {
 }
 
 fn daemon(policy: Policy) -> Daemon {
+    daemon_with(policy, Arc::new(TextCompiler))
+}
+
+fn daemon_with(policy: Policy, compiler: Arc<dyn Compiler>) -> Daemon {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::new(&folder.path().join("cache"), 1 << 30);
-    let broker = Broker::new(policy, Arc::new(TextCompiler), Some(cache)).expect("a broker");
+    let broker = Broker::new(policy, compiler, Some(cache)).expect("a broker");
     let listening = Listening::bind(&folder.path().join("aned.sock")).expect("listens");
     let stop = Arc::new(AtomicBool::new(false));
     let (served, stopped) = (broker.clone(), stop.clone());
@@ -117,7 +121,7 @@ fn b13_one_key_each() {
     let load = |power_saving| Ask::Load { image: image.clone(), stats_mask: 0, depth: 500, power_saving, qos: 21 };
     let Answer::Loaded { token, depth, .. } = holder.ask(&load(false)).expect("loads") else { panic!("loaded") };
     assert!((1..=127).contains(&depth));
-    let (path, options) = (model.display().to_string(), wire::Options::from(&CompileOptions::default()));
+    let (path, options) = (model.display().to_string(), CompileOptions::default());
     let asks = [
         (Ask::Adapt { base: token, pieces: vec![], qos: 21 }, keys::ADAPTER_WEIGHT),
         (Ask::Share { token, qos: 21 }, keys::MODEL_SHARE),
@@ -142,6 +146,92 @@ fn b13_one_key_each() {
         d.broker.set_policy(with_keys(&[key]));
         d.ask(&ask).unwrap_or_else(|e| panic!("{key}: {e}"));
     }
+}
+
+#[test]
+fn real_time_needs_its_key_on_every_method() {
+    let d = daemon(Policy::default());
+    let (model, qos) = (d.model(ADD_ONE).display().to_string(), 0);
+    let options = CompileOptions::default();
+    let asks = [
+        Ask::Content { path: model.clone(), qos },
+        Ask::Compile { path: model, options, long: false, qos },
+        Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, qos },
+        Ask::Share { token: 1, qos },
+        Ask::Adapt { base: 1, pieces: vec![], qos },
+        Ask::Direct { token: 1, qos },
+        Ask::Unload { token: 1, qos },
+        Ask::Purge { key: None, qos },
+        Ask::Stat { qos },
+    ];
+    let others = [keys::ALLOW, keys::ADAPTER_WEIGHT, keys::MODEL_SHARE, keys::PURGE_ALL];
+    d.broker.set_policy(with_keys(&others));
+    for ask in &asks {
+        let refused = d.ask(ask).expect_err(ask.method());
+        assert_eq!(refused.code(), Code::NOT_PRIVILEGED, "{}: {refused}", ask.method());
+    }
+    assert_eq!((d.broker.driver().loaded(), d.broker.stat()["compiles"].as_u64()), ((0, 0), Some(0)));
+    d.broker.set_policy(with_keys(&[&others[..], &[keys::REALTIME]].concat()));
+    for ask in &asks {
+        if let Err(refused) = d.ask(ask) {
+            assert_eq!(refused.code(), Code::NOT_FOUND, "{}: {refused}", ask.method());
+        }
+    }
+    assert_eq!(d.broker.stat()["compiles"], 1);
+}
+
+/// Tells which models it compiles, and waits with each until it is let go on.
+struct Held {
+    begun: std::sync::mpsc::Sender<String>,
+    go_on: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Compiler for Held {
+    fn content(&self, model: &std::path::Path) -> Result<[u8; 32], String> {
+        TextCompiler.content(model)
+    }
+
+    fn compile(
+        &self,
+        model: &std::path::Path,
+        options: &CompileOptions,
+    ) -> Result<anemone_runtime::cache::Bundle, String> {
+        let name = model.file_stem().map(|n| n.to_string_lossy().into_owned());
+        self.begun.send(name.unwrap_or_default()).expect("somebody listens");
+        self.go_on.lock().expect("one at a time").recv().expect("let go on");
+        TextCompiler.compile(model, options)
+    }
+}
+
+#[test]
+fn urgent_compiles_go_first() {
+    let ((begun, began), (release, go_on)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let d = daemon_with(Policy::default(), Arc::new(Held { begun, go_on: go_on.into() }));
+    let compile = |name: &str, qos| {
+        let path = d.folder.path().join(format!("{name}.net"));
+        // Another constant each, so that no one has the other's program.
+        std::fs::write(&path, ADD_ONE.replace("[1.0]", &format!("[{qos}.0]"))).expect("written");
+        let ask = Ask::Compile { path: path.display().to_string(), options: Default::default(), long: false, qos };
+        let broker = Remote::connect(&d.socket(), Route::Broker).expect("connects");
+        move || drop(broker.ask(&ask).expect("compiles"))
+    };
+    let waiting = |n: u64| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while d.broker.stat()["compiles_waiting"] != n {
+            assert!(Instant::now() < until, "nobody waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(compile("first", 21));
+        assert_eq!(began.recv().expect("begins"), "first");
+        for (i, (name, qos)) in [("background", 9), ("utility", 17), ("interactive", 33)].into_iter().enumerate() {
+            scope.spawn(compile(name, qos));
+            waiting(i as u64 + 1);
+        }
+        (0..4).for_each(|_| release.send(()).expect("it waits"));
+    });
+    assert_eq!(began.try_iter().collect::<Vec<_>>(), ["interactive", "utility", "background"]);
 }
 
 #[test]
@@ -242,10 +332,6 @@ fn policies() {
     }
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, |d| d.count())
-}
-
 /// `ANE_LOAD=CLIENTS,DISPATCHES` makes it longer.
 #[test]
 fn load() {
@@ -292,28 +378,4 @@ fn load() {
     }
     assert_eq!((d.broker.clients(), d.broker.driver().registry().direct), (0, 0));
     assert_eq!(d.broker.driver().loaded(), (0, 0));
-    println!("{} descriptors open", descriptors());
-}
-
-#[test]
-fn dispatch_time() {
-    let d = daemon(Policy::default());
-    for route in [Route::Direct, Route::Broker] {
-        let runtime = d.runtime(route);
-        let library = runtime.compile(&d.model(&tiny()), &CompileOptions::default()).expect("compiles");
-        let op = library.function("main").unwrap().operation().expect("loads");
-        let (x, y) = (runtime.buffer(1024).unwrap(), runtime.buffer(16).unwrap());
-        op.port("x", false).unwrap().bind(&x).unwrap();
-        op.port("y", true).unwrap().bind(&y).unwrap();
-        let stream = Stream::new(&runtime);
-        stream.encode(&op).unwrap();
-        let once = || {
-            let begin = Instant::now();
-            stream.execute().expect("dispatch");
-            begin.elapsed()
-        };
-        let mut all: Vec<Duration> = (0..500).map(|_| once()).collect();
-        all.sort();
-        println!("small graph, {route:?}: median {:?}, least {:?}", all[250], all[0]);
-    }
 }

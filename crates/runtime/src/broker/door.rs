@@ -1,0 +1,51 @@
+//! The one place where compiles wait for each other: the most urgent is next, and among equals who came first.
+
+use crate::driver::task::lock;
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+#[derive(Default)]
+struct Inside {
+    /// Priority and order of arrival of whoever waits.
+    queue: BTreeSet<(u32, u64)>,
+    arrivals: u64,
+    taken: bool,
+}
+
+/// Lets one through at a time.
+#[derive(Default)]
+pub(super) struct Door {
+    inside: Mutex<Inside>,
+    opened: Condvar,
+}
+
+/// Whoever is in; leaving opens the door.
+pub(super) struct Turn<'a>(&'a Door);
+
+impl Door {
+    /// Waits for its turn.
+    pub(super) fn enter(&self, priority: u32) -> Turn<'_> {
+        let mut inside = lock(&self.inside);
+        inside.arrivals += 1;
+        let own = (priority, inside.arrivals);
+        inside.queue.insert(own);
+        while inside.taken || inside.queue.first() != Some(&own) {
+            inside = self.opened.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        inside.queue.remove(&own);
+        inside.taken = true;
+        Turn(self)
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.inside).queue.len()
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.inside).taken = false;
+        self.0.opened.notify_all();
+    }
+}

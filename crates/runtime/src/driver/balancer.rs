@@ -1,0 +1,76 @@
+//! The load balancer: which engine has which program. Where there is one engine, everything passes through to it.
+
+use crate::error::Code;
+use anemone_facts::driver::limits::MAX_ENGINES;
+use std::collections::BTreeSet;
+
+/// Programs by engine.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    engines: Vec<BTreeSet<u64>>,
+}
+
+impl Balancer {
+    /// For so many engines, each with nothing resident.
+    pub fn new(engines: u64) -> Result<Balancer, Code> {
+        if (1..=MAX_ENGINES).contains(&engines) {
+            Ok(Balancer { engines: vec![BTreeSet::new(); engines as usize] })
+        } else {
+            Err(Code::BAD_ARGUMENT)
+        }
+    }
+
+    /// The engine that has a program.
+    pub fn engine_of(&self, program: u64) -> Option<usize> {
+        self.engines.iter().position(|e| e.contains(&program))
+    }
+
+    /// Makes a program resident, on the engine that has the fewest, and the first of those; its engine.
+    pub fn place(&mut self, program: u64) -> usize {
+        if let Some(engine) = self.engine_of(program) {
+            return engine;
+        }
+        let engine = (0..self.engines.len()).min_by_key(|&i| self.engines[i].len()).unwrap_or(0);
+        self.engines[engine].insert(program);
+        engine
+    }
+
+    /// A program is resident no more.
+    pub fn remove(&mut self, program: u64) {
+        for engine in &mut self.engines {
+            engine.remove(&program);
+        }
+    }
+
+    /// How many programs each engine has.
+    pub fn resident(&self) -> Vec<usize> {
+        self.engines.iter().map(BTreeSet::len).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_engine_passes_through() {
+        let mut one = Balancer::new(1).expect("an engine");
+        assert_eq!([7, 8, 7].map(|p| one.place(p)), [0, 0, 0]);
+        assert_eq!((one.resident(), one.engine_of(9)), (vec![2], None));
+    }
+
+    #[test]
+    fn programs_go_where_there_is_least_and_stay() {
+        let mut four = Balancer::new(4).expect("engines");
+        let placed: Vec<usize> = (0..6).map(|p| four.place(p)).collect();
+        assert_eq!(placed, [0, 1, 2, 3, 0, 1]);
+        four.remove(2);
+        assert_eq!((four.engine_of(2), four.place(3), four.place(9)), (None, 3, 2));
+        assert_eq!(four.resident(), [2, 2, 1, 1]);
+    }
+
+    #[test]
+    fn engines_that_no_chip_has() {
+        assert_eq!([0, 5].map(|n| Balancer::new(n).err()), [Some(Code::BAD_ARGUMENT); 2]);
+    }
+}

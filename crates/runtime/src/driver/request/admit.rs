@@ -1,0 +1,189 @@
+//! What a client asks: checked against its rights, its program and its surfaces, and queued.
+
+use super::{Bound, Plan, Request, WakePort, priority_of};
+use crate::driver::client::Client;
+use crate::driver::resident::Resident;
+use crate::driver::task::lock;
+use crate::driver::{Gate, Prepared};
+use crate::error::Code;
+use crate::firmware::call::Call;
+use crate::words::{u32_at, u64_at};
+use anemone_facts::driver::commands::wire;
+use anemone_facts::driver::limits as rows;
+use anemone_facts::driver::structures::request;
+use anemone_program::Direction;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+impl Client {
+    pub(crate) fn send_request(
+        &self,
+        doorbell: u64,
+        input: &[u8],
+        output: &mut [u8],
+        wake: Option<WakePort>,
+    ) -> Result<(), Code> {
+        if doorbell >= rows::DOORBELLS {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let (priority, qos) = (u32_at(input, request::PRIORITY), u32_at(input, request::QOS));
+        self.check_priority(priority, qos)?;
+        let (token, counts) = (u64_at(input, request::TOKEN), u32_at(input, request::COUNTS));
+        let (n_in, n_out) = ((counts & 0xff) as usize, (counts >> 8 & 0xff) as usize);
+        if n_in + n_out > 256 {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let (waits, signals) = (u32_at(input, request::WAITS), u32_at(input, request::SIGNALS));
+        let surface = |i: usize| u32_at(input, request::SURFACES + 8 * i);
+        let ids: Vec<u32> = (0..n_in + n_out).map(surface).collect();
+        let call = Call { waits, signals, ..Call::default() };
+        let sequence = u64_at(input, request::SEQUENCE) as u32;
+        let (asynchronous, limit) = (wake.is_some(), self.timeout());
+        let plan = Plan { token, sequence, priority, doorbell: doorbell as u32, call, command: wire::PROCEDURE_CALL };
+        let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
+        if asynchronous {
+            self.driver.work(gate);
+            return Ok(());
+        }
+        let (code, reply) = self.driver.wait(gate, id, limit);
+        output.copy_from_slice(&reply);
+        if code == Code::SUCCESS { Ok(()) } else { Err(code) }
+    }
+
+    fn timeout(&self) -> Duration {
+        let gate = lock(&self.driver.gate);
+        let ms = gate.clients.get(&self.id).map_or(rows::HANDSHAKE_TIMEOUT_MS, |c| c.timeout_ms);
+        // A clock far in the future is no limit; this is.
+        Duration::from_millis(ms.min(1 << 32))
+    }
+
+    pub(crate) fn check_priority(&self, priority: u32, qos: u32) -> Result<(), Code> {
+        if u64::from(priority) >= rows::PRIORITIES {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let reserved = u64::from(priority) < rows::RESERVED_PRIORITIES && !self.stamp.reserved;
+        let realtime = u64::from(qos) == rows::REALTIME_QOS && !self.stamp.realtime && !self.stamp.reserved;
+        if reserved || realtime { Err(Code::NOT_PRIVILEGED) } else { Ok(()) }
+    }
+
+    /// Whether this connection may use an instance: its own task's, or the one it was granted.
+    pub(crate) fn may_use(&self, gate: &Gate, token: u64) -> Result<(), Code> {
+        let instance = gate.instances.get(&token).ok_or(Code::NOT_FOUND)?;
+        let scoped = match self.scope {
+            Some(grant) => grant.token == token,
+            None => instance.client == self.id || instance.pid == self.task.pid,
+        };
+        if scoped { Ok(()) } else { Err(Code::NOT_FOUND) }
+    }
+
+    /// Checks a request and puts it into the queue. Waits for room where no wake port was given.
+    pub(crate) fn admit(
+        &self,
+        plan: Plan,
+        inputs: &[u32],
+        outputs: &[u32],
+        wake: Option<WakePort>,
+    ) -> Result<(u64, MutexGuard<'_, Gate>), Code> {
+        let mut gate = lock(&self.driver.gate);
+        if !gate.firmware.is_ready() {
+            return Err(Code::NOT_READY);
+        }
+        self.may_use(&gate, plan.token)?;
+        let mut deadline = None;
+        loop {
+            let instance = gate.instances.get(&plan.token).ok_or(Code::NOT_FOUND)?;
+            if instance.state != Prepared::Yes {
+                return Err(Code::NOT_READY);
+            }
+            if instance.outstanding < instance.depth.min(gate.share).max(1) {
+                break;
+            }
+            if wake.is_some() {
+                return Err(Code::NO_RESOURCES);
+            }
+            let now = Instant::now();
+            let limit = Duration::from_millis(rows::HANDSHAKE_TIMEOUT_MS);
+            let left = deadline.get_or_insert(now + limit).saturating_duration_since(now);
+            if left.is_zero() {
+                return Err(Code::TIMEOUT);
+            }
+            gate = self.driver.pump(gate, None);
+            gate = self.driver.sleep(gate, left);
+        }
+        let (resident, class) = match gate.instances.get(&plan.token) {
+            Some(instance) => (Arc::clone(&instance.resident), instance.priority),
+            None => return Err(Code::NOT_FOUND),
+        };
+        let class = gate.clients.get(&self.id).and_then(|c| c.priority).unwrap_or(class);
+        let inputs = self.bind(&mut gate, &resident, Direction::Input, inputs)?;
+        let outputs = match self.bind(&mut gate, &resident, Direction::Output, outputs) {
+            Ok(outputs) => outputs,
+            Err(code) => {
+                inputs.iter().for_each(|b| gate.dart.end(self.id, b.2));
+                return Err(code);
+            }
+        };
+        if let Some(instance) = gate.instances.get_mut(&plan.token) {
+            instance.outstanding += 1;
+        }
+        gate.next += 1;
+        gate.queue.order += 1;
+        let (id, order) = (gate.next, gate.queue.order);
+        let Plan { token, sequence, priority, doorbell, call, command } = plan;
+        let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
+        let client = self.id;
+        let request =
+            Request { id, client, token, sequence, priority, doorbell, call, command, inputs, outputs, wake, resident };
+        let turn = gate.queue.turns.enter(priority, client);
+        gate.queue.waiting.insert((priority, turn, order), request);
+        Ok((id, gate))
+    }
+
+    fn bind(&self, gate: &mut Gate, resident: &Resident, way: Direction, ids: &[u32]) -> Result<Vec<Bound>, Code> {
+        if resident.ports(way).count() != ids.len() {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let usage = if way == Direction::Input { 1 } else { 2 };
+        let mut bound: Vec<Bound> = Vec::with_capacity(ids.len());
+        for (port, &id) in resident.ports(way).zip(ids) {
+            let one = |gate: &mut Gate| {
+                let surface = gate.surfaces.get(&id).filter(|s| s.client == self.id).ok_or(Code::NOT_FOUND)?;
+                let shared = Arc::clone(&surface.shared);
+                if (shared.len() as u64) < port.bytes {
+                    return Err(Code::BAD_ARGUMENT);
+                }
+                let iova = match gate.dart.begin(self.id, id, usage) {
+                    Err(Code::NOT_FOUND) => {
+                        gate.dart.map(self.id, id, shared.len() as u64, usage, 0)?;
+                        gate.dart.begin(self.id, id, usage)?
+                    }
+                    other => other?,
+                };
+                Ok((id, shared, iova))
+            };
+            match one(gate) {
+                Ok(b) => bound.push(b),
+                Err(code) => {
+                    bound.iter().for_each(|b| gate.dart.end(self.id, b.2));
+                    return Err(code);
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Gives the connection a class of service: its requests of the default priority get that of the class, whatever the
+    /// instance's is.
+    pub fn set_class(&self, qos: u32) -> Result<(), Code> {
+        let mut gate = lock(&self.driver.gate);
+        gate.clients.get_mut(&self.id).ok_or(Code::CLOSED)?.priority = Some(priority_of(qos));
+        Ok(())
+    }
+
+    /// Ends every request of this client that waits or runs.
+    pub fn cancel_all(&self) {
+        let mut gate = lock(&self.driver.gate);
+        gate.abort_client(self.id, Code::ABORTED);
+        self.driver.pass_on(gate);
+    }
+}
