@@ -5,6 +5,7 @@
 //! convolution needs no unfolded copy of its source. Coefficients stay fp16, in the order the kernel takes them, and are
 //! widened a panel at a time.
 
+use crate::work::apart;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -18,12 +19,25 @@ pub(crate) fn run_outputs<S: Simd>() -> usize {
 
 /// 32 registers hold four vectors a channel, 16 hold two.
 #[inline(always)]
-fn run_vectors<S: Simd>() -> usize {
+const fn run_vectors<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
-/// Numbers that may be read beyond the last output: the widest run but one element.
-pub(crate) const SLACK: usize = 64;
+/// As many sums of few channels stay in registers as of many; one channel's are enough to hide how long an addition takes.
+#[inline(always)]
+const fn vectors_of<S: Simd>(channels: usize) -> usize {
+    let most = run_vectors::<S>();
+    if channels == 1 && 4 * most <= 8 {
+        4 * most
+    } else if channels <= 2 {
+        2 * most
+    } else {
+        most
+    }
+}
+
+/// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
+pub(crate) const SLACK: usize = 128;
 
 /// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
 /// that are left over.
@@ -132,7 +146,8 @@ impl Run<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(self, simd: S) {
-        simd.vectorize(
+        apart(
+            simd,
             #[inline(always)]
             || {
                 let Run { panel, source, sums: to, stride, resume, .. } = self;
@@ -178,7 +193,7 @@ impl WithSimd for Sums<'_> {
 impl Sums<'_> {
     #[inline(always)]
     fn rows<S: Simd, const M: usize>(mut self, simd: S) {
-        let most = run_vectors::<S>();
+        let most = const { vectors_of::<S>(M) };
         let mut at = 0;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
@@ -186,7 +201,11 @@ impl Sums<'_> {
                 1 => self.run::<S, M, 1>(simd, at),
                 2 => self.run::<S, M, 2>(simd, at),
                 3 => self.run::<S, M, 3>(simd, at),
-                _ => self.run::<S, M, 4>(simd, at),
+                4 => self.run::<S, M, 4>(simd, at),
+                5 => self.run::<S, M, 5>(simd, at),
+                6 => self.run::<S, M, 6>(simd, at),
+                7 => self.run::<S, M, 7>(simd, at),
+                _ => self.run::<S, M, 8>(simd, at),
             }
             at += vectors * S::F32_LANES;
         }
@@ -194,15 +213,35 @@ impl Sums<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
+        let Sums { panel, source, offsets, stride, resume, .. } = *self;
+        let (source, sums) = (&source[at..], &mut self.sums[at..]);
+        apart(simd, Shape::<M, N> { panel, source, offsets, sums, stride, resume });
+    }
+}
+
+/// Sums of `M` channels in `N` vectors.
+struct Shape<'a, const M: usize, const N: usize> {
+    panel: &'a [f32],
+    source: &'a [f32],
+    offsets: &'a [u32],
+    sums: &'a mut [f32],
+    stride: usize,
+    resume: bool,
+}
+
+impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Shape { panel, source, offsets, sums: to, stride, resume } = self;
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
-        if self.resume {
+        if resume {
             for (m, sums) in sums.iter_mut().enumerate() {
-                let from = S::as_simd_f32s(&self.sums[m * self.stride + at..][..N * S::F32_LANES]).0;
-                sums.copy_from_slice(from);
+                sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
             }
         }
-        let source = &self.source[at..];
-        for (weights, &offset) in self.panel.as_chunks::<M>().0.iter().zip(self.offsets) {
+        for (weights, &offset) in panel.as_chunks::<M>().0.iter().zip(offsets) {
             let (vectors, _) = S::as_simd_f32s(&source[offset as usize..][..N * S::F32_LANES]);
             let Some(x) = vectors.first_chunk::<N>() else { return };
             for m in 0..M {
@@ -213,8 +252,7 @@ impl Sums<'_> {
             }
         }
         for (m, sums) in sums.iter().enumerate() {
-            let to = &mut self.sums[m * self.stride + at..][..N * S::F32_LANES];
-            S::as_mut_simd_f32s(to).0.copy_from_slice(sums);
+            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
         }
     }
 }
