@@ -151,6 +151,7 @@ impl Plan {
                 workers: &workers,
                 mac,
                 model: options.model,
+                depth: 0,
                 ports: &program.ports,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
@@ -243,6 +244,7 @@ impl Plan {
                 workers: &self.workers,
                 mac: self.mac,
                 model: self.model,
+                depth: 0,
                 ports: &self.ports,
             };
             let done = match self.trace {
@@ -335,6 +337,7 @@ impl Machine<'_> {
         if self.is_own() {
             return Ok(Work::Own(Box::new(self.prepare_own()?)));
         }
+        self.check_depth()?;
         match self.get(Field::TaskClass) {
             class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
             class::PLANAR_ONE
