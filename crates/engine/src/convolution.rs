@@ -345,9 +345,9 @@ impl WithSimd for Job<'_, '_> {
                     let panel = &mut widened[..coefficients.len()];
                     number::widen_row(coefficients, panel);
                     let sums = &mut sums[m * stride..];
-                    let offsets = &offsets[some.clone()];
+                    let places = &offsets[some.clone()];
                     let resume = tap > 0;
-                    Sums { panel, height, source: staged, offsets, sums, stride, outputs, resume }.with_simd(simd);
+                    Sums { panel, height, source: staged, places, sums, stride, outputs, resume }.with_simd(simd);
                 }
             }
             for m in 0..count {
@@ -389,7 +389,8 @@ mod tests {
     fn the_ways_to_one_product_agree() {
         let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
+        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16), (1, 600, 130, 1, 1)]
+        {
             let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };

@@ -6,9 +6,9 @@
 use crate::activation::Finish;
 use crate::convolution::Kernel;
 use crate::number;
-use crate::product::{PANEL, Run, run_outputs};
+use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, run_outputs};
 use crate::rows::{Part, SHORT, Share, Source};
-use crate::work::{Scratch, room};
+use crate::work::{Scratch, apart, room};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -54,7 +54,7 @@ impl Job<'_, '_> {
         let Scratch { staged, wide, panel, sums, halves, gather, .. } = &mut *self.scratch;
         let packed = room(staged, stride * taps);
         stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride), &mut gather.halves);
-        let panel = room(panel, CHANNELS * TAPS);
+        let panel = room(panel, CHANNELS * TAPS + COLUMN_SLACK);
         let sums = room(sums, CHANNELS * stride);
         let halves = room(halves, CHANNELS * stride);
         let (first, channels) = match self.turned {
@@ -71,16 +71,24 @@ impl Job<'_, '_> {
                 }
                 for (run, source) in packed.chunks_exact(width * taps).enumerate() {
                     let source = &source[tap * width..some.end * width];
-                    for c in (0..count).step_by(PANEL) {
+                    let resume = tap > 0;
+                    let columns = if outputs == 1 { count - count % (COLUMN_PANELS * PANEL) } else { 0 };
+                    for c in (0..columns).step_by(COLUMN_PANELS * PANEL) {
+                        let (panels, sums) = (&panel[c * TAPS..], &mut sums[c * stride..]);
+                        let (distance, taps) = (PANEL * TAPS, some.len());
+                        apart(simd, Column { panels, distance, taps, source, sums, stride, resume });
+                    }
+                    for c in (columns..count).step_by(PANEL) {
                         let height = PANEL.min(count - c);
-                        Run {
+                        Sums {
                             panel: &panel[c * TAPS..][..height * some.len()],
                             height,
                             source,
+                            places: SideBySide,
                             sums: &mut sums[c * stride + run * width..],
                             stride,
                             outputs: width.min(outputs - run * width),
-                            resume: tap > 0,
+                            resume,
                         }
                         .with_simd(simd);
                     }

@@ -15,7 +15,9 @@ fn cell(text: &str) -> String {
 
 /// Fields that the engine executes at some values only.
 pub fn refusals(layouts: &[&Layout]) -> String {
-    let mut out = String::from("\n| field | meaning | executed | why no other | evidence | source |\n|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "\n| field | meaning | executed | why no other | evidence | source |\n|---|---|---|---|---|---|\n",
+    );
     for row in layouts.iter().filter(|l| executes(l)).flat_map(|l| l.rows) {
         let Treatment::Only(values, reason) = treatment(row.field) else { continue };
         let values: Vec<String> = values.iter().map(u32::to_string).collect();
