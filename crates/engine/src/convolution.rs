@@ -120,11 +120,13 @@ impl Staging {
         let top = (first_row * s[0]).saturating_sub(p[0]).min(from[0]);
         let end = (first_row + self.height - 1) * s[0] + self.phases[0];
         let met = top..end.saturating_sub(p[0]).clamp(top, from[0]);
+        // And columns.
+        let across = ((self.width - 1) * s[1] + self.phases[1]).saturating_sub(p[1]).min(from[1]);
         for c in first..first + self.channels {
             // Short rows are widened together, longer ones once for all phases of their columns.
-            let widened = from[1] < SHORT || self.phases[1] > 1;
-            if widened && !met.is_empty() && from[1] > 0 {
-                let part = Part { rows: met.clone(), columns: 0..from[1] };
+            let widened = across < SHORT || self.phases[1] > 1;
+            if widened && !met.is_empty() && across > 0 {
+                let part = Part { rows: met.clone(), columns: 0..across };
                 source.widen(g, c, &part, &mut gather.halves, room(&mut gather.wide, part.outputs()));
             }
             for kh in 0..self.phases[0] {
@@ -143,7 +145,7 @@ impl Staging {
                         let (row, at) = (&mut row[start..end], start * s[1] + kw - p[1]);
                         let reach = at..at + (row.len() - 1) * s[1] + 1;
                         if widened {
-                            take_every(s[1], &gather.wide[(h - top) * from[1]..][reach], row);
+                            take_every(s[1], &gather.wide[(h - top) * across..][reach], row);
                             continue;
                         }
                         let source = &source.row(g, c, h, from[1])[reach];
