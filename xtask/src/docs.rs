@@ -79,6 +79,10 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let numerics =
         with_part(&numerics, &probes()).ok_or(format!("docs/numerics.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/numerics.md".into(), numerics));
+    let refusals = repo::read("docs/refusals.md")?;
+    let refusals = with_part(&refusals, &catalogue::refusals(&layouts))
+        .ok_or(format!("docs/refusals.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/refusals.md".into(), refusals));
     let layers = repo::read("docs/native.md")?;
     let layers =
         with_part(&layers, &native::table()).ok_or(format!("docs/native.md: `{OPEN}` and `{CLOSE}` expected"))?;

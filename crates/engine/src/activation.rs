@@ -7,7 +7,7 @@ use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
 use crate::plan::Constants;
-use crate::rows::{SQUARE, Share, Source, Turned, cut};
+use crate::rows::{Part, SHORT, SQUARE, Share, Source, Turned, copy_short, cut};
 use crate::tensor::Extents;
 use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
@@ -158,8 +158,20 @@ impl WithSimd for Job<'_, '_> {
         let Job { finish, from, columns, turned, share, scratch } = self;
         let (group, first_row) = (share.group, share.first_row);
         if !turned {
-            let wide = room(&mut scratch.wide, columns);
+            let part = Part { rows: first_row..first_row + share.rows, columns: 0..columns };
             for c in 0..share.channels() {
+                if columns < SHORT && columns > 0 {
+                    let gathered = room(&mut scratch.gather.halves, part.outputs());
+                    from.gather(group, share.first_channel + c, &part, gathered);
+                    let wide = room(&mut scratch.wide, part.outputs());
+                    let halves = room(&mut scratch.halves, part.outputs());
+                    finish.copy(gathered, wide, halves);
+                    for (row, from) in halves.chunks_exact(columns).enumerate() {
+                        copy_short(from, share.row(c, row, columns));
+                    }
+                    continue;
+                }
+                let wide = room(&mut scratch.wide, columns);
                 for row in 0..share.rows {
                     let from = from.row(group, share.first_channel + c, first_row + row, columns);
                     finish.copy(from, wide, share.row(c, row, columns));

@@ -9,11 +9,11 @@ use crate::fault::FaultKind;
 use crate::number;
 use crate::pointwise;
 use crate::product::{PANEL, Packed, SLACK, Sums};
-use crate::rows::{Share, Source, Strides, Turned, cut};
+use crate::rows::{Part, SHORT, Share, Source, Strides, Turned, copy_short, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
-use crate::work::{Scratch, Workers, room};
+use crate::work::{Gather, Scratch, Workers, room};
 use pulp::{Simd, WithSimd};
 
 /// Elements of a staged source that stay near a core while all output channels pass over them.
@@ -108,12 +108,27 @@ impl Staging {
         first: usize,
         outside: f32,
         to: &mut [f32],
-        wide: &mut [f32],
+        gather: &mut Gather,
     ) {
         let (g, first_row) = (share.group, share.first_row);
         let (s, p, from) = (self.window.s, self.window.p, self.window.from);
-        let mut rows = to.chunks_exact_mut(self.width);
+        let planes = self.channels * self.phases[0] * self.phases[1] * self.height * self.width;
+        let (planes, beyond) = to.split_at_mut(planes);
+        beyond.fill(0.0);
+        let mut rows = planes.chunks_exact_mut(self.width);
+        // Source rows that the share's windows meet.
+        let top = (first_row * s[0]).saturating_sub(p[0]).min(from[0]);
+        let end = (first_row + self.height - 1) * s[0] + self.phases[0];
+        let met = top..end.saturating_sub(p[0]).clamp(top, from[0]);
+        // And columns.
+        let across = ((self.width - 1) * s[1] + self.phases[1]).saturating_sub(p[1]).min(from[1]);
         for c in first..first + self.channels {
+            // Short rows are widened together, longer ones once for all phases of their columns.
+            let widened = across < SHORT || self.phases[1] > 1;
+            if widened && !met.is_empty() && across > 0 {
+                let part = Part { rows: met.clone(), columns: 0..across };
+                source.widen(g, c, &part, &mut gather.halves, room(&mut gather.wide, part.outputs()));
+            }
             for kh in 0..self.phases[0] {
                 for kw in 0..self.phases[1] {
                     // Staged columns whose input column lies inside the source.
@@ -128,18 +143,39 @@ impl Staging {
                         row[..start].fill(outside);
                         row[end..].fill(outside);
                         let (row, at) = (&mut row[start..end], start * s[1] + kw - p[1]);
-                        let source = source.row(g, c, h, from[1]);
+                        let reach = at..at + (row.len() - 1) * s[1] + 1;
+                        if widened {
+                            take_every(s[1], &gather.wide[(h - top) * across..][reach], row);
+                            continue;
+                        }
+                        let source = &source.row(g, c, h, from[1])[reach];
                         if s[1] == 1 {
-                            number::widen_row(&source[at..], row);
+                            number::widen_row(source, row);
                         } else {
-                            let wide = &mut wide[..from[1]];
+                            let wide = room(&mut gather.wide, source.len());
                             number::widen_row(source, wide);
-                            row.iter_mut().zip(wide[at..].iter().step_by(s[1])).for_each(|(y, &x)| *y = x);
+                            take_every(s[1], wide, row);
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Every `stride`th number, from the first to the last.
+#[inline(always)]
+fn take_every(stride: usize, from: &[f32], to: &mut [f32]) {
+    match stride {
+        1 => copy_short(from, to),
+        2 => {
+            let (pairs, last) = from.as_chunks::<2>();
+            to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
+            if let (Some(to), Some(last)) = (to.last_mut(), last.first()) {
+                *to = *last;
+            }
+        }
+        _ => to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x),
     }
 }
 
@@ -287,20 +323,22 @@ impl WithSimd for Job<'_, '_> {
         let columns = ext.w;
         let taps = kernel.packed.taps();
         let staged = room(&mut scratch.staged, staging.staged_elements());
-        let wide = room(&mut scratch.wide, staging.window.from[1]);
+        let gather = &mut scratch.gather;
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
         let at_once = if staging.unicast { 1 } else { CHANNELS };
         let sums = room(&mut scratch.sums, at_once * stride);
         let widened = room(&mut scratch.panel, at_once * TAPS.min(taps));
-        let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
+        let together = !turned && columns < SHORT;
+        let rounded = if turned { at_once * share.rows * columns } else { outputs };
+        let halves = room(&mut scratch.halves, rounded);
         let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
         for c in (0..channels).step_by(at_once) {
             let channel = first + c;
             let count = at_once.min(channels - c);
             if c == 0 || staging.unicast {
                 let first = if staging.unicast { channel * staging.channels } else { 0 };
-                staging.stage(from, share, first, 0.0, staged, wide);
+                staging.stage(from, share, first, 0.0, staged, gather);
             }
             for tap in (0..taps).step_by(TAPS) {
                 let some = tap..taps.min(tap + TAPS);
@@ -309,13 +347,21 @@ impl WithSimd for Job<'_, '_> {
                     let panel = &mut widened[..coefficients.len()];
                     number::widen_row(coefficients, panel);
                     let sums = &mut sums[m * stride..];
-                    let offsets = &offsets[some.clone()];
+                    let places = &offsets[some.clone()];
                     let resume = tap > 0;
-                    Sums { panel, height, source: staged, offsets, sums, stride, outputs, resume }.with_simd(simd);
+                    Sums { panel, height, source: staged, places, sums, stride, outputs, resume }.with_simd(simd);
                 }
             }
             for m in 0..count {
                 let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
+                if together {
+                    // With what stands between short rows.
+                    finish.row(bias, &mut sums[m * stride..][..outputs], halves);
+                    for (row, from) in halves.chunks_exact(staging.width).enumerate() {
+                        copy_short(&from[..columns], share.row(c + m, row, columns));
+                    }
+                    continue;
+                }
                 for row in 0..share.rows {
                     let sums = &mut sums[m * stride + row * staging.width..][..columns];
                     let to = match turned {
@@ -345,7 +391,8 @@ mod tests {
     fn the_ways_to_one_product_agree() {
         let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
+        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16), (1, 600, 130, 1, 1)]
+        {
             let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };

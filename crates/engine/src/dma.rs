@@ -17,23 +17,49 @@ pub(crate) struct Place {
     pub(crate) base: Field,
     row: Field,
     channel: Field,
+    depth: Field,
     group: Field,
     /// Element format of the operand.
     pub(crate) format: Field,
 }
 
-pub(crate) const SRC1_DMA: Place =
-    Place { base: Src1Base, row: Src1RowStride, channel: Src1PlaneStride, group: Src1GroupStride, format: InFmt };
-pub(crate) const SRC2_DMA: Place =
-    Place { base: Src2Base, row: Src2RowStride, channel: Src2PlaneStride, group: Src2GroupStride, format: Src2Fmt };
-pub(crate) const DST_DMA: Place =
-    Place { base: DstBase, row: DstRowStride, channel: DstPlaneStride, group: DstGroupStride, format: OutFmt };
-pub(crate) const SRC1_L2: Place =
-    Place { base: SrcL2Base, row: SrcL2RowStride, channel: SrcL2ChannelStride, group: SrcL2GroupStride, format: InFmt };
+pub(crate) const SRC1_DMA: Place = Place {
+    base: Src1Base,
+    row: Src1RowStride,
+    channel: Src1PlaneStride,
+    depth: Src1DepthStride,
+    group: Src1GroupStride,
+    format: InFmt,
+};
+pub(crate) const SRC2_DMA: Place = Place {
+    base: Src2Base,
+    row: Src2RowStride,
+    channel: Src2PlaneStride,
+    depth: Src2DepthStride,
+    group: Src2GroupStride,
+    format: Src2Fmt,
+};
+pub(crate) const DST_DMA: Place = Place {
+    base: DstBase,
+    row: DstRowStride,
+    channel: DstPlaneStride,
+    depth: DstDepthStride,
+    group: DstGroupStride,
+    format: OutFmt,
+};
+pub(crate) const SRC1_L2: Place = Place {
+    base: SrcL2Base,
+    row: SrcL2RowStride,
+    channel: SrcL2ChannelStride,
+    depth: SrcL2DepthStride,
+    group: SrcL2GroupStride,
+    format: InFmt,
+};
 pub(crate) const SRC2_L2: Place = Place {
     base: Src2L2Base,
     row: Src2L2RowStride,
     channel: Src2L2ChannelStride,
+    depth: Src2L2DepthStride,
     group: Src2L2GroupStride,
     format: Src2Fmt,
 };
@@ -41,6 +67,7 @@ pub(crate) const RES_L2: Place = Place {
     base: ResL2Base,
     row: ResL2RowStride,
     channel: ResL2ChannelStride,
+    depth: ResL2DepthStride,
     group: ResL2GroupStride,
     format: OutFmt,
 };
@@ -318,9 +345,16 @@ impl Machine<'_> {
         self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
-    /// Byte address, and strides of groups, channels and rows.
+    /// Byte address at the depth at hand, and strides of groups, channels and rows.
     pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
-        (self.bytes(place.base), [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
+        let repeated = match place.format {
+            InFmt => self.get(Src1BroadcastD) == 1,
+            Src2Fmt => self.get(Src2BroadcastD) == 1,
+            _ => false,
+        };
+        let depth = if repeated { 0 } else { self.depth };
+        let base = self.bytes(place.base) + depth * self.bytes(place.depth);
+        (base, [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
     }
 
     fn load_dma(&self, place: &Place, base_field: Field, enable: Field, ext: Extents) -> Result<Tensor, FaultKind> {

@@ -6,11 +6,11 @@ use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
-use crate::number::packed::{Columns, Weights, decode, product, product_of_rows};
+use crate::number::packed::{Columns, LoneRow, Weights, decode, product, product_of_rows};
 use crate::number::planar;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
-use crate::rows::{Part, Share, Source, cut};
+use crate::rows::{Part, Share, Source, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
 use crate::window::Window;
 use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
@@ -74,16 +74,16 @@ impl Machine<'_> {
             _ => Vec::new(),
         };
         let key = (mode, self.get(AccBias), self.get(PostScale), record);
-        if let Some(map) = constants.maps.get(&key) {
-            return Ok(Some(Exactly::Map(map.clone())));
+        if let Some(known) = constants.stages.get(&key) {
+            return Ok(Some(known.clone()));
         }
         let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: number::every_f16().collect() };
         all = self.finish_exact(rules, all)?;
         let mut map = vec![f16::ZERO; all.data.len()];
         number::round_row(&all.data, &mut map);
-        let map: Arc<[f16]> = map.into();
-        constants.maps.insert(key, map.clone());
-        Ok(Some(Exactly::Map(map)))
+        let exactly = Exactly::of(map);
+        constants.stages.insert(key, exactly.clone());
+        Ok(Some(exactly))
     }
 
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
@@ -119,11 +119,27 @@ pub(crate) enum Exactly {
     Admit,
     /// The same, and zero for everything below it.
     Relu,
+    /// The same, and what lies between two numbers without a sign stays.
+    Clamp(f16, f16),
     /// By bit pattern.
     Map(Arc<[f16]>),
 }
 
 impl Exactly {
+    /// The cheapest form that has these values, by bit pattern.
+    fn of(values: Vec<f16>) -> Exactly {
+        let at = |x: f16| values[usize::from(x.to_bits())];
+        let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
+        let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        Exactly::Clamp(low, high).row(&mut clamped);
+        let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
+        if alike && low.is_sign_positive() && high.is_sign_positive() {
+            Exactly::Clamp(low, high)
+        } else {
+            Exactly::Map(values.into())
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn row(&self, row: &mut [f16]) {
         match self {
@@ -131,6 +147,10 @@ impl Exactly {
             Exactly::Relu => row.iter_mut().for_each(|x| {
                 let admitted = planar::admit_half(*x);
                 *x = if admitted.to_bits() >> 15 == 1 { f16::ZERO } else { admitted };
+            }),
+            &Exactly::Clamp(low, high) => row.iter_mut().for_each(|x| {
+                let admitted = planar::admit_half(*x).to_bits() as i16;
+                *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
             Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
         }
@@ -210,9 +230,8 @@ impl WithSimd for Alone<'_, '_> {
         let Alone { of, offsets, from, columns, share, scratch } = self;
         let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
         let staging = of.staging;
-        let Scratch { staged, wide, sums, halves, columns: packed, .. } = scratch;
+        let Scratch { staged, gather, sums, halves, columns: packed, .. } = scratch;
         let staged = room(staged, staging.staged_elements());
-        let wide = room(wide, staging.window.from[1]);
         let outputs = share.rows * staging.width;
         let sums = room(sums, outputs);
         let halves = room(halves, outputs);
@@ -220,11 +239,12 @@ impl WithSimd for Alone<'_, '_> {
         for c in 0..share.channels() {
             let channel = share.first_channel + c;
             let Some(weights) = sets.get(channel) else { return };
-            staging.stage(from, share, channel * of.channels, 0.0, staged, wide);
+            staging.stage(from, share, channel * of.channels, 0.0, staged, gather);
             let largest = decode(of.mac, staged);
             let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
             let first = bias.first().copied().unwrap_or(0.0);
-            if !weights.row_alone(first, staged, offsets, largest, sums) {
+            let row = LoneRow { weights, bias: first, source: staged, offsets, largest, out: &mut *sums };
+            if !row.with_simd(simd) {
                 packed.fill(offsets.len(), outputs, |tap, first, row| {
                     row.copy_from_slice(&staged[offsets[tap] as usize + first..][..row.len()]);
                 });
@@ -233,7 +253,7 @@ impl WithSimd for Alone<'_, '_> {
             number::round_row(sums, halves);
             of.exactly.row(halves);
             for (row, from) in halves.chunks(staging.width).enumerate() {
-                share.row(c, row, columns).copy_from_slice(&from[..columns]);
+                copy_short(&from[..columns], share.row(c, row, columns));
             }
         }
     }

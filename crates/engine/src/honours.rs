@@ -42,14 +42,13 @@ pub fn treatment(field: Field) -> Treatment {
         Win | Hin | Cin | Cout | Wout | Hout | NumGroups | UnicastEn | UnicastCin | TaskClass | ActiveNe | OcgSize
         | Kw | Kh | Sx | Sy | Px | Py | NeTranspose | ResultTranspose | Src1BroadcastW | Src1BroadcastH
         | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
-        Din | Dout => Only(&[0, 1], "volumes deeper than 1 are not executed"),
+        Din | Dout | Src1BroadcastD | Src2BroadcastD => Obeyed,
         Kd | Sz | Oz => Only(&[0, 1], "three-dimensional kernels are not executed"),
         Ox | Oy => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
         ElemMultMode => Only(&[0], "only the name of the elementwise multiply mode is known"),
-        Src1BroadcastD | Src2BroadcastD => Only(&[0], "volumes deeper than 1 are not executed"),
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling: only the order of work depends on it.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
@@ -58,9 +57,8 @@ pub fn treatment(field: Field) -> Treatment {
 
         Src1En | Src1Base | Src1RowStride | Src1PlaneStride | Src1GroupStride | Src2Base | Src2RowStride
         | Src2PlaneStride | Src2GroupStride => Obeyed,
-        // Depth is 1, so its strides move nothing.
         Src1DepthStride | Src2DepthStride | DstDepthStride | SrcL2DepthStride | Src2L2DepthStride
-        | ResL2DepthStride => NoEffect,
+        | ResL2DepthStride => Obeyed,
         Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
         | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
         Src1Interleave | DstInterleave => Obeyed,

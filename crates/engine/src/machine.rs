@@ -3,11 +3,13 @@
 use crate::fault::FaultKind;
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
-use crate::tensor::Tensor;
+use crate::tensor::{LIMIT, Tensor};
 use crate::work::Workers;
+use anemone_facts::code::{class, residency};
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout};
 use anemone_program::{Port, Program, Task};
+use std::ops::Range;
 
 /// State between tasks, and the task at hand.
 pub(crate) struct Machine<'a> {
@@ -25,17 +27,59 @@ pub(crate) struct Machine<'a> {
     pub(crate) mac: Option<&'static Mac>,
     /// How everything else computes.
     pub(crate) model: Model,
+    /// Which of the volumes' planes is at work, from the front.
+    pub(crate) depth: u64,
     /// Where inputs and outputs of the program stand.
     pub(crate) ports: &'a [Port],
 }
 
 impl Machine<'_> {
+    /// Plane after plane: kernels have a depth of one.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
+        self.depths().try_for_each(|depth| self.execute_at(depth, work))
+    }
+
+    /// Planes of the task's volumes, as [`Machine::check_depth`] admits them.
+    pub(crate) fn depths(&self) -> Range<u64> {
+        0..u64::from(self.get(Field::Din)).max(1)
+    }
+
+    pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
+        self.depth = depth;
         match work {
             Work::Neural(neural) => self.neural(neural),
             Work::Planar => self.planar(),
             Work::Own(own) => self.own(own),
         }
+    }
+
+    /// Volumes: planes of a task of its own each, one behind the other.
+    pub(crate) fn check_depth(&self) -> Result<(), FaultKind> {
+        let refused = |field, reason| Err(FaultKind::NotHonoured { field, value: self.get(field), reason });
+        let depth = u64::from(self.get(Field::Din)).max(1);
+        if u64::from(self.get(Field::Dout)).max(1) != depth {
+            return refused(Field::Dout, "kernels have a depth of one, so that the result is as deep as the source");
+        }
+        if depth == 1 {
+            return Ok(());
+        }
+        if [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(Field::TaskClass)) {
+            return refused(Field::Din, "no source says whether a reduction covers the depth");
+        }
+        for field in [Field::SrcType, Field::ResType] {
+            if self.get(field) == residency::CHAIN {
+                return refused(field, "no source says how a volume is chained");
+            }
+        }
+        let per_group = |c, h, w| [c, h, w].iter().map(|&f| u64::from(self.get(f))).product::<u64>();
+        let (input, output) =
+            (per_group(Field::Cin, Field::Hin, Field::Win), per_group(Field::Cout, Field::Hout, Field::Wout));
+        let groups = u64::from(self.get(Field::NumGroups)).max(1);
+        let elements = input.max(output).saturating_mul(groups).saturating_mul(depth);
+        if elements > LIMIT {
+            return Err(FaultKind::TooLarge { elements, limit: LIMIT });
+        }
+        Ok(())
     }
 
     /// Raw bits of a field; 0 where the descriptor does not write its register.

@@ -23,8 +23,8 @@ impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.
     pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
         match self.model.planar() {
+            _ if self.in_place()? => Ok(()),
             Some(_) => self.planar_in::<Exact>(),
-            None if self.in_place()? => Ok(()),
             None => self.planar_in::<f32>(),
         }
     }

@@ -1,5 +1,6 @@
 //! What is done once for a program: the chain decoded, every task checked and prepared for its runs.
 
+use crate::exact::Exactly;
 use crate::fault::{Fault, FaultKind};
 use crate::honours::{Treatment, executes, treatment};
 use crate::machine::Machine;
@@ -13,9 +14,7 @@ use anemone_facts::code::class;
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Port, Program, Task};
-use half::f16;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// How strictly to execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,6 +151,7 @@ impl Plan {
                 workers: &workers,
                 mac,
                 model: options.model,
+                depth: 0,
                 ports: &program.ports,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
@@ -247,6 +247,7 @@ impl Plan {
                 workers: &self.workers,
                 mac: self.mac,
                 model: self.model,
+                depth: 0,
                 ports: &self.ports,
             };
             let done = match self.trace {
@@ -271,7 +272,7 @@ pub(crate) struct Constants<'a> {
     /// exceeds this is unpacked in every run.
     left: usize,
     /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) maps: HashMap<Stages, Arc<[f16]>>,
+    pub(crate) stages: HashMap<Stages, Exactly>,
 }
 
 impl Constants<'_> {
@@ -280,7 +281,7 @@ impl Constants<'_> {
         let written = |task: &Task| get(task, Field::Wbe) == 1 && get(task, Field::WBase) == Program::KERNEL_BAR as u32;
         // Two bytes a coefficient; twice for kernel data that several tasks use.
         let left = program.kernel.len();
-        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left, maps: HashMap::new() }
+        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left, stages: HashMap::new() }
     }
 
     /// Whether kernel data behind `bar` is known now.
@@ -339,6 +340,7 @@ impl Machine<'_> {
         if self.is_own() {
             return Ok(Work::Own(Box::new(self.prepare_own()?)));
         }
+        self.check_depth()?;
         match self.get(Field::TaskClass) {
             class::NEURAL => Ok(Work::Neural(Box::new(self.prepare_neural(constants)?))),
             class::PLANAR_ONE

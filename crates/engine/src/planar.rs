@@ -1,28 +1,36 @@
-//! Tasks of the planar engine that go from memory to memory: the common forms of the model `fast`, without tensors
-//! between. `pe.rs` has every form.
+//! Tasks of the planar engine that go from memory to memory: the common forms, without tensors between. `pe.rs` has every
+//! form.
 
 use crate::convolution::Staging;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::number;
+use crate::number::planar::{admit_row, settle_row};
 use crate::pe::Ending;
 use crate::rows::{Share, Source, cut};
 use crate::tensor::Extents;
 use crate::window::Window;
 use crate::work::{Scratch, room};
 use anemone_facts::Field::*;
-use anemone_facts::code::{condition, first, planar, residency, second};
+use anemone_facts::code::{condition, first, planar, planar_nonlinear, residency, second};
+use anemone_facts::numerics::Planar;
+use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Elements that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 15;
 
 impl Machine<'_> {
-    /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way.
+    /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way. By the
+    /// rules of the device also nothing scaled, so that fp32 holds what there is to hold.
     fn is_plain(&self) -> bool {
         let clear = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose, ResultTranspose];
-        self.mac.is_none()
+        let unscaled = f32::from_bits(self.get(PeFinalScale)) == 1.0
+            && self.half(PeScale) == 1.0
+            && self.get(PeBias) == 0
+            && self.get(PeNonlinear) == planar_nonlinear::NONE;
+        (self.model.planar().is_none() || unscaled)
             && clear.iter().all(|&f| self.get(f) == 0)
             && self.half(PePreScale) == 1.0
             && self.get(PeCond) == condition::NONE
@@ -45,7 +53,7 @@ impl Machine<'_> {
         let Some(b) = self.direct_second(ext, repeats)? else { return Ok(false) };
         let Some(direct) = self.direct(ext, ext)? else { return Ok(false) };
         let (a, to) = (&direct.from, &direct.to);
-        let ending = self.ending::<f32>()?;
+        let (ending, rules) = (self.ending::<f32>()?, self.model.planar());
         let workers = self.workers;
         let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part());
         let Some(([x, y], target)) = views else { return Ok(false) };
@@ -55,7 +63,7 @@ impl Machine<'_> {
         let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
         let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
         workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
-            workers.arch.dispatch(Combine { op, ending: &ending, sources, columns: ext.w, share, scratch });
+            workers.arch.dispatch(Combine { op, ending: &ending, rules, sources, columns: ext.w, share, scratch });
         });
         self.done(&direct, ext);
         Ok(true)
@@ -69,7 +77,8 @@ impl Machine<'_> {
         output: Extents,
         max: bool,
     ) -> Result<bool, FaultKind> {
-        if !self.is_plain() {
+        let rules = self.model.planar();
+        if !self.is_plain() || rules.is_some() && !max {
             return Ok(false);
         }
         let Some(direct) = self.direct(input, output)? else { return Ok(false) };
@@ -85,7 +94,7 @@ impl Machine<'_> {
         let shares = cut(target, output, to.strides, staging.share_rows, staging.share_channels);
         workers.each(shares, shared, |share, scratch| {
             let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
-            workers.arch.dispatch(Pool { max, staging, offsets, ending, source, columns, share, scratch });
+            workers.arch.dispatch(Pool { max, staging, offsets, ending, rules, source, columns, share, scratch });
         });
         self.done(&direct, output);
         Ok(true)
@@ -95,6 +104,7 @@ impl Machine<'_> {
 struct Combine<'a, 'b> {
     op: u32,
     ending: &'a Ending<f32>,
+    rules: Option<&'static Planar>,
     sources: [Source<'a>; 2],
     columns: usize,
     share: &'a mut Share<'b>,
@@ -106,7 +116,7 @@ impl WithSimd for Combine<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Combine { op, ending, sources, columns, share, scratch } = self;
+        let Combine { op, ending, rules, sources, columns, share, scratch } = self;
         let a = room(&mut scratch.wide, columns);
         let b = room(&mut scratch.sums, columns);
         for c in 0..share.channels() {
@@ -115,6 +125,10 @@ impl WithSimd for Combine<'_, '_> {
                 let [first, second] = sources.map(|s| s.row(share.group, channel, row, columns));
                 number::widen_row(first, a);
                 number::widen_row(second, b);
+                if rules.is_some() {
+                    admit_row(a);
+                    admit_row(b);
+                }
                 let pairs = a.iter_mut().zip(b.iter());
                 match op {
                     planar::ADD => pairs.for_each(|(x, &b)| *x += b),
@@ -122,10 +136,19 @@ impl WithSimd for Combine<'_, '_> {
                     planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
                     _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
                 }
-                ending.apply(a);
-                number::round_row(a, share.row(c, h, columns));
+                finish(ending, rules, a, share.row(c, h, columns));
             }
         }
+    }
+}
+
+/// What follows the operation. `row` is used up.
+#[inline(always)]
+fn finish(ending: &Ending<f32>, rules: Option<&Planar>, row: &mut [f32], to: &mut [f16]) {
+    ending.apply(row);
+    match rules {
+        Some(rules) => settle_row(rules, row, to),
+        None => number::round_row(row, to),
     }
 }
 
@@ -134,6 +157,7 @@ struct Pool<'a, 'b> {
     staging: &'a Staging,
     offsets: &'a [u32],
     ending: &'a Ending<f32>,
+    rules: Option<&'static Planar>,
     source: Source<'a>,
     columns: usize,
     share: &'a mut Share<'b>,
@@ -145,13 +169,16 @@ impl WithSimd for Pool<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Pool { max, staging, offsets, ending, source, columns, share, scratch } = self;
+        let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
         let staged = room(&mut scratch.staged, staging.staged_elements());
-        let wide = room(&mut scratch.wide, staging.window.from[1]);
+        let gather = &mut scratch.gather;
         let sums = room(&mut scratch.sums, columns);
         let outside = if max { f32::NEG_INFINITY } else { 0.0 };
         for c in 0..share.channels() {
-            staging.stage(source, share, share.first_channel + c, outside, staged, wide);
+            staging.stage(source, share, share.first_channel + c, outside, staged, gather);
+            if rules.is_some() {
+                admit_row(staged);
+            }
             for h in 0..share.rows {
                 sums.fill(outside);
                 for &offset in offsets {
@@ -163,8 +190,7 @@ impl WithSimd for Pool<'_, '_> {
                         pairs.for_each(|(y, &x)| *y += x);
                     }
                 }
-                ending.apply(sums);
-                number::round_row(sums, share.row(c, h, columns));
+                finish(ending, rules, sums, share.row(c, h, columns));
             }
         }
     }

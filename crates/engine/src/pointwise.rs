@@ -6,9 +6,10 @@
 use crate::activation::Finish;
 use crate::convolution::Kernel;
 use crate::number;
-use crate::product::{PANEL, Run, run_outputs};
-use crate::rows::{Part, Share, Source};
-use crate::work::{Scratch, room};
+use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, run_outputs};
+use crate::rows::{Part, SHORT, Share, Source};
+use crate::work::{Scratch, apart, room};
+use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Taps between two visits to the sums: a run's operands stay in the innermost cache.
@@ -50,10 +51,10 @@ impl Job<'_, '_> {
         let width = run_outputs::<S>();
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { staged, wide, panel, sums, halves, .. } = &mut *self.scratch;
+        let Scratch { staged, wide, panel, sums, halves, gather, .. } = &mut *self.scratch;
         let packed = room(staged, stride * taps);
-        stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride));
-        let panel = room(panel, CHANNELS * TAPS);
+        stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride), &mut gather.halves);
+        let panel = room(panel, CHANNELS * TAPS + COLUMN_SLACK);
         let sums = room(sums, CHANNELS * stride);
         let halves = room(halves, CHANNELS * stride);
         let (first, channels) = match self.turned {
@@ -70,40 +71,64 @@ impl Job<'_, '_> {
                 }
                 for (run, source) in packed.chunks_exact(width * taps).enumerate() {
                     let source = &source[tap * width..some.end * width];
-                    for c in (0..count).step_by(PANEL) {
+                    let resume = tap > 0;
+                    let columns = if outputs == 1 { count - count % (COLUMN_PANELS * PANEL) } else { 0 };
+                    for c in (0..columns).step_by(COLUMN_PANELS * PANEL) {
+                        let (panels, sums) = (&panel[c * TAPS..], &mut sums[c * stride..]);
+                        let (distance, taps) = (PANEL * TAPS, some.len());
+                        apart(simd, Column { panels, distance, taps, source, sums, stride, resume });
+                    }
+                    for c in (columns..count).step_by(PANEL) {
                         let height = PANEL.min(count - c);
-                        Run {
+                        Sums {
                             panel: &panel[c * TAPS..][..height * some.len()],
                             height,
                             source,
+                            places: SideBySide,
                             sums: &mut sums[c * stride + run * width..],
                             stride,
                             outputs: width.min(outputs - run * width),
-                            resume: tap > 0,
+                            resume,
                         }
                         .with_simd(simd);
                     }
                 }
             }
+            let in_place = !self.turned && part.columns.len() >= SHORT;
             for c in 0..count {
                 let bias = self.kernel.biases.as_ref().map_or(0.0, |b| b[first + channel + c]);
                 let row = &mut sums[c * stride..][..outputs];
-                let to = &mut halves[c * stride..][..outputs];
-                self.finish.row(bias, row, to);
+                if in_place {
+                    for (h, row) in part.rows.clone().zip(row.chunks_exact_mut(part.columns.len())) {
+                        let to = self.share.row(channel + c, h - self.share.first_row, part.columns.end);
+                        self.finish.row(bias, row, &mut to[part.columns.clone()]);
+                    }
+                } else {
+                    self.finish.row(bias, row, &mut halves[c * stride..][..outputs]);
+                }
             }
-            part.store(halves, stride, self.share, self.turned, channel, count);
+            if !in_place {
+                part.store(halves, stride, self.share, self.turned, channel, count);
+            }
         }
     }
 }
 
 /// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
 #[inline(always)]
-fn stage(from: Source, group: usize, part: &Part, taps: usize, width: usize, to: &mut [f32], wide: &mut [f32]) {
+fn stage(
+    from: Source,
+    group: usize,
+    part: &Part,
+    taps: usize,
+    width: usize,
+    to: &mut [f32],
+    wide: &mut [f32],
+    gathered: &mut Vec<f16>,
+) {
     wide[part.outputs()..].fill(0.0);
     for tap in 0..taps {
-        for (h, row) in part.rows.clone().zip(wide.chunks_exact_mut(part.columns.len())) {
-            number::widen_row(&from.row(group, tap, h, part.columns.end)[part.columns.clone()], row);
-        }
+        from.widen(group, tap, part, gathered, &mut wide[..part.outputs()]);
         for (run, row) in wide.chunks_exact(width).enumerate() {
             to[(run * taps + tap) * width..][..width].copy_from_slice(row);
         }

@@ -5,6 +5,7 @@
 //! convolution needs no unfolded copy of its source. Coefficients stay fp16, in the order the kernel takes them, and are
 //! widened a panel at a time.
 
+use crate::work::apart;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -18,12 +19,25 @@ pub(crate) fn run_outputs<S: Simd>() -> usize {
 
 /// 32 registers hold four vectors a channel, 16 hold two.
 #[inline(always)]
-fn run_vectors<S: Simd>() -> usize {
+const fn run_vectors<S: Simd>() -> usize {
     if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
-/// Numbers that may be read beyond the last output: the widest run but one element.
-pub(crate) const SLACK: usize = 64;
+/// As many sums of few channels stay in registers as of many; one channel's are enough to hide how long an addition takes.
+#[inline(always)]
+const fn vectors_of<S: Simd>(channels: usize) -> usize {
+    let most = run_vectors::<S>();
+    if channels == 1 && 4 * most <= 8 {
+        4 * most
+    } else if channels <= 2 {
+        2 * most
+    } else {
+        most
+    }
+}
+
+/// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
+pub(crate) const SLACK: usize = 128;
 
 /// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
 /// that are left over.
@@ -67,43 +81,48 @@ impl Packed {
     }
 }
 
-/// Sums of one panel for consecutive outputs.
-pub(crate) struct Sums<'a> {
-    /// Coefficients of the panel, tap by tap.
-    pub(crate) panel: &'a [f32],
-    /// Channels of the panel.
-    pub(crate) height: usize,
-    pub(crate) source: &'a [f32],
-    /// Where each tap's numbers begin in `source`.
-    pub(crate) offsets: &'a [u32],
-    /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
-    pub(crate) sums: &'a mut [f32],
-    /// Elements between channels in `sums`, at least the outputs and [`SLACK`].
-    pub(crate) stride: usize,
-    pub(crate) outputs: usize,
-    /// As in [`Run`].
-    pub(crate) resume: bool,
+/// Where each tap's numbers begin in a source.
+pub(crate) trait Places: Copy {
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize>;
 }
 
-/// Sums of one panel for the outputs of one run, whose taps stand side by side.
-pub(crate) struct Run<'a> {
+/// Anywhere.
+impl Places for &[u32] {
+    #[inline(always)]
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
+        self.iter().map(|&place| place as usize)
+    }
+}
+
+/// One behind the other, as many numbers each as [`run_outputs`] says.
+#[derive(Clone, Copy)]
+pub(crate) struct SideBySide;
+
+impl Places for SideBySide {
+    #[inline(always)]
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
+        (0..).map(|tap| tap * run_outputs::<S>())
+    }
+}
+
+/// Sums of one panel for consecutive outputs.
+pub(crate) struct Sums<'a, P> {
     /// Coefficients of the panel, tap by tap.
     pub(crate) panel: &'a [f32],
     /// Channels of the panel.
     pub(crate) height: usize,
-    /// As many numbers a tap as [`run_outputs`] says.
     pub(crate) source: &'a [f32],
-    /// By channel of the panel.
+    pub(crate) places: P,
+    /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
     pub(crate) sums: &'a mut [f32],
-    /// Elements between channels in `sums`.
+    /// Elements between channels in `sums`, at least the outputs and what the last vectors reach past them.
     pub(crate) stride: usize,
-    /// At most [`run_outputs`]; `sums` has room for whole vectors.
     pub(crate) outputs: usize,
     /// Whether the sums go on from what `sums` holds: the order of additions is that of the taps, however they are cut.
     pub(crate) resume: bool,
 }
 
-impl WithSimd for Run<'_> {
+impl<P: Places> WithSimd for Sums<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -119,66 +138,10 @@ impl WithSimd for Run<'_> {
     }
 }
 
-impl Run<'_> {
-    #[inline(always)]
-    fn rows<S: Simd, const M: usize>(self, simd: S) {
-        match self.outputs.div_ceil(S::F32_LANES) {
-            1 => self.run::<S, M, 1>(simd),
-            2 => self.run::<S, M, 2>(simd),
-            3 => self.run::<S, M, 3>(simd),
-            _ => self.run::<S, M, 4>(simd),
-        }
-    }
-
-    #[inline(always)]
-    fn run<S: Simd, const M: usize, const N: usize>(self, simd: S) {
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                let Run { panel, source, sums: to, stride, resume, .. } = self;
-                let mut sums = [[simd.splat_f32s(0.0); N]; M];
-                if resume {
-                    for (m, sums) in sums.iter_mut().enumerate() {
-                        sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
-                    }
-                }
-                for (weights, x) in panel.as_chunks::<M>().0.iter().zip(source.chunks_exact(run_outputs::<S>())) {
-                    let Some(x) = S::as_simd_f32s(x).0.first_chunk::<N>() else { return };
-                    for m in 0..M {
-                        let weight = simd.splat_f32s(weights[m]);
-                        for n in 0..N {
-                            sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
-                        }
-                    }
-                }
-                for (m, sums) in sums.iter().enumerate() {
-                    S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
-                }
-            },
-        )
-    }
-}
-
-impl WithSimd for Sums<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match self.height {
-            1 => self.rows::<S, 1>(simd),
-            2 => self.rows::<S, 2>(simd),
-            3 => self.rows::<S, 3>(simd),
-            4 => self.rows::<S, 4>(simd),
-            5 => self.rows::<S, 5>(simd),
-            _ => self.rows::<S, PANEL>(simd),
-        }
-    }
-}
-
-impl Sums<'_> {
+impl<P: Places> Sums<'_, P> {
     #[inline(always)]
     fn rows<S: Simd, const M: usize>(mut self, simd: S) {
-        let most = run_vectors::<S>();
+        let most = const { vectors_of::<S>(M) };
         let mut at = 0;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
@@ -186,7 +149,11 @@ impl Sums<'_> {
                 1 => self.run::<S, M, 1>(simd, at),
                 2 => self.run::<S, M, 2>(simd, at),
                 3 => self.run::<S, M, 3>(simd, at),
-                _ => self.run::<S, M, 4>(simd, at),
+                4 => self.run::<S, M, 4>(simd, at),
+                5 => self.run::<S, M, 5>(simd, at),
+                6 => self.run::<S, M, 6>(simd, at),
+                7 => self.run::<S, M, 7>(simd, at),
+                _ => self.run::<S, M, 8>(simd, at),
             }
             at += vectors * S::F32_LANES;
         }
@@ -194,16 +161,36 @@ impl Sums<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
+        let Sums { panel, source, places, stride, resume, .. } = *self;
+        let (source, sums) = (&source[at..], &mut self.sums[at..]);
+        apart(simd, Shape::<P, M, N> { panel, source, places, sums, stride, resume });
+    }
+}
+
+/// Sums of `M` channels in `N` vectors.
+struct Shape<'a, P, const M: usize, const N: usize> {
+    panel: &'a [f32],
+    source: &'a [f32],
+    places: P,
+    sums: &'a mut [f32],
+    stride: usize,
+    resume: bool,
+}
+
+impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Shape { panel, source, places, sums: to, stride, resume } = self;
         let mut sums = [[simd.splat_f32s(0.0); N]; M];
-        if self.resume {
+        if resume {
             for (m, sums) in sums.iter_mut().enumerate() {
-                let from = S::as_simd_f32s(&self.sums[m * self.stride + at..][..N * S::F32_LANES]).0;
-                sums.copy_from_slice(from);
+                sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
             }
         }
-        let source = &self.source[at..];
-        for (weights, &offset) in self.panel.as_chunks::<M>().0.iter().zip(self.offsets) {
-            let (vectors, _) = S::as_simd_f32s(&source[offset as usize..][..N * S::F32_LANES]);
+        for (weights, place) in panel.as_chunks::<M>().0.iter().zip(places.places::<S>()) {
+            let (vectors, _) = S::as_simd_f32s(&source[place..][..N * S::F32_LANES]);
             let Some(x) = vectors.first_chunk::<N>() else { return };
             for m in 0..M {
                 let weight = simd.splat_f32s(weights[m]);
@@ -213,8 +200,58 @@ impl Sums<'_> {
             }
         }
         for (m, sums) in sums.iter().enumerate() {
-            let to = &mut self.sums[m * self.stride + at..][..N * S::F32_LANES];
-            S::as_mut_simd_f32s(to).0.copy_from_slice(sums);
+            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
+        }
+    }
+}
+
+/// Panels of a [`Column`], and numbers that hold one.
+pub(crate) const COLUMN_PANELS: usize = 8;
+const COLUMN: usize = 8;
+
+/// Sums of [`COLUMN_PANELS`] whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to
+/// all of them.
+pub(crate) struct Column<'a> {
+    /// Coefficients by panel, then tap; some numbers may be read beyond the last.
+    pub(crate) panels: &'a [f32],
+    /// Elements between panels.
+    pub(crate) distance: usize,
+    pub(crate) taps: usize,
+    /// The operand of each tap leads as many numbers as [`run_outputs`] says.
+    pub(crate) source: &'a [f32],
+    /// By channel, `stride` apart.
+    pub(crate) sums: &'a mut [f32],
+    pub(crate) stride: usize,
+    /// As in [`Sums`].
+    pub(crate) resume: bool,
+}
+
+/// Numbers that a [`Column`] may read beyond its coefficients.
+pub(crate) const COLUMN_SLACK: usize = COLUMN - PANEL;
+
+impl WithSimd for Column<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Column { panels, distance, taps, source, sums, stride, resume } = self;
+        let mut columns = [[0.0f32; COLUMN]; COLUMN_PANELS];
+        let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
+        if resume {
+            for (p, column) in columns.iter_mut().enumerate() {
+                column.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
+            }
+        }
+        let panels: [&[f32]; COLUMN_PANELS] =
+            std::array::from_fn(|p| &panels[p * distance..][..taps * PANEL + COLUMN_SLACK]);
+        for (tap, x) in source.chunks_exact(run_outputs::<S>()).enumerate().take(taps) {
+            for (column, panel) in columns.iter_mut().zip(panels) {
+                let Some(weights) = panel[tap * PANEL..].first_chunk::<COLUMN>() else { return };
+                column.iter_mut().zip(weights).for_each(|(sum, w)| *sum = w.mul_add(x[0], *sum));
+            }
+        }
+        for (p, column) in columns.iter().enumerate() {
+            column.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);
         }
     }
 }

@@ -1,8 +1,13 @@
 //! Tensors of fp16 where they lie: rows of contiguous columns at any distance.
 
+use crate::number;
 use crate::tensor::Extents;
+use crate::work::room;
 use half::f16;
 use std::ops::Range;
+
+/// Shorter rows are gathered and converted together: a conversion takes long stretches, and vectors may be longer than a row.
+pub(crate) const SHORT: usize = 64;
 
 /// Distances in elements: groups, channels, rows.
 pub(crate) type Strides = [usize; 3];
@@ -18,6 +23,47 @@ impl<'a> Source<'a> {
     /// `columns` elements of a row.
     pub(crate) fn row(&self, g: usize, c: usize, h: usize, columns: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..][..columns]
+    }
+
+    /// A part of a channel, row by row without gaps.
+    #[inline(always)]
+    pub(crate) fn gather(&self, g: usize, c: usize, part: &Part, to: &mut [f16]) {
+        for (h, to) in part.rows.clone().zip(to.chunks_exact_mut(part.columns.len())) {
+            copy_short(&self.row(g, c, h, part.columns.end)[part.columns.clone()], to);
+        }
+    }
+
+    /// As [`Source::gather`], widened; `gathered` is used up.
+    #[inline(always)]
+    pub(crate) fn widen(&self, g: usize, c: usize, part: &Part, gathered: &mut Vec<f16>, to: &mut [f32]) {
+        let columns = part.columns.len();
+        if columns < SHORT {
+            let gathered = room(gathered, to.len());
+            self.gather(g, c, part, gathered);
+            return number::widen_row(gathered, to);
+        }
+        for (h, to) in part.rows.clone().zip(to.chunks_exact_mut(columns)) {
+            number::widen_row(&self.row(g, c, h, part.columns.end)[part.columns.clone()], to);
+        }
+    }
+}
+
+/// Copies a row that may be a few elements long, without a call.
+#[inline(always)]
+pub(crate) fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
+    match from.len() {
+        8.. => copy_by::<T, 8>(from, to),
+        4.. => copy_by::<T, 4>(from, to),
+        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+    }
+}
+
+/// The last piece overlaps the one before.
+#[inline(always)]
+fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
+    to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, from)| *to = *from);
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
+        *to = *from;
     }
 }
 
@@ -93,7 +139,7 @@ impl Part {
         for (c, plane) in data.chunks(stride).enumerate().take(count) {
             for (row, from) in plane[..self.outputs()].chunks_exact(columns).enumerate() {
                 let to = share.row(first + c, first_row + row, self.columns.end);
-                to[self.columns.clone()].copy_from_slice(from);
+                copy_short(from, &mut to[self.columns.clone()]);
             }
         }
     }
@@ -222,6 +268,26 @@ mod tests {
     use super::*;
 
     /// Every element of every row is reached once, by the share whose it is, whichever of rows and channels lies outside.
+    #[test]
+    fn parts_widen_alike_wherever_their_rows_lie() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        for columns in 1..40 {
+            for stride in [columns, columns + 2, 2 * columns + 70] {
+                let data: Vec<f16> = (0..2 * 6 * stride).map(draw).collect();
+                let source =
+                    Source { data: &data[..data.len() - (stride - columns)], strides: [0, 6 * stride, stride] };
+                for part in
+                    [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }]
+                {
+                    let mut found = vec![f32::NAN; part.outputs()];
+                    source.widen(0, 1, &part, &mut Vec::new(), &mut found);
+                    let rows = part.rows.clone().flat_map(|h| part.columns.clone().map(move |w| (6 + h) * stride + w));
+                    assert_eq!(found, rows.map(|i| draw(i).to_f32()).collect::<Vec<_>>(), "{columns} {stride}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn shares_cover_a_result_in_either_order() {
         let ext = Extents { g: 2, c: 5, h: 4, w: 3 };

@@ -49,6 +49,13 @@ pub struct Values {
 }
 
 impl Values {
+    fn join(&mut self, other: &Values) {
+        self.largest = self.largest.max(other.largest);
+        self.infinite += other.infinite;
+        self.nan += other.nan;
+        self.subnormal += other.subnormal;
+    }
+
     fn see(&mut self, x: f32) {
         let magnitude = x.abs();
         if magnitude.is_finite() {
@@ -136,6 +143,26 @@ impl TaskTrace {
     }
 }
 
+impl TaskTrace {
+    /// Adds a further plane of the same task; places and shapes stay those of the first, coefficients count once.
+    fn join(&mut self, plane: TaskTrace) {
+        let operands = self.inputs.iter_mut().chain(&mut self.outputs);
+        for (operand, other) in operands.zip(plane.inputs.iter().chain(&plane.outputs)) {
+            operand.values.join(&other.values);
+        }
+        let (sum, other) = (&mut self.moved, plane.moved);
+        sum.source1 += other.source1;
+        sum.source2 += other.source2;
+        sum.destination += other.destination;
+        sum.l2_read += other.l2_read;
+        sum.l2_written += other.l2_written;
+        self.macs += plane.macs;
+        self.saturated += plane.saturated;
+        self.denormals_flushed += plane.denormals_flushed;
+        self.nan_coerced += plane.nan_coerced;
+    }
+}
+
 impl Machine<'_> {
     /// Executes the task, and says what it did.
     pub(crate) fn execute_traced(&mut self, work: &Work) -> Result<TaskTrace, FaultKind> {
@@ -143,10 +170,18 @@ impl Machine<'_> {
             self.execute(work)?;
             return Ok(TaskTrace { offset: self.task.offset, ..TaskTrace::default() });
         }
-        let mut trace = self.look_before()?;
-        self.execute(work)?;
-        self.look_after(&mut trace)?;
-        Ok(trace)
+        let mut whole: Option<TaskTrace> = None;
+        for depth in self.depths() {
+            self.depth = depth;
+            let mut trace = self.look_before()?;
+            self.execute_at(depth, work)?;
+            self.look_after(&mut trace)?;
+            match &mut whole {
+                Some(whole) => whole.join(trace),
+                None => whole = Some(trace),
+            }
+        }
+        Ok(whole.unwrap_or_default())
     }
 
     /// The task's sources and coefficients; before it runs.

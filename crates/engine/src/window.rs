@@ -1,7 +1,11 @@
 //! A convolution's geometry.
 
 use crate::number;
-use crate::rows::{Part, Source};
+use crate::rows::{Part, Source, copy_short};
+use half::f16;
+
+/// Elements that are gathered before they are widened together.
+const GATHERED: usize = 256;
 
 /// Kernel, stride, leading padding, source and result; rows first.
 #[derive(Clone, Debug)]
@@ -33,35 +37,39 @@ impl Window {
     ) {
         let [n, width] = [self.from[1], part.columns.len()];
         let (c, kh, kw) = (tap / self.elements(), tap % self.elements() / self.k[1], tap % self.k[1]);
+        let mut gathered = [f16::ZERO; GATHERED];
         let mut output = first;
-        let mut rest = to;
-        while !rest.is_empty() && width > 0 {
-            let (row, column) = (part.rows.start + output / width, part.columns.start + output % width);
-            let (to, left) = rest.split_at_mut((width - output % width).min(rest.len()));
-            output += to.len();
-            rest = left;
-            let inside = (row * self.s[0] + kh).checked_sub(self.p[0]).filter(|&h| h < self.from[0]);
-            let Some(h) = inside else {
-                to.fill(0.0);
-                continue;
-            };
-            let source = source.row(group, first_channel + c, h, n);
-            // Input column of output column `o` is `o * s + kw - p`.
-            let (s, p) = (self.s[1], self.p[1]);
-            let begin = p.saturating_sub(kw).div_ceil(s).saturating_sub(column).min(to.len());
-            let end = (n + p).saturating_sub(kw).div_ceil(s).saturating_sub(column).clamp(begin, to.len());
-            to[..begin].fill(0.0);
-            to[end..].fill(0.0);
-            if begin == end {
-                continue;
+        for to in to.chunks_mut(GATHERED) {
+            let mut rest = &mut gathered[..to.len()];
+            while !rest.is_empty() && width > 0 {
+                let (row, column) = (part.rows.start + output / width, part.columns.start + output % width);
+                let (piece, left) = rest.split_at_mut((width - output % width).min(rest.len()));
+                output += piece.len();
+                rest = left;
+                let inside = (row * self.s[0] + kh).checked_sub(self.p[0]).filter(|&h| h < self.from[0]);
+                let Some(h) = inside else {
+                    piece.fill(f16::ZERO);
+                    continue;
+                };
+                let source = source.row(group, first_channel + c, h, n);
+                // Input column of output column `o` is `o * s + kw - p`.
+                let (s, p) = (self.s[1], self.p[1]);
+                let begin = p.saturating_sub(kw).div_ceil(s).saturating_sub(column).min(piece.len());
+                let end = (n + p).saturating_sub(kw).div_ceil(s).saturating_sub(column).clamp(begin, piece.len());
+                piece[..begin].fill(f16::ZERO);
+                piece[end..].fill(f16::ZERO);
+                if begin == end {
+                    continue;
+                }
+                let at = (column + begin) * s + kw - p;
+                let piece = &mut piece[begin..end];
+                if s == 1 {
+                    copy_short(&source[at..at + piece.len()], piece);
+                } else {
+                    piece.iter_mut().zip(source[at..].iter().step_by(s)).for_each(|(to, x)| *to = *x);
+                }
             }
-            let at = (column + begin) * s + kw - p;
-            let to = &mut to[begin..end];
-            if s == 1 {
-                number::widen_row(&source[at..at + to.len()], to);
-            } else {
-                to.iter_mut().zip(source[at..].iter().step_by(s)).for_each(|(to, x)| *to = number::widen(*x));
-            }
+            number::widen_row(&gathered[..to.len()], to);
         }
     }
 }

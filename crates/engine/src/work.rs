@@ -2,7 +2,7 @@
 
 use crate::number::packed::Columns;
 use half::f16;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::sync::Mutex;
 
@@ -20,6 +20,7 @@ pub(crate) struct Scratch {
     pub(crate) panel: Vec<f32>,
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
+    pub(crate) gather: Gather,
     /// Of the exact array.
     pub(crate) columns: Option<Columns>,
 }
@@ -36,6 +37,20 @@ pub(crate) fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: im
     } else {
         data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
     }
+}
+
+/// Does work in a function of its own. The compiler inlines what has the same instructions, and where many registers are in use
+/// already, the innermost loops of a product would keep their sums on the stack.
+#[inline(never)]
+pub(crate) fn apart<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
+    simd.vectorize(work);
+}
+
+/// Rows on their way from a source.
+#[derive(Default)]
+pub(crate) struct Gather {
+    pub(crate) halves: Vec<f16>,
+    pub(crate) wide: Vec<f32>,
 }
 
 /// The first `elements` of a buffer, with whatever they held before.

@@ -543,6 +543,78 @@ fn bytes_stay_bytes_in_tile_memory() {
     }
 }
 
+/// The planar task over two planes, one behind the other; the result leaves room for one between them.
+fn volume(from: u32) -> Task {
+    let mut task = with(planar(from, format::FP16), &[(Din, 2), (Dout, 2)]);
+    task.set_bytes(&H13, Src1DepthStride, 2 * ROW).expect("fits");
+    task.set_bytes(&H13, DstDepthStride, 4 * ROW).expect("fits");
+    task
+}
+
+#[test]
+fn volumes_go_plane_by_plane() {
+    let x: Vec<f32> = noise(20, 5).map(|x| x as f32).collect();
+    let source = rows_of(&x, 5);
+    let run = |tasks: Vec<Task>, inputs: &[(u8, &[u8])]| execute(tasks, vec![], inputs, 6 * ROW as usize);
+    let planes = |bytes: &[u8]| [from_rows(bytes, 2, 5), from_rows(&bytes[4 * ROW as usize..], 2, 5)].concat();
+    let found = run(vec![with(volume(format::FP16), &[(PeBias, 0x4000)])], &[(SOURCE, &source)]).expect("runs");
+    assert_eq!(planes(&found), x.iter().map(|x| x + 2.0).collect::<Vec<_>>());
+    assert!(found[2 * ROW as usize..4 * ROW as usize].iter().all(|&b| b == 0));
+    // A second source whose only plane is repeated, and one that has its own.
+    let both = with(
+        volume(format::FP16),
+        &[
+            (TaskClass, class::PLANAR_TWO),
+            (PeSecond, second::SOURCE),
+            (RBase1, SECOND as u32),
+            (Rbe1, 1),
+            (Src2Type, 1),
+            (Src2Fmt, format::FP16),
+            (Src2MemFmt, format::FP16),
+        ],
+    );
+    let mut both = with(both, &[(PeOp, anemone_facts::code::planar::ADD)]);
+    both.set_bytes(&H13, Src2RowStride, ROW).expect("fits");
+    both.set_bytes(&H13, Src2DepthStride, 2 * ROW).expect("fits");
+    let y: Vec<f32> = noise(40, 5).skip(20).map(|y| y as f32).collect();
+    let second = rows_of(&y, 5);
+    for repeated in [0, 1] {
+        let task = with(both.clone(), &[(Src2BroadcastD, repeated)]);
+        let found = run(vec![task], &[(SOURCE, &source), (SECOND, &second)]).expect("runs");
+        let of = |i: usize| if repeated == 1 { i % 10 } else { i };
+        assert_eq!(planes(&found), (0..20).map(|i| x[i] + y[of(i)]).collect::<Vec<_>>(), "{repeated}");
+    }
+    // By way of tile memory.
+    let mut keep = with(volume(format::FP16), &[(ResType, residency::L2)]);
+    let mut read = with(volume(format::FP16), &[(SrcType, residency::L2)]);
+    for (task, row, depth) in
+        [(&mut keep, ResL2RowStride, ResL2DepthStride), (&mut read, SrcL2RowStride, SrcL2DepthStride)]
+    {
+        task.set_bytes(&H13, row, 16).expect("fits");
+        task.set_bytes(&H13, depth, 48).expect("fits");
+    }
+    let found = run(vec![keep, read], &[(SOURCE, &source)]).expect("runs");
+    assert_eq!(planes(&found), x);
+    // All planes of a convolution share its kernel.
+    let conv = PLAIN;
+    let weights = conv.weights();
+    let streams = conv.streams(&[], |g, first| conv.rows(&weights, g, first).iter().flat_map(|&w| half(w)).collect());
+    let wanted = conv.reference(&weights);
+    let mut task = with(conv.task(), &[(Din, 3), (Dout, 3), (Src1BroadcastD, 1)]);
+    task.set_bytes(&H13, DstDepthStride, 0).expect("fits");
+    assert_eq!(conv.run(task, streams.clone()).expect("runs"), wanted);
+    let refused = |task: Task| match run(vec![task], &[(SOURCE, &source)]).expect_err("must be refused") {
+        FaultKind::NotHonoured { field, .. } => field,
+        fault => panic!("{fault}"),
+    };
+    assert_eq!(refused(with(volume(format::FP16), &[(Dout, 1)])), Dout);
+    assert_eq!(refused(with(volume(format::FP16), &[(TaskClass, class::PLANAR_REDUCE)])), Din);
+    assert_eq!(refused(with(volume(format::FP16), &[(ResType, residency::CHAIN)])), ResType);
+    assert_eq!(refused(with(volume(format::FP16), &[(Kd, 2)])), Kd);
+    let fault = run(vec![with(volume(format::FP16), &[(Win, 32000), (Wout, 32000), (Din, 32000), (Dout, 32000)])], &[]);
+    assert!(matches!(fault, Err(FaultKind::TooLarge { .. })), "{fault:?}");
+}
+
 #[test]
 fn the_input_passes_a_relu() {
     let source = rows_of(&[-2.0, -0.5, 0.0, 1.0, 3.0, 4.0, -7.0, 0.25, -0.0, 9.0], 5);

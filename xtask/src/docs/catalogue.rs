@@ -1,6 +1,8 @@
 //! Catalogues made from rows: rules for the design of models, operations, validators.
 
 use super::{CLOSE, OPEN};
+use anemone_engine::{Treatment, executes, treatment};
+use anemone_facts::Layout;
 use anemone_facts::legal::RULES;
 use anemone_facts::lint::{LINTS, Severity};
 use anemone_facts::ops::{ATTESTED, OPS, Reach};
@@ -9,6 +11,22 @@ use std::fmt::Write;
 
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
+}
+
+/// Fields that the engine executes at some values only.
+pub fn refusals(layouts: &[&Layout]) -> String {
+    let mut out = String::from(
+        "\n| field | meaning | executed | why no other | evidence | source |\n|---|---|---|---|---|---|\n",
+    );
+    for row in layouts.iter().filter(|l| executes(l)).flat_map(|l| l.rows) {
+        let Treatment::Only(values, reason) = treatment(row.field) else { continue };
+        let values: Vec<String> = values.iter().map(u32::to_string).collect();
+        let (letter, source) = (row.evidence.letter(), row.source);
+        let cells = [row.field.info().meaning, &values.join(", "), reason].map(cell).join(" | ");
+        let _ = writeln!(out, "| `{:?}` | {cells} | {letter} | [{source}](evidence.md#{source}) |", row.field);
+    }
+    out.push('\n');
+    out
 }
 
 /// Every rule for the design of models.

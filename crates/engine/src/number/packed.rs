@@ -22,12 +22,14 @@
 //! Values come and go as fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which the array
 //! of [`Specials::Numbers`] reads as another number.
 
+mod alone;
 mod careful;
 mod kernel;
 #[cfg(test)]
 mod tests;
 
 use super::mac::LEAST_EXPONENT;
+pub(crate) use alone::LoneRow;
 use anemone_facts::numerics::{Mac, Specials};
 use kernel::Task;
 use pulp::{Arch, Simd, WithSimd};
@@ -280,6 +282,7 @@ pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
 }
 
 /// Rows of [`product`] from a row on, which begins a block; on this thread.
+#[inline(always)]
 pub(crate) fn product_of_rows<S: Simd>(
     simd: S,
     weights: &Weights,

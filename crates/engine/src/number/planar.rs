@@ -37,6 +37,30 @@ pub fn settle(planar: &Planar, x: f64) -> f16 {
     f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
 }
 
+/// Two operands as their sum, product, or the larger or smaller of them wants them, in place.
+#[inline(always)]
+pub fn admit_row(row: &mut [f32]) {
+    row.iter_mut().for_each(|x| *x = if x.is_nan() { f32::INFINITY } else { *x });
+}
+
+/// As [`settle`], of sums and products of two fp16 numbers that were formed in fp32. It has 24 digits, two more than twice
+/// those of fp16: a sum that it rounds is not near a number where the second rounding turns. A zero has no sign.
+#[inline(always)]
+pub fn settle_row(planar: &Planar, row: &mut [f32], to: &mut [f16]) {
+    row.iter_mut().for_each(|x| *x = if x.is_nan() { 0.0 } else { *x + 0.0 });
+    match planar.ties {
+        Ties::Even => super::round_row(row, to),
+        Ties::Away => super::round_row_with(
+            row,
+            to,
+            #[inline(always)]
+            |_| 0x1000,
+            #[inline(always)]
+            |x| settle(planar, f64::from(x)),
+        ),
+    }
+}
+
 /// A copy through a gain of `2^gain_log2`: the value itself, or infinity where the gain overflows fp16.
 pub fn crop(gain_log2: u32, x: f32) -> f32 {
     let x = admit(x);
@@ -48,6 +72,33 @@ pub fn crop(gain_log2: u32, x: f32) -> f32 {
 mod tests {
     use super::*;
     use anemone_facts::numerics::PLANAR;
+
+    /// Pairs around every tie: an odd number of halves of a last digit, and a little more or less.
+    #[test]
+    fn rows_settle_as_single_numbers_do() {
+        let numbers: Vec<f16> =
+            (0..0x7c00).step_by(97).chain([1, 0x3ff, 0x400, 0x7bff, 0x7c00]).map(f16::from_bits).collect();
+        for planar in [&PLANAR, &Planar { ties: Ties::Even }] {
+            for &a in &numbers {
+                let others: Vec<f16> = numbers.iter().flat_map(|&b| [b, -b]).chain([f16::NAN]).collect();
+                for product in [false, true] {
+                    let wide = |x: f16| admit(x.to_f32());
+                    let formed = |b: f16| if product { wide(a) * wide(b) } else { wide(a) + wide(b) };
+                    let exact = |b: f16| {
+                        let (a, b) = (f64::from(wide(a)), f64::from(wide(b)));
+                        if product { a * b } else { a + b }
+                    };
+                    let mut row: Vec<f32> = others.iter().map(|&b| formed(b)).collect();
+                    let mut found = vec![f16::ZERO; row.len()];
+                    settle_row(planar, &mut row, &mut found);
+                    for (&b, y) in others.iter().zip(found) {
+                        let wanted = settle(planar, exact(b) + 0.0);
+                        assert_eq!(y.to_bits(), wanted.to_bits(), "{a} and {b}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_number_and_every_halfway_point_settles() {

@@ -3,6 +3,7 @@
 use super::super::mac;
 use super::careful::careful;
 use super::{Columns, HEIGHT, Line, SEGMENT, WIDTH, Weights, height, lower};
+use crate::work::apart;
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -15,13 +16,13 @@ const VECTORS: usize = 2;
 /// Taps converted to 64-bit floats at a time.
 const CONVERTED: usize = 32;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
-const START: f32 = 192.0;
+pub(super) const START: f32 = 192.0;
 /// Products of one run add up to less, with room for the rounding of norms.
-const RUN_LIMIT: f32 = 31.0;
+pub(super) const RUN_LIMIT: f32 = 31.0;
 /// As [`START`], for everything less than 2^35 away: products stay below 2^34.
-const WIDE_START: f64 = 1.5 * (1u64 << 36) as f64;
+pub(super) const WIDE_START: f64 = 1.5 * (1u64 << 36) as f64;
 /// Units of the accumulator in one.
-const UNIT: f64 = 65536.0;
+pub(super) const UNIT: f64 = 65536.0;
 /// Sums below this never touched the ceiling of 2^15 on their way to the end of a run.
 const SAFE: u32 = (32768 - 64) << 16;
 /// Marks a sum that did, or that no run of this kind could form. Adding one run keeps it outside of [`SAFE`].
@@ -70,49 +71,18 @@ impl WithSimd for Task<'_> {
     }
 }
 
-/// Outputs whose sums are held in registers together.
-const ALONE: usize = 16;
-
-impl Weights {
-    /// As [`super::product`] of the first row alone, with columns that need no packing: under tap `t` of output `o` stands
-    /// `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`. False where a sum may
-    /// reach the ceiling, or the model is another than an integer accumulator; nothing is summed then.
-    #[inline(always)]
-    pub(crate) fn row_alone(&self, bias: f32, source: &[f32], offsets: &[u32], largest: f32, out: &mut [f32]) -> bool {
-        let (bias, height) = (f64::from(bias), height(self.rows, 0));
-        let all: f64 = self.raised.iter().step_by(height).map(|w| f64::from(w.abs())).sum();
-        let bounded = all * f64::from(largest) + bias.abs() < 32700.0;
-        if !bounded || !is_fixed(&self.mac) || self.mac.flush_subnormals || self.mac.ties != Ties::Away {
-            return false;
-        }
-        for (at, out) in out.chunks_mut(ALONE).enumerate() {
-            let mut sums = [start_wide(bias); ALONE];
-            let taps = self.raised.iter().zip(&self.keep).step_by(height);
-            for ((&raised, &keep), &offset) in taps.zip(offsets) {
-                // As in `Converted::fill`.
-                let w = f64::from(lower(raised));
-                let w = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
-                let source = &source[offset as usize + at * ALONE..];
-                let mut add = |x: &[f32]| {
-                    for (sum, &x) in sums.iter_mut().zip(x) {
-                        *sum = w.mul_add(f64::from(if x.abs() >= keep { x } else { 0.0 }), *sum);
-                    }
-                };
-                match source.first_chunk::<ALONE>() {
-                    Some(x) => add(x),
-                    None => add(source),
-                }
-            }
-            for (to, sum) in out.iter_mut().zip(sums) {
-                *to = settle_away(((sum - WIDE_START) * UNIT) as i32);
-            }
-        }
-        true
+/// Moves the sums of a run to integers.
+#[inline(always)]
+pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32s]) {
+    for (units, acc) in units.iter_mut().zip(acc) {
+        let of_run = simd.sub_u32s(simd.transmute_u32s_f32s(*acc), simd.splat_u32s(START.to_bits()));
+        *units = simd.add_u32s(*units, of_run);
+        *acc = simd.splat_f32s(START);
     }
 }
 
 /// Whether the model is an integer accumulator of the width that the kernels count in.
-fn is_fixed(mac: &Mac) -> bool {
+pub(super) fn is_fixed(mac: &Mac) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
     // Exponent sums of 4 and more have no bit in the sets.
     plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
@@ -233,20 +203,7 @@ impl<'a> Pair<'a> {
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
     #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
-        // A function of its own: loops with so many registers are not compiled well within others.
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                lists.fill(self, first, end);
-                let of_run = first * self.height..end * self.height;
-                let (w, keep, x) = (&self.raised[of_run.clone()], &self.keep[of_run], &self.x[first..end]);
-                match self.height {
-                    HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, lists, w, keep, x, sums),
-                    HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, lists, w, keep, x, sums),
-                    _ => narrow::<S, ROWS, ROWS>(simd, lists, w, keep, x, sums),
-                }
-            },
-        )
+        apart(simd, OneRun { pair: self, taps: first..end, sums, lists });
     }
 
     /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
@@ -293,13 +250,38 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// The work of [`Pair::one_run`].
+struct OneRun<'a, 'b> {
+    pair: &'a Pair<'b>,
+    taps: Range<usize>,
+    sums: &'a mut Tile,
+    lists: &'a mut Lists,
+}
+
+impl WithSimd for OneRun<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let OneRun { pair, taps, sums, lists } = self;
+        lists.fill(pair, taps.start, taps.end);
+        let of_run = taps.start * pair.height..taps.end * pair.height;
+        let (w, keep, x) = (&pair.raised[of_run.clone()], &pair.keep[of_run], &pair.x[taps]);
+        match pair.height {
+            HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, lists, w, keep, x, sums),
+            HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, lists, w, keep, x, sums),
+            _ => narrow::<S, ROWS, ROWS>(simd, lists, w, keep, x, sums),
+        }
+    }
+}
+
 /// The sum before the first product.
-fn start(bias: f64) -> u32 {
+pub(super) fn start(bias: f64) -> u32 {
     let units = (bias * UNIT).round();
     if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
 }
 
-fn start_wide(bias: f64) -> f64 {
+pub(super) fn start_wide(bias: f64) -> f64 {
     let units = (bias * UNIT).round();
     match () {
         () if bias.is_nan() => WIDE_START,
@@ -387,9 +369,9 @@ fn narrow<S: Simd, const H: usize, const R: usize>(
             }
             for (sums, acc) in sums[row..].iter_mut().zip(acc) {
                 let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + VECTORS];
-                for (sum, acc) in sums.iter_mut().zip(acc) {
-                    let units = simd.sub_u32s(simd.transmute_u32s_f32s(acc), simd.splat_u32s(START.to_bits()));
-                    let new = simd.add_u32s(*sum, units);
+                for (sum, mut acc) in sums.iter_mut().zip(acc) {
+                    let mut new = *sum;
+                    end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
                     let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
                     let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
                     *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));

@@ -165,18 +165,21 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let bits = low + (state >> 8) as u16 % (high - low);
         f16::from_bits(bits | (state >> 31 << 15) as u16)
     };
-    // Exponents from subnormal numbers up, so that products are dropped, tied and large.
-    for (low, high) in [(0, 0x2000), (0x0001, 0x4400), (0x2800, 0x4400)] {
+    // Exponents from subnormal numbers up, so that products are dropped, tied and large; with room for whole vectors, and
+    // without. Sums of the last one need several runs, those of the others one.
+    let ranges = [(0, 0x2000), (0x0001, 0x4400), (0x2800, 0x4400), (0x4000, 0x44c0)];
+    for ((low, high), room) in ranges.into_iter().flat_map(|range| [(range, 0), (range, 128)]) {
         let (taps, outputs) = (9, 45);
         let w: Vec<f16> = (0..taps).map(|_| draw(low, high)).collect();
-        let x: Vec<f16> = (0..taps + outputs).map(|_| draw(low, high)).collect();
+        let x: Vec<f16> = (0..taps + outputs + room).map(|_| draw(low, high)).collect();
         let wide = |all: &[f16]| all.iter().map(|x| x.to_f32()).collect::<Vec<f32>>();
         let weights = Weights::pack(&FIXED, 1, taps, &wide(&w));
         let mut source = wide(&x);
         let largest = decode(&FIXED, &mut source);
         let offsets: Vec<u32> = (0..taps as u32).collect();
         let mut out = vec![0.0; outputs];
-        assert!(weights.row_alone(0.3, &source, &offsets, largest, &mut out));
+        let row = LoneRow { weights: &weights, bias: 0.3, source: &source, offsets: &offsets, largest, out: &mut out };
+        assert!(Arch::new().dispatch(row));
         for (o, found) in out.iter().enumerate() {
             let terms: Vec<_> = w.iter().copied().zip(x[o..].iter().copied()).collect();
             let wanted = mac::dot(&FIXED, &terms, f64::from(0.3f32));
@@ -184,5 +187,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
         }
     }
     let weights = Weights::pack(&FIXED, 1, 1, &[200.0]);
-    assert!(!weights.row_alone(0.0, &[200.0], &[0], 200.0, &mut [0.0]));
+    let out = &mut [0.0];
+    let row = LoneRow { weights: &weights, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
+    assert!(!Arch::new().dispatch(row));
 }

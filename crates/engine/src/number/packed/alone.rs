@@ -1,0 +1,120 @@
+//! Sums of a row alone, over operands that need no packing.
+
+use super::kernel::{RUN_LIMIT, START, UNIT, WIDE_START, end_run, is_fixed, settle_away, start, start_wide};
+use super::{Weights, height, lower};
+use crate::work::apart;
+use anemone_facts::numerics::Ties;
+use pulp::{Simd, WithSimd};
+
+/// Of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
+const ALONE_VECTORS: usize = 4;
+const ALONE: usize = 16;
+/// Numbers of the longest vectors.
+const MOST_LANES: usize = 16;
+
+/// As [`super::product`] of the first row of `weights` alone, with columns that need no packing: under tap `t` of output `o`
+/// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
+pub(crate) struct LoneRow<'a> {
+    pub weights: &'a Weights,
+    pub bias: f32,
+    pub source: &'a [f32],
+    pub offsets: &'a [u32],
+    pub largest: f32,
+    pub out: &'a mut [f32],
+}
+
+impl WithSimd for LoneRow<'_> {
+    /// False where a sum may reach the ceiling, or the model is another than an integer accumulator; nothing is summed then.
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let (mac, largest) = (&self.weights.mac, f64::from(self.largest));
+        let magnitudes = self.taps().map(|(w, _, _)| f64::from(w.abs()));
+        let (all, steepest) = magnitudes.fold((0.0, 0.0f64), |(all, most), w| (all + w, most.max(w)));
+        let bounded = all * largest + f64::from(self.bias.abs()) < 32700.0;
+        if !bounded || !is_fixed(mac) || mac.flush_subnormals || mac.ties != Ties::Away {
+            return false;
+        }
+        let reach = self.out.len().next_multiple_of(ALONE_VECTORS * S::F32_LANES);
+        let inside = self.offsets.iter().all(|&offset| offset as usize + reach <= self.source.len());
+        if inside && steepest * largest < f64::from(RUN_LIMIT) {
+            apart(simd, InRuns(self));
+        } else {
+            self.in_64_bits();
+        }
+        true
+    }
+}
+
+impl LoneRow<'_> {
+    /// Raised weight, least operand that counts, and place of every tap.
+    #[inline(always)]
+    fn taps(&self) -> impl Iterator<Item = (f32, f32, usize)> {
+        let height = height(self.weights.rows, 0);
+        let all = self.weights.raised.iter().zip(&self.weights.keep).step_by(height).zip(self.offsets);
+        all.map(|((&raised, &keep), &offset)| (raised, keep, offset as usize))
+    }
+
+    #[inline(always)]
+    fn in_64_bits(self) {
+        for at in (0..self.out.len()).step_by(ALONE) {
+            let mut sums = [start_wide(f64::from(self.bias)); ALONE];
+            for (raised, keep, offset) in self.taps() {
+                // As in `kernel::Converted`.
+                let w = f64::from(lower(raised));
+                let w = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
+                let source = &self.source[offset + at..];
+                let mut add = |x: &[f32]| {
+                    for (sum, &x) in sums.iter_mut().zip(x) {
+                        *sum = w.mul_add(f64::from(if x.abs() >= keep { x } else { 0.0 }), *sum);
+                    }
+                };
+                match source.first_chunk::<ALONE>() {
+                    Some(x) => add(x),
+                    None => add(source),
+                }
+            }
+            for (to, sum) in self.out[at..].iter_mut().zip(sums) {
+                *to = settle_away(((sum - WIDE_START) * UNIT) as i32);
+            }
+        }
+    }
+}
+
+/// Where no product reaches [`RUN_LIMIT`], and whole vectors may be read: a function of its own, as `kernel::OneRun` has.
+struct InRuns<'a>(LoneRow<'a>);
+
+impl WithSimd for InRuns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let InRuns(row) = self;
+        let block = ALONE_VECTORS * S::F32_LANES;
+        for at in (0..row.out.len()).step_by(block) {
+            let mut units = [simd.splat_u32s(start(f64::from(row.bias))); ALONE_VECTORS];
+            let mut acc = [simd.splat_f32s(START); ALONE_VECTORS];
+            let mut reached = 0.0;
+            for (w, keep, offset) in row.taps() {
+                let reach = w.abs() * row.largest;
+                if reached + reach >= RUN_LIMIT {
+                    end_run(simd, &mut acc, &mut units);
+                    reached = 0.0;
+                }
+                reached += reach;
+                let x = S::as_simd_f32s(&row.source[offset + at..][..block]).0;
+                let w = simd.splat_f32s(w);
+                for v in 0..ALONE_VECTORS {
+                    let sum = simd.mul_add_e_f32s(w, x[v], acc[v]);
+                    let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), simd.splat_f32s(keep));
+                    acc[v] = if keep == 0.0 { sum } else { simd.select_f32s(counts, sum, acc[v]) };
+                }
+            }
+            end_run(simd, &mut acc, &mut units);
+            let mut sums = [0; ALONE_VECTORS * MOST_LANES];
+            S::as_mut_simd_u32s(&mut sums[..block]).0.copy_from_slice(&units);
+            row.out[at..].iter_mut().zip(sums).take(block).for_each(|(to, sum)| *to = settle_away(sum as i32));
+        }
+    }
+}
