@@ -9,6 +9,7 @@
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
 //! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
 
+pub mod chain;
 pub mod check;
 pub mod convert;
 pub mod diagnostic;
@@ -22,6 +23,7 @@ pub mod reference;
 pub mod runtime;
 pub mod tensor;
 
+pub use chain::Chain;
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
 pub use forms::Form;
