@@ -151,6 +151,23 @@ fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
+/// What a state's port holds before the first run: zeros. `None` for other ports.
+pub fn state_at_start(net: &Net, port: &Port) -> Option<Array> {
+    let state = net.states.iter().any(|s| net.value(s.input).name == port.name);
+    let s = port.shape;
+    let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+    state.then(|| Array { shape, data: vec![0.0; s.elements() as usize] })
+}
+
+/// Gives outputs the network's own extents: a port has always four.
+pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
+    for (name, array) in outputs {
+        if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
+            array.shape = net.value(id).ty.shape.clone();
+        }
+    }
+}
+
 /// What rounding every result to fp16 costs in a network, on these inputs: the largest difference of one output between
 /// plain fp32 evaluation and evaluation with rounding. `None` where the network cannot be evaluated.
 pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<f32> {

@@ -11,11 +11,14 @@
 
 pub mod chain;
 pub mod check;
+pub mod compiled;
 pub mod convert;
 pub mod diagnostic;
 pub mod execute;
+pub mod explain;
 pub mod files;
 pub mod forms;
+pub mod graph;
 pub mod lut;
 pub mod model;
 pub mod native;
@@ -24,8 +27,10 @@ pub mod runtime;
 pub mod tensor;
 
 pub use chain::Chain;
+pub use compiled::Compiled;
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
 pub use forms::Form;
-pub use model::{Choices, Compiled, Model};
+pub use graph::Graph;
+pub use model::{Choices, Model};
 pub use tensor::Array;

@@ -3,6 +3,7 @@
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
+use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array, Difference};
 use anemone::{Chain, Code, Compiled, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
@@ -164,12 +165,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
     if let Some(net) = &net {
-        // The network's own extents: a port has always four.
-        for (name, array) in &mut run.outputs {
-            if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
-                array.shape = net.value(id).ty.shape.clone();
-            }
-        }
+        own_extents(net, &mut run.outputs);
     }
 
     let mut reports = Vec::new();
@@ -355,13 +351,12 @@ fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Resu
         if all.iter().any(|(n, _)| *n == port.name) {
             continue;
         }
-        let s = port.shape;
-        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
-        if net.is_some_and(|net| net.states.iter().any(|s| net.value(s.input).name == port.name)) {
-            let data = vec![0.0; s.elements() as usize];
-            all.push((port.name.clone(), Array { shape, data }));
+        if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
+            all.push((port.name.clone(), zeros));
             continue;
         }
+        let s = port.shape;
+        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
         if !flags.input.is_empty() {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
                 .help(format!("--input {}=FILE.npy", port.name)));
