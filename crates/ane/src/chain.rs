@@ -1,7 +1,7 @@
 //! Programs dispatched one after the other: each takes by name what is given and what those before it left.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::execute::{Execution, Run};
+use crate::execute::{Execution, Run, check_together};
 use crate::files;
 use crate::forms::Form;
 use crate::tensor::Array;
@@ -88,6 +88,7 @@ impl Chain {
 
     /// Every program checked and planned.
     pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<'_>> {
+        check_together(&self.programs)?;
         let executions = self.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
         Ok(ChainExecution { chain: self, executions })
     }
@@ -122,6 +123,9 @@ impl ChainExecution<'_> {
         Ok(whole)
     }
 }
+
+/// Most calls of a descriptor that are followed: each holds its program.
+const MOST_CALLS: usize = 1024;
 
 /// A descriptor followed operation by operation.
 struct Reading<'a> {
@@ -194,6 +198,9 @@ impl<'a> Reading<'a> {
 
     fn inference(&mut self, op: &Record, attributes: Option<&Record>, inputs: &[&str], outputs: &[&str]) -> Result<()> {
         let name = op.text("name");
+        if self.programs.len() == MOST_CALLS {
+            return Err(self.malformed(format!("{name}: it has more than {MOST_CALLS} calls")));
+        }
         let hash = attributes.map_or("", |a| a.text("anehash"));
         let program = self.containers.program(hash)?.ok_or_else(|| {
             let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");

@@ -61,8 +61,9 @@ impl Compiled {
         text::list(&self.program)
     }
 
-    /// Writes the forms into a folder, which is made where it is missing; the paths. A dispatch descriptor among the forms
-    /// has each segment compiled alone, by the same `options` for the same chip.
+    /// Writes the forms into a folder, which is made where it is missing; the paths. Files are named after `stem`, in which only
+    /// letters, digits, `-`, `_` and dots within stay. A dispatch descriptor among the forms has each segment compiled alone, by
+    /// the same `options` for the same chip.
     pub fn save(
         &self,
         folder: &Path,
@@ -77,7 +78,10 @@ impl Compiled {
             }
             _ => Chain::from(self.program.clone()),
         };
-        let files: Vec<File> = forms::files(&chain, forms, stem, stem)?;
+        let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let plain: String = stem.chars().map(kept).collect();
+        let plain = Some(plain.trim_start_matches('.')).filter(|s| !s.is_empty()).unwrap_or("model");
+        let files: Vec<File> = forms::files(&chain, forms, plain, stem)?;
         let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
         std::fs::create_dir_all(folder).map_err(cannot)?;
         let paths: Vec<PathBuf> = files.iter().map(|f| folder.join(&f.name)).collect();

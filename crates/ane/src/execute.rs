@@ -25,14 +25,22 @@ const MAX_BUFFER_BYTES: u64 = 1 << 32;
 /// Most elements of a port: the software engine holds no larger tensor.
 const MAX_PORT_ELEMENTS: u64 = 1 << 28;
 
+/// Refuses programs whose buffers cannot be held here at the same time.
+pub fn check_together(programs: &[Program]) -> Result<()> {
+    let of_ports = programs.iter().flat_map(|p| &p.ports).map(|p| p.bytes);
+    let all = programs.iter().map(|p| p.scratch_bytes).chain(of_ports).fold(0u64, u64::saturating_add);
+    if all <= MAX_BUFFER_BYTES {
+        return Ok(());
+    }
+    let whose =
+        if programs.len() == 1 { "the program asks".to_string() } else { format!("{} programs ask", programs.len()) };
+    let message = format!("{whose} for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
+    Err(Diagnostic::new(Code::Fault, message))
+}
+
 /// Refuses a program whose buffers cannot be held or filled here.
 pub fn check(program: &Program) -> Result<()> {
-    let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
-    if all > MAX_BUFFER_BYTES {
-        let message =
-            format!("the program asks for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
-        return Err(Diagnostic::new(Code::Fault, message));
-    }
+    check_together(std::slice::from_ref(program))?;
     for port in &program.ports {
         if port.element != Element::Float16 {
             let message = format!("port {}: element type {:?}; only Float16 is bound here", port.name, port.element);

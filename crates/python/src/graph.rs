@@ -94,7 +94,8 @@ impl Graph {
         apart(py, || {
             let chip = reference::chip(chip)?;
             let compiled = self.graph.model()?.compile(chip, &Options::default(), &mut ())?;
-            Ok(Program::new(compiled, chip))
+            let stem = compiled.program.name.clone();
+            Ok(Program::new(compiled, chip, stem))
         })
     }
 }

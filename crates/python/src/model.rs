@@ -84,7 +84,8 @@ impl Model {
             }
             let compiled = anemone::Model::load(&self.path)?.compile(chip, &Options::default(), &mut ());
             let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
-            Ok(Program::new(compiled, chip))
+            let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(Program::new(compiled, chip, stem))
         })
     }
 

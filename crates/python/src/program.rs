@@ -16,11 +16,13 @@ use std::path::PathBuf;
 pub struct Program {
     compiled: Compiled,
     chip: &'static Chip,
+    /// What its files are named after.
+    stem: String,
 }
 
 impl Program {
-    pub fn new(compiled: Compiled, chip: &'static Chip) -> Program {
-        Program { compiled, chip }
+    pub fn new(compiled: Compiled, chip: &'static Chip, stem: String) -> Program {
+        Program { compiled, chip, stem }
     }
 
     /// Names with extents.
@@ -83,8 +85,7 @@ impl Program {
                 forms.push(form);
             }
         }
-        let stem = &self.compiled.program.name;
-        let paths = apart(py, || self.compiled.save(&folder, stem, &forms, self.chip, &Options::default()))?;
+        let paths = apart(py, || self.compiled.save(&folder, &self.stem, &forms, self.chip, &Options::default()))?;
         Ok(paths.iter().map(|p| p.display().to_string()).collect())
     }
 

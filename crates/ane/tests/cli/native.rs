@@ -34,6 +34,24 @@ fn schema_and_template_are_printed() {
 }
 
 #[test]
+fn names_that_no_unit_has_are_told() {
+    for (name, part) in [("LiveState", "`States`"), ("tensor_to_buffer", "as its input"), ("State", "`States`")] {
+        assert!(ane!("ops", name).fine().out.contains(part), "{name}");
+        ane!("new", "--native", name).refused(1, "ANE1001", &["no unit of a netplist", part]);
+    }
+    let scratch = Scratch::new();
+    let plist = netplist("Neuron", "<key>Type</key><string>ReLU</string>", 3, 16);
+    let states =
+        plist.replace("<key>Units</key>", "<key>States</key><array><string>s</string></array><key>Units</key>");
+    ane!("compile", scratch.file("net.plist", states), "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &["States"]);
+    // Which layers each operation becomes.
+    let list = ane!("ops").fine().out;
+    let line = |name: &str| list.lines().find(|l| l.trim_start().starts_with(name)).expect(name).to_string();
+    assert!(line("scaled_dot_product_attention").contains("SDPA"), "{list}");
+    assert!(line("pixel_shuffle").contains("PixelShuffle"), "{list}");
+}
+
+#[test]
 fn refusals_name_key_and_gate() {
     let scratch = Scratch::new();
     let layer = |kind: &str, params: &str| scratch.file("net.plist", netplist(kind, params, 4, 16));
