@@ -194,8 +194,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         });
         print(&format!("{document}\n"))?;
     } else {
+        let count = programs.len();
+        let whole = if count > 1 { format!("{tasks} tasks in {count} segments") } else { format!("{tasks} tasks") };
         for path in &paths {
-            voice.note(format!("{}: {tasks} tasks for {}", path.display(), chip.target));
+            voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
+        }
+        if wanted.contains(&Form::E5) && !wanted.contains(&Form::Hwx) {
+            voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
         }
         voice.detail(format!(
             "{} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes",
@@ -217,9 +222,12 @@ fn chain(
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
+    let mut segments = 0;
     Chain::for_forms(&net, forms, |segment: &Net| {
+        // One that is the whole network has its name.
         if segment.name != net.name {
-            stages.below = PathBuf::from(&segment.name);
+            stages.below = PathBuf::from(format!("segment-{segments}"));
+            segments += 1;
         }
         kept(flags, Model::Net { net: Box::new(segment.clone()), notes: Vec::new() }, chip, options, stages)
     })

@@ -107,6 +107,12 @@ fn a_descriptor_calls_a_program_a_segment_and_runs_like_the_whole() {
     assert!(names.iter().all(|name| std::path::Path::new(&scratch.out(name)).exists()), "{written}");
     assert_eq!(written["files"].as_array().map(Vec::len), Some(names.len()));
 
+    let [alone, stages] = ["alone.e5", "stages"].map(|name| scratch.out(name));
+    let noted = ane!("compile", model, "-o", alone, "--force", "--dump-ir", stages).fine().err;
+    assert!(noted.contains("in 3 segments") && noted.contains("--emit hwx,e5"), "{noted}");
+    let at = |segment: usize| std::path::Path::new(&stages).join(format!("segment-{segment}"));
+    assert!(at(0).is_dir() && at(2).is_dir() && !at(3).exists());
+
     let descriptor = scratch.out("attention.e5");
     let dump = ane!("dump", descriptor).fine().out;
     // Three tensors come in; attention has the second call of the engine to itself; two go out.
