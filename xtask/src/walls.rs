@@ -38,6 +38,12 @@ pub const ROOMS: &[Room] = &[
         may_touch: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
         outside: true,
     },
+    Room {
+        name: "python",
+        package: "anemone-python",
+        may_touch: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
+        outside: true,
+    },
 ];
 
 /// What a rule looks for.
@@ -67,7 +73,7 @@ struct Rule {
 }
 
 const QUIET: &[&str] = &["facts", "net", "program", "compile", "engine", "runtime"];
-const EVERY: &[&str] = &["facts", "net", "program", "compile", "engine", "runtime", "ane", "e5rt"];
+const EVERY: &[&str] = &["facts", "net", "program", "compile", "engine", "runtime", "ane", "e5rt", "python"];
 /// System calls of the runtime: shared memory and sockets, the cache, the broker, and the random bytes of keys.
 const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",

@@ -110,6 +110,23 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// The text it is about, with the places marked.
     pub source: Option<Box<Source>>,
+    /// What the message says of an operation, apart.
+    pub details: Option<Box<Details>>,
+}
+
+/// The operation that a refusal is about, and what was compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Kind of the operation.
+    pub op: Option<String>,
+    /// Name of its result, which names the operation.
+    pub output: Option<String>,
+    /// The value found.
+    pub found: Option<String>,
+    /// What is admitted.
+    pub limit: Option<String>,
+    /// Compiler target of the chip.
+    pub chip: Option<String>,
 }
 
 /// A text with marked places.
@@ -126,7 +143,7 @@ pub struct Source {
 impl Diagnostic {
     /// A diagnostic without place or help.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), place: None, help: None, source: None }
+        Diagnostic { code, message: message.into(), place: None, help: None, source: None, details: None }
     }
 
     /// With the file or value it is about.
@@ -152,6 +169,13 @@ impl Diagnostic {
         self
     }
 
+    /// With the operation that it is about: its kind, and the name of its result.
+    pub fn about(mut self, op: impl Into<String>, output: impl Into<String>) -> Diagnostic {
+        let details = self.details.get_or_insert_default();
+        (details.op, details.output) = (Some(op.into()), Some(output.into()));
+        self
+    }
+
     /// For people.
     pub fn render(&self, color: bool) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()).id(self.code.text()));
@@ -174,6 +198,7 @@ impl Diagnostic {
 
     /// For programs.
     pub fn json(&self) -> serde_json::Value {
+        let details = self.details.as_deref().cloned().unwrap_or_default();
         let places = self.source.iter().flat_map(|s| &s.marks);
         let places: Vec<_> =
             places.map(|(_, line, column, text)| json!({ "line": line, "column": column, "message": text })).collect();
@@ -183,6 +208,11 @@ impl Diagnostic {
             "message": self.message,
             "place": self.place,
             "help": self.help,
+            "op": details.op,
+            "output": details.output,
+            "found": details.found,
+            "limit": details.limit,
+            "chip": details.chip,
             "places": places,
         })
     }
@@ -205,7 +235,8 @@ impl From<anemone_compile::Error> for Diagnostic {
             Net(_) => Code::Malformed,
             Field { .. } => Code::Defect,
         };
-        let diagnostic = Diagnostic::new(code, error.to_string());
+        let mut diagnostic = Diagnostic::new(code, error.to_string());
+        diagnostic.details = details(&error).map(Box::new);
         match error {
             Unsupported { suggestion, .. } => diagnostic.help(suggestion),
             Refused(refused) => diagnostic.help(refused.suggestion),
@@ -217,6 +248,35 @@ impl From<anemone_compile::Error> for Diagnostic {
             _ => diagnostic,
         }
     }
+}
+
+/// What the compiler's error says of an operation.
+fn details(error: &anemone_compile::Error) -> Option<Details> {
+    use anemone_compile::Error::*;
+    let named = |op: &str| Details { output: Some(op.to_string()), ..Details::default() };
+    Some(match error {
+        NoLayout { chip } => Details { chip: Some(chip.to_string()), ..Details::default() },
+        Unsupported { op, kind, reason, .. } => {
+            Details { op: Some(kind.clone()), found: Some(reason.clone()), ..named(op) }
+        }
+        Limit { op, found, limit, chip, .. } => Details {
+            found: Some(found.to_string()),
+            limit: Some(limit.to_string()),
+            chip: Some(chip.to_string()),
+            ..named(op)
+        },
+        Refused(refused) => Details {
+            op: Some(refused.kind.clone()),
+            found: Some(refused.reason.clone()),
+            limit: refused.apple.clone(),
+            chip: Some(refused.chip.to_string()),
+            ..named(&refused.op)
+        },
+        Rule { op, refusal } => {
+            Details { found: Some(refusal.found.clone()), limit: Some(refusal.limit.clone()), ..named(op) }
+        }
+        Net(_) | Field { .. } => return None,
+    })
 }
 
 impl From<anemone_engine::Fault> for Diagnostic {

@@ -25,14 +25,22 @@ const MAX_BUFFER_BYTES: u64 = 1 << 32;
 /// Most elements of a port: the software engine holds no larger tensor.
 const MAX_PORT_ELEMENTS: u64 = 1 << 28;
 
+/// Refuses programs whose buffers cannot be held here at the same time.
+pub fn check_together(programs: &[Program]) -> Result<()> {
+    let of_ports = programs.iter().flat_map(|p| &p.ports).map(|p| p.bytes);
+    let all = programs.iter().map(|p| p.scratch_bytes).chain(of_ports).fold(0u64, u64::saturating_add);
+    if all <= MAX_BUFFER_BYTES {
+        return Ok(());
+    }
+    let whose =
+        if programs.len() == 1 { "the program asks".to_string() } else { format!("{} programs ask", programs.len()) };
+    let message = format!("{whose} for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
+    Err(Diagnostic::new(Code::Fault, message))
+}
+
 /// Refuses a program whose buffers cannot be held or filled here.
 pub fn check(program: &Program) -> Result<()> {
-    let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
-    if all > MAX_BUFFER_BYTES {
-        let message =
-            format!("the program asks for {all} bytes of buffers, the software engine gives {MAX_BUFFER_BYTES}");
-        return Err(Diagnostic::new(Code::Fault, message));
-    }
+    check_together(std::slice::from_ref(program))?;
     for port in &program.ports {
         if port.element != Element::Float16 {
             let message = format!("port {}: element type {:?}; only Float16 is bound here", port.name, port.element);
@@ -149,6 +157,23 @@ fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
         let start = i / (c * h) * strides.batch_bytes + i / h % c * strides.plane_bytes + i % h * strides.row_bytes;
         (start as usize, shape.w as usize)
     })
+}
+
+/// What a state's port holds before the first run: zeros. `None` for other ports.
+pub fn state_at_start(net: &Net, port: &Port) -> Option<Array> {
+    let state = net.states.iter().any(|s| net.value(s.input).name == port.name);
+    let s = port.shape;
+    let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+    state.then(|| Array { shape, data: vec![0.0; s.elements() as usize] })
+}
+
+/// Gives outputs the network's own extents: a port has always four.
+pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
+    for (name, array) in outputs {
+        if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
+            array.shape = net.value(id).ty.shape.clone();
+        }
+    }
 }
 
 /// What rounding every result to fp16 costs in a network, on these inputs: the largest difference of one output between

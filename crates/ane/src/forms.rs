@@ -1,5 +1,6 @@
 //! Compiled forms: a program written in any of them.
 
+use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::formats::raw::anec;
 use anemone_program::e5::{self, Call, Info, State};
@@ -60,23 +61,99 @@ pub struct Surroundings {
     pub anec_data: Option<usize>,
 }
 
+/// A file of a compiled model.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its form.
+    pub form: Form,
+    /// Its name.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The files of a chain in some forms, named after `stem`. Several programs make several files of a form, numbered from 0;
+/// the dispatch descriptor and the firmware container hold all programs in one. `source` is the name of the model's file.
+/// Only names are written: the same model gives the same bytes, wherever it lies and wherever they go.
+pub fn files(chain: &Chain, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
+    let programs = chain.programs();
+    let several = programs.len() > 1;
+    let name = |at: usize, form: Form| match several {
+        true => format!("{stem}_{at}.{}", form.extension()),
+        false => format!("{stem}.{}", form.extension()),
+    };
+    let around = |at: usize| {
+        let container = hwx::Options {
+            netplist_path: source.to_string(),
+            output_path: name(at, Form::Hwx),
+            ..hwx::Options::default()
+        };
+        Surroundings { container, ..Surroundings::default() }
+    };
+    let mut all = Vec::new();
+    for &form in forms {
+        let whole = |bytes| File { form, name: format!("{stem}.{}", form.extension()), bytes };
+        match form {
+            Form::E5 => {
+                let containers: Vec<Vec<u8>> =
+                    programs.iter().enumerate().map(|(at, p)| container(p, &around(at))).collect::<Result<_>>()?;
+                let calls = programs.iter().zip(&containers).map(|(program, container)| Call { program, container });
+                all.push(whole(descriptor(&calls.collect::<Vec<_>>(), &around(0), chain.name(), chain.outputs())));
+            }
+            Form::Firmware => {
+                let programs: Vec<&Program> = programs.iter().collect();
+                all.push(whole(firmware::from_programs(&programs).map_err(refused)?.write()));
+            }
+            Form::Hwx | Form::Bin | Form::Anec => {
+                for (at, program) in programs.iter().enumerate() {
+                    all.push(File { form, name: name(at, form), bytes: encode(program, form, &around(at))? });
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn refused(error: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::BadPlacement, error.to_string())
+}
+
+/// A container's bytes.
+fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
+    // Earlier dialects keep the base registers that the program has: its compiler chose them.
+    let ordered = match around.container.dialect.inputs_first {
+        true => &program.with_ports_in_order(PortOrder::InputsFirst).map_err(refused)?,
+        false => program,
+    };
+    Ok(hwx::from_program(ordered, &around.container).map_err(refused)?.write())
+}
+
+/// A dispatch descriptor's bytes.
+fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[String]) -> Vec<u8> {
+    let entry = |key: &str, value: &str| (key.to_string(), value.to_string());
+    let generation = calls.first().map_or("", |c| c.program.layout.generation);
+    let info = Info {
+        function: function.to_string(),
+        entries: vec![
+            entry("compiler", concat!("anemone ", env!("CARGO_PKG_VERSION"))),
+            entry("input-file-path", &around.container.netplist_path),
+            entry("built-for-profiling", "0"),
+            entry("on-device-compilation", "0"),
+        ],
+        options: format!("-t {generation}"),
+        outputs: outputs.to_vec(),
+    };
+    e5::from_calls(calls, &around.states, &info).write()
+}
+
 /// A program's bytes in a form.
 pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
-    let refused = |e: &dyn std::fmt::Display| Diagnostic::new(Code::BadPlacement, e.to_string());
-    let container = || {
-        // Earlier dialects keep the base registers that the program has: its compiler chose them.
-        let ordered = match around.container.dialect.inputs_first {
-            true => &program.with_ports_in_order(PortOrder::InputsFirst).map_err(|e| refused(&e))?,
-            false => program,
-        };
-        Ok(hwx::from_program(ordered, &around.container).map_err(|e| refused(&e))?.write())
-    };
     match form {
-        Form::Hwx => container(),
+        Form::Hwx => container(program, around),
         Form::Bin => Ok(raw::write_bin(program)),
         Form::Anec => {
-            let ordered = program.with_ports_in_order(PortOrder::OutputsFirst).map_err(|e| refused(&e))?;
-            raw::write_anec_at(&ordered, around.anec_data.unwrap_or(anec::DATA)).map_err(|e| refused(&e))
+            let ordered = program.with_ports_in_order(PortOrder::OutputsFirst).map_err(refused)?;
+            raw::write_anec_at(&ordered, around.anec_data.unwrap_or(anec::DATA)).map_err(refused)
         }
         Form::E5 => {
             for name in around.states.iter().flat_map(|s| [&s.input, &s.output]) {
@@ -86,20 +163,9 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
                     return Err(Diagnostic::new(Code::Usage, message).help(format!("ports: {}", known.join(", "))));
                 }
             }
-            let entry = |key: &str, value: &str| (key.to_string(), value.to_string());
-            let info = Info {
-                function: program.name.clone(),
-                entries: vec![
-                    entry("compiler", concat!("anemone ", env!("CARGO_PKG_VERSION"))),
-                    entry("input-file-path", &around.container.netplist_path),
-                    entry("built-for-profiling", "0"),
-                    entry("on-device-compilation", "0"),
-                ],
-                options: format!("-t {}", program.layout.generation),
-            };
-            let bytes = container()?;
-            Ok(e5::from_calls(&[Call { program, container: &bytes }], &around.states, &info).write())
+            let bytes = container(program, around)?;
+            Ok(descriptor(&[Call { program, container: &bytes }], around, &program.name, &[]))
         }
-        Form::Firmware => Ok(firmware::from_programs(&[program]).map_err(|e| refused(&e))?.write()),
+        Form::Firmware => Ok(firmware::from_programs(&[program]).map_err(refused)?.write()),
     }
 }

@@ -9,12 +9,16 @@
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
 //! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
 
+pub mod chain;
 pub mod check;
+pub mod compiled;
 pub mod convert;
 pub mod diagnostic;
 pub mod execute;
+pub mod explain;
 pub mod files;
 pub mod forms;
+pub mod graph;
 pub mod lut;
 pub mod model;
 pub mod native;
@@ -22,8 +26,11 @@ pub mod reference;
 pub mod runtime;
 pub mod tensor;
 
+pub use chain::Chain;
+pub use compiled::Compiled;
 pub use diagnostic::{Code, Diagnostic, Result};
 pub use execute::{Run, execute};
 pub use forms::Form;
-pub use model::{Choices, Compiled, Model};
+pub use graph::Graph;
+pub use model::{Choices, Model};
 pub use tensor::Array;

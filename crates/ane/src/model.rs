@@ -1,5 +1,6 @@
 //! Any supported file: a network to compile, or a program already compiled. Kind is decided by content first.
 
+use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
 use anemone_compile::{Log, Options};
@@ -31,15 +32,6 @@ pub enum Model {
     Descriptor(Box<Descriptor>),
     /// A firmware container.
     Package(Box<Package>),
-}
-
-/// A program and where it comes from.
-#[derive(Debug)]
-pub struct Compiled {
-    /// The program.
-    pub program: Program,
-    /// The network it was compiled from, if any: names and extents of inputs and outputs.
-    pub net: Option<Box<Net>>,
 }
 
 /// First bytes of a compiled container, little-endian `0xbeefface`.
@@ -157,7 +149,7 @@ impl Model {
     pub fn compile(self, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Compiled> {
         match self {
             Model::Net { net, .. } => {
-                let program = anemone_compile::compile(&net, chip, options, log)?;
+                let program = program_of(&net, chip, options, log)?;
                 Ok(Compiled { program, net: Some(net) })
             }
             Model::Container(container) => {
@@ -180,6 +172,21 @@ impl Model {
             }
         }
     }
+}
+
+/// A network's program; a refusal says which operation of which kind it is about.
+pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
+    anemone_compile::compile(net, chip, options, log).map_err(|error| {
+        let mut diagnostic = Diagnostic::from(error);
+        if let Some(details) = &mut diagnostic.details {
+            details.chip.get_or_insert_with(|| chip.target.to_string());
+            if let Some(op) = net.ops.iter().find(|op| details.output.as_ref() == Some(&op.name)) {
+                details.op.get_or_insert_with(|| op.kind.name().to_string());
+                details.output = op.outputs.first().map(|&id| net.value(id).name.clone());
+            }
+        }
+        diagnostic
+    })
 }
 
 /// As [`Model::compile`], only so far as to a pass, for the log's sake; a file that is compiled already has no passes.

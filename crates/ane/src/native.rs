@@ -1,7 +1,7 @@
 //! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
 
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
-use anemone_facts::native::Native as Row;
+use anemone_facts::native::{Elsewhere, Native as Row};
 use anemone_net::netplist;
 use serde_json::json;
 use std::fmt::Write;
@@ -9,6 +9,20 @@ use std::fmt::Write;
 /// The layer at work as a netplist, and the weight file that lies beside it as `net.weights`; empty where it has none.
 pub fn template(row: &Row) -> Option<(Vec<u8>, Vec<u8>)> {
     netplist::write(&network(row)?).ok()
+}
+
+/// As [`elsewhere_text`], for programs.
+pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
+    json!({
+        "kind": "elsewhere", "name": row.name, "also": row.also, "place": row.place, "evidence": row.basis.name(),
+        "source": row.source,
+    })
+}
+
+/// What is known of a name that no unit has.
+pub fn elsewhere_text(row: &Elsewhere) -> String {
+    let known = format!("{} ({})", row.basis.phrase(), row.source);
+    format!("{} ({}): no unit of a netplist: {}\n  evidence:  {known}\n", row.name, row.also, row.place)
 }
 
 /// The layer in one line: name, tag, keys, carrier.
@@ -27,7 +41,7 @@ pub fn json(row: &Row) -> serde_json::Value {
     let template = template(row).map(|(plist, _)| String::from_utf8_lossy(&plist).into_owned());
     json!({
         "kind": "native", "name": row.stem, "type": row.tag, "class": row.class(), "carrier": row.carrier.name(),
-        "descriptor": row.has_descriptor().then(|| row.descriptor()), "parser": row.parser(), "params": params,
+        "descriptor": row.has_descriptor().then(|| row.descriptor()), "parser": row.parser(), "entry": row.entry(), "params": params,
         "first": first_chip(row).map(|c| c.target), "operations": row.operations().map(|o| o.name).collect::<Vec<_>>(),
         "evidence": row.basis.name(), "source": row.source, "note": row.note, "template": template,
     })
@@ -60,7 +74,11 @@ pub fn text(row: &Row) -> String {
     if !row.note.is_empty() {
         let _ = writeln!(text, "  note:      {}", row.note);
     }
-    text += if row.params.is_empty() { "  Params:    none\n" } else { "  Params:\n" };
+    text += &match row.entry() {
+        _ if row.params.is_empty() => "  Params:    none\n".to_string(),
+        Some(list) => format!("  Params:    in the entry of the list {list}\n"),
+        None => "  Params:\n".to_string(),
+    };
     for param in row.params {
         let default =
             if param.default.is_empty() { "required".to_string() } else { format!("default {}", param.default) };

@@ -1,7 +1,7 @@
 //! Reference data by name: rules, diagnostics, operations, validators, numbers of chips.
 
-use crate::diagnostic::Code;
-use anemone_facts::chips::{CHIPS, HAL_ROWS, HalRow};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use anemone_facts::chips::{self, CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::RULES;
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
@@ -9,6 +9,16 @@ use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
 use anemone_facts::{lint, ops, validators};
 use serde_json::{Value, json};
 use std::fmt::Write;
+
+/// The chip of that name: marketing name or compiler target.
+pub fn chip(name: &str) -> Result<&'static Chip> {
+    chips::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = CHIPS.iter().flat_map(|c| [&[c.target], c.marketing].concat()).collect();
+        let near = nearest(name, known.iter().copied());
+        Diagnostic::new(Code::Usage, format!("no chip is known as {name}"))
+            .help(format!("{near}known: {}", known.join(", ")))
+    })
+}
 
 /// Advice on a name that is not known: the nearest of the known ones, as the start of a sentence; empty where none is near.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {

@@ -1,8 +1,9 @@
 //! Models for the runtime: any supported file becomes a bundle of the cache.
 
+use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
-use crate::model::{Compiled, Model};
+use crate::model::Model;
 use anemone_compile::Options;
 use anemone_facts::chips::{self, Chip};
 use anemone_net::{DType, Net};

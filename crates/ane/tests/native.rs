@@ -180,6 +180,7 @@ fn the_catalog_has_the_45_descriptors_and_the_reader_takes_its_keys() {
             assert_eq!((param.name, param.default), (key.name, key.default), "{}", row.stem);
             assert!(same(&param.ty, &key.ty), "{}: {}", row.stem, param.name);
         }
+        assert_eq!(row.entry(), schema.entry(), "{}", row.stem);
         if let Some(validator) = row.validator() {
             let takes = (usize::from(validator.least), usize::from(validator.most));
             assert_eq!(takes, (schema.least, schema.most), "{}", row.stem);
@@ -550,6 +551,44 @@ fn random_parameters_are_read_or_refused_by_key() {
         }
     }
     assert!(refused > 1000);
+}
+
+#[test]
+fn a_ring_writer_has_its_keys_in_the_entry_of_a_list() {
+    let row = anemone_facts::native::by_name("RingBufferWriter").unwrap();
+    let (plist, weights) = template(row).unwrap();
+    let text = String::from_utf8(plist).unwrap();
+    let read = |text: &str| read::read(text.as_bytes(), &Beside(weights.clone()), &read::Options::default());
+    assert!(read(&text).is_ok(), "{text}");
+    let key = text.find("<key>Offset").expect("a key of the entry");
+    let entry = &text[text[..key].rfind("<dict>").expect("the entry")..];
+    let entry = &entry[..entry.find("</dict>").unwrap() + "</dict>".len()];
+    for (changed, part) in [
+        (text.replace(entry, &format!("{entry}{entry}")), "a list of 2, one dictionary is carried"),
+        (text.replace(entry, ""), "a list of 0"),
+        (text.replace("RingBufferWriterInfo", "RingBufferInfo"), "found `RingBufferInfo`"),
+        (text.replace("Circular", "Circle"), "the nearest is `Circular`"),
+    ] {
+        let error = read(&changed).unwrap_err().to_string();
+        assert!(error.starts_with("InvalidParamSyntax") && error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn flattening_is_undone() {
+    let x = Tensor::f32([2, 3, 4, 5], (0..120).map(|i| i as f32).collect());
+    for order in ["NCHW", "NHWC"] {
+        let flat = one(Native::named("Flatten", &[("FlattenType", order)]).unwrap(), &[[2, 3, 4, 5]]);
+        let keys =
+            [("Mode", order), ("DestinationChannels", "3"), ("DestinationHeight", "4"), ("DestinationWidth", "5")];
+        let back = one(Native::named("Unflatten", &keys).unwrap(), &[[2, 1, 1, 60]]);
+        let line = wanted(&flat, std::slice::from_ref(&x)).unwrap();
+        if order == "NHWC" {
+            // All channels of a place, then those of the next.
+            assert_eq!(&line[..4], [0.0, 20.0, 40.0, 1.0]);
+        }
+        assert_eq!(wanted(&back, &[Tensor::f32([2, 1, 1, 60], line)]).unwrap(), x.data.to_f32(), "{order}");
+    }
 }
 
 #[test]

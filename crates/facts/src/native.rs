@@ -118,6 +118,11 @@ impl Native {
         OP_CLASSES.iter().find(|c| c.name == self.tag).map(|c| c.code)
     }
 
+    /// The list of `Params` whose only entry holds the keys; `None` where they stand in `Params` themselves.
+    pub fn entry(&self) -> Option<&'static str> {
+        IN_ENTRIES.iter().find(|(stem, _)| *stem == self.stem).map(|(_, list)| *list)
+    }
+
     /// Operations of the framework that become it.
     pub fn operations(&self) -> impl Iterator<Item = &'static OpRow> + use<'_> {
         OPS.iter().filter(|o| o.layers.contains(&self.stem))
@@ -129,11 +134,68 @@ pub fn by_tag(tag: &str) -> Option<&'static Native> {
     NATIVES.iter().find(|n| n.tag == tag)
 }
 
+fn plain(word: &str) -> String {
+    word.chars().filter(|&c| c != '_').flat_map(char::to_lowercase).collect()
+}
+
 /// The row of that stem or tag, in any case, without regard to underscores.
 pub fn by_name(name: &str) -> Option<&'static Native> {
-    let plain = |word: &str| word.chars().filter(|&c| c != '_').flat_map(char::to_lowercase).collect::<String>();
     let name = plain(name);
     NATIVES.iter().find(|n| plain(n.stem) == name || plain(n.tag) == name)
+}
+
+/// Layers whose keys stand in the entries of a list, with the list's name: `docs/evidence.md`, key `unit-writer`.
+const IN_ENTRIES: &[(&str, &str)] = &[("RingBufferWriter", "RingBufferWriterInfo")];
+
+/// A name that sources count among the layers, and what it is instead: no `Type` of a unit, no descriptor, no validator.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// As the back end's dialect has it.
+    pub name: &'static str,
+    /// Other spelling.
+    pub also: &'static str,
+    /// What it is, and where it is read here.
+    pub place: &'static str,
+    /// How it is known.
+    pub basis: Basis,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+/// Names among the layers that no unit of a netplist has.
+pub static ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        name: "State",
+        also: "LiveState",
+        place: "an entry of the network's list `States`, beside `Inputs`; states are read from MIL text and packages (read_state), not from netplists",
+        basis: Basis::Decoded,
+        source: "unit-writer",
+    },
+    Elsewhere {
+        name: "TensorToTensorBuffer",
+        also: "TensorToBuffer",
+        place: "an operation that conversion alone gives; in MIL text it is read as its input",
+        basis: Basis::Decoded,
+        source: "unit-writer",
+    },
+    Elsewhere {
+        name: "TensorBufferToTensor",
+        also: "BufferToTensor",
+        place: "an operation that conversion alone gives; in MIL text it is read as its input",
+        basis: Basis::Decoded,
+        source: "unit-writer",
+    },
+];
+
+/// The row of a name that no unit has, in any case, without regard to underscores.
+pub fn elsewhere(name: &str) -> Option<&'static Elsewhere> {
+    let name = plain(name);
+    ELSEWHERE.iter().find(|e| plain(e.name) == name || plain(e.also) == name)
+}
+
+/// Classes of units without a row: nothing is known of them but the number.
+pub fn classes_without_row() -> impl Iterator<Item = &'static str> {
+    OP_CLASSES.iter().map(|c| c.name).filter(|name| by_tag(name).is_none())
 }
 
 /// First register of the block that tasks of this project's own encoding write, at the end of the 26 bits that a run can
@@ -175,7 +237,7 @@ const FACTOR: ParamType = Integer(1, 1 << 12);
 const AXIS: ParamType = Word(&AXES);
 const ONE_AXIS: ParamType = Word(&["Channel", "Height", "Width"]);
 const PADDING: ParamType = Word(&["Background", "Border"]);
-const METHOD: ParamType = Word(&["Nearest", "Linear"]);
+const METHOD: ParamType = Word(&["NearestNeighbor", "Linear"]);
 const INDEX: ParamType = Integer(0, 1 << 30);
 
 // Stem, tag, carrier, basis and source of the keys, note; keys with type and default.
@@ -300,16 +362,17 @@ natives! {
     Flatten "Flatten" Registers Measured "native-layers" "all elements along the columns" {
         "FlattenType" Word(&["NCHW", "NHWC"]), "NCHW"; "Mode" Word(&["NCHW", "NHWC"]), "NCHW";
     }
-    Unflatten "Unflatten" Registers Inferred "by-analogy" "the validator accepts, every variant fails code generation" {
-        "Channel" EXTENT, ""; "Height" EXTENT, ""; "Width" EXTENT, "";
+    Unflatten "Unflatten" Registers Decoded "unit-writer" "the validator accepts, every variant fails code generation" {
+        "Mode" Word(&["NCHW", "NHWC"]), "NCHW";
+        "DestinationChannels" EXTENT, ""; "DestinationHeight" EXTENT, ""; "DestinationWidth" EXTENT, "";
     }
     Dropout "Dropout" Registers Measured "native-layers" "at inference the rate is 0 and nothing happens" {
         "DropoutRate" Real, "0.0"; "Seed" Integer(0, 1 << 31), "0";
     }
     Shape "Shape" Registers Inferred "by-analogy" "a constant: extents are static" {}
-    Pad "Padding" Registers Inferred "by-analogy" "keys as those of Conv" {
+    Pad "Padding" Registers Inferred "by-analogy" "keys as those of Conv; the words are the compiler's for modes of padding" {
         "PadLeft" PAD, "0"; "PadRight" PAD, "0"; "PadTop" PAD, "0"; "PadBot" PAD, "0";
-        "PaddingMode" Word(&["Constant", "Reflect", "Replicate"]), "Constant"; "PaddingValue" Half, "0.0";
+        "PaddingMode" Word(&["Background", "Reflective", "Replication"]), "Background"; "PaddingValue" Half, "0.0";
     }
     Gather "Gather" Own Measured "native-layers" "one axis and one index for a whole slice; the texture path" { "GatherNDAxes" Axes, ""; }
     Resize "Resize" Registers Inferred "by-analogy" "texture engine, or the software route by whole factors" {
@@ -327,7 +390,7 @@ natives! {
         "Height" EXTENT, ""; "Width" EXTENT, ""; "SamplingMethod" METHOD, "Linear"; "PaddingMode" PADDING, "Background";
         "BackgroundValue" Real, "0.0";
     }
-    RingBufferWriter "RingBufferWriter" Own Inferred "by-analogy" "the first operand is the live state" {
+    RingBufferWriter "RingBufferWriter" Own Decoded "unit-writer" "the first operand is the live state; a netplist has the keys in the entry of the list RingBufferWriterInfo, one axis is carried" {
         "Dimension" ONE_AXIS, ""; "Offset" PAD, "0"; "Circular" Flag, "false";
     }
     RingBufferReader "RingBufferReader" Own Inferred "by-analogy" "no descriptor and no validator of its own" {

@@ -109,7 +109,11 @@ fn parameters(native: &Native) -> Dictionary {
     };
     // A list without entries says nothing.
     let stated = native.params().filter(|(_, param)| **param != Param::List(Vec::new()));
-    stated.map(|(key, param)| (key.name.to_string(), value(&key.ty, param))).collect()
+    let keys: Dictionary = stated.map(|(key, param)| (key.name.to_string(), value(&key.ty, param))).collect();
+    match native.schema().entry() {
+        Some(list) => dictionary([(list, Value::Array(vec![keys.into()]))]),
+        None => keys,
+    }
 }
 
 /// The bit pattern of a half, as the format states numbers.

@@ -43,7 +43,7 @@ fn program(tasks: usize, inputs: &[&str], outputs: &[&str]) -> Program {
 
 fn info() -> Info {
     let entries = vec![("input-file-path".to_string(), "model.mil".to_string())];
-    Info { function: "main".into(), entries, options: "-t h13".into() }
+    Info { function: "main".into(), entries, options: "-t h13".into(), ..Info::default() }
 }
 
 fn descriptor(calls: &[&Program], states: &[State]) -> Descriptor {

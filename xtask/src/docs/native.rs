@@ -1,8 +1,8 @@
 //! The table of native layers in `docs/native.md`.
 
 use anemone_compile::native::templates::{first_chip, type_text};
-use anemone_facts::native::{Carrier, NATIVES, OWN_BASE, OWN_PARAMS};
-use anemone_facts::ops::OPS;
+use anemone_facts::native::{Carrier, ELSEWHERE, NATIVES, OWN_BASE, OWN_PARAMS, classes_without_row};
+use anemone_facts::ops::{OPS, OpRow, Shape};
 use std::fmt::Write;
 
 fn cell(text: &str) -> String {
@@ -52,19 +52,40 @@ pub fn table() -> String {
         ];
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
+    out.push_str("\n### No units\n\nNames among the layers that no unit of a netplist has.\n\n| name | also | what it is | known | source |\n|---|---|---|---|---|\n");
+    for row in ELSEWHERE {
+        let source = format!("[{0}](evidence.md#{0})", row.source);
+        let _ =
+            writeln!(out, "| {} | {} | {} | {} | {source} |", row.name, row.also, cell(row.place), row.basis.name());
+    }
+    let classes: Vec<&str> = classes_without_row().collect();
+    let _ = write!(
+        out,
+        "\nClasses of units of which nothing but the number is known: {}. A netplist with one is refused by its name.\n",
+        classes.join(", ")
+    );
     out.push_str("\n### Operations of the framework\n\n| layer | operations that become it |\n|---|---|\n");
     for row in NATIVES {
         let names: Vec<&str> = row.operations().map(|o| o.name).collect();
         let names = if names.is_empty() { "none: by direct authoring alone".to_string() } else { names.join(", ") };
         let _ = writeln!(out, "| {} | {names} |", row.stem);
     }
-    let without: Vec<&str> = OPS.iter().filter(|o| o.layers.is_empty()).map(|o| o.name).collect();
-    let _ = write!(
-        out,
-        "\n{} of the {} operations become no layer of their own: {}.\n\n",
-        without.len(),
-        OPS.len(),
-        without.join(", ")
-    );
+    out.push_str("\n### From the framework\n\nEvery operation, and what it becomes.\n\n| operation | becomes | otherwise | note |\n|---|---|---|---|\n");
+    for row in OPS {
+        let _ = writeln!(out, "| {} | {} | {} | {} |", row.name, becomes(row), cell(row.instead), cell(row.note));
+    }
+    let without = OPS.iter().filter(|o| o.layers.is_empty()).count();
+    let _ = write!(out, "\n{without} of the {} operations become no layer of their own.\n\n", OPS.len());
     out
+}
+
+/// Native layers, or why there are none.
+fn becomes(row: &OpRow) -> String {
+    match row.shape {
+        _ if !row.layers.is_empty() => row.layers.join(", "),
+        Shape::Layer | Shape::Cut => "layers of other kinds".to_string(),
+        Shape::Free => "nothing: a change of extents".to_string(),
+        Shape::Folded => "nothing: folded before the engine sees it".to_string(),
+        Shape::Host => "nothing: work of the host".to_string(),
+    }
 }

@@ -6,6 +6,12 @@ use serde_json::json;
 
 const PAGE: &str = include_str!("page.html");
 
+/// The page in a frame, for notebooks.
+pub fn frame(report: &Report) -> String {
+    let page = page(report).replace('&', "&amp;").replace('"', "&quot;");
+    format!("<iframe srcdoc=\"{page}\" style=\"width: 100%; height: 600px; border: 0\"></iframe>")
+}
+
 /// The page.
 pub fn page(report: &Report) -> String {
     let mut document = json::document(report);

@@ -10,6 +10,7 @@ pub mod table;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
+use crate::reference;
 use anemone_compile::check::lint::{self, Assumptions, Finding};
 use anemone_compile::check::{Place, Placement, Route, check};
 use anemone_facts::chips::Chip;
@@ -77,7 +78,14 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Op
         );
         let fix = if refusal.fix.is_empty() { String::new() } else { format!("{}; ", refusal.fix) };
         let help = format!("{fix}--force compiles it all the same where this compiler can");
-        Some(Diagnostic::new(Code::ChipLimit, message).at(path.display()).help(help))
+        let mut diagnostic =
+            Diagnostic::new(Code::ChipLimit, message).at(path.display()).help(help).about(&op.op, output);
+        if let Some(details) = &mut diagnostic.details {
+            details.found = Some(refusal.found.clone());
+            details.limit = Some(refusal.limit.clone());
+            details.chip = Some(chip.target.to_string());
+        }
+        Some(diagnostic)
     }))
 }
 
@@ -139,6 +147,25 @@ pub struct Report {
     pub route: Route,
     /// Operations that may be off the engine.
     pub max_fallback: usize,
+}
+
+/// The chips of these names, each once, as they are named. A compiler's target alone says little: it gets the name of the chip.
+pub fn chips(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
+    let mut chips: Vec<(String, &'static Chip)> = Vec::new();
+    for name in names.iter().map(|n| n.to_ascii_lowercase()).filter(|n| !n.is_empty()) {
+        if !chips.iter().any(|(known, _)| *known == name) {
+            let chip = reference::chip(&name)?;
+            chips.push((if name == chip.target && names.len() == 1 { chip.name().to_string() } else { name }, chip));
+        }
+    }
+    Ok(chips)
+}
+
+/// The route of that name.
+pub fn route(name: &str) -> Result<Route> {
+    table::route(name).ok_or_else(|| {
+        Diagnostic::new(Code::Usage, format!("no route is called {name}")).help("known: direct, framework")
+    })
 }
 
 /// Places a program on every chip by both routes.

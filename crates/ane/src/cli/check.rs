@@ -1,11 +1,10 @@
 //! `ane check`: what runs on the engine of which chip, why not, and what to change.
 
-use super::{ModelFlags, Voice, chip, print};
+use super::{ModelFlags, Voice, print};
 use anemone::check::{self, Report, Subject};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_compile::check::lint::Assumptions;
 use anemone_compile::check::{Route, load};
-use anemone_facts::chips::Chip;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -60,20 +59,8 @@ pub struct Flags {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
-    let route = check::table::route(&flags.route).ok_or_else(|| {
-        Diagnostic::new(Code::Usage, format!("no route is called {}", flags.route)).help("known: direct, framework")
-    })?;
-    let mut chips: Vec<(String, &'static Chip)> = Vec::new();
-    for name in flags.target.iter().map(|n| n.to_ascii_lowercase()).filter(|n| !n.is_empty()) {
-        if !chips.iter().any(|(known, _)| *known == name) {
-            let chip = chip(&name)?;
-            // The target's own name says little to whoever did not choose it.
-            chips.push((
-                if name == chip.target && flags.target.len() == 1 { chip.name().to_string() } else { name },
-                chip,
-            ));
-        }
-    }
+    let route = check::route(&flags.route)?;
+    let chips = check::chips(&flags.target)?;
     let assumptions = assumptions(&flags.assume)?;
     let baseline = match &flags.baseline {
         Some(path) => {

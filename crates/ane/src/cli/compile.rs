@@ -1,13 +1,15 @@
 //! `ane compile`: a model becomes a container.
 
 use super::{FIRST, ModelFlags, Voice, chip, print, target};
-use anemone::forms::{Form, Surroundings, encode};
+use anemone::chain::Chain;
+use anemone::forms::{self, Form};
 use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Log, Options, Stage, passes};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
-use anemone_program::{Program, hwx};
+use anemone_net::Net;
+use anemone_program::Program;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -18,8 +20,13 @@ use std::path::{Path, PathBuf};
 Examples:
   ane compile model.mlpackage -o model.hwx
   ane compile model.mlpackage -o out/ --emit hwx,bin,anec
+  ane compile net.plist -o out/ --emit e5,hwx
   ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/
-  ane compile model.mlpackage -o model.hwx --dump-ir stages/ --stop-after absorb-affines")]
+  ane compile model.mlpackage -o model.hwx --dump-ir stages/ --stop-after absorb-affines
+
+A dispatch descriptor (e5) calls one program a segment, and each native layer is a segment: where it is
+among the forms, each segment is compiled alone, and the other forms have a file a segment. `ane run`
+finds the containers of a descriptor in its folder.")]
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
@@ -87,16 +94,19 @@ fn pass() -> impl TypedValueParser<Value = &'static passes::Pass> {
         .try_map(|name| passes::by_name(&name).ok_or("no such pass"))
 }
 
-/// Keeps stages to be written once compilation has ended, one way or the other.
-struct Stages(Option<Vec<Stage>>);
+/// Keeps stages to be written once compilation has ended, one way or the other: a folder a network that is compiled.
+struct Stages {
+    kept: Option<Vec<(PathBuf, Stage)>>,
+    below: PathBuf,
+}
 
 impl Log for Stages {
     fn wants(&self) -> bool {
-        self.0.is_some()
+        self.kept.is_some()
     }
 
     fn stage(&mut self, stage: Stage) {
-        self.0.get_or_insert_default().push(stage);
+        self.kept.get_or_insert_default().push((self.below.clone(), stage));
     }
 }
 
@@ -104,7 +114,9 @@ impl Stages {
     /// A text, a drawing and where there are any the reasons of each stage.
     fn write(&self, folder: &Path) -> Result<()> {
         make_folder(folder)?;
-        for Stage { name, text, dot, reasons, .. } in self.0.iter().flatten() {
+        for (below, Stage { name, text, dot, reasons, .. }) in self.kept.iter().flatten() {
+            let folder = &folder.join(below);
+            make_folder(folder)?;
             files::write(&folder.join(format!("{name}.txt")), text.as_bytes())?;
             files::write(&folder.join(format!("{name}.dot")), dot.as_bytes())?;
             if !reasons.is_empty() {
@@ -136,10 +148,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let options = Options { compat, pass_limit: flags.pass_limit, expand_weights: flags.expand_weights };
-    let mut stages = Stages(flags.dump_ir.is_some().then(Vec::new));
+    let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new() };
+    let wanted = flags.output.as_deref().map(|output| forms(&flags, output)).unwrap_or_default();
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
-    let compiled = stopped.is_none().then(|| kept(&flags, model, chip, &options, &mut stages));
+    let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
     bar.finish_and_clear();
     // Stages are worth most when compilation fails.
     if let Some(folder) = &flags.dump_ir {
@@ -151,30 +164,28 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Ok(0);
     }
     let (Some(compiled), Some(output)) = (compiled, &flags.output) else { return Ok(0) };
-    let program = compiled.map_err(|d| d.or_at(flags.model.display()))?;
+    let chain = compiled.map_err(|d| d.or_at(flags.model.display()))?;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let encoded: Vec<(Form, Vec<u8>)> = forms(&flags, output)
-        .into_iter()
-        .map(|form| {
-            // Names only: the same model gives the same bytes, wherever it lies and wherever they go.
-            let container = hwx::Options {
-                netplist_path: name.clone(),
-                output_path: format!("{stem}.{}", Form::Hwx.extension()),
-                ..hwx::Options::default()
-            };
-            let bytes = encode(&program, form, &Surroundings { container, ..Surroundings::default() })?;
-            Ok((form, bytes))
-        })
-        .collect::<Result<_>>()?;
-    let tasks = program.tasks().map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
-    // As the words say it: whose coefficients are indices, and whose are without their zeros.
-    let with = |field| tasks.iter().filter(|task| task.get(program.layout, field) == Some(1)).count();
-    let [palettes, zero_skipping] = [Field::PalettizedEn, Field::SparseFmt].map(with);
-    let tasks = tasks.len();
-    let (paths, made) = destinations(output, &stem, &encoded)?;
+    let encoded = forms::files(&chain, &wanted, &stem, &name)?;
+    let programs = chain.programs();
+    let defect = |e: anemone_program::StreamError| Diagnostic::new(Code::Defect, e.to_string());
+    // As the words say it: how many tasks, whose coefficients are indices, and whose are without their zeros.
+    let [mut tasks, mut palettes, mut zero_skipping] = [0; 3];
+    for program in programs {
+        let found = program.tasks().map_err(defect)?;
+        let with = |field| found.iter().filter(|task| task.get(program.layout, field) == Some(1)).count();
+        tasks += found.len();
+        palettes += with(Field::PalettizedEn);
+        zero_skipping += with(Field::SparseFmt);
+    }
+    let total = |of: fn(&Program) -> u64| programs.iter().map(of).sum::<u64>();
+    let stream_bytes = total(|p| p.stream.len() as u64);
+    let kernel_bytes = total(|p| p.kernel.len() as u64);
+    let scratch_bytes = total(|p| p.scratch_bytes);
+    let (paths, made) = destinations(output, &encoded)?;
     let files: Vec<(&Path, &[u8])> =
-        paths.iter().zip(&encoded).map(|(p, (_, b))| (p.as_path(), b.as_slice())).collect();
+        paths.iter().zip(&encoded).map(|(p, f)| (p.as_path(), f.bytes.as_slice())).collect();
     files::write_all(&files).inspect_err(|_| {
         if made {
             let _ = std::fs::remove_dir(output);
@@ -189,25 +200,52 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "tasks": tasks,
             "palette_tasks": palettes,
             "zero_skipping_tasks": zero_skipping,
-            "stream_bytes": program.stream.len(),
-            "kernel_bytes": program.kernel.len(),
-            "scratch_bytes": program.scratch_bytes,
+            "segments": programs.len(),
+            "stream_bytes": stream_bytes,
+            "kernel_bytes": kernel_bytes,
+            "scratch_bytes": scratch_bytes,
             "files": written,
         });
         print(&format!("{document}\n"))?;
     } else {
+        let count = programs.len();
+        let whole = if count > 1 { format!("{tasks} tasks in {count} segments") } else { format!("{tasks} tasks") };
         for path in &paths {
-            voice.note(format!("{}: {tasks} tasks for {}", path.display(), chip.target));
+            voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
+        }
+        if wanted.contains(&Form::E5) && !wanted.contains(&Form::Hwx) {
+            voice.note("the containers that the descriptor names are not written: --emit hwx,e5");
         }
         voice.detail(format!(
-            "stream {} bytes, kernel {} bytes, scratch {} bytes",
-            program.stream.len(),
-            program.kernel.len(),
-            program.scratch_bytes
+            "{} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes",
+            programs.len()
         ));
         voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
     }
     Ok(0)
+}
+
+/// The programs that the forms hold, of a network.
+fn chain(
+    flags: &Flags,
+    model: Model,
+    chip: &'static Chip,
+    options: &Options,
+    forms: &[Form],
+    stages: &mut Stages,
+) -> Result<Chain> {
+    let Model::Net { net, .. } = model else {
+        return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
+    };
+    let mut segments = 0;
+    Chain::for_forms(&net, forms, |segment: &Net| {
+        // One that is the whole network has its name.
+        if segment.name != net.name {
+            stages.below = PathBuf::from(format!("segment-{segments}"));
+            segments += 1;
+        }
+        kept(flags, Model::Net { net: Box::new(segment.clone()), notes: Vec::new() }, chip, options, stages)
+    })
 }
 
 /// The program as it was kept, or compiled and kept. Whoever looks into the passes compiles anew.
@@ -252,15 +290,15 @@ fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
 }
 
 /// Where each form goes: the file named, or files named after the model in a folder, and whether that was made here.
-fn destinations(output: &Path, stem: &str, forms: &[(Form, Vec<u8>)]) -> Result<(Vec<PathBuf>, bool)> {
+fn destinations(output: &Path, made_files: &[forms::File]) -> Result<(Vec<PathBuf>, bool)> {
     let text = output.as_os_str().to_string_lossy();
-    let folder = output.is_dir() || text.ends_with('/') || forms.len() > 1;
+    let folder = output.is_dir() || text.ends_with('/') || made_files.len() > 1;
     if !folder {
         return Ok((vec![output.to_path_buf()], false));
     }
     let made = !output.exists();
     make_folder(output)?;
-    Ok((forms.iter().map(|(f, _)| output.join(format!("{stem}.{}", f.extension()))).collect(), made))
+    Ok((made_files.iter().map(|f| output.join(&f.name)).collect(), made))
 }
 
 fn make_folder(path: &Path) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `ane diff`: what differs between two compiled files, field by field.
 
-use super::dump::explain;
 use super::{Voice, print};
+use anemone::explain::explain;
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone_program::text::{Change, Dump, Part, Selection, differences};
 use clap::Args;

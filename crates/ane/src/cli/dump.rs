@@ -1,6 +1,7 @@
 //! `ane dump`: a compiled file explained, or as text that assembles back.
 
 use super::{Voice, print};
+use anemone::explain::{explain, not_compiled};
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
 use anemone_program::hwx::{Image, name16_text};
@@ -133,17 +134,6 @@ fn image(file: &Path, aperture: u64) -> Result<String> {
     Ok(text::list_image(&descriptor))
 }
 
-/// The explanation of a compiled file.
-pub fn explain(model: &Model, file: &Path, selection: &Selection) -> Result<Dump> {
-    Ok(match model {
-        Model::Container(container) => Dump::of_container(container, selection),
-        Model::Program(program) => Dump::of_program(program, selection),
-        Model::Descriptor(descriptor) => Dump::of_descriptor(descriptor, selection),
-        Model::Package(package) => Dump::of_package(package, selection),
-        Model::Net { .. } => return Err(not_compiled(file)),
-    })
-}
-
 /// Programs of a compiled file, as far as they can be lifted.
 fn programs(model: &Model) -> Vec<Program> {
     match model {
@@ -163,12 +153,6 @@ fn tasks(model: &Model) -> Option<usize> {
     let [program] = programs(model).try_into().ok()?;
     let program: Program = program;
     Some(program.tasks().ok()?.len())
-}
-
-fn not_compiled(file: &Path) -> Diagnostic {
-    Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
-        .at(file.display())
-        .help("compile it first: ane compile MODEL -o out/")
 }
 
 /// What the file is, in a few lines; nothing in it is decoded.

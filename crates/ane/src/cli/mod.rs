@@ -23,6 +23,7 @@ mod targets;
 mod trace;
 mod via;
 
+use anemone::reference::chip;
 use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
@@ -302,14 +303,4 @@ fn target(name: &str, model: &Model) -> Result<&'static Chip> {
         }),
         _ => Ok(&chips::CHIPS[0]),
     }
-}
-
-/// The chip of that name.
-fn chip(name: &str) -> Result<&'static Chip> {
-    chips::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = chips::CHIPS.iter().flat_map(|c| [&[c.target], c.marketing].concat()).collect();
-        let near = anemone::reference::nearest(name, known.iter().copied());
-        Diagnostic::new(Code::Usage, format!("no chip is known as {name}"))
-            .help(format!("{near}known: {}", known.join(", ")))
-    })
 }

@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, files, native, reference};
-use anemone_facts::native::{NATIVES, by_name};
+use anemone_facts::native::{NATIVES, by_name, elsewhere};
 use anemone_net::netplist::WEIGHTS;
 use clap::Args;
 use serde_json::json;
@@ -23,6 +23,10 @@ pub struct Flags {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if let Some(row) = elsewhere(&flags.native) {
+        let message = format!("{} is no unit of a netplist: {}", row.name, row.place);
+        return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
+    }
     let row = by_name(&flags.native).ok_or_else(|| {
         let near = reference::nearest(&flags.native, NATIVES.iter().map(|n| n.stem));
         Diagnostic::new(Code::Usage, format!("no native layer is called {}", flags.native))

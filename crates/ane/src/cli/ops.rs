@@ -4,7 +4,7 @@ use super::{Voice, print};
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Result, native};
 use anemone_compile::check::validate;
-use anemone_facts::native::{NATIVES, by_name};
+use anemone_facts::native::{NATIVES, by_name, elsewhere};
 use anemone_facts::ops::OPS;
 use anemone_facts::validators::VALIDATORS;
 use clap::Args;
@@ -31,7 +31,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     for name in &flags.names {
         let found: Vec<Topic> =
             reference::look_up(name).into_iter().filter(|t| matches!(t, Topic::Op(_) | Topic::Layer(_))).collect();
-        if found.is_empty() && by_name(name).is_none() && !validate::exports().any(|e| e == *name) {
+        if found.is_empty()
+            && by_name(name).is_none()
+            && elsewhere(name).is_none()
+            && !validate::exports().any(|e| e == *name)
+        {
             let known = OPS.iter().map(|o| o.name).chain(VALIDATORS.iter().map(|v| v.stem));
             return Err(Diagnostic::new(Code::Usage, format!("no operation or layer is called {name}"))
                 .help(format!("{}`ane ops` lists them", reference::nearest(name, known))));
@@ -42,7 +46,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let list: Vec<_> = match (flags.names.is_empty(), flags.layers) {
             (false, _) => {
                 let rows = flags.names.iter().filter_map(|name| by_name(name));
-                topics.into_iter().map(Topic::json).chain(rows.map(native::json)).collect()
+                let others = flags.names.iter().filter_map(|name| elsewhere(name)).map(native::elsewhere_json);
+                topics.into_iter().map(Topic::json).chain(rows.map(native::json)).chain(others).collect()
             }
             (true, true) => {
                 let validators = VALIDATORS.iter().map(|v| Topic::Layer(v).json());
@@ -58,6 +63,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if !flags.names.is_empty() {
         topics.into_iter().for_each(|t| text += &t.text());
         flags.names.iter().filter_map(|name| by_name(name)).for_each(|row| text += &native::text(row));
+        flags.names.iter().filter_map(|name| elsewhere(name)).for_each(|row| text += &native::elsewhere_text(row));
         for (export, role) in reference::other_exports().into_iter().filter(|(e, _)| flags.names.iter().any(|n| n == e))
         {
             text += &format!("{export}: {role}\n");
@@ -75,7 +81,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
     } else {
         let [a, b, c, d] = reference::COLUMNS;
-        text += &format!("{:40} {a:8}{b:8}{c:8}{d:8}\n", "operation");
+        text += &format!("{:40} {a:8}{b:8}{c:8}{d:8} native layers; note\n", "operation");
         let mut group = "";
         for row in OPS {
             if row.group != group {
@@ -83,8 +89,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 text += &format!("\n{group}\n");
             }
             let reach = row.reach.map(reference::reach_word);
-            text +=
-                &format!("  {:38} {:8}{:8}{:8}{:8} {}\n", row.name, reach[0], reach[1], reach[2], reach[3], row.note);
+            let [a, b, c, d] = reach;
+            let mut line = format!("  {:38} {a:8}{b:8}{c:8}{d:8} {}", row.name, row.layers.join(", "));
+            if !row.note.is_empty() {
+                line += &format!("; {}", row.note);
+            }
+            text += &format!("{}\n", line.trim_end());
         }
     }
     print(&text)?;

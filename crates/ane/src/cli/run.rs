@@ -3,14 +3,14 @@
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
-use anemone::execute::Execution;
+use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array, Difference};
-use anemone::{Code, Compiled, Diagnostic, Model, Result, files};
+use anemone::{Chain, Code, Compiled, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
-use anemone_program::{Direction, Program};
+use anemone_program::Direction;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -101,17 +101,26 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let bar = voice.progress(format!("compiling for {}", chip.target));
-    let compiled = model.compile(chip, &Options { compat, ..Options::default() }, &mut ());
-    bar.finish_and_clear();
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
-    let Compiled { program, net } = compiled.map_err(in_file)?;
-    anemone::execute::check(&program).map_err(in_file)?;
-    let mut inputs = inputs(&flags, &program, net.as_deref(), voice)?;
-    let expected = named(&flags.expect, &program, Direction::Output, "--expect")?;
-    for (name, wanted) in &expected {
-        expectation_fits(name, wanted, &program, net.as_deref())?;
+    let options = Options { compat, ..Options::default() };
+    let compiled = match &model {
+        Model::Descriptor(descriptor) => Chain::beside(&flags.model, descriptor).map(|chain| (chain, None)),
+        _ => model.compile(chip, &options, &mut ()).map(|Compiled { program, net }| (Chain::from(program), net)),
+    };
+    bar.finish_and_clear();
+    let (chain, net) = compiled.map_err(in_file)?;
+    let several = chain.programs().len() > 1;
+    if several && (flags.trace.is_some() || flags.via.wanted()) {
+        let message = format!("{} programs: --trace and --via take one", chain.programs().len());
+        return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
     }
-    let targets = destinations(&flags.output, &program)?;
+    chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
+    let mut inputs = inputs(&flags, &chain, net.as_deref(), voice)?;
+    let expected = named(&flags.expect, &chain, Direction::Output, "--expect")?;
+    for (name, wanted) in &expected {
+        expectation_fits(name, wanted, &chain, net.as_deref())?;
+    }
+    let targets = destinations(&flags.output, &chain)?;
     if let Some(path) = flags.trace.as_deref().filter(|path| targets.iter().any(|(_, target)| target == path)) {
         let message = format!("--trace: {} is also the file of an output", path.display());
         return Err(Diagnostic::new(Code::Usage, message));
@@ -120,7 +129,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 
     let model = match flags.numerics {
         Numerics::Fast => numerics::Model::Fast,
-        Numerics::Exact => exact_model(&program)?,
+        Numerics::Exact => exact_model(&chain)?,
     };
     let bar = voice.progress("executing".into());
     let options = anemone_engine::Options { lenient: flags.lenient, model, trace: true };
@@ -130,8 +139,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "a compiled program does not say which of its ports are states: every run begins with the same inputs",
         );
     }
-    let mut execution =
-        if flags.via.wanted() { None } else { Some(Execution::new(&program, options).map_err(in_file)?) };
+    let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
     let mut steps = Vec::new();
     let mut run = loop {
         let run = match &mut execution {
@@ -162,12 +170,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
     if let Some(net) = &net {
-        // The network's own extents: a port has always four.
-        for (name, array) in &mut run.outputs {
-            if let Some(&id) = net.outputs.iter().find(|&&id| net.value(id).name == *name) {
-                array.shape = net.value(id).ty.shape.clone();
-            }
-        }
+        own_extents(net, &mut run.outputs);
     }
 
     let mut reports = Vec::new();
@@ -212,7 +215,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         print(&format!("{risk}\n"))?;
     }
     if let Some(path) = &flags.trace {
-        let document = trace::document(&program, chip.target, model, &run.trace);
+        let document = trace::document(&chain.programs()[0], chip.target, model, &run.trace);
         files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
     }
     if !failed {
@@ -314,8 +317,8 @@ fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
 }
 
 /// Refuses an expectation with other extents than the output before anything runs.
-fn expectation_fits(name: &str, wanted: &Array, program: &Program, net: Option<&Net>) -> Result<()> {
-    let Some(port) = program.ports_of(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
+fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
+    let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
     let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
     let s = port.shape;
     let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
@@ -332,8 +335,8 @@ fn expectation_fits(name: &str, wanted: &Array, program: &Program, net: Option<&
 }
 
 /// The arithmetic of the program's generation.
-fn exact_model(program: &Program) -> Result<numerics::Model> {
-    let generation = program.layout.generation;
+fn exact_model(chain: &Chain) -> Result<numerics::Model> {
+    let generation = chain.programs()[0].layout.generation;
     numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
         Diagnostic::new(Code::UnsupportedOp, format!("no arithmetic is known for {generation}")).help("--numerics fast")
     })
@@ -347,19 +350,18 @@ fn states(net: Option<&Net>) -> Vec<(String, String)> {
 }
 
 /// Input arrays by port name: given, or random; states are zeros.
-fn inputs(flags: &Flags, program: &Program, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
-    let mut all = named(&flags.input, program, Direction::Input, "--input")?;
-    for (i, port) in program.ports_of(Direction::Input).enumerate() {
+fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
+    let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
+    for (i, port) in chain.ports(Direction::Input).enumerate() {
         if all.iter().any(|(n, _)| *n == port.name) {
+            continue;
+        }
+        if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
+            all.push((port.name.clone(), zeros));
             continue;
         }
         let s = port.shape;
         let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
-        if net.is_some_and(|net| net.states.iter().any(|s| net.value(s.input).name == port.name)) {
-            let data = vec![0.0; s.elements() as usize];
-            all.push((port.name.clone(), Array { shape, data }));
-            continue;
-        }
         if !flags.input.is_empty() {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
                 .help(format!("--input {}=FILE.npy", port.name)));
@@ -372,8 +374,8 @@ fn inputs(flags: &Flags, program: &Program, net: Option<&Net>, voice: Voice) -> 
 }
 
 /// `NAME=FILE`, or a file alone for the only port.
-fn split(text: &str, program: &Program, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
-    let names: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
+    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     if let Some((name, path)) = text.split_once('=')
         && !Path::new(text).exists()
     {
@@ -394,12 +396,12 @@ fn unknown(flag: &str, name: &str, names: &[&str]) -> Diagnostic {
         .help(format!("it has: {}", names.join(", ")))
 }
 
-fn named(flags: &[String], program: &Program, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
-    let names: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+fn named(flags: &[String], chain: &Chain, direction: Direction, flag: &str) -> Result<Vec<(String, Array)>> {
+    let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     let mut all = Vec::new();
     for text in flags {
         if !text.ends_with(".npz") {
-            let (name, path) = split(text, program, direction, flag)?;
+            let (name, path) = split(text, chain, direction, flag)?;
             all.push((name, tensor::read_npy(&path)?));
             continue;
         }
@@ -414,10 +416,10 @@ fn named(flags: &[String], program: &Program, direction: Direction, flag: &str) 
     Ok(all)
 }
 
-fn destinations(flags: &[String], program: &Program) -> Result<Vec<(String, PathBuf)>> {
+fn destinations(flags: &[String], chain: &Chain) -> Result<Vec<(String, PathBuf)>> {
     let all = flags
         .iter()
-        .map(|text| split(text, program, Direction::Output, "--output"))
+        .map(|text| split(text, chain, Direction::Output, "--output"))
         .collect::<Result<Vec<(String, PathBuf)>>>()?;
     once(all.iter().map(|(n, _)| n.as_str()), "--output")?;
     once(all.iter().filter_map(|(_, path)| path.to_str()), "--output")?;

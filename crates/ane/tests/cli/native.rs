@@ -1,7 +1,7 @@
 //! Native layers on the command line: schema and template, a netplist that compiles, refusals with their key and their gate.
 
 use crate::ane;
-use crate::harness::{Scratch, netplist};
+use crate::harness::{Scratch, netplist, npy};
 
 #[test]
 fn every_template_of_a_new_netplist_compiles() {
@@ -34,6 +34,24 @@ fn schema_and_template_are_printed() {
 }
 
 #[test]
+fn names_that_no_unit_has_are_told() {
+    for (name, part) in [("LiveState", "`States`"), ("tensor_to_buffer", "as its input"), ("State", "`States`")] {
+        assert!(ane!("ops", name).fine().out.contains(part), "{name}");
+        ane!("new", "--native", name).refused(1, "ANE1001", &["no unit of a netplist", part]);
+    }
+    let scratch = Scratch::new();
+    let plist = netplist("Neuron", "<key>Type</key><string>ReLU</string>", 3, 16);
+    let states =
+        plist.replace("<key>Units</key>", "<key>States</key><array><string>s</string></array><key>Units</key>");
+    ane!("compile", scratch.file("net.plist", states), "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &["States"]);
+    // Which layers each operation becomes.
+    let list = ane!("ops").fine().out;
+    let line = |name: &str| list.lines().find(|l| l.trim_start().starts_with(name)).expect(name).to_string();
+    assert!(line("scaled_dot_product_attention").contains("SDPA"), "{list}");
+    assert!(line("pixel_shuffle").contains("PixelShuffle"), "{list}");
+}
+
+#[test]
 fn refusals_name_key_and_gate() {
     let scratch = Scratch::new();
     let layer = |kind: &str, params: &str| scratch.file("net.plist", netplist(kind, params, 4, 16));
@@ -48,4 +66,97 @@ fn refusals_name_key_and_gate() {
     ane!("compile", sort, "-t", "m1", "-o", scratch.out("x.hwx")).refused(1, "ANE1002", &["code generation"]);
     assert!(!std::path::Path::new(&scratch.out("x.hwx")).exists());
     ane!("compile", sort, "-t", "first", "-o", scratch.out("x.hwx")).fine();
+}
+
+/// Attention between two activations; the first one's result is given out too.
+const ATTENTION: &str = "\
+program(1.0)
+{
+ func main<ios16>(tensor<fp16, [1, 2, 5, 8]> q, tensor<fp16, [1, 2, 5, 8]> k, tensor<fp16, [1, 2, 5, 8]> v) {
+  tensor<fp16, [1, 1, 1, 1]> s = const()[name = string(\"s\"), val = tensor<fp16, [1, 1, 1, 1]>([[[[0x1p-2]]]])];
+  tensor<fp16, [1, 2, 5, 8]> r = relu(x = q)[name = string(\"r\")];
+  tensor<fp16, [1, 2, 5, 8]> a = anec.sdpa(bottom = (r, k, v, s), subtract_max = bool(true))[name = string(\"a\")];
+  tensor<fp16, [1, 2, 5, 8]> y = abs(x = a)[name = string(\"y\")];
+ } -> (r, y);
+}
+";
+
+/// A `.npy` of numbers between -2 and 2.
+fn numbers(seed: usize) -> Vec<u8> {
+    let number = |i: usize| ((i * 37 + seed * 11) % 33) as f32 / 8.0 - 2.0;
+    npy("<f4", false, "(1, 2, 5, 8)", &(0..80).flat_map(|i| number(i).to_le_bytes()).collect::<Vec<u8>>())
+}
+
+#[test]
+fn a_descriptor_calls_a_program_a_segment_and_runs_like_the_whole() {
+    let scratch = Scratch::new();
+    let model = scratch.file("attention.mil", ATTENTION);
+    let [q, k, v] = [0, 1, 2].map(|i| scratch.file(&format!("{i}.npy"), numbers(i)));
+    let given = [format!("q={q}"), format!("k={k}"), format!("v={v}")];
+    let run = |program: &str, more: &[String]| {
+        let inputs = given.iter().flat_map(|g| ["--input".to_string(), g.clone()]);
+        let all = ["run".to_string(), program.to_string()].into_iter().chain(inputs).chain(more.iter().cloned());
+        crate::harness::run(&all.collect::<Vec<_>>())
+    };
+
+    let out = scratch.out("");
+    let written =
+        ane!("compile", model, "-o", out, "--emit", "e5,hwx", "--force", "--json").fine().json("anemone.compile/1");
+    assert_eq!(written["segments"], 3, "{written}");
+    let names = ["attention.e5", "attention_0.hwx", "attention_1.hwx", "attention_2.hwx"];
+    assert!(names.iter().all(|name| std::path::Path::new(&scratch.out(name)).exists()), "{written}");
+    assert_eq!(written["files"].as_array().map(Vec::len), Some(names.len()));
+
+    let [alone, stages] = ["alone.e5", "stages"].map(|name| scratch.out(name));
+    let noted = ane!("compile", model, "-o", alone, "--force", "--dump-ir", stages).fine().err;
+    assert!(noted.contains("in 3 segments") && noted.contains("--emit hwx,e5"), "{noted}");
+    let at = |segment: usize| std::path::Path::new(&stages).join(format!("segment-{segment}"));
+    assert!(at(0).is_dir() && at(2).is_dir() && !at(3).exists());
+
+    let descriptor = scratch.out("attention.e5");
+    let dump = ane!("dump", descriptor).fine().out;
+    // Three tensors come in; attention has the second call of the engine to itself; two go out.
+    for part in ["Op2_Cast", "Op3_AneInference", "Op4_AneInference", "Op5_AneInference", "Op7_Cast"] {
+        assert!(dump.contains(part), "{part}: {dump}");
+    }
+    assert!(!dump.contains("Op8_"), "{dump}");
+
+    let whole = scratch.out("whole.hwx");
+    ane!("compile", model, "-o", whole, "--force").fine();
+    let results = [format!("r={}", scratch.out("r.npy")), format!("y={}", scratch.out("y.npy"))];
+    run(&whole, &results.clone().map(|r| ["--output".to_string(), r]).concat()).fine();
+    let mut expected = results.map(|r| ["--expect".to_string(), r]).concat();
+    expected.extend(["--atol", "0"].map(String::from));
+    run(&descriptor, &expected).fine();
+    // Whatever the containers are called, and whatever else lies there.
+    std::fs::rename(scratch.out("attention_1.hwx"), scratch.out("other.hwx")).expect("a renamed file");
+    scratch.file("out/attention_9.hwx", b"no container");
+    run(&descriptor, &expected).fine();
+
+    let trace = ["--trace".to_string(), scratch.out("trace.json")];
+    run(&descriptor, &trace).refused(2, "ANE2004", &["--trace", "3 programs"]);
+    std::fs::remove_file(scratch.out("other.hwx")).expect("a removed file");
+    run(&descriptor, &[]).refused(2, "ANE2001", &["Op4_AneInference", "--emit hwx,e5"]);
+}
+
+#[test]
+fn a_damaged_descriptor_is_refused_when_run() {
+    let scratch = Scratch::new();
+    let model = scratch.file("attention.mil", ATTENTION);
+    ane!("compile", model, "-o", scratch.out(""), "--emit", "e5,hwx", "--force").fine();
+    let bytes = std::fs::read(scratch.out("attention.e5")).expect("the descriptor");
+    let damaged = |from: &[u8], to: &[u8]| {
+        let mut bytes = bytes.clone();
+        while let Some(at) = bytes.windows(from.len()).position(|w| w == from) {
+            bytes[at..at + from.len()].copy_from_slice(to);
+        }
+        scratch.file("out/damaged.e5", bytes)
+    };
+    // A tensor that no port has, and a cast to something else.
+    ane!("run", damaged(b"k_ane\0", b"z_ane\0")).refused(2, "ANE2002", &["z_ane"]);
+    ane!("run", damaged(b"r_ane\0", b"r_anf\0")).refused(2, "ANE2002", &["r_anf"]);
+    for cut in (0..bytes.len()).step_by(97) {
+        let run = ane!("run", scratch.file("out/damaged.e5", &bytes[..cut]));
+        assert!(matches!(run.code, Some(1 | 2)), "{cut}: {run:?}");
+    }
 }

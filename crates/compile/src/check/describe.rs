@@ -189,7 +189,7 @@ fn named_numbers(op: &OutlineOp, kind: &str, layer: &mut Layer) {
                 values.push((Q::FractionalRatio, i64::from(fraction)));
             }
         }
-        "Pad" => values.push((Q::Mirror, i64::from(op.text("PaddingMode") == Some("Reflect")))),
+        "Pad" => values.push((Q::Mirror, i64::from(op.text("PaddingMode") == Some("Reflective")))),
         _ if op.number("FactorX").is_some() => {
             values.push((Q::FactorXY, product(["FactorX", "FactorY", "", ""])));
         }

@@ -7,9 +7,12 @@ use std::collections::{HashMap, HashSet};
 /// The network's segments in the order of dispatch: each native layer alone, what lies between them together. What one segment
 /// makes for another is its output there and an input here, under the same name; each compiles to a program of its own.
 ///
-/// A network without native layers is one segment, and so is one with states, whose memory belongs to one program.
+/// A network without native layers is one segment, and so are one with states, whose memory belongs to one program, and one
+/// that gives out an input or a constant, which no segment makes.
 pub fn segments(net: &Net) -> Vec<Net> {
-    if natives(net).next().is_none() || !net.states.is_empty() {
+    let made: HashSet<ValueId> = net.ops.iter().flat_map(|op| &op.outputs).copied().collect();
+    let passes_through = net.outputs.iter().any(|id| !made.contains(id));
+    if natives(net).next().is_none() || !net.states.is_empty() || passes_through {
         return vec![net.clone()];
     }
     let native = |op: &Op| matches!(op.kind, OpKind::Native(_));

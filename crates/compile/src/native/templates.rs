@@ -54,7 +54,7 @@ templates! {
     }
     "Tile" [x [1, 3, 4, 5]] [] { "TileHeight" "2", "TileWidth" "3" }
     "Flatten" [x [1, 3, 4, 5]] [] {}
-    "Unflatten" [x [1, 1, 1, 60]] [] { "Channel" "3", "Height" "4", "Width" "5" }
+    "Unflatten" [x [1, 1, 1, 60]] [] { "DestinationChannels" "3", "DestinationHeight" "4", "DestinationWidth" "5" }
     "Dropout" [x [1, 3, 4, 5]] [] {}
     "MatrixMult" [x [1, 9, 1, 40], z [1, 40, 1, 24]] [] {}
     "LayerNorm" [x [1, 6, 5, 40]] [] { "Dimension" "[3]", "Epsilon" "0.001" }

@@ -99,6 +99,11 @@ impl Builder<'_> {
                 let last = self.op("channels_last", OpKind::Transpose { perm }, &[x], vec![n, h, w, c]);
                 self.push(OpKind::Reshape, &[last], out);
             }
+            Kind::Unflatten if native.word("Mode") == "NHWC" => {
+                let [n, c, h, w] = self.four(out);
+                let last = self.op("channels_last", OpKind::Reshape, &[x], vec![n, h, w, c]);
+                self.push(OpKind::Transpose { perm: vec![0, 3, 1, 2] }, &[last], out);
+            }
             Kind::Flatten | Kind::Unflatten => self.push(OpKind::Reshape, &[x], out),
             Kind::Dropout => self.push(OpKind::Unary(Unary::Identity), &[x], out),
             Kind::MatrixMult => {
@@ -128,15 +133,18 @@ impl Builder<'_> {
             Kind::Pad => {
                 let pads = vec![(0, 0), (0, 0), (size("PadTop"), size("PadBot")), (size("PadLeft"), size("PadRight"))];
                 let kind = match native.word("PaddingMode") {
-                    "Reflect" => OpKind::PadEdge { pads, mode: EdgeMode::Reflect },
-                    "Replicate" => OpKind::PadEdge { pads, mode: EdgeMode::Replicate },
+                    "Reflective" => OpKind::PadEdge { pads, mode: EdgeMode::Reflect },
+                    "Replication" => OpKind::PadEdge { pads, mode: EdgeMode::Replicate },
                     _ => OpKind::Pad { pads, value: native.real("PaddingValue") },
                 };
                 self.push(kind, &[x], out);
             }
             Kind::Resize | Kind::ResizeAs => {
-                let mode =
-                    if native.word("SamplingMethod") == "Nearest" { ResizeMode::Nearest } else { ResizeMode::Linear };
+                let mode = if native.word("SamplingMethod") == "NearestNeighbor" {
+                    ResizeMode::Nearest
+                } else {
+                    ResizeMode::Linear
+                };
                 let coordinates =
                     if native.flag("AlignCorners") { Coordinates::AlignCorners } else { Coordinates::HalfPixel };
                 self.push(OpKind::Resize { mode, coordinates }, &[x], out);

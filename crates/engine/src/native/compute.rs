@@ -303,7 +303,8 @@ fn sampled(own: &Own, row: &Row, operands: &[Operand], result: [usize; 4]) -> Re
             }
         }
     };
-    let (nearest, background) = (own.word("SamplingMethod") == "Nearest", own.word("PaddingMode") == "Background");
+    let (nearest, background) =
+        (own.word("SamplingMethod") == "NearestNeighbor", own.word("PaddingMode") == "Background");
     let mut data = vec![0.0; result.iter().product()];
     for image in 0..images {
         for at in 0..plane {

@@ -129,6 +129,12 @@ pub(crate) fn eval(native: &Native, inputs: &[Operand], result: [usize; 4]) -> V
             let [_, c, _, ws] = x.shape;
             each(&|[n, _, _, w]| x.at([n, w % c, w / c / ws, w / c % ws]))
         }
+        Kind::Unflatten if native.word("Mode") == "NHWC" => {
+            let [_, channels, _, columns] = result;
+            let flat = |[_, c, h, w]: [usize; 4]| (h * columns + w) * channels + c;
+            let elements = x.data.len() / x.shape[0];
+            each(&|at| x.data[at[0] * elements + flat(at)])
+        }
         Kind::Flatten | Kind::Unflatten | Kind::Dropout => x.data.to_vec(),
         Kind::MatrixMult => {
             each(&|[n, c, h, w]| (0..x.shape[3]).map(|k| x.at([n, c, h, k]) * inputs[1].at([n, k, h, w])).sum())
@@ -346,8 +352,8 @@ fn pad(native: &Native, x: &Operand, [n, c, h, w]: [usize; 4]) -> f32 {
         let (at, last) = (at as i64 - native.size(before) as i64, extent as i64 - 1);
         match native.word("PaddingMode") {
             _ if (0..=last).contains(&at) => Some(at as usize),
-            "Replicate" => Some(at.clamp(0, last) as usize),
-            "Reflect" => Some(if at < 0 { -at } else { 2 * last - at } as usize),
+            "Replication" => Some(at.clamp(0, last) as usize),
+            "Reflective" => Some(if at < 0 { -at } else { 2 * last - at } as usize),
             _ => None,
         }
     };
@@ -367,7 +373,7 @@ fn sample(native: &Native, x: &Operand, [n, c]: [usize; 2], [row, column]: [f32;
         }
         x.at([n, c, h.clamp(0.0, rows) as usize, w.clamp(0.0, columns) as usize])
     };
-    if native.word("SamplingMethod") == "Nearest" {
+    if native.word("SamplingMethod") == "NearestNeighbor" {
         return element((row + 0.5).floor(), (column + 0.5).floor());
     }
     let (h, w) = (row.floor(), column.floor());

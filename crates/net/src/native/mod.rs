@@ -71,6 +71,11 @@ impl Schema {
         name
     }
 
+    /// The list of a netplist's `Params` whose only entry holds the keys, for layers that have them there.
+    pub fn entry(&self) -> Option<&'static str> {
+        (self.kind == Kind::RingBufferWriter).then_some("RingBufferWriterInfo")
+    }
+
     /// A value of the text form, as a file would give it.
     fn raw(&self, key: &str, text: &str) -> Raw {
         let key = self.keys.iter().find(|k| k.name == key);
@@ -111,6 +116,14 @@ impl Native {
     pub fn read(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Result<Native, Error> {
         let params = params::read(schema, unit, given)?;
         Ok(Native { kind: schema.kind, params })
+    }
+
+    /// Reads the `Params` of a netplist's unit: as [`Native::read`], from the entry of the list that some layers have.
+    pub fn read_unit(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Result<Native, Error> {
+        match schema.entry() {
+            Some(list) => Native::read(schema, unit, params::entry(schema, list, unit, given)?),
+            None => Native::read(schema, unit, given),
+        }
     }
 
     /// A layer by its `Type` tag, whatever its case and underscores, with parameters in the text form: numbers as they are,
@@ -236,7 +249,7 @@ const FACTOR: KeyType = Integer(1, 1 << 12);
 const AXIS: KeyType = Word(&AXES);
 const ONE_AXIS: KeyType = Word(&["Channel", "Height", "Width"]);
 const PADDING: KeyType = Word(&["Background", "Border"]);
-const METHOD: KeyType = Word(&["Nearest", "Linear"]);
+const METHOD: KeyType = Word(&["NearestNeighbor", "Linear"]);
 
 natives! {
     /// `(q, k, v, scale, [mask])`: channels are positions, rows are heads, columns are features. The softmax of
@@ -352,7 +365,12 @@ natives! {
     /// `(x)`: all elements of an image along the columns, channels outermost or innermost.
     Flatten "Flatten" 1..=1 { "FlattenType" Word(&["NCHW", "NHWC"]), "NCHW"; "Mode" Word(&["NCHW", "NHWC"]), "NCHW"; }
     /// `(x)`: the same elements with other extents.
-    Unflatten "Unflatten" 1..=1 { "Channel" EXTENT, ""; "Height" EXTENT, ""; "Width" EXTENT, ""; }
+    Unflatten "Unflatten" 1..=1 {
+        "Mode" Word(&["NCHW", "NHWC"]), "NCHW";
+        "DestinationChannels" EXTENT, "";
+        "DestinationHeight" EXTENT, "";
+        "DestinationWidth" EXTENT, "";
+    }
     /// `(x)`: `x`; at inference nothing is dropped.
     Dropout "Dropout" 1..=1 { "DropoutRate" Real, "0.0"; "Seed" Integer(0, 1 << 31), "0"; }
     /// `(x, z)`: product of matrices of channels by columns, for each row; the columns of `x` meet the channels of `z`.
@@ -369,7 +387,7 @@ natives! {
         "PadRight" PAD, "0";
         "PadTop" PAD, "0";
         "PadBot" PAD, "0";
-        "PaddingMode" Word(&["Constant", "Reflect", "Replicate"]), "Constant";
+        "PaddingMode" Word(&["Background", "Reflective", "Replication"]), "Background";
         "PaddingValue" Half, "0.0";
     }
     /// `(x, indices)`: element by element, the position along one axis replaced by the index.

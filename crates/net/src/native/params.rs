@@ -90,6 +90,27 @@ impl Raw {
     }
 }
 
+/// What the only entry of a list of parameters holds.
+pub fn entry<'a>(
+    schema: &'static Schema,
+    list: &str,
+    unit: &str,
+    given: &'a [(String, Raw)],
+) -> Result<&'a [(String, Raw)], Error> {
+    let found = match given {
+        [(key, Raw::List(items))] if key == list => match items.as_slice() {
+            [Raw::Table(entry)] => return Ok(entry),
+            items => format!("a list of {}, one dictionary is carried", items.len()),
+        },
+        [(key, other)] if key == list => format!("{} where a list of one dictionary is expected", other.describe()),
+        others => match others.iter().find(|(key, _)| key != list) {
+            Some((key, _)) => format!("missing or not alone: found `{}`", key.chars().take(60).collect::<String>()),
+            None => "missing; it is a list of one dictionary".to_string(),
+        },
+    };
+    Err(Error::InvalidParam { unit: unit.to_string(), layer: schema.tag, key: list.to_string(), reason: found })
+}
+
 /// Values of all keys in the schema's order.
 pub fn read(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Result<Vec<Param>, Error> {
     let invalid = |key: &str, reason: String| Error::InvalidParam {

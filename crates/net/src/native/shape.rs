@@ -236,7 +236,12 @@ impl Shapes<'_> {
             }
             Kind::Flatten => [n, 1, 1, c * h * w],
             Kind::Unflatten => {
-                let shape = [n, self.size("Channel"), self.size("Height"), self.size("Width")];
+                let shape = [
+                    n,
+                    self.size("DestinationChannels"),
+                    self.size("DestinationHeight"),
+                    self.size("DestinationWidth"),
+                ];
                 let (found, expected) = (n * c * h * w, shape.iter().fold(1, |a, &b| multiplied(a, b)));
                 if found != expected {
                     return Err(Error::ElementCount { kind: self.name, found, expected });
@@ -256,7 +261,7 @@ impl Shapes<'_> {
             Kind::LayerNorm | Kind::L2Norm => x,
             Kind::InstanceNorm | Kind::MinMaxNorm => x,
             Kind::Pad => {
-                if self.native.word("PaddingMode") == "Reflect" {
+                if self.native.word("PaddingMode") == "Reflective" {
                     let pads = [("PadLeft", w), ("PadRight", w), ("PadTop", h), ("PadBot", h)];
                     pads.into_iter()
                         .try_for_each(|(key, extent)| self.attribute("padding", self.size(key), 0, extent - 1))?;

@@ -183,6 +183,10 @@ impl<'a> Builder<'a> {
             let id = self.define(&entry.place, name, ty, None, surface)?;
             self.net.inputs.push(id);
         }
+        if let Some(state) = network.strings("States")?.and_then(|states| states.first().copied()) {
+            let reason = "states of a netplist are not read; MIL text has them as read_state".to_string();
+            return Err(Error::Unsupported { op: "States".to_string(), output: state.to_string(), reason });
+        }
         for name in network.strings("Constants")?.unwrap_or_default() {
             self.constant(network, name)?;
         }

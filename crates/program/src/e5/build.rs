@@ -35,6 +35,8 @@ pub struct Info {
     pub entries: Vec<(String, String)>,
     /// Options of the compiler as text.
     pub options: String,
+    /// Results that are given out although a later program of the chain takes them.
+    pub outputs: Vec<String>,
 }
 
 /// The descriptor of a chain of programs.
@@ -58,16 +60,25 @@ pub fn from_calls(calls: &[Call], states: &[State], info: &Info) -> Descriptor {
         chain.inference(call);
     }
     for (i, call) in calls.iter().enumerate() {
-        for port in call.program.ports_of(Direction::Output).filter(|p| !used(&p.name, &calls[i + 1..])) {
+        let given_out = |p: &&Port| info.outputs.contains(&p.name) || !used(&p.name, &calls[i + 1..]);
+        for port in call.program.ports_of(Direction::Output).filter(given_out) {
             chain.cast(port);
         }
     }
     chain.finish()
 }
 
+/// What follows a port's name in that of its tensor on the engine's side of the cast.
+pub const ENGINE_SUFFIX: &str = "_ane";
+
 /// Name of a tensor on the engine's side of its cast.
 fn engine_name(port: &Port) -> String {
-    format!("{}_ane", port.name)
+    format!("{}{ENGINE_SUFFIX}", port.name)
+}
+
+/// The hash that ties a descriptor to a container's bytes: SHA-256 of the SHA-256, hexadecimal.
+pub fn container_hash(container: &[u8]) -> String {
+    Sha256::digest(Sha256::digest(container)).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 struct Planned {
@@ -179,12 +190,11 @@ impl Chain<'_> {
         let ports = |direction| -> Vec<(String, Layout)> {
             call.program.ports_of(direction).map(|p| (engine_name(p), Layout::engine(p))).collect()
         };
-        let hash: String = Sha256::digest(Sha256::digest(call.container)).iter().map(|b| format!("{b:02x}")).collect();
         let attributes = record(
             "AneInferenceAttrs",
             vec![
                 ("procedure_name", text(&call.program.name)),
-                ("anehash", text(hash)),
+                ("anehash", text(container_hash(call.container))),
                 ("program_symbol", text(format!("{}_ane", call.program.name))),
                 ("intermediate_buffer_handle", number(0u64)),
                 ("compiler_options", text(&self.info.options)),

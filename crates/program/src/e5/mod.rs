@@ -9,8 +9,9 @@ mod read;
 mod write;
 
 use anemone_facts::formats::e5::TableRow;
+use std::collections::HashMap;
 
-pub use build::{Call, Info, State, from_calls};
+pub use build::{Call, ENGINE_SUFFIX, Info, State, container_hash, from_calls};
 pub use check::Problem;
 pub use read::Error;
 
@@ -156,6 +157,12 @@ impl Descriptor {
     /// Operations in order: their records, from the argument frames.
     pub fn operations(&self) -> impl Iterator<Item = &Record> {
         self.frames().filter_map(|frame| frame.record("operation"))
+    }
+
+    /// Attributes of the operations, by the names of their sections.
+    pub fn attributes(&self) -> HashMap<&str, &Record> {
+        let attributes = |s| Some((Record::text(s, "name"), s.record("data")?.record("attrs")?));
+        self.root.records("sections").filter_map(attributes).collect()
     }
 
     /// Argument frames in order.

@@ -99,7 +99,7 @@ impl<'a> Call<'_, 'a> {
     /// A native layer, its parameters as they are.
     fn native(&mut self, schema: &'static Schema) -> Result<ValueId, Error> {
         let given = self.params.as_ref().map_or_else(Vec::new, Dict::raw);
-        let native = Native::read(schema, self.unit.name, &given)?;
+        let native = Native::read_unit(schema, self.unit.name, &given)?;
         let inputs = self.inputs.clone();
         self.give(OpKind::Native(Box::new(native)), &inputs, None)
     }

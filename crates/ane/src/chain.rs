@@ -1,0 +1,262 @@
+//! Programs dispatched one after the other: each takes by name what is given and what those before it left.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::execute::{Execution, Run, check_together};
+use crate::files;
+use crate::forms::Form;
+use crate::tensor::Array;
+use anemone_compile::native;
+use anemone_engine as engine;
+use anemone_facts::formats::{by_code, e5 as rows};
+use anemone_net::Net;
+use anemone_program::e5::{Descriptor, ENGINE_SUFFIX, Record, Value, container_hash};
+use anemone_program::hwx::Container;
+use anemone_program::{Direction, Port, Program};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Programs in order of dispatch. A single program is a chain of one.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    name: String,
+    programs: Vec<Program>,
+    /// Ports that the caller fills, and ports that the caller gets.
+    ends: [Vec<String>; 2],
+}
+
+impl From<Program> for Chain {
+    fn from(program: Program) -> Chain {
+        let names = |direction| program.ports_of(direction).map(|p| p.name.clone()).collect();
+        let ends = [names(Direction::Input), names(Direction::Output)];
+        Chain { name: program.name.clone(), ends, programs: vec![program] }
+    }
+}
+
+impl Chain {
+    /// The programs of a network's segments ([`native::segments`]), in their order.
+    fn of_segments(net: &Net, mut programs: Vec<Program>) -> Chain {
+        if programs.len() == 1 {
+            return Chain::from(programs.remove(0));
+        }
+        let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
+        Chain { name: net.name.clone(), programs, ends: [names(&net.inputs), names(&net.outputs)] }
+    }
+
+    /// A network's program, or where a dispatch descriptor is among the forms, the programs of its segments.
+    pub fn for_forms(net: &Net, forms: &[Form], compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
+        let segments = if forms.contains(&Form::E5) { native::segments(net) } else { vec![net.clone()] };
+        Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
+    }
+
+    /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
+    /// hash, whatever their names.
+    pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
+        let mut reading = Reading::new(path, descriptor);
+        let attributes = descriptor.attributes();
+        for op in descriptor.operations() {
+            reading.operation(op, &attributes)?;
+        }
+        if reading.programs.is_empty() {
+            return Err(reading.malformed("it names no program of the engine".into()));
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Chain { name, programs: reading.programs, ends: reading.ends })
+    }
+
+    /// Name of the function that callers use.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The programs.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// Names of the results that the caller gets.
+    pub fn outputs(&self) -> &[String] {
+        &self.ends[1]
+    }
+
+    /// Ports that the caller fills, or gets.
+    pub fn ports(&self, direction: Direction) -> impl Iterator<Item = &Port> {
+        let names = &self.ends[usize::from(direction == Direction::Output)];
+        let find =
+            move |name: &String| self.programs.iter().find_map(|p| p.ports_of(direction).find(|p| p.name == *name));
+        names.iter().filter_map(find)
+    }
+
+    /// Every program checked and planned.
+    pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<'_>> {
+        check_together(&self.programs)?;
+        let executions = self.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
+        Ok(ChainExecution { chain: self, executions })
+    }
+}
+
+/// A chain planned once, to be run many times.
+pub struct ChainExecution<'a> {
+    chain: &'a Chain,
+    executions: Vec<Execution<'a>>,
+}
+
+impl ChainExecution<'_> {
+    /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
+    pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
+        if let [only] = self.executions.as_mut_slice() {
+            return only.run(inputs);
+        }
+        let mut whole = Run { outputs: Vec::new(), tasks: 0, passed_over: Vec::new(), trace: Vec::new() };
+        let mut known = inputs.to_vec();
+        for execution in &mut self.executions {
+            let run = execution.run(&known)?;
+            whole.tasks += run.tasks;
+            whole.passed_over.extend(run.passed_over);
+            whole.trace.extend(run.trace);
+            known.extend(run.outputs);
+        }
+        for name in self.chain.outputs() {
+            let at = known.iter().rposition(|(n, _)| n == name);
+            let at = at.ok_or_else(|| Diagnostic::new(Code::Fault, format!("no program leaves the output {name}")))?;
+            whole.outputs.push(known[at].clone());
+        }
+        Ok(whole)
+    }
+}
+
+/// Most calls of a descriptor that are followed: each holds its program.
+const MOST_CALLS: usize = 1024;
+
+/// A descriptor followed operation by operation.
+struct Reading<'a> {
+    path: &'a Path,
+    symbols: &'a [Value],
+    containers: Containers,
+    programs: Vec<Program>,
+    ends: [Vec<String>; 2],
+    /// Tensors on the engine's side that are there.
+    made: Vec<String>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(path: &'a Path, descriptor: &'a Descriptor) -> Reading<'a> {
+        let symbols = descriptor.root.list("symbol_names");
+        let containers = Containers::beside(path);
+        Reading { path, symbols, containers, programs: Vec::new(), ends: Default::default(), made: Vec::new() }
+    }
+
+    fn malformed(&self, message: String) -> Diagnostic {
+        Diagnostic::new(Code::Malformed, message).at(self.path.display())
+    }
+
+    /// Tensors that an operation reads or makes.
+    fn tensors(&self, op: &Record, side: &str) -> Result<Vec<&'a str>> {
+        let name = |value: &Value| match value {
+            Value::Number(at) => match usize::try_from(*at).ok().and_then(|at| self.symbols.get(at)) {
+                Some(Value::Text(name)) => Ok(name.as_str()),
+                _ => Err(self.malformed(format!("{}: no symbol {at} in {side}", op.text("name")))),
+            },
+            other => Err(self.malformed(format!("{}: {side} has {other:?}", op.text("name")))),
+        };
+        op.list(side).iter().map(name).collect()
+    }
+
+    fn operation(&mut self, op: &Record, attributes: &HashMap<&str, &Record>) -> Result<()> {
+        let (inputs, outputs) = (self.tensors(op, "inputs")?, self.tensors(op, "outputs")?);
+        match op.number("op_type") as u32 {
+            rows::CAST => self.cast(op, &inputs, &outputs),
+            rows::ANE_INFERENCE => {
+                let attributes = attributes.get(op.text("attrs_section")).copied();
+                self.inference(op, attributes, &inputs, &outputs)
+            }
+            kind => {
+                let meaning = by_code(rows::OP_TYPES, kind).map_or("a kind that is not known", |c| c.meaning);
+                let message = format!("{}: {meaning}; only programs of the engine are run here", op.text("name"));
+                Err(Diagnostic::new(Code::UnsupportedOp, message).at(self.path.display()))
+            }
+        }
+    }
+
+    /// A tensor comes in or goes out; its bytes are laid out anew by whoever binds the port.
+    fn cast(&mut self, op: &Record, inputs: &[&str], outputs: &[&str]) -> Result<()> {
+        let (&[from], &[to]) = (inputs, outputs) else {
+            let (i, o) = (inputs.len(), outputs.len());
+            return Err(self.malformed(format!("{}: a cast of {i} tensors to {o}", op.text("name"))));
+        };
+        if to.strip_suffix(ENGINE_SUFFIX) == Some(from) {
+            self.ends[0].push(from.to_string());
+            self.made.push(to.to_string());
+        } else if from.strip_suffix(ENGINE_SUFFIX) == Some(to) && self.made.iter().any(|m| m == from) {
+            self.ends[1].push(to.to_string());
+        } else {
+            return Err(
+                self.malformed(format!("{}: casts {from} to {to}, which is neither in nor out", op.text("name")))
+            );
+        }
+        Ok(())
+    }
+
+    fn inference(&mut self, op: &Record, attributes: Option<&Record>, inputs: &[&str], outputs: &[&str]) -> Result<()> {
+        let name = op.text("name");
+        if self.programs.len() == MOST_CALLS {
+            return Err(self.malformed(format!("{name}: it has more than {MOST_CALLS} calls")));
+        }
+        let hash = attributes.map_or("", |a| a.text("anehash"));
+        let program = self.containers.program(hash)?.ok_or_else(|| {
+            let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
+            Diagnostic::new(Code::Unreadable, message)
+                .at(self.path.display())
+                .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
+        })?;
+        for (direction, tensors) in [(Direction::Input, inputs), (Direction::Output, outputs)] {
+            let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+            let mut named: Vec<&str> = tensors.iter().filter_map(|t| t.strip_suffix(ENGINE_SUFFIX)).collect();
+            ports.sort_unstable();
+            named.sort_unstable();
+            if ports != named || named.len() != tensors.len() {
+                return Err(self.malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}")));
+            }
+        }
+        if let Some(missing) = inputs.iter().find(|t| self.made.iter().all(|m| m != **t)) {
+            return Err(self.malformed(format!("{name}: nothing before it makes {missing}")));
+        }
+        self.made.extend(outputs.iter().map(|t| t.to_string()));
+        self.programs.push(program);
+        Ok(())
+    }
+}
+
+/// Containers of a folder, hashed one by one until the wanted one is found.
+struct Containers {
+    /// Not hashed yet; the next is the last.
+    left: Vec<PathBuf>,
+    known: HashMap<String, PathBuf>,
+}
+
+impl Containers {
+    /// Those beside a descriptor; first those whose names begin as its name does.
+    fn beside(path: &Path) -> Containers {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+        let mut left: Vec<PathBuf> =
+            entries.filter(|p| p.extension().is_some_and(|e| e == "hwx") && p.is_file()).collect();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let other = |p: &PathBuf| !p.file_name().unwrap_or_default().to_string_lossy().starts_with(&*stem);
+        left.sort_by_key(|p| std::cmp::Reverse((other(p), p.clone())));
+        Containers { left, known: HashMap::new() }
+    }
+
+    /// The program of the container with this hash.
+    fn program(&mut self, hash: &str) -> Result<Option<Program>> {
+        while !self.known.contains_key(hash) {
+            let Some(path) = self.left.pop() else { return Ok(None) };
+            // A file that cannot be read is none of those that are wanted.
+            let Ok(bytes) = files::read(&path) else { continue };
+            self.known.insert(container_hash(&bytes), path);
+        }
+        let path = &self.known[hash];
+        let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+        let container = Container::read(&files::read(path)?).map_err(|e| malformed(&e))?;
+        container.program().map(Some).map_err(|e| malformed(&e))
+    }
+}

@@ -1,0 +1,125 @@
+//! A network authored layer by layer, by the names of its native layers.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::model::Model;
+use crate::reference::nearest;
+use crate::tensor::Array;
+use anemone_net::native::{Native, Raw, SCHEMAS, Schema};
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, check, infer};
+use std::sync::Arc;
+
+/// Axes of every operand: batch, channels, rows, columns.
+const RANK: usize = 4;
+
+/// A network being built. Operands are `[N, C, H, W]` in fp16.
+#[derive(Debug, Default)]
+pub struct Graph {
+    net: Net,
+    own: Arc<Mark>,
+}
+
+/// What tells graphs apart; it has a size, so that no two are at one address.
+#[derive(Debug, Default)]
+struct Mark(#[allow(dead_code)] u8);
+
+/// A value of a graph.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// Its name.
+    pub name: String,
+    /// Its extents.
+    pub shape: Vec<usize>,
+    id: ValueId,
+    of: Arc<Mark>,
+}
+
+impl Graph {
+    /// A graph without layers.
+    pub fn new(name: &str) -> Graph {
+        Graph { net: Net { name: name.to_string(), ..Net::default() }, own: Arc::default() }
+    }
+
+    /// An input with these extents.
+    pub fn input(&mut self, name: &str, shape: &[usize]) -> Result<Operand> {
+        let operand = self.value(name, shape, None)?;
+        self.net.inputs.push(operand.id);
+        Ok(operand)
+    }
+
+    /// A constant; a single element may leave its extents out.
+    pub fn constant(&mut self, name: &str, array: &Array) -> Result<Operand> {
+        let shape = if array.data.len() == 1 { vec![1; RANK] } else { array.shape.clone() };
+        self.value(name, &shape, Some(&array.data))
+    }
+
+    fn value(&mut self, name: &str, shape: &[usize], data: Option<&[f32]>) -> Result<Operand> {
+        if self.net.find(name).is_some() {
+            return Err(Diagnostic::new(Code::Usage, format!("the name {name} is used already")));
+        }
+        let elements = shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
+        if shape.len() != RANK || elements.is_none_or(|n| n == 0 || data.is_some_and(|d| d.len() != n)) {
+            let message = format!("{name} has extents {shape:?}, expected are {RANK} of at least 1: [N, C, H, W]");
+            return Err(Diagnostic::new(Code::BadTensor, message));
+        }
+        let ty = TensorType::new(DType::F16, shape);
+        let data = data.map(|d| Arc::new(Tensor { shape: shape.to_vec(), data: Data::from_f32(DType::F16, d) }));
+        let id = self.net.add_value(Value { name: name.to_string(), ty, data, surface: None });
+        Ok(Operand { name: name.to_string(), shape: shape.to_vec(), id, of: self.own.clone() })
+    }
+
+    /// The operand's value, if it is one of this graph.
+    fn id(&self, operand: &Operand) -> Result<ValueId> {
+        match Arc::ptr_eq(&operand.of, &self.own) {
+            true => Ok(operand.id),
+            false => Err(Diagnostic::new(Code::Usage, format!("{} is of another graph", operand.name))),
+        }
+    }
+
+    /// A native layer by its `Type` tag, whatever its case and underscores; its result is called `name`.
+    ///
+    /// Errors: a tag that no layer has, parameters that its schema does not take, operands that do not fit.
+    pub fn native(&mut self, name: &str, tag: &str, operands: &[Operand], params: &[(String, Raw)]) -> Result<Operand> {
+        let schema = Schema::of_word(tag).ok_or_else(|| {
+            let near = nearest(tag, SCHEMAS.iter().map(|s| s.tag));
+            Diagnostic::new(Code::Usage, format!("no native layer is authored by the name {tag}"))
+                .help(format!("{near}`ane ops --layers` lists them"))
+        })?;
+        let refused = |e: anemone_net::Error| {
+            Diagnostic::new(Code::Malformed, e.to_string())
+                .about(schema.tag, name)
+                .help(format!("ane ops {}", schema.tag))
+        };
+        let kind = OpKind::Native(Box::new(Native::read(schema, name, params).map_err(refused)?));
+        let inputs: Vec<ValueId> = operands.iter().map(|o| self.id(o)).collect::<Result<_>>()?;
+        let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.net.value(id).ty).collect();
+        let result = infer::infer(&kind, &types, None).map_err(refused)?;
+        let [ty] = result.as_slice() else {
+            return Err(Diagnostic::new(Code::Defect, format!("{tag} has {} results", result.len())));
+        };
+        let shape = ty.shape.clone();
+        let result = self.value(name, &shape, None)?;
+        self.net.ops.push(Op { name: name.to_string(), kind, inputs, outputs: vec![result.id] });
+        Ok(result)
+    }
+
+    /// A layer's result is given out.
+    pub fn output(&mut self, operand: &Operand) -> Result<()> {
+        let id = self.id(operand)?;
+        if !self.net.outputs.contains(&id) {
+            self.net.outputs.push(id);
+        }
+        Ok(())
+    }
+
+    /// The network, checked.
+    pub fn model(&self) -> Result<Model> {
+        if self.net.outputs.is_empty() {
+            return Err(Diagnostic::new(Code::Usage, "the graph gives nothing out").help("call output() for a result"));
+        }
+        check::check(&self.net).map_err(|all| {
+            let text: Vec<String> = all.iter().map(|e| e.to_string()).collect();
+            Diagnostic::new(Code::Malformed, text.join("; "))
+        })?;
+        Ok(Model::Net { net: Box::new(self.net.clone()), notes: Vec::new() })
+    }
+}

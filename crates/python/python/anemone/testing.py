@@ -1,0 +1,16 @@
+"""Assertions for tests of models."""
+
+from . import _anemone
+
+
+def assert_on_ane(model, chip="h13", *, route="direct"):
+    """Fails with the report's table unless every operation runs on the engine of ``chip``.
+
+    ``model`` is what ``anemone.load`` takes, or what it gave. Returns the report.
+    """
+    __tracebackhide__ = True
+    loaded = model if isinstance(model, _anemone.Model) else _anemone.load(model)
+    report = loaded.check(chip, route=route)
+    if not report.ok:
+        raise AssertionError(report.table())
+    return report

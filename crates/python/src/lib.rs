@@ -1,0 +1,38 @@
+//! The Python package: models, reports, programs and graphs of the front door as classes.
+//!
+//! It translates and does nothing else: what a call does is in `anemone`. Long calls let other threads of the interpreter
+//! run. The files of the package are in `crates/python/python`; `maturin` builds the wheel.
+//!
+//! Dependencies: `pyo3` is the bridge to the interpreter, by its stable interface, so that one wheel serves every version from
+//! 3.9 on; `numpy` makes arrays of numbers without a copy in between; `tempfile` holds models that come as objects.
+
+// Classes and functions are documented for those who read them in Python.
+#![allow(missing_docs)]
+
+mod arrays;
+mod error;
+mod graph;
+mod model;
+mod program;
+
+use pyo3::prelude::*;
+
+/// What `import anemone` re-exports.
+#[pymodule]
+mod _anemone {
+    use super::*;
+
+    #[pymodule_export]
+    use super::error::{BadInput, Defect, Error, Refused};
+    #[pymodule_export]
+    use super::graph::{Graph, Tensor};
+    #[pymodule_export]
+    use super::model::{Model, Report, dump, load};
+    #[pymodule_export]
+    use super::program::Program;
+
+    #[pymodule_init]
+    fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+        m.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

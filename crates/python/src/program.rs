@@ -1,0 +1,100 @@
+//! Compiled programs.
+
+use crate::arrays;
+use crate::error::{apart, raised};
+use anemone::{Array, Code, Compiled, Diagnostic, Form};
+use anemone_compile::Options;
+use anemone_facts::chips::Chip;
+use anemone_program::Direction;
+use numpy::PyArrayDyn;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::path::PathBuf;
+
+/// A compiled program, with the software engine to run it.
+#[pyclass(frozen, module = "anemone")]
+pub struct Program {
+    compiled: Compiled,
+    chip: &'static Chip,
+    /// What its files are named after.
+    stem: String,
+}
+
+impl Program {
+    pub fn new(compiled: Compiled, chip: &'static Chip, stem: String) -> Program {
+        Program { compiled, chip, stem }
+    }
+
+    /// Names with extents.
+    fn ends<'py>(&self, py: Python<'py>, direction: Direction) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, shape) in self.compiled.ends(direction) {
+            dict.set_item(name, PyTuple::new(py, shape)?)?;
+        }
+        Ok(dict)
+    }
+}
+
+#[pymethods]
+impl Program {
+    /// Compiler target of the chip.
+    #[getter]
+    fn chip(&self) -> &'static str {
+        self.chip.target
+    }
+
+    /// Extents of the inputs by name.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.ends(py, Direction::Input)
+    }
+
+    /// Extents of the outputs by name.
+    #[getter]
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.ends(py, Direction::Output)
+    }
+
+    /// Executes the program's words on the software engine: arrays by name in, arrays by name out.
+    #[pyo3(signature = (**inputs))]
+    fn run<'py>(&self, py: Python<'py>, inputs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyDict>> {
+        let mut arrays: Vec<(String, Array)> = Vec::new();
+        for (name, value) in inputs.into_iter().flatten() {
+            arrays.push((name.extract()?, arrays::taken(&value)?));
+        }
+        let results = apart(py, || self.compiled.run(&arrays, anemone_engine::Options::default()))?;
+        let outputs = PyDict::new(py);
+        for (name, array) in results {
+            let array: Bound<'py, PyArrayDyn<f32>> = arrays::given(py, array)?;
+            outputs.set_item(name, array)?;
+        }
+        Ok(outputs)
+    }
+
+    /// Writes compiled forms into a folder: hwx, bin, anec, e5, firmware. The paths.
+    #[pyo3(signature = (folder, emit=vec!["hwx".to_string()]))]
+    fn save(&self, py: Python<'_>, folder: PathBuf, emit: Vec<String>) -> PyResult<Vec<String>> {
+        let mut forms = Vec::new();
+        for name in &emit {
+            let form = Form::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| {
+                let known = Form::ALL.map(Form::name).join(", ");
+                let message = format!("no form is called {name}");
+                raised(py, Diagnostic::new(Code::Usage, message).help(format!("known: {known}")))
+            })?;
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+        let paths = apart(py, || self.compiled.save(&folder, &self.stem, &forms, self.chip, &Options::default()))?;
+        Ok(paths.iter().map(|p| p.display().to_string()).collect())
+    }
+
+    /// The listing that `ane asm` reads.
+    fn listing(&self, py: Python<'_>) -> String {
+        py.detach(|| self.compiled.listing())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<anemone.Program {} for {}>", self.compiled.program.name, self.chip.target)
+    }
+}

@@ -1,0 +1,214 @@
+"""The package against its contract; `crates/python/tests/package.rs` runs it."""
+
+import os
+import pathlib
+import shutil
+import tempfile
+import threading
+import unittest
+
+import anemone
+import numpy as np
+
+EXAMPLE = pathlib.Path(os.environ["ANE_EXAMPLE"])
+PACKAGE = EXAMPLE / "digits.mlpackage"
+
+# A running sum: no unit of the engine does it.
+OFF = """program(1.0)
+{
+ func main<ios16>(tensor<fp16, [1, 4, 1, 8]> x) {
+  int32 a = const()[name = string("a"), val = int32(3)];
+  bool no = const()[name = string("no"), val = bool(false)];
+  tensor<fp16, [1, 4, 1, 8]> y = cumsum(axis = a, exclusive = no, reverse = no, x = x)[name = string("y")];
+ } -> (y);
+}
+"""
+
+
+def attention(q, k, v, scale):
+    """Softmax of scaled scores times values; channels are positions, rows are heads."""
+    q, k, v = (np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v))
+    scores = q @ np.swapaxes(k, -1, -2) * scale
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return np.moveaxis(weights @ v, 1, 2)
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_check(self):
+        report = anemone.load(PACKAGE).check("m1")
+        self.assertTrue(report.ok)
+        self.assertIn("m1", report.table())
+        document = report.to_dict()
+        self.assertEqual(document["schema"], "anemone.check/1")
+        self.assertEqual([c["target"] for c in document["chips"]], ["h13"])
+        self.assertIn("<iframe", report._repr_html_())
+        self.assertEqual(len(anemone.load(str(PACKAGE)).check("m1, m4").to_dict()["chips"]), 2)
+
+    def test_run(self):
+        program = anemone.load(PACKAGE).compile("h13")
+        (name, shape), = program.inputs.items()
+        image = np.load(EXAMPLE / "image.npy")
+        expected = np.load(EXAMPLE / "expected.npy")
+        outputs = program.run(**{name: image})
+        (result,) = outputs.values()
+        self.assertEqual(result.dtype, np.float32)
+        self.assertEqual(result.shape, tuple(program.outputs.values())[0])
+        np.testing.assert_allclose(result, expected.reshape(result.shape), atol=4e-3 * np.abs(expected).max())
+        # Other element types and memory orders hold the same numbers.
+        again = program.run(**{name: np.asfortranarray(image.astype(np.float64))})
+        np.testing.assert_array_equal(again[next(iter(outputs))], result)
+
+    def test_saved_forms_run_and_are_explained(self):
+        program = anemone.load(PACKAGE).compile("h13")
+        inputs = {n: np.random.default_rng(1).uniform(-1, 1, s) for n, s in program.inputs.items()}
+        paths = program.save(self.folder / "out", emit=["hwx", "e5"])
+        self.assertEqual(sorted(pathlib.Path(p).name for p in paths), ["digits.e5", "digits.hwx"])
+        (container,) = [p for p in paths if p.endswith(".hwx")]
+        again = anemone.load(container).compile()
+        for a, b in zip(program.run(**inputs).values(), again.run(**inputs).values()):
+            np.testing.assert_array_equal(a.ravel(), b.ravel())
+        self.assertIn("== header", anemone.dump(container))
+        self.assertTrue("Kw = 3" in program.listing())
+
+    def test_objects_of_coremltools(self):
+        class Object:
+            def get_spec(self):
+                raise AssertionError("not needed")
+
+            def save(self, path):
+                shutil.copytree(PACKAGE, path)
+
+        model = anemone.load(Object())
+        self.assertTrue(model.check("m1").ok)
+        self.assertTrue(model.compile("h13").outputs)
+        with self.assertRaises(anemone.BadInput):
+            anemone.load(17)
+
+    def test_assertion(self):
+        anemone.assert_on_ane(PACKAGE, "m1")
+        file = self.folder / "off.mil"
+        file.write_text(OFF)
+        with self.assertRaisesRegex(AssertionError, "cumsum"):
+            anemone.assert_on_ane(file, "m1")
+        self.assertFalse(anemone.load(file).check("m1").ok)
+
+    def test_threads(self):
+        program = anemone.load(PACKAGE).compile("h13")
+        inputs = {n: np.ones(s) for n, s in program.inputs.items()}
+        expected = program.run(**inputs)
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(program.run(**inputs))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(results), 4)
+        for result in results:
+            for name, array in result.items():
+                np.testing.assert_array_equal(array, expected[name])
+
+
+class Graphs(unittest.TestCase):
+    SHAPE = (1, 12, 2, 16)
+
+    def graph(self, **params):
+        graph = anemone.Graph("attention")
+        q, k, v = (graph.input(n, self.SHAPE) for n in "qkv")
+        scale = graph.constant("scale", 0.25)
+        graph.output(graph.native("SDPA", [q, k, v, scale], name="y", **params))
+        return graph
+
+    def test_attention(self):
+        random = np.random.default_rng(3)
+        q, k, v = (random.uniform(-1, 1, self.SHAPE).astype(np.float16) for _ in range(3))
+        program = self.graph(SubtractMax=True).compile("h13")
+        y = program.run(q=q, k=k, v=v)["y"]
+        np.testing.assert_allclose(y, attention(q, k, v, 0.25), atol=4e-3)
+
+    def test_segments(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        graph = anemone.Graph("../two")
+        x = graph.input("x", (1, 2, 1, 20))
+        top = graph.native("TopK", [x], Type="Max", K=5, SortDimension="Width")
+        self.assertEqual(top.shape, (1, 2, 1, 5))
+        graph.output(graph.native("Tile", [top], TileHeight=2))
+        program = graph.compile("m1")
+        paths = [pathlib.Path(p).name for p in program.save(folder, emit=["e5", "hwx"])]
+        self.assertEqual(paths, ["_two.e5", "_two_0.hwx", "_two_1.hwx"])
+        data = np.random.default_rng(5).uniform(-1, 1, (1, 2, 1, 20)).astype(np.float16)
+        (result,) = program.run(x=data).values()
+        # All channels in the order of the first.
+        order = np.argsort(-data[:, :1], axis=-1)[..., :5]
+        best = np.take_along_axis(data, np.repeat(order, 2, axis=1), axis=-1)
+        np.testing.assert_array_equal(result, np.repeat(best, 2, axis=2))
+
+    def test_parameters_by_axis(self):
+        graph = anemone.Graph()
+        x = graph.input("x", (1, 3, 4, 20))
+        start = graph.constant("start", 7.0)
+        graph.output(
+            graph.native(
+                "DynamicSlice",
+                [x, start],
+                DynamicSliceAxisOrder=["Width"],
+                DynamicSliceInfo=[{"Coordinate": "Width", "SliceSize": 6}],
+                CoordinateInfo=[{"Coordinate": "Width", "CoordinateMode": "NonNormalized"}],
+                PaddingInfo=[{"Coordinate": "Width", "PaddingMode": "Background"}],
+            )
+        )
+        data = np.arange(240, dtype=np.float32).reshape(1, 3, 4, 20)
+        (result,) = graph.compile("m2").run(x=data).values()
+        np.testing.assert_array_equal(result, data[..., 7:13])
+
+    def test_refusals(self):
+        with self.assertRaises(anemone.BadInput) as caught:
+            self.graph(SubtractMx=True)
+        self.assertIn("InvalidParamSyntax", str(caught.exception))
+        self.assertIn("SubtractMax", str(caught.exception))
+        self.assertEqual(caught.exception.op, "SDPA")
+        with self.assertRaises(anemone.BadInput):
+            self.graph(SubtractMax=[[[[[1]]]]])
+        with self.assertRaises(anemone.BadInput) as caught:
+            anemone.Graph().native("SDPAA", [])
+        self.assertIn("SDPA", caught.exception.suggestion)
+        one, other = anemone.Graph(), anemone.Graph()
+        with self.assertRaisesRegex(anemone.BadInput, "another graph"):
+            other.native("Flatten", [one.input("x", (1, 2, 3, 4))])
+        with self.assertRaises(anemone.BadInput):
+            one.input("z", (1, 2, 3))
+        with self.assertRaises(anemone.BadInput):
+            one.compile()
+
+    def test_refusal_of_a_chip(self):
+        graph = anemone.Graph()
+        x = graph.input("x", (1, 4, 1, 40))
+        graph.output(graph.native("Sort", [x], name="sorted", Direction="Ascending", SortDimension="Width"))
+        with self.assertRaises(anemone.Refused) as caught:
+            graph.compile("h13")
+        error = caught.exception
+        self.assertEqual((error.code, error.output, error.chip), ("ANE1002", "sorted", "h13"))
+        self.assertTrue(error.op and error.found)
+        self.assertIsInstance(error, anemone.Error)
+        with self.assertRaises(anemone.BadInput) as caught:
+            graph.compile("z80")
+        self.assertEqual(caught.exception.code, "ANE2004")
+        self.assertTrue(caught.exception.suggestion)
+
+    def test_inputs_are_held_to_their_extents(self):
+        program = self.graph(SubtractMax=True).compile("h13")
+        good = np.zeros(self.SHAPE, np.float32)
+        for wrong in ({}, {"q": good, "k": good}, {"q": good, "k": good, "v": good[..., :3]}):
+            with self.assertRaises(anemone.BadInput):
+                program.run(**wrong)
+        with self.assertRaisesRegex(anemone.BadInput, "no input w"):
+            program.run(q=good, k=good, v=good, w=good)
+
+
+if __name__ == "__main__":
+    unittest.main()
