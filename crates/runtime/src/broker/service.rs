@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest compile.
 const COMPILE_TIME: Duration = Duration::from_secs(600);
@@ -38,6 +38,8 @@ pub struct Service {
     program: PathBuf,
     arguments: Vec<OsString>,
     running: Mutex<Option<Running>>,
+    /// Longest wait for an answer.
+    patience: Duration,
     /// Starts so far.
     pub starts: AtomicU64,
 }
@@ -45,13 +47,18 @@ pub struct Service {
 impl Service {
     /// A service that is this program with these arguments; its standard input is the socket.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Service {
-        Service { program, arguments, running: Mutex::new(None), starts: AtomicU64::new(0) }
+        Service { program, arguments, running: Mutex::new(None), patience: COMPILE_TIME, starts: AtomicU64::new(0) }
+    }
+
+    /// The same, ended when it has not answered within that time.
+    pub fn within(self, patience: Duration) -> Service {
+        Service { patience, ..self }
     }
 
     fn start(&self) -> Result<Running> {
         let fail = |e| Error::system("start", self.program.display(), e);
         let (socket, theirs) = UnixStream::pair().map_err(fail)?;
-        socket.set_read_timeout(Some(COMPILE_TIME)).map_err(fail)?;
+        socket.set_read_timeout(Some(socket::TICK)).map_err(fail)?;
         let child = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -76,14 +83,21 @@ impl Service {
                 *slot = Some(self.start()?);
             }
             let Some(running) = slot.as_ref() else { return Err(gone()) };
-            let message =
-                wire::ask(&running.socket, ask).and_then(|()| socket::receive(&running.socket, MAX_MESSAGE_BYTES));
+            let began = Instant::now();
+            let message = wire::ask(&running.socket, ask)
+                .and_then(|()| socket::receive_within(&running.socket, MAX_MESSAGE_BYTES, self.patience));
             match message {
                 Ok(Some(message)) => {
                     let (answer, tail) = wire::read_answer(&message)?;
                     return read(answer, tail);
                 }
                 Ok(None) | Err(_) => *slot = None,
+            }
+            if began.elapsed() >= self.patience {
+                let seconds = self.patience.as_secs();
+                return Err(Error::Compile(format!(
+                    "the compile service gave no answer within {seconds} s; it was ended"
+                )));
             }
             // One that ran before may have been ending already; one that was started for this request had it.
             if fresh {
@@ -158,5 +172,18 @@ pub fn confine() -> Result<()> {
     match rules.restrict_self().map_err(fail)?.ruleset {
         RulesetStatus::NotEnforced => Err(Error::system("landlock", "", std::io::ErrorKind::Unsupported.into())),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_says_nothing_is_ended() {
+        let silent = Service::new("/bin/sleep".into(), vec!["60".into()]).within(Duration::from_secs(1));
+        let error = silent.compile(Path::new("model.mil"), &CompileOptions::default()).expect_err("no answer");
+        assert!(error.contains("no answer within 1 s"), "{error}");
+        assert_eq!((silent.starts.load(Relaxed), silent.pid()), (1, None));
     }
 }

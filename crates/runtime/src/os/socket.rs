@@ -82,10 +82,24 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
 /// which [`TICK`] is meant.
 pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message>> {
+    receive_from(socket, limit_bytes, None, MESSAGE_TIME)
+}
+
+/// As [`receive`], of a peer that is to begin its message within that time.
+pub fn receive_within(socket: &UnixStream, limit_bytes: usize, time: Duration) -> Result<Option<Message>> {
+    receive_from(socket, limit_bytes, Some(Instant::now()), time)
+}
+
+fn receive_from(
+    socket: &UnixStream,
+    limit_bytes: usize,
+    mut began: Option<Instant>,
+    head_time: Duration,
+) -> Result<Option<Message>> {
     let mut head = [0; HEAD_BYTES];
     let mut descriptors = Vec::new();
-    let mut began = None;
-    let got = fill(socket, &mut head, &mut descriptors, &mut began, MESSAGE_TIME)?;
+    let got = fill(socket, &mut head, &mut descriptors, &mut began, head_time)?;
+    began = Some(Instant::now());
     if got == 0 {
         return Ok(None);
     }
