@@ -14,8 +14,8 @@ use common::{Random, Score};
 use half::f16;
 use std::sync::Arc;
 
-/// Networks per run.
-const CASES: u64 = 2000;
+/// Networks of images per run, and of matrices.
+const CASES: [u64; 2] = [2000, 500];
 /// Largest magnitude that may occur: beyond it fp16 has no fraction left.
 const LARGEST: f32 = 1024.0;
 
@@ -128,18 +128,60 @@ impl Draw {
     }
 }
 
-fn network(seed: u64) -> Net {
+impl Draw {
+    /// As [`Draw::step`] for networks of products: matrices that several products read, functions between them, and rows
+    /// that fold into squares.
+    fn matrix_step(&mut self) {
+        let x = self.pick();
+        let s = self.shape(x);
+        let columns = s[3];
+        match self.below(8) {
+            0..=2 => {
+                let out = if self.below(8) == 0 { 272 } else { 1 + self.below(40) };
+                let weight = self.constant(&[out, columns], 1.0 / (columns as f32).sqrt());
+                let bias = self.constant(&[out], 0.5);
+                let inputs = if self.below(2) == 0 { vec![x, weight] } else { vec![x, weight, bias] };
+                self.push(OpKind::Linear, &inputs, None);
+            }
+            3 => {
+                let out = 1 + self.below(40);
+                let matrix = self.constant(&[columns, out], 1.0 / (columns as f32).sqrt());
+                self.push(OpKind::MatMul { transpose_x: false, transpose_y: false }, &[x, matrix], None);
+            }
+            4 | 5 => {
+                let f = [Unary::Relu, Unary::Tanh, Unary::Gelu(GeluMode::Exact), Unary::Abs][self.below(4)];
+                self.push(OpKind::Unary(f), &[x], None);
+            }
+            6 => {
+                let factor = self.value("c", Tensor::f16([1], &[0.5]).ty(), Some(Tensor::f16([1], &[0.5])));
+                self.push(OpKind::Binary(Binary::Mul), &[x, factor], None);
+            }
+            _ => {
+                let same: Vec<ValueId> = self.pool.iter().copied().filter(|&v| self.shape(v) == s).collect();
+                let other = same[self.below(same.len())];
+                self.push(OpKind::Binary(Binary::Add), &[x, other], None);
+            }
+        }
+    }
+}
+
+fn network(seed: u64, matrices: bool) -> Net {
     let net = Net { name: format!("seed {seed}"), ..Net::default() };
     let mut draw = Draw { random: Random::new(seed + 1), net, pool: Vec::new() };
     draw.random.next();
     for _ in 0..1 + draw.below(2) {
-        let shape = vec![1, 1 + draw.below(20), 1 + draw.below(9), 1 + draw.below(12)];
+        let shape = if matrices {
+            let rows = if draw.below(3) == 0 { 8 * (1 + draw.below(8)) } else { 1 + draw.below(70) };
+            vec![1, 1 + draw.below(2), rows, 1 + draw.below(48)]
+        } else {
+            vec![1, 1 + draw.below(20), 1 + draw.below(9), 1 + draw.below(12)]
+        };
         let id = draw.value("x", TensorType { dtype: DType::F16, shape }, None);
         draw.net.inputs.push(id);
         draw.pool.push(id);
     }
     for _ in 0..2 + draw.below(9) {
-        draw.step();
+        if matrices { draw.matrix_step() } else { draw.step() }
     }
     // What nobody reads is an output.
     let mut read = vec![false; draw.net.values.len()];
@@ -150,8 +192,8 @@ fn network(seed: u64) -> Net {
     draw.net
 }
 
-fn check(seed: u64) -> Result<String, String> {
-    let net = network(seed);
+fn check(seed: u64, matrices: bool) -> Result<String, String> {
+    let net = network(seed, matrices);
     check::check(&net).map_err(|e| format!("the case itself: {}", e[0]))?;
     let mut random = Random::new(seed + 7);
     let inputs: Vec<(String, Array)> = (net.inputs.iter())
@@ -186,7 +228,8 @@ fn check(seed: u64) -> Result<String, String> {
         }
         let rounding = anemone::execute::rounding_cost(&net, &inputs, name).unwrap_or(0.0);
         // A table's own error, where there is one.
-        let tables = net.ops.iter().any(|op| matches!(op.kind, OpKind::Unary(Unary::Sigmoid | Unary::Tanh)));
+        let table = |op: &Op| matches!(op.kind, OpKind::Unary(Unary::Sigmoid | Unary::Tanh | Unary::Gelu(_)));
+        let tables = net.ops.iter().any(table);
         let share = if tables { TABLE.share } else { NETWORK.share };
         let admitted = (share * largest.max(1.0)).max(NETWORK_FACTOR * rounding);
         let difference = compare(&got, &wanted, 0.0, 0.0).max_abs;
@@ -199,11 +242,20 @@ fn check(seed: u64) -> Result<String, String> {
     Ok(format!("{} operations, {} tasks, {worst:.2} of what is admitted", net.ops.len(), run.tasks))
 }
 
-#[test]
-fn random_networks_match_the_evaluator() {
+fn check_all(cases: u64, matrices: bool) {
     let mut score = Score::default();
-    for seed in 0..CASES {
-        score.case(&format!("seed {seed}"), check(seed));
+    for seed in 0..cases {
+        score.case(&format!("seed {seed}"), check(seed, matrices));
     }
     score.close();
+}
+
+#[test]
+fn random_networks_match_the_evaluator() {
+    check_all(CASES[0], false);
+}
+
+#[test]
+fn random_products_match_the_evaluator() {
+    check_all(CASES[1], true);
 }
