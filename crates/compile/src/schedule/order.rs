@@ -194,11 +194,14 @@ impl Scheduler<'_> {
         [self.branch_sibling(layer, last), self.merge_sibling(layer), self.working_set(layer, last)]
     }
 
-    /// Whether it reads from memory what the last layer read alike: the source is brought once for both.
+    /// Whether it reads what the last layer read alike: from memory, the source is brought once for both; of products, as
+    /// 9.509 puts the projections of one matrix side by side (`docs/evidence.md`, key `h13-fusion`), it is done with sooner.
     fn branch_sibling(&self, layer: usize, last: usize) -> u64 {
         let (a, b) = (&self.graph.layers[layer], &self.graph.layers[last]);
         let from_memory = self.graph.buffer(a.sources[0].buffer).role == Role::Input;
-        u64::from(from_memory && a.sources[0] == b.sources[0])
+        let product = |layer: &Layer| matches!(layer.kind, Kind::Conv { window: Window::UNIT, .. });
+        let products = product(a) && product(b);
+        u64::from((from_memory || products) && a.sources[0] == b.sources[0])
     }
 
     /// How many of the layers for which its readers wait have run: what is nearly complete is completed.
