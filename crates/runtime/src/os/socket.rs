@@ -75,6 +75,9 @@ pub fn send(socket: &UnixStream, kind: u32, body: &[u8], descriptors: &[Borrowed
 const MESSAGE_TIME: Duration = Duration::from_secs(5);
 /// What a message's length takes at most: 16 MB a second.
 const BYTES_A_MILLISECOND: usize = 1 << 14;
+/// How long a receiver looks for a message before it sleeps: a processor that sleeps takes longer to wake than most messages
+/// take to come. It gives way to whoever else has work.
+const AWAKE: Duration = Duration::from_micros(60);
 /// How often a receiver looks at the time.
 pub const TICK: Duration = Duration::from_millis(500);
 
@@ -133,12 +136,22 @@ fn fill(
     time: Duration,
 ) -> Result<usize> {
     let mut got = 0;
+    let mut quiet: Option<Instant> = None;
     while got < to.len() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut to[got..])];
-        let received = match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        let mut flags = RecvFlags::CMSG_CLOEXEC;
+        if got == 0 && quiet.is_none_or(|at| at.elapsed() < AWAKE) {
+            quiet.get_or_insert_with(Instant::now);
+            flags |= RecvFlags::DONTWAIT;
+        }
+        let received = match recvmsg(socket, &mut parts, &mut ancillary, flags) {
             Ok(received) => received.bytes,
+            Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => {
+                std::thread::yield_now();
+                continue;
+            }
             Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < time) => continue,
             Err(e) => return Err(failed("receive")(e)),
         };
