@@ -2,10 +2,11 @@
 
 use crate::nets::*;
 use anemone_facts::driver::entitlements::{self as keys, ENTITLEMENTS};
-use anemone_runtime::Code;
 use anemone_runtime::driver::client::{Arguments, Submit};
 use anemone_runtime::driver::task::{Grant, Task};
-use anemone_runtime::driver::{Driver, Property};
+use anemone_runtime::driver::{Config, Driver, Property};
+use anemone_runtime::{Code, Error};
+
 use anemone_runtime::os::shared::Shared;
 use std::sync::Arc;
 
@@ -146,4 +147,14 @@ fn b11_exception_with_grant() {
     assert_eq!(client.submit(&Submit::new(grant.token, &loaded.inputs, &[y])), Err(Code::NOT_FOUND));
     let a = Arguments { scalars_in: &[], ..Arguments::default() };
     assert_eq!(client.call(5, a), Code::BAD_ARGUMENT);
+}
+
+#[test]
+fn components_of_different_versions_do_not_start() {
+    for other in [1, 2] {
+        let mut config = Config::default();
+        config.component_versions[other] = "0".into();
+        let Err(Error::ComponentVersion { found, expected, .. }) = Driver::start(config) else { panic!("started") };
+        assert_eq!((found.as_str(), expected), ("0", Config::default().component_versions[0].clone()));
+    }
 }

@@ -306,6 +306,22 @@ fn refusals_change_nothing() {
 }
 
 #[test]
+fn a_claimed_identity_gives_nothing() {
+    // Somebody else's executable may purge; who a peer is, the kernel says.
+    let digest = "ab".repeat(32);
+    let known = Known { digest: digest.clone(), team: "A".into(), entitlements: vec![keys::PURGE_ALL.into()] };
+    let d = daemon(Policy { identity: vec![known], ..Policy::default() });
+    assert_eq!(d.ask(&Ask::Purge { key: None, qos: 21 }).expect_err("another digest").code(), Code::NOT_PRIVILEGED);
+    let line = UnixStream::connect(d.socket()).expect("connects");
+    for claim in ["digest", "team"] {
+        let body = format!("{{\"method\":\"purge\",\"key\":null,\"qos\":21,\"{claim}\":\"{digest}\"}}");
+        socket::send(&line, kind::ASK, body.as_bytes(), &[]).expect("sent");
+        assert_eq!(socket::receive(&line, 1 << 16).expect("answered").expect("a message").kind, kind::REFUSAL);
+    }
+    assert_eq!(run(&d, &d.runtime(Route::Broker), 2), expected(2));
+}
+
+#[test]
 fn a_second_broker_and_a_stale_socket() {
     let d = daemon(Policy::default());
     assert!(matches!(Listening::bind(&d.socket()), Err(Error::Taken { .. })));
