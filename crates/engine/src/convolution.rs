@@ -7,8 +7,9 @@
 use crate::activation::Finish;
 use crate::fault::FaultKind;
 use crate::number;
+use crate::panels::Packed;
 use crate::pointwise;
-use crate::product::{PANEL, Packed, SLACK, Sums};
+use crate::product::{PANEL, SLACK, Sums};
 use crate::rows::{Part, SHORT, Share, Source, Strides, Turned, copy_short, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
@@ -209,6 +210,11 @@ impl Kernels {
         Ok(Kernels { groups, offsets: staging.offsets() })
     }
 
+    /// What the coefficients take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
+    }
+
     fn of(&self, share: &Share) -> Option<&Kernel> {
         self.groups.get(share.group).or(self.groups.first())
     }
@@ -343,9 +349,8 @@ impl WithSimd for Job<'_, '_> {
             for tap in (0..taps).step_by(TAPS) {
                 let some = tap..taps.min(tap + TAPS);
                 for m in (0..count).step_by(PANEL) {
-                    let (coefficients, height) = kernel.packed.part(channel + m, some.clone());
-                    let panel = &mut widened[..coefficients.len()];
-                    number::widen_row(coefficients, panel);
+                    let height = kernel.packed.height(channel + m);
+                    let panel = kernel.packed.widen(channel + m, some.clone(), widened);
                     let sums = &mut sums[m * stride..];
                     let places = &offsets[some.clone()];
                     let resume = tap > 0;
@@ -383,6 +388,7 @@ impl WithSimd for Job<'_, '_> {
 mod tests {
     use super::*;
     use crate::activation::Activation;
+    use crate::panels::Values;
     use crate::rows::{dense, reach};
     use half::f16;
 
@@ -399,7 +405,8 @@ mod tests {
             let staging = Staging::new(window, cin, false, ext).expect("it is small");
             let weights = |g: usize| (0..cout * cin).map(|i| draw(i + g)).collect();
             let biases = Some((0..cout).map(|c| c as f32 / 64.0).collect::<Vec<f32>>());
-            let groups = (0..g).map(|g| Ok(Coefficients { weights: weights(g), biases: biases.clone() }));
+            let groups =
+                (0..g).map(|g| Ok(Coefficients { weights: Values::Halves(weights(g)), biases: biases.clone() }));
             let kernels = Kernels::pack(&staging, cout, groups).expect("it is packed");
             // Rows with gaps, and channels within rows.
             let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];

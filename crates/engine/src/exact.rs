@@ -6,7 +6,7 @@ use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
-use crate::number::packed::{Columns, LoneRow, Weights, decode, product, product_of_rows};
+use crate::number::packed::{Columns, HEIGHT, LoneRow, Weights, decode, product, product_of_rows};
 use crate::number::planar;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
@@ -161,7 +161,7 @@ impl Exactly {
 pub(crate) type Sets = (Vec<Weights>, Option<Vec<f32>>);
 
 /// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
-const CHANNELS: usize = 128;
+const CHANNELS: usize = 16 * HEIGHT;
 /// Numbers of packed columns, and bounds of their outputs.
 const PACKED: usize = 1 << 19;
 const OUTPUTS: [usize; 2] = [256, 1024];
@@ -195,7 +195,7 @@ pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, 
     }
     let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
     let by_channels = of.unicast || ext.plane() < WORTH_CUTTING && ext.c >= 8 * threads;
-    let channels = if by_channels { ext.c.div_ceil(2 * threads).next_multiple_of(8) } else { ext.c };
+    let channels = if by_channels { ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT) } else { ext.c };
     let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
     let shares = match turned {
         _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
@@ -230,7 +230,7 @@ impl WithSimd for Alone<'_, '_> {
         let Alone { of, offsets, from, columns, share, scratch } = self;
         let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
         let staging = of.staging;
-        let Scratch { staged, gather, sums, halves, columns: packed, .. } = scratch;
+        let Scratch { staged, gather, sums, halves, panel, row, columns: packed, .. } = scratch;
         let staged = room(staged, staging.staged_elements());
         let outputs = share.rows * staging.width;
         let sums = room(sums, outputs);
@@ -243,12 +243,13 @@ impl WithSimd for Alone<'_, '_> {
             let largest = decode(of.mac, staged);
             let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
             let first = bias.first().copied().unwrap_or(0.0);
-            let row = LoneRow { weights, bias: first, source: staged, offsets, largest, out: &mut *sums };
+            let row = weights.row(panel, row);
+            let row = LoneRow { weights, row, bias: first, source: staged, offsets, largest, out: &mut *sums };
             if !row.with_simd(simd) {
                 packed.fill(offsets.len(), outputs, |tap, first, row| {
                     row.copy_from_slice(&staged[offsets[tap] as usize + first..][..row.len()]);
                 });
-                product_of_rows(simd, weights, 0, packed, bias, sums);
+                product_of_rows(simd, weights, 0, packed, bias, sums, panel);
             }
             number::round_row(sums, halves);
             of.exactly.row(halves);
@@ -298,7 +299,7 @@ impl WithSimd for Job<'_, '_> {
                 let Some(weights) = sets.get(set) else { return };
                 let sums = &mut sums[..count * outputs];
                 let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
-                product_of_rows(simd, weights, row, packed, bias, sums);
+                product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
                 let halves = &mut halves[..count * outputs];
                 number::round_row(sums, halves);
                 of.exactly.row(halves);

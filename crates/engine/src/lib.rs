@@ -20,6 +20,7 @@ mod memory;
 mod native;
 mod ne;
 pub mod number;
+mod panels;
 mod pe;
 mod plan;
 mod planar;

@@ -11,6 +11,7 @@ use crate::number::packed::Weights;
 use crate::plan::Constants;
 use crate::rows::{Source, dense};
 use crate::tensor::{Extents, LIMIT, Tensor};
+use crate::unpack::Coefficients;
 use crate::window::Window;
 use crate::work::chunks;
 use anemone_facts::Field::*;
@@ -54,6 +55,16 @@ enum Packed {
     Fast(Kernels),
     /// By group, one for all under `reuse`.
     Exact(Vec<Sets>),
+}
+
+impl Packed {
+    /// What they take.
+    fn bytes(&self) -> usize {
+        match self {
+            Packed::Fast(kernels) => kernels.bytes(),
+            Packed::Exact(groups) => groups.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes()).sum(),
+        }
+    }
 }
 
 impl Neural {
@@ -238,10 +249,9 @@ impl Machine<'_> {
         }
         let staging = Staging::new(window.clone(), per_output, unicast, output)?;
         let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
-        let groups = if reuse { 1 } else { input.g as u64 };
-        let coefficients = groups.saturating_mul(output.c as u64).saturating_mul(taps);
-        if constants.holds(self.bar(KBase0, Kbe0)?) && constants.keep(coefficients as usize) {
-            convolution.coefficients = Some(self.pack(&convolution, input.g, output.c)?);
+        if constants.holds(self.bar(KBase0, Kbe0)?) {
+            let packed = self.pack(&convolution, input.g, output.c)?;
+            convolution.coefficients = constants.keep(packed.bytes()).then_some(packed);
         }
         Ok(convolution)
     }
@@ -263,13 +273,13 @@ impl Machine<'_> {
         };
         let rows = if convolution.unicast { 1 } else { cout };
         let exact = coefficients.map(|group| {
-            let group = group?;
-            let mut wide = vec![0.0; rows * taps];
-            let sets = group.weights.chunks_exact((rows * taps).max(1)).map(|set| {
-                number::widen_row(set, &mut wide);
-                Weights::pack(mac, rows, taps, &wide)
+            let Coefficients { weights, biases } = group?;
+            let all = 0..weights.len();
+            let sets = all.step_by((rows * taps).max(1)).map(|at| match convolution.unicast {
+                true => Weights::of(mac, rows, taps, &weights.slice(at..at + taps)),
+                false => Weights::of(mac, rows, taps, &weights),
             });
-            Ok((sets.collect(), group.biases))
+            Ok((sets.collect(), biases))
         });
         Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
     }

@@ -268,9 +268,9 @@ pub(crate) struct Constants<'a> {
     bytes: &'a [u8],
     /// Whether no task writes the kernel section.
     unchanged: bool,
-    /// Coefficients that may still be kept. Tasks may share kernel data, so their sum is not bounded by its size; what
-    /// exceeds this is unpacked in every run.
-    left: usize,
+    /// Bytes of coefficients that may still be kept. Tasks may share kernel data, so their sum is not bounded by its size;
+    /// what exceeds this is unpacked in every run.
+    left_bytes: usize,
     /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
     pub(crate) stages: HashMap<Stages, Exactly>,
 }
@@ -279,9 +279,9 @@ impl Constants<'_> {
     fn of<'a>(program: &'a Program, tasks: &[Task]) -> Constants<'a> {
         let get = |task: &Task, field| task.get(program.layout, field).unwrap_or(0);
         let written = |task: &Task| get(task, Field::Wbe) == 1 && get(task, Field::WBase) == Program::KERNEL_BAR as u32;
-        // Two bytes a coefficient; twice for kernel data that several tasks use.
-        let left = program.kernel.len();
-        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left, stages: HashMap::new() }
+        // Twice for kernel data that several tasks use, or that grows when it is unpacked.
+        let left_bytes = 2 * program.kernel.len();
+        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left_bytes, stages: HashMap::new() }
     }
 
     /// Whether kernel data behind `bar` is known now.
@@ -289,10 +289,10 @@ impl Constants<'_> {
         self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
     }
 
-    /// Takes room for so many coefficients.
-    pub(crate) fn keep(&mut self, coefficients: usize) -> bool {
-        let left = self.left.checked_sub(coefficients);
-        self.left = left.unwrap_or(self.left);
+    /// Takes room for coefficients of so many bytes.
+    pub(crate) fn keep(&mut self, bytes: usize) -> bool {
+        let left = self.left_bytes.checked_sub(bytes);
+        self.left_bytes = left.unwrap_or(self.left_bytes);
         left.is_some()
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::activation::Finish;
 use crate::convolution::Kernel;
-use crate::number;
 use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, run_outputs};
 use crate::rows::{Part, SHORT, Share, Source};
 use crate::work::{Scratch, apart, room};
@@ -66,8 +65,7 @@ impl Job<'_, '_> {
             for tap in (0..taps).step_by(TAPS) {
                 let some = tap..taps.min(tap + TAPS);
                 for c in (0..count).step_by(PANEL) {
-                    let (coefficients, _) = self.kernel.packed.part(first + channel + c, some.clone());
-                    number::widen_row(coefficients, &mut panel[c * TAPS..][..coefficients.len()]);
+                    self.kernel.packed.widen(first + channel + c, some.clone(), &mut panel[c * TAPS..]);
                 }
                 for (run, source) in packed.chunks_exact(width * taps).enumerate() {
                     let source = &source[tap * width..some.end * width];

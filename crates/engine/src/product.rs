@@ -2,11 +2,9 @@
 //!
 //! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
 //! ([`crate::convolution`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
-//! convolution needs no unfolded copy of its source. Coefficients stay fp16, in the order the kernel takes them, and are
-//! widened a panel at a time.
+//! convolution needs no unfolded copy of its source. Coefficients are widened a panel at a time ([`crate::panels`]).
 
 use crate::work::apart;
-use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Output channels whose sums are held in registers together.
@@ -38,48 +36,6 @@ const fn vectors_of<S: Simd>(channels: usize) -> usize {
 
 /// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
 pub(crate) const SLACK: usize = 128;
-
-/// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
-/// that are left over.
-#[derive(Clone, Debug)]
-pub(crate) struct Packed {
-    coefficients: Vec<f16>,
-    channels: usize,
-    taps: usize,
-    /// Channels of a panel.
-    height: usize,
-}
-
-impl Packed {
-    /// From `[channel][tap]`.
-    pub(crate) fn of(weights: &[f16], channels: usize, taps: usize, height: usize) -> Packed {
-        let mut coefficients = Vec::with_capacity(channels * taps);
-        for first in (0..channels).step_by(height) {
-            let rows = first..channels.min(first + height);
-            for tap in 0..taps {
-                coefficients.extend(rows.clone().map(|c| weights[c * taps + tap]));
-            }
-        }
-        Packed { coefficients, channels, taps, height }
-    }
-
-    /// Coefficients of one channel.
-    pub(crate) fn taps(&self) -> usize {
-        self.taps
-    }
-
-    /// As [`Packed::panel`], of some taps only.
-    pub(crate) fn part(&self, first: usize, taps: std::ops::Range<usize>) -> (&[f16], usize) {
-        let (panel, height) = self.panel(first);
-        (&panel[taps.start * height..taps.end * height], height)
-    }
-
-    /// Coefficients of the panel that begins with a channel, and how many channels it has.
-    pub(crate) fn panel(&self, first: usize) -> (&[f16], usize) {
-        let height = self.height.min(self.channels - first);
-        (&self.coefficients[first * self.taps..][..height * self.taps], height)
-    }
-}
 
 /// Where each tap's numbers begin in a source.
 pub(crate) trait Places: Copy {

@@ -250,7 +250,8 @@ impl Machine<'_> {
         let mut weights = Values::default();
         let groups = if self.get(GroupKernelReuse) == 1 { 1 } else { input.g };
         for g in 0..groups {
-            self.coefficients(g, output.c, taps)?.weights.iter().for_each(|w| weights.see(w.to_f32()));
+            let of_group = self.coefficients(g, output.c, taps)?.weights;
+            (0..of_group.len()).for_each(|i| weights.see(of_group.get(i).to_f32()));
         }
         if let (Some(mac), Some(source)) = (self.mac, trace.inputs.first()) {
             // The largest partner decides: where its product counts, the number is not lost.

@@ -9,7 +9,7 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::number;
+use crate::panels::Values;
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
@@ -18,7 +18,7 @@ use half::f16;
 
 /// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
 pub(crate) struct Coefficients {
-    pub(crate) weights: Vec<f16>,
+    pub(crate) weights: Values,
     pub(crate) biases: Option<Vec<f32>>,
 }
 
@@ -41,7 +41,7 @@ enum Store {
     Int8,
     Uint8,
     /// Indices of so many bits into these values.
-    Palette(u32, Vec<f32>),
+    Palette(u32, Vec<f16>),
     /// Masks and values, kernel elements in this order.
     ZeroSkipping(Vec<Option<usize>>),
 }
@@ -86,25 +86,33 @@ impl Form {
         self.lanes.max(zero_skip::MIN_MASK_BITS)
     }
 
-    /// Every coefficient of a pass, in order, from its bytes.
-    fn values(&self, bytes: &[u8], mut put: impl FnMut(usize, f32)) {
-        let count = self.taps * self.lanes;
+    /// Bits of an index into the values that coefficients can have, and these, where they are few.
+    fn palette(&self) -> Option<(u32, Vec<f16>)> {
+        let of_bytes = |value: fn(u8) -> f16| Some((8, (0..=u8::MAX).map(value).collect()));
         match &self.store {
-            Store::Fp16 => halfwords(bytes).enumerate().for_each(|(i, x)| put(i, x)),
-            Store::Int8 => bytes.iter().enumerate().for_each(|(i, &b)| put(i, f32::from(b as i8))),
-            Store::Uint8 => bytes.iter().enumerate().for_each(|(i, &b)| put(i, f32::from(b))),
-            Store::Palette(bits, palette) => {
-                let bits = *bits as usize;
-                for i in 0..count {
-                    let (byte, shift) = (i * bits / 8, i * bits % 8);
-                    let next = bytes.get(byte + 1).copied().unwrap_or(0);
-                    let index = u16::from_le_bytes([bytes[byte], next]) >> shift & ((1 << bits) - 1);
-                    put(i, palette[index as usize]);
-                }
-            }
-            Store::ZeroSkipping(_) => {}
+            Store::Int8 => of_bytes(|byte| f16::from_f32(f32::from(byte as i8))),
+            Store::Uint8 => of_bytes(|byte| f16::from_f32(f32::from(byte))),
+            Store::Palette(bits, palette) => Some((*bits, palette.clone())),
+            Store::Fp16 | Store::ZeroSkipping(_) => None,
         }
     }
+
+    /// Puts what a pass holds, in order, into its place in `[channel][tap]`.
+    fn place<T: Copy>(&self, first: usize, pass: impl Iterator<Item = T>, to: &mut [T]) {
+        for (i, x) in pass.take(self.taps * self.lanes).enumerate() {
+            to[(first + i % self.lanes) * self.taps + i / self.lanes] = x;
+        }
+    }
+}
+
+/// Indices of so many bits, the first in the lowest bits of a little-endian number.
+fn indices(bytes: &[u8], bits: u32) -> impl Iterator<Item = u8> {
+    let bits = bits as usize;
+    (0..bytes.len() * 8 / bits.max(1)).map(move |i| {
+        let (byte, shift) = (i * bits / 8, i * bits % 8);
+        let next = bytes.get(byte + 1).copied().unwrap_or(0);
+        (u16::from_le_bytes([bytes[byte], next]) >> shift & ((1 << bits) - 1)) as u8
+    })
 }
 
 impl Machine<'_> {
@@ -245,23 +253,28 @@ impl Machine<'_> {
                 _ => self.dense_passes(&form, engine, g, &mut passes)?,
             }
         }
-        let mut weights = vec![f16::ZERO; out * taps];
         let mut biases = vec![0.0; if self.get(BiasMode) == 1 { out } else { 0 }];
         if self.get(BiasMode) == 1 && self.extra_is_on(extra::BIAS) {
             let stream = self.extra_stream(extra::BIAS, 2 * (g * out) as u64, 2 * out as u64)?;
-            biases.iter_mut().zip(halfwords(stream)).for_each(|(b, x)| *b = x);
+            biases.iter_mut().zip(halfwords(stream)).for_each(|(b, x)| *b = x.to_f32());
         }
-        for pass in passes {
-            biases.iter_mut().skip(pass.first).zip(halfwords(pass.biases)).for_each(|(b, x)| *b = x);
-            let lanes = form.lanes;
-            match &form.store {
-                Store::ZeroSkipping(order) => {
-                    self.scatter(&form, order, &pass, &mut weights)?;
+        for pass in &passes {
+            biases.iter_mut().skip(pass.first).zip(halfwords(pass.biases)).for_each(|(b, x)| *b = x.to_f32());
+        }
+        let weights = if let Some((bits, palette)) = form.palette() {
+            let mut all = vec![0; out * taps];
+            passes.iter().for_each(|pass| form.place(pass.first, indices(pass.body, bits), &mut all));
+            Values::Indices(all, palette)
+        } else {
+            let mut weights = vec![f16::ZERO; out * taps];
+            for pass in &passes {
+                match &form.store {
+                    Store::ZeroSkipping(order) => self.scatter(&form, order, pass, &mut weights)?,
+                    _ => form.place(pass.first, halfwords(pass.body), &mut weights),
                 }
-                _ => form
-                    .values(pass.body, |i, x| weights[(pass.first + i % lanes) * taps + i / lanes] = number::round(x)),
             }
-        }
+            Values::Halves(weights)
+        };
         Ok(Coefficients { weights, biases: (self.get(BiasMode) == 1).then_some(biases) })
     }
 
@@ -365,6 +378,6 @@ fn within(from: u64, bytes: u64, size: u64, region: impl Fn() -> String) -> Resu
     }
 }
 
-fn halfwords(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+fn halfwords(bytes: &[u8]) -> impl Iterator<Item = f16> {
+    bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]))
 }

@@ -22,6 +22,7 @@ pub(crate) struct Scratch {
     pub(crate) halves: Vec<f16>,
     pub(crate) gather: Gather,
     /// Of the exact array.
+    pub(crate) row: Vec<(f32, f32)>,
     pub(crate) columns: Option<Columns>,
 }
 

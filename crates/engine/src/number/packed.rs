@@ -29,16 +29,20 @@ mod kernel;
 mod tests;
 
 use super::mac::LEAST_EXPONENT;
+use crate::panels::{Packed, Values};
+use crate::work::room;
 pub(crate) use alone::LoneRow;
 use anemone_facts::numerics::{Mac, Specials};
+use half::f16;
 use kernel::Task;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, Simd};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Columns of a panel.
 const WIDTH: usize = 32;
-/// Rows of a block. The last one has half as many where these are enough.
-const HEIGHT: usize = 8;
+/// Rows of a block: with two vectors each, what 16 registers hold. The last one has half as many where these are enough.
+pub(crate) const HEIGHT: usize = 6;
 /// Taps that share a bound.
 const SEGMENT: usize = 8;
 /// Panels packed together: their columns lie side by side in the source.
@@ -55,16 +59,11 @@ const WORTH_SHARING: usize = 1 << 18;
 #[repr(align(64))]
 struct Line([f32; WIDTH]);
 
-/// Weights, decoded.
+/// Weights, and what bounds their sums.
 #[derive(Clone, Debug)]
 pub struct Weights {
     mac: Mac,
-    rows: usize,
-    taps: usize,
-    /// One step away from zero. By block, tap, row of the block.
-    raised: Vec<f32>,
-    /// Operands below this are dropped. In the same order.
-    keep: Vec<f32>,
+    packed: Packed,
     /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
     dropping: Vec<u32>,
     /// Largest norm of a row. By block, then segment.
@@ -88,35 +87,29 @@ pub struct Columns {
 impl Weights {
     /// Packs `rows * taps` fp16 numbers, row by row. Missing ones count as zero.
     pub fn pack(mac: &Mac, rows: usize, taps: usize, values: &[f32]) -> Weights {
+        let mut halves = vec![f16::ZERO; rows * taps];
+        halves.iter_mut().zip(values).for_each(|(half, value)| *half = f16::from_f32(*value));
+        Weights::of(mac, rows, taps, &Values::Halves(halves))
+    }
+
+    pub(crate) fn of(mac: &Mac, rows: usize, taps: usize, values: &Values) -> Weights {
         let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
-        let room: usize = (0..blocks).map(|b| height(rows, b) * taps).sum();
         let mut new = Weights {
             mac: *mac,
-            rows,
-            taps,
-            raised: vec![0.0; room],
-            keep: vec![0.0; room],
+            packed: Packed::of(values, rows, taps, HEIGHT),
             dropping: vec![0; blocks * taps],
             norms: vec![0.0; blocks * segments],
         };
-        if room == 0 {
+        if rows * taps == 0 {
             return new;
         }
-        let reading = Reading::new(mac);
-        let share = if room < WORTH_SHARING / 8 { blocks } else { 1 };
-        let raised = new.raised.par_chunks_mut(HEIGHT * taps);
-        let parts = raised.zip(new.keep.par_chunks_mut(HEIGHT * taps));
-        let parts = parts.zip(new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments)));
-        parts.enumerate().with_min_len(share).for_each(|(block, ((raised, keep), (dropping, norms)))| {
-            let values = &values[(block * HEIGHT * taps).min(values.len())..];
-            let height = height(rows, block);
-            let values = &values[..values.len().min(height * taps)];
+        let (packed, reading) = (&new.packed, Reading::new(mac));
+        let share = if rows * taps < WORTH_SHARING / 8 { blocks } else { 1 };
+        let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
+        parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
             Arch::new().dispatch(
                 #[inline(always)]
-                || match height {
-                    HEIGHT => pack_block::<HEIGHT>(reading, values, raised, keep, dropping, norms),
-                    _ => pack_block::<{ HEIGHT / 2 }>(reading, values, raised, keep, dropping, norms),
-                },
+                || bound_block(reading, packed, block, dropping, norms),
             );
         });
         new
@@ -124,47 +117,68 @@ impl Weights {
 
     /// Rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.packed.channels()
+    }
+
+    /// What they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.packed.bytes() + size_of_val(&*self.dropping) + size_of_val(&*self.norms)
+    }
+
+    /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
+    #[inline(always)]
+    fn raised<'a>(&self, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
+        let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
+        to.iter_mut().for_each(|w| *w = raise(*w));
+        to
+    }
+
+    /// The raised weight, and the least operand that counts, of every tap of the only row.
+    #[inline(always)]
+    pub(crate) fn row<'a>(&self, wide: &mut Vec<f32>, to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+        let reading = Reading::new(&self.mac);
+        let height = height(self.rows(), 0);
+        let all = self.raised(0, 0..self.packed.taps(), room(wide, height * self.packed.taps()));
+        to.clear();
+        to.extend(all.iter().step_by(height).map(|&w| (w, reading.keep_from(w))));
+        to
     }
 }
 
+/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
 #[inline(always)]
-fn pack_block<const HEIGHT: usize>(
+fn read_rows<'a>(
+    packed: &Packed,
     reading: Reading,
-    values: &[f32],
-    raised: &mut [f32],
-    keep: &mut [f32],
-    dropping: &mut [u32],
-    norms: &mut [f32],
-) {
-    let taps = dropping.len();
-    let (raised, keep) = (raised.as_chunks_mut::<HEIGHT>().0, keep.as_chunks_mut::<HEIGHT>().0);
-    let parts = raised.chunks_mut(SEGMENT).zip(keep.chunks_mut(SEGMENT));
-    for (i, (((raised, keep), dropping), norm)) in parts.zip(dropping.chunks_mut(SEGMENT)).zip(norms).enumerate() {
-        let mut lines = [[0.0f32; HEIGHT]; SEGMENT];
-        for (row, values) in values.chunks(taps).enumerate() {
-            let values = &values[(i * SEGMENT).min(values.len())..];
-            match values.first_chunk::<SEGMENT>() {
-                Some(values) => lines.iter_mut().zip(values).for_each(|(line, &w)| line[row] = w),
-                None => lines.iter_mut().zip(values).for_each(|(line, &w)| line[row] = w),
+    block: usize,
+    taps: Range<usize>,
+    to: &'a mut [f32],
+) -> &'a mut [f32] {
+    let (rows, room) = (packed.height(block * HEIGHT), height(packed.channels(), block));
+    let to = &mut to[..taps.len() * room];
+    packed.widen(block * HEIGHT, taps.clone(), to);
+    if rows < room {
+        for tap in (0..taps.len()).rev() {
+            for row in (0..room).rev() {
+                to[tap * room + row] = if row < rows { to[tap * rows + row] } else { 0.0 };
             }
         }
-        // One loop for each, over the whole segment: that is what becomes vector instructions.
-        let mut steps = [[0.0f32; HEIGHT]; SEGMENT];
-        let mut least = [[0.0f32; HEIGHT]; SEGMENT];
-        let mut sets = [[0u32; HEIGHT]; SEGMENT];
-        lines.as_flattened_mut().iter_mut().for_each(|w| *w = reading.decode(*w));
-        let each = || lines.as_flattened().iter();
-        steps.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = raise(w));
-        least.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = reading.keep_from(w));
-        sets.as_flattened_mut().iter_mut().zip(each()).for_each(|(to, &w)| *to = reading.dropping(w));
-        raised.copy_from_slice(&steps[..raised.len()]);
-        keep.copy_from_slice(&least[..keep.len()]);
-        for (to, set) in dropping.iter_mut().zip(sets) {
-            *to = set.iter().fold(0, |a, b| a | b);
-        }
+    }
+    to.iter_mut().for_each(|w| *w = reading.decode(*w));
+    to
+}
+
+#[inline(always)]
+fn bound_block(reading: Reading, packed: &Packed, block: usize, dropping: &mut [u32], norms: &mut [f32]) {
+    let height = height(packed.channels(), block);
+    let taps = packed.taps();
+    let mut wide = [0.0f32; HEIGHT * SEGMENT];
+    for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
+        let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
+        let lines = read_rows(packed, reading, block, some, &mut wide);
         let mut squares = [0.0f32; HEIGHT];
-        for line in lines {
+        for (to, line) in dropping.iter_mut().zip(lines.chunks_exact(height)) {
+            *to = line.iter().fold(0, |set, &w| set | reading.dropping(w));
             squares.iter_mut().zip(line).for_each(|(square, w)| *square += w * w);
         }
         *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
@@ -281,7 +295,7 @@ pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
     row.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()))
 }
 
-/// Rows of [`product`] from a row on, which begins a block; on this thread.
+/// Rows of [`product`] from a row on, which begins a block; on this thread. `raised` is used up.
 #[inline(always)]
 pub(crate) fn product_of_rows<S: Simd>(
     simd: S,
@@ -290,15 +304,16 @@ pub(crate) fn product_of_rows<S: Simd>(
     columns: &Columns,
     bias: &[f32],
     out: &mut [f32],
+    raised: &mut Vec<f32>,
 ) {
-    debug_assert!(weights.taps == columns.taps && first.is_multiple_of(HEIGHT));
+    debug_assert!(weights.packed.taps() == columns.taps && first.is_multiple_of(HEIGHT));
     let width = columns.columns.max(1);
     for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
         let block = first / HEIGHT + i * TASK_BLOCKS;
         for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
             let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
             let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
-            Task { weights, columns, bias, block, panel, out }.with_simd(simd);
+            Task { weights, columns, bias, block, panel, out }.run(simd, raised);
         }
     }
 }
@@ -310,8 +325,8 @@ pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f3
 }
 
 fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
-    debug_assert!(weights.mac == columns.mac && weights.taps == columns.taps);
-    debug_assert_eq!(out.len(), weights.rows * columns.columns);
+    debug_assert!(weights.mac == columns.mac && weights.packed.taps() == columns.taps);
+    debug_assert_eq!(out.len(), weights.rows() * columns.columns);
     if out.is_empty() {
         return;
     }
@@ -334,7 +349,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
             task.out.push(part);
         }
     }
-    let work = weights.rows * weights.taps.max(1) * columns.columns;
+    let work = weights.rows() * columns.taps.max(1) * columns.columns;
     let share = if work < WORTH_SHARING { tasks.len() } else { 1 };
     tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
 }

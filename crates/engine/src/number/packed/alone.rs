@@ -1,7 +1,7 @@
 //! Sums of a row alone, over operands that need no packing.
 
 use super::kernel::{RUN_LIMIT, START, UNIT, WIDE_START, end_run, is_fixed, settle_away, start, start_wide};
-use super::{Weights, height, lower};
+use super::{Weights, lower};
 use crate::work::apart;
 use anemone_facts::numerics::Ties;
 use pulp::{Simd, WithSimd};
@@ -16,6 +16,8 @@ const MOST_LANES: usize = 16;
 /// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
 pub(crate) struct LoneRow<'a> {
     pub weights: &'a Weights,
+    /// As [`Weights::row`] has it.
+    pub row: &'a [(f32, f32)],
     pub bias: f32,
     pub source: &'a [f32],
     pub offsets: &'a [u32],
@@ -51,9 +53,7 @@ impl LoneRow<'_> {
     /// Raised weight, least operand that counts, and place of every tap.
     #[inline(always)]
     fn taps(&self) -> impl Iterator<Item = (f32, f32, usize)> {
-        let height = height(self.weights.rows, 0);
-        let all = self.weights.raised.iter().zip(&self.weights.keep).step_by(height).zip(self.offsets);
-        all.map(|((&raised, &keep), &offset)| (raised, keep, offset as usize))
+        self.row.iter().zip(self.offsets).map(|(&(raised, keep), &offset)| (raised, keep, offset as usize))
     }
 
     #[inline(always)]

@@ -7,13 +7,7 @@ use half::f16;
 
 /// `weights` are raised weights and the least operands that count, by tap.
 #[inline(always)]
-pub(super) fn careful<'a>(
-    mac: &Mac,
-    weights: impl Iterator<Item = (&'a f32, &'a f32)>,
-    x: &[Line],
-    bias: f64,
-    out: &mut [f32],
-) {
+pub(super) fn careful(mac: &Mac, weights: impl Iterator<Item = (f32, f32)>, x: &[Line], bias: f64, out: &mut [f32]) {
     // Last digit worth 2^-fraction_bits, for anything below 2^35: fp16 products stay below 2^34.
     let rounds = 1.5 * f64::from(52 - mac.fraction_bits).exp2();
     // Breaks ties; below the last digit of any product that can be near one.
@@ -23,7 +17,7 @@ pub(super) fn careful<'a>(
     let mut lanes = Lanes::start(bias, unit);
     lanes.watch(ceiling);
     let mut in_tile = 0;
-    for ((&w, &keep), x) in weights.zip(x) {
+    for ((w, keep), x) in weights.zip(x) {
         let w = f64::from(lower(w));
         let mut terms = [0.0; WIDTH];
         for (term, &x) in terms.iter_mut().zip(&x.0) {

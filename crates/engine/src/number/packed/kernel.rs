@@ -2,19 +2,22 @@
 
 use super::super::mac;
 use super::careful::careful;
-use super::{Columns, HEIGHT, Line, SEGMENT, WIDTH, Weights, height, lower};
-use crate::work::apart;
+use super::{Columns, HEIGHT, Line, Reading, SEGMENT, WIDTH, Weights, height, lower};
+use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
 const PASS: usize = 512;
-/// Rows and vectors of sums held in registers.
-const ROWS: usize = 4;
+/// Vectors of sums that are held in registers for each row of a block.
 const VECTORS: usize = 2;
+/// Rows of 64-bit sums that are.
+const ROWS: usize = HEIGHT / 2;
 /// Taps converted to 64-bit floats at a time.
 const CONVERTED: usize = 32;
+/// Taps that are looked at together, as most of them have nothing to drop.
+const LISTED: usize = 8;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 pub(super) const START: f32 = 192.0;
 /// Products of one run add up to less, with room for the rounding of norms.
@@ -47,24 +50,48 @@ impl WithSimd for Task<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.run(simd, &mut Vec::new());
+    }
+}
+
+impl Task<'_> {
+    /// `raised` is used up.
+    #[inline(always)]
+    pub(super) fn run<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
         let width = self.out.first().map_or(0, |row| row.len());
-        let passes = self.weights.taps.div_ceil(PASS).max(1);
-        let fixed = is_fixed(&self.weights.mac);
+        let taps = self.weights.packed.taps();
+        let (panels, blocks) = (width.div_ceil(WIDTH), self.out.len().div_ceil(HEIGHT));
+        let rows = |block: usize, all: usize| block * HEIGHT..all.min((block + 1) * HEIGHT);
+        let part = |panel: usize| panel * WIDTH..width.min((panel + 1) * WIDTH);
+        if !is_fixed(&self.weights.mac) {
+            for block in 0..blocks {
+                let raised = self.weights.raised(self.block + block, 0..taps, room(raised, HEIGHT * taps));
+                for panel in 0..panels {
+                    let pair = Pair::new(&self, raised, 0, self.block + block, self.panel + panel);
+                    let rows = rows(block, self.out.len());
+                    let out = self.out[rows].iter_mut().enumerate();
+                    out.for_each(|(row, out)| pair.careful(row, &mut out[part(panel)]));
+                }
+            }
+            return;
+        }
+        let passes = taps.div_ceil(PASS).max(1);
+        let raised = room(raised, blocks * HEIGHT * taps.min(PASS));
         let mut lists = Lists::EMPTY;
         for pass in 0..passes {
-            for panel in 0..width.div_ceil(WIDTH) {
-                for block in 0..self.out.len().div_ceil(HEIGHT) {
-                    let first = block * HEIGHT;
-                    let rows = HEIGHT.min(self.out.len() - first);
-                    let part = panel * WIDTH..width.min((panel + 1) * WIDTH);
-                    let pair = Pair::new(&self, self.block + block, self.panel + panel);
-                    let out = &mut self.out[first..first + rows];
-                    if fixed {
-                        pair.pass(simd, pass, pass + 1 == passes, part, out, &mut lists);
-                    } else if pass == 0 {
-                        out.iter_mut().enumerate().for_each(|(row, out)| pair.careful(row, &mut out[part.clone()]));
-                    }
+            let some = pass * PASS..taps.min((pass + 1) * PASS);
+            let of_block = HEIGHT * some.len();
+            for (block, to) in raised.chunks_mut(of_block.max(1)).take(blocks).enumerate() {
+                self.weights.raised(self.block + block, some.clone(), to);
+            }
+            for panel in 0..panels {
+                for block in 0..blocks {
+                    let raised = &raised[block * of_block..][..of_block];
+                    let pair = Pair::new(&self, raised, some.start, self.block + block, self.panel + panel);
+                    let rows = rows(block, self.out.len());
+                    let out = &mut self.out[rows];
+                    pair.pass(simd, pass, pass + 1 == passes, part(panel), out, &mut lists);
                 }
             }
         }
@@ -90,11 +117,14 @@ pub(super) fn is_fixed(mac: &Mac) -> bool {
 
 /// A block and a panel.
 struct Pair<'a> {
-    mac: &'a Mac,
+    weights: &'a Weights,
+    block: usize,
+    reading: Reading,
     taps: usize,
     height: usize,
+    /// Of some taps, from `first` on.
     raised: &'a [f32],
-    keep: &'a [f32],
+    first: usize,
     dropping: &'a [u32],
     row_norms: &'a [f32],
     x: &'a [Line],
@@ -105,18 +135,18 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     #[inline(always)]
-    fn new(task: &Task<'a>, block: usize, panel: usize) -> Pair<'a> {
+    fn new(task: &Task<'a>, raised: &'a [f32], first: usize, block: usize, panel: usize) -> Pair<'a> {
         let (weights, columns) = (task.weights, task.columns);
-        let taps = weights.taps;
+        let taps = columns.taps;
         let segments = taps.div_ceil(SEGMENT);
-        let height = height(weights.rows, block);
-        let of_block = block * HEIGHT * taps..(block * HEIGHT + height) * taps;
         Pair {
-            mac: &weights.mac,
+            weights,
+            block,
+            reading: Reading::new(&weights.mac),
             taps,
-            height,
-            raised: &weights.raised[of_block.clone()],
-            keep: &weights.keep[of_block],
+            height: height(weights.rows(), block),
+            raised,
+            first,
             dropping: &weights.dropping[block * taps..][..taps],
             row_norms: &weights.norms[block * segments..][..segments],
             x: &columns.panels[panel * taps..][..taps],
@@ -161,7 +191,7 @@ impl<'a> Pair<'a> {
         }
         for (sums, out) in sums.iter().zip(out) {
             let pairs = out[part.clone()].iter_mut().zip(sums);
-            match (last, self.mac.ties) {
+            match (last, self.weights.mac.ties) {
                 (false, _) => pairs.for_each(|(to, &sum)| *to = f32::from_bits(sum)),
                 (true, Ties::Away) => pairs.for_each(|(to, &sum)| *to = settle_away(sum as i32)),
                 (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
@@ -237,16 +267,17 @@ impl<'a> Pair<'a> {
 
     #[inline(always)]
     fn settle(&self, sum: i32) -> f32 {
-        match self.mac.ties {
+        match self.weights.mac.ties {
             Ties::Away => settle_away(sum),
-            Ties::Even => mac::settle(self.mac, i64::from(sum)).to_f32(),
+            Ties::Even => mac::settle(&self.weights.mac, i64::from(sum)).to_f32(),
         }
     }
 
     #[inline(always)]
     fn careful(&self, row: usize, out: &mut [f32]) {
-        let of_row = |list: &'a [f32]| list.iter().skip(row).step_by(self.height);
-        careful(self.mac, of_row(self.raised).zip(of_row(self.keep)), self.x, self.bias[row], out);
+        let of_row = self.raised.iter().skip(row).step_by(self.height);
+        let weights = of_row.map(|&w| (w, self.reading.keep_from(w)));
+        careful(&self.weights.mac, weights, self.x, self.bias[row], out);
     }
 }
 
@@ -265,12 +296,11 @@ impl WithSimd for OneRun<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let OneRun { pair, taps, sums, lists } = self;
         lists.fill(pair, taps.start, taps.end);
-        let of_run = taps.start * pair.height..taps.end * pair.height;
-        let (w, keep, x) = (&pair.raised[of_run.clone()], &pair.keep[of_run], &pair.x[taps]);
+        let of_run = (taps.start - pair.first) * pair.height..(taps.end - pair.first) * pair.height;
+        let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
         match pair.height {
-            HEIGHT if S::REGISTER_COUNT >= 32 => narrow::<S, HEIGHT, HEIGHT>(simd, lists, w, keep, x, sums),
-            HEIGHT => narrow::<S, HEIGHT, ROWS>(simd, lists, w, keep, x, sums),
-            _ => narrow::<S, ROWS, ROWS>(simd, lists, w, keep, x, sums),
+            HEIGHT => narrow::<S, HEIGHT>(simd, pair.reading, lists, w, x, sums),
+            _ => narrow::<S, { HEIGHT / 2 }>(simd, pair.reading, lists, w, x, sums),
         }
     }
 }
@@ -297,20 +327,35 @@ struct Lists {
     cleans: usize,
     mixed: [u16; PASS],
     mixes: usize,
+    /// The least operands that count under each of `mixed`, by row.
+    keep: [[f32; HEIGHT]; PASS],
 }
 
 impl Lists {
-    const EMPTY: Lists = Lists { clean: [0; PASS], cleans: 0, mixed: [0; PASS], mixes: 0 };
+    const EMPTY: Lists = Lists { clean: [0; PASS], cleans: 0, mixed: [0; PASS], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
 
     #[inline(always)]
     fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
         (self.cleans, self.mixes) = (0, 0);
-        for (tap, (dropping, met)) in pair.dropping[first..end].iter().zip(&pair.exponents[first..end]).enumerate() {
-            // Written to both, kept in one: no branch to mispredict.
-            self.clean[self.cleans % PASS] = tap as u16;
-            self.mixed[self.mixes % PASS] = tap as u16;
-            let drops = usize::from(dropping & met != 0);
-            (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
+        let pairs = pair.dropping[first..end].chunks(LISTED).zip(pair.exponents[first..end].chunks(LISTED));
+        for (i, (dropping, met)) in pairs.enumerate() {
+            let tap = (i * LISTED) as u16;
+            let both = |i: usize| dropping[i] & met[i];
+            if dropping.len() == LISTED
+                && (0..LISTED).fold(0, |set, i| set | both(i)) == 0
+                && let Some(to) = self.clean[self.cleans..].first_chunk_mut::<LISTED>()
+            {
+                *to = std::array::from_fn(|i| tap + i as u16);
+                self.cleans += LISTED;
+                continue;
+            }
+            for i in 0..dropping.len() {
+                // Written to both, kept in one: no branch to mispredict.
+                self.clean[self.cleans % PASS] = tap + i as u16;
+                self.mixed[self.mixes % PASS] = tap + i as u16;
+                let drops = usize::from(both(i) != 0);
+                (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
+            }
         }
     }
 
@@ -332,50 +377,53 @@ impl Lists {
     }
 }
 
-/// One run over `H` rows, `R` of them at a time.
+/// One run over `H` rows.
 #[inline(always)]
-fn narrow<S: Simd, const H: usize, const R: usize>(
+fn narrow<S: Simd, const H: usize>(
     simd: S,
-    lists: &Lists,
+    reading: Reading,
+    lists: &mut Lists,
     w: &[f32],
-    keep: &[f32],
     x: &[Line],
     sums: &mut Tile,
 ) {
     let (w, _) = w.as_chunks::<H>();
-    let (keep, _) = keep.as_chunks::<H>();
-    for row in (0..H).step_by(R) {
-        for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
-            let mut acc = [[simd.splat_f32s(START); VECTORS]; R];
-            for tap in lists.clean() {
-                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
+    for (keep, &tap) in lists.keep.iter_mut().zip(&lists.mixed[..lists.mixes]) {
+        // A raised weight has the exponent of the weight.
+        keep.iter_mut().zip(&w[usize::from(tap)]).for_each(|(keep, &w)| *keep = reading.keep_from(w));
+    }
+    for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
+        let mut acc = [[simd.splat_f32s(START); VECTORS]; H];
+        for tap in lists.clean() {
+            let (w, x) = (&w[tap], &S::as_simd_f32s(&x[tap].0).0[vector..vector + VECTORS]);
+            // Row by row: the registers hold all sums, and one weight.
+            for r in 0..H {
+                let weight = simd.splat_f32s(w[r]);
                 for v in 0..VECTORS {
-                    for r in 0..R {
-                        acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x[vector + v], acc[r][v]);
-                    }
+                    acc[r][v] = simd.mul_add_e_f32s(weight, x[v], acc[r][v]);
                 }
             }
-            for tap in lists.mixed() {
-                let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
-                let keep = &keep[tap];
-                for v in 0..VECTORS {
-                    let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
-                    for r in 0..R {
-                        let counts = simd.greater_than_or_equal_f32s(magnitude, simd.splat_f32s(keep[row + r]));
-                        let sum = simd.mul_add_e_f32s(simd.splat_f32s(w[row + r]), x, acc[r][v]);
-                        acc[r][v] = simd.select_f32s(counts, sum, acc[r][v]);
-                    }
+        }
+        for (tap, keep) in lists.mixed().zip(&lists.keep) {
+            let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
+            for v in 0..VECTORS {
+                let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
+                for r in 0..H {
+                    let counts = simd.greater_than_or_equal_f32s(magnitude, simd.splat_f32s(keep[r]));
+                    // Weights are finite: a zero adds nothing.
+                    let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
+                    acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[r]), kept, acc[r][v]);
                 }
             }
-            for (sums, acc) in sums[row..].iter_mut().zip(acc) {
-                let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + VECTORS];
-                for (sum, mut acc) in sums.iter_mut().zip(acc) {
-                    let mut new = *sum;
-                    end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
-                    let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
-                    let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
-                    *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
-                }
+        }
+        for (sums, acc) in sums.iter_mut().zip(acc) {
+            let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + VECTORS];
+            for (sum, mut acc) in sums.iter_mut().zip(acc) {
+                let mut new = *sum;
+                end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
+                let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
+                let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
+                *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
             }
         }
     }
@@ -394,15 +442,17 @@ impl Converted {
     #[inline(always)]
     fn fill(&mut self, pair: &Pair, first: usize) -> usize {
         let count = CONVERTED.min(pair.taps - first);
-        for i in 0..count {
-            let of_tap = (first + i) * pair.height..(first + i + 1) * pair.height;
-            for (to, &from) in self.w[i].iter_mut().zip(&pair.raised[of_tap.clone()]) {
+        let mut raised = [0.0; HEIGHT * CONVERTED];
+        let raised = pair.weights.raised(pair.block, first..first + count, &mut raised);
+        for (i, raised) in raised.chunks_exact(pair.height).enumerate() {
+            for (to, &from) in self.w[i].iter_mut().zip(raised) {
                 // One step of the wider format suffices, and does not move large products.
                 let w = f64::from(lower(from));
                 let raised = f64::from_bits(w.to_bits() + 1);
                 *to = if w == 0.0 { 0.0 } else { raised };
             }
-            self.keep[i].iter_mut().zip(&pair.keep[of_tap]).for_each(|(to, &from)| *to = f64::from(from));
+            let keep = raised.iter().map(|&w| f64::from(pair.reading.keep_from(w)));
+            self.keep[i].iter_mut().zip(keep).for_each(|(to, keep)| *to = keep);
             self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
         }
         count

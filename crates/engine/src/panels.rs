@@ -1,0 +1,193 @@
+//! Coefficients as they are kept between runs: as small as in their streams, widened where they are used.
+
+use crate::number;
+use half::f16;
+use std::ops::Range;
+
+/// Values that a byte of indices can name.
+const BYTES: usize = 256;
+
+/// Coefficients, every one of them an fp16 number.
+#[derive(Clone, Debug)]
+pub(crate) enum Values {
+    Halves(Vec<f16>),
+    /// Indices into a palette of at most 256 values.
+    Indices(Vec<u8>, Vec<f16>),
+}
+
+impl Values {
+    pub(crate) fn get(&self, i: usize) -> f16 {
+        match self {
+            Values::Halves(halves) => halves[i],
+            Values::Indices(indices, palette) => palette[usize::from(indices[i])],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Values::Halves(halves) => halves.len(),
+            Values::Indices(indices, _) => indices.len(),
+        }
+    }
+
+    /// Some of them.
+    pub(crate) fn slice(&self, part: Range<usize>) -> Values {
+        match self {
+            Values::Halves(halves) => Values::Halves(halves[part].to_vec()),
+            Values::Indices(indices, palette) => Values::Indices(indices[part].to_vec(), palette.clone()),
+        }
+    }
+}
+
+/// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
+/// that are left over.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    store: Store,
+    channels: usize,
+    taps: usize,
+    /// Channels of a panel.
+    height: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    Halves(Vec<f16>),
+    /// Panels of whole bytes, each holding one index or several, the first in its lowest bits; and what a byte stands for.
+    One(Vec<u8>, Box<[[f32; 1]]>),
+    Two(Vec<u8>, Box<[[f32; 2]]>),
+    Four(Vec<u8>, Box<[[f32; 4]]>),
+}
+
+impl Packed {
+    /// From `[channel][tap]`.
+    pub(crate) fn of(values: &Values, channels: usize, taps: usize, height: usize) -> Packed {
+        let height = height.max(1);
+        let panels = (0..channels).step_by(height).map(|first| first..channels.min(first + height));
+        let in_order =
+            |rows: Range<usize>| (0..taps).flat_map(move |tap| rows.clone().map(move |channel| channel * taps + tap));
+        let store = match values {
+            Values::Halves(halves) => {
+                let mut kept = Vec::with_capacity(channels * taps);
+                panels.for_each(|rows| kept.extend(in_order(rows).map(|i| halves[i])));
+                Store::Halves(kept)
+            }
+            Values::Indices(indices, palette) => {
+                let bytes = |per: usize| {
+                    let mut kept = Vec::with_capacity((channels * taps).div_ceil(per));
+                    for rows in panels {
+                        let mut of_panel = in_order(rows).map(|i| indices[i]).peekable();
+                        while of_panel.peek().is_some() {
+                            let some = of_panel.by_ref().take(per).enumerate();
+                            kept.push(some.fold(0, |byte, (i, index)| byte | index << (i * 8 / per)));
+                        }
+                    }
+                    kept
+                };
+                match palette.len() {
+                    ..=4 => Store::Four(bytes(4), table(palette)),
+                    ..=16 => Store::Two(bytes(2), table(palette)),
+                    _ => Store::One(bytes(1), table(palette)),
+                }
+            }
+        };
+        Packed { store, channels, taps, height }
+    }
+
+    /// Coefficients of one channel.
+    pub(crate) fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// What the coefficients take.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.store {
+            Store::Halves(halves) => 2 * halves.len(),
+            Store::One(bytes, _) | Store::Two(bytes, _) | Store::Four(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// Channels of all panels.
+    pub(crate) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Channels of the panel that begins with a channel.
+    pub(crate) fn height(&self, first: usize) -> usize {
+        self.height.min(self.channels - first)
+    }
+
+    /// Widens some taps of the panel that begins with a channel. Returns as many numbers as there are.
+    #[inline(always)]
+    pub(crate) fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
+        let height = self.height(first);
+        let (from, to) = (taps.start * height, &mut to[..taps.len() * height]);
+        let panel = first / self.height;
+        match &self.store {
+            Store::Halves(halves) => number::widen_row(&halves[first * self.taps + from..][..to.len()], to),
+            Store::One(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(1), from, to),
+            Store::Two(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(2), from, to),
+            Store::Four(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(4), from, to),
+        }
+        to
+    }
+
+    /// Bytes of a full panel, at `per` indices each.
+    fn panel_bytes(&self, per: usize) -> usize {
+        (self.height * self.taps).div_ceil(per)
+    }
+}
+
+/// What each byte of `N` indices stands for. Indices beyond the palette do not occur.
+fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
+    let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());
+    let bits = 8 / N;
+    (0..BYTES).map(|byte| std::array::from_fn(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
+}
+
+/// Indices from the `from`th on of the panel that begins with byte `panel`.
+#[inline(always)]
+fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from: usize, to: &mut [f32]) {
+    let Ok(table) = <&[[f32; N]; BYTES]>::try_from(table) else { return };
+    let one = |i: usize| table[usize::from(bytes[panel + i / N])][i % N];
+    let lead = (from.next_multiple_of(N) - from).min(to.len());
+    let (first, rest) = to.split_at_mut(lead);
+    first.iter_mut().enumerate().for_each(|(i, to)| *to = one(from + i));
+    let (whole, last) = rest.as_chunks_mut::<N>();
+    let bytes_of = &bytes[panel + (from + lead) / N..][..whole.len()];
+    whole.iter_mut().zip(bytes_of).for_each(|(to, &byte)| *to = table[usize::from(byte)]);
+    let done = from + lead + whole.len() * N;
+    last.iter_mut().enumerate().for_each(|(i, to)| *to = one(done + i));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way to keep coefficients gives them back, from any tap on.
+    #[test]
+    fn kept_coefficients_are_those_of_the_stream() {
+        for (values, channels, taps, height) in
+            [(3, 7, 5, 6), (4, 13, 9, 6), (9, 12, 7, 6), (16, 11, 3, 1), (17, 20, 4, 8), (256, 9, 31, 8)]
+        {
+            let palette: Vec<f16> = (0..values).map(|i| f16::from_f32(i as f32 - 7.5)).collect();
+            let indices: Vec<u8> = (0..channels * taps).map(|i| (i * 7919 % values) as u8).collect();
+            let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
+            for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
+                let packed = Packed::of(&stored, channels, taps, height);
+                for first in (0..channels).step_by(height) {
+                    for part in [0..taps, 1..taps, 2..3] {
+                        let mut found = vec![f32::NAN; height * taps];
+                        let found = packed.widen(first, part.clone(), &mut found);
+                        let rows = first..channels.min(first + height);
+                        let wanted = part.flat_map(|tap| {
+                            let (stored, rows) = (&stored, rows.clone());
+                            rows.map(move |c| stored.get(c * taps + tap).to_f32())
+                        });
+                        assert_eq!(found, wanted.collect::<Vec<_>>(), "{values} values, channel {first}");
+                    }
+                }
+            }
+        }
+    }
+}
