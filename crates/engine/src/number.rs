@@ -9,7 +9,7 @@ pub mod packed;
 pub mod planar;
 pub mod wide;
 
-use anemone_program::Element;
+use anemone_program::{Element, round_halves, widen_halves};
 use half::f16;
 
 /// fp32 to fp16, nearest even.
@@ -27,6 +27,8 @@ pub fn bits(x: f32) -> usize {
     usize::from(round(x).to_bits())
 }
 
+/// Shorter rows are not worth the call of the host's own conversion.
+const LEAST_ROW: usize = 32;
 /// Numbers of a row that are looked at together: all usual, or each by itself.
 const STRETCH: usize = 128;
 /// Shorter ones are not worth a look.
@@ -37,9 +39,12 @@ const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 /// Rounds a row of results into memory.
 ///
 /// Written out, as is [`widen_row`], so that it becomes the vector instructions of whatever machine its caller is
-/// compiled for.
+/// compiled for; longer rows go through the host's own conversion, if it has one.
 #[inline(always)]
 pub fn round_row(from: &[f32], to: &mut [f16]) {
+    if from.len() >= LEAST_ROW && round_halves(from, to) {
+        return;
+    }
     // Half a digit less one, and one more where the digit is odd: nearest even.
     round_row_with(
         from,
@@ -83,6 +88,9 @@ pub fn widen(x: f16) -> f32 {
 /// Widens a row of operands.
 #[inline(always)]
 pub fn widen_row(from: &[f16], to: &mut [f32]) {
+    if from.len() >= LEAST_ROW && widen_halves(from, to) {
+        return;
+    }
     for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
         let (most, least) = from.iter().fold((0, u16::MAX), |(most, least), x| {
             let magnitude = x.to_bits() & 0x7fff;
@@ -218,9 +226,13 @@ mod tests {
     fn rows_convert_as_single_numbers_do() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let mut wide = vec![0.0; all.len()];
-        widen_row(&all, &mut wide);
-        for (&x, &y) in all.iter().zip(&wide) {
-            assert_eq!(x.to_f32().to_bits(), y.to_bits(), "{:#06x}", x.to_bits());
+        // By the host's own conversion, and without.
+        for columns in [all.len(), LEAST_ROW + 5, LEAST_ROW - 1] {
+            wide.fill(f32::NAN);
+            all.chunks(columns).zip(wide.chunks_mut(columns)).for_each(|(from, to)| widen_row(from, to));
+            for (&x, &y) in all.iter().zip(&wide) {
+                assert_eq!(x.to_f32().to_bits(), y.to_bits(), "{:#06x}", x.to_bits());
+            }
         }
         // Every number, every halfway point, and their neighbours.
         let near = |x: f32| [x, x.next_up(), x.next_down()];
@@ -235,10 +247,12 @@ mod tests {
         // In stretches that are all usual, and in others.
         let usual: Vec<f32> = points.iter().copied().filter(|x| (6.2e-5..65519.0).contains(&x.abs())).collect();
         for points in [points, usual.clone(), usual.iter().flat_map(|&x| [x, 0.0, -0.0]).collect()] {
-            let mut rounded = vec![f16::ZERO; points.len()];
-            round_row(&points, &mut rounded);
-            for (&x, &y) in points.iter().zip(&rounded) {
-                assert_eq!(f16::from_f32(x).to_bits(), y.to_bits(), "{x:e}");
+            for columns in [points.len(), LEAST_ROW + 5, LEAST_ROW - 1] {
+                let mut rounded = vec![f16::NAN; points.len()];
+                points.chunks(columns).zip(rounded.chunks_mut(columns)).for_each(|(from, to)| round_row(from, to));
+                for (&x, &y) in points.iter().zip(&rounded) {
+                    assert_eq!(f16::from_f32(x).to_bits(), y.to_bits(), "{x:e}");
+                }
             }
         }
         let mixed: Vec<f16> = all.iter().flat_map(|&x| [x, f16::NEG_ZERO]).collect();

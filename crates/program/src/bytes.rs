@@ -1,6 +1,7 @@
 //! Little-endian numbers in and out of bytes, and files written structure by structure.
 
 use crate::hwx::Residue;
+use half::f16;
 
 /// Differing bytes closer than this are kept as one residue.
 const RESIDUE_JOIN: usize = 16;
@@ -91,3 +92,70 @@ fn collect(
         start = end;
     }
 }
+/// Widens fp16 numbers, as many as both sides have, by the host's own instructions: NaN becomes a quiet one. Where it has none,
+/// nothing is done, and the answer is false.
+pub fn widen_halves(from: &[f16], to: &mut [f32]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if x86::has_conversions() {
+        // SAFETY: the host has the instructions; the line above asked it.
+        #[allow(unsafe_code)]
+        unsafe {
+            x86::widen(from, to);
+        }
+        return true;
+    }
+    false
+}
+
+/// Rounds to fp16, nearest even, as [`widen_halves`] widens.
+pub fn round_halves(from: &[f32], to: &mut [f16]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if x86::has_conversions() {
+        // SAFETY: the host has the instructions; the line above asked it.
+        #[allow(unsafe_code)]
+        unsafe {
+            x86::round(from, to);
+        }
+        return true;
+    }
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use bytemuck::cast;
+    use half::f16;
+    use std::arch::is_x86_feature_detected;
+    use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph};
+
+    /// Numbers of a vector.
+    const LANES: usize = 8;
+
+    pub(super) fn has_conversions() -> bool {
+        is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c")
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn widen(from: &[f16], to: &mut [f32]) {
+        each(from, to, |x| cast(_mm256_cvtph_ps(cast(x))));
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn round(from: &[f32], to: &mut [f16]) {
+        each(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))));
+    }
+
+    /// The last vector is filled up with zeros.
+    #[inline(always)]
+    fn each<T: Copy + Default, U: Copy>(from: &[T], to: &mut [U], convert: impl Fn([T; LANES]) -> [U; LANES]) {
+        let n = from.len().min(to.len());
+        let (from, to) = (from[..n].as_chunks::<LANES>(), to[..n].as_chunks_mut::<LANES>());
+        to.0.iter_mut().zip(from.0).for_each(|(to, from)| *to = convert(*from));
+        if !from.1.is_empty() {
+            let mut last = [T::default(); LANES];
+            last[..from.1.len()].copy_from_slice(from.1);
+            to.1.copy_from_slice(&convert(last)[..from.1.len()]);
+        }
+    }
+}
+

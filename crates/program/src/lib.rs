@@ -5,7 +5,7 @@
 //!
 //! Dependencies: `flatbuffers` writes dispatch descriptors; reading them is ours, because the library's accessors are
 //! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
-//! gives explanations a machine-readable form, `half` prints half precision numbers, `sha2` names kernels.
+//! gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes vectors of them, `sha2` names kernels.
 
 mod bytes;
 pub mod coverage;
@@ -20,6 +20,7 @@ pub mod text;
 
 use anemone_facts::Layout;
 
+pub use bytes::{round_halves, widen_halves};
 pub use coverage::Coverage;
 pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};
