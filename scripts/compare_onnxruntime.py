@@ -7,6 +7,7 @@ register program, ONNX Runtime a graph of the same layers in fp32 with random we
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release -p anemone --example pace
     venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models
+    venv/bin/python scripts/compare_onnxruntime.py --compile target/release/examples/pace --models ../shared/models
     venv/bin/python scripts/compare_onnxruntime.py --ane target/release/ane --models ../shared/models
 """
 
@@ -64,16 +65,28 @@ class Graph:
     def relu6(self, x):
         return self.add("Clip", [x, self.scalar(0), self.scalar(6)])
 
+    def linear(self, x, cin, cout):
+        x = self.add("MatMul", [x, self.weight(cin, cout)])
+        return self.add("Add", [x, self.weight(cout)])
+
+    def norm(self, x, channels):
+        return self.add("LayerNormalization", [x, self.weight(channels), self.weight(channels)], axis=-1, epsilon=1e-12)
+
+    def reshaped(self, x, shape):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.array(shape, np.int64), name))
+        return self.add("Reshape", [x, name])
+
     def classify(self, x, channels):
         x = self.add("Flatten", [self.add("GlobalAveragePool", [x])])
         return self.add("Gemm", [x, self.weight(1000, channels), self.weight(1000)], transB=1)
 
-    def model(self, y):
+    def model(self, y, shape=(1, 3, 224, 224), result=(1, 1000)):
         graph = helper.make_graph(
             self.nodes,
             "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 224, 224])],
-            [helper.make_tensor_value_info(y, TensorProto.FLOAT, [1, 1000])],
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, result)],
             self.weights,
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -109,7 +122,27 @@ def resnet18():
     return g.model(g.classify(x, c))
 
 
-NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18}
+def minilm_layer(tokens=128, width=384, heads=12):
+    """A layer of MiniLM-L6: attention, then two products with a gelu between, each added and normalized."""
+    g = Graph()
+    apart = [1, tokens, heads, width // heads]
+
+    def turned(order):
+        return g.add("Transpose", [g.reshaped(g.linear("x", width, width), apart)], perm=order)
+
+    q, k, v = turned([0, 2, 1, 3]), turned([0, 2, 3, 1]), turned([0, 2, 1, 3])
+    scores = g.add("Mul", [g.add("MatMul", [q, k]), g.scalar((heads / width) ** 0.5)])
+    y = g.add("MatMul", [g.add("Softmax", [scores], axis=-1), v])
+    y = g.reshaped(g.add("Transpose", [y], perm=[0, 2, 1, 3]), [1, tokens, width])
+    x = g.norm(g.add("Add", ["x", g.linear(y, width, width)]), width)
+    y = g.linear(x, width, 4 * width)
+    erf = g.add("Erf", [g.add("Mul", [y, g.scalar(0.5**0.5)])])
+    y = g.add("Mul", [g.add("Mul", [y, g.add("Add", [erf, g.scalar(1)])]), g.scalar(0.5)])
+    y = g.norm(g.add("Add", [x, g.linear(y, 4 * width, width)]), width)
+    return g.model(y, (1, tokens, width), (1, tokens, width))
+
+
+NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18, "minilm_layer0": minilm_layer}
 
 
 class Pace:
@@ -133,14 +166,19 @@ class Pace:
 
 
 def compare_compilation(arguments, package, graph):
-    """Times the whole command, reading and writing files, beside creating a fully optimised session from memory."""
+    """Times compilation beside creating a fully optimised session from memory: the whole command, reading and writing
+    files, or within a process, from the package's path to the program."""
     ours, theirs = [], []
+    within = Pace(arguments.compile, package, "compile") if arguments.compile else None
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.ane, "compile", str(package), "-q", "--no-cache", "-o", f"{folder}/model.hwx"]
         for _ in range(arguments.rounds):
-            start = time.perf_counter()
-            subprocess.run(command, check=True)
-            ours.append((time.perf_counter() - start) * 1e3)
+            if within:
+                ours.append(within.run(1))
+            else:
+                start = time.perf_counter()
+                subprocess.run(command, check=True)
+                ours.append((time.perf_counter() - start) * 1e3)
             options = ort.SessionOptions()
             options.intra_op_num_threads = arguments.threads
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -155,7 +193,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     tool = parser.add_mutually_exclusive_group(required=True)
     tool.add_argument("--pace", help="the built example `pace`: times of runs")
-    tool.add_argument("--ane", help="the built `ane`: times of compilation, beside creating a session")
+    tool.add_argument("--compile", help="the built example `pace`: times of compiling, beside creating a session")
+    tool.add_argument("--ane", help="the built `ane`: times of the whole command, beside creating a session")
     parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
@@ -170,8 +209,8 @@ def main():
         # Waiting threads would take the cores from the engine in its turn.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         session = ort.InferenceSession(build(), options, providers=["CPUExecutionProvider"])
-        x = {"x": np.random.default_rng(2).normal(0, 1, (1, 3, 224, 224)).astype(np.float32)}
-        if arguments.ane:
+        x = {"x": np.random.default_rng(2).normal(0, 1, session.get_inputs()[0].shape).astype(np.float32)}
+        if arguments.ane or arguments.compile:
             compare_compilation(arguments, packages[0], build())
             continue
         sides = {kind: Pace(arguments.pace, packages[0], kind) for kind in ("fast", "exact")}

@@ -1,5 +1,6 @@
 //! Runs a model again and again at another program's word: each number read from standard input is answered by the
-//! nanoseconds of so many runs, one line each. The word `exact` behind the model asks for the device's arithmetic.
+//! nanoseconds of so many runs, one line each. The word `exact` behind the model asks for the device's arithmetic; `compile`
+//! for the time from the package's path to the program, in place of runs.
 //! `scripts/compare_onnxruntime.py` takes turns with it.
 
 use anemone::Result;
@@ -14,10 +15,13 @@ use std::time::Instant;
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).unwrap_or_default();
-    let compiled = anemone::Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ())?;
-    let program = compiled.program;
-    let exact = std::env::args().nth(2).is_some_and(|word| word == "exact");
-    let model = if exact { Model::Fixed } else { Model::Fast };
+    let compile = || anemone::Model::load(Path::new(&path))?.compile(&chips::CHIPS[0], &Options::default(), &mut ());
+    let kind = std::env::args().nth(2).unwrap_or_default();
+    if kind == "compile" {
+        return at_each_word(|| compile().map(|compiled| drop(compiled.program)));
+    }
+    let program = compile()?.program;
+    let model = if kind == "exact" { Model::Fixed } else { Model::Fast };
     let mut plan = Plan::new(&program, anemone_engine::Options { model, ..Default::default() })?;
     let mut memory = plan.memory();
     for port in program.ports_of(Direction::Input) {
@@ -26,7 +30,12 @@ fn main() -> Result<()> {
             region.bytes_mut().chunks_exact_mut(2).enumerate().for_each(|(i, b)| b.copy_from_slice(&[i as u8, 0x2b]));
         }
     }
-    plan.run(&mut memory)?;
+    at_each_word(|| plan.run(&mut memory).map(drop).map_err(Into::into))
+}
+
+/// Works once, then as often as each line says.
+fn at_each_word(mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    work()?;
     let mut out = std::io::stdout().lock();
     let mut say = |line: String| {
         // A reader that has gone away ends the loop below.
@@ -34,10 +43,10 @@ fn main() -> Result<()> {
     };
     say("ready".into());
     for line in std::io::stdin().lock().lines().map_while(|line| line.ok()) {
-        let runs: usize = line.trim().parse().unwrap_or(1);
+        let times: usize = line.trim().parse().unwrap_or(1);
         let start = Instant::now();
-        for _ in 0..runs {
-            plan.run(&mut memory)?;
+        for _ in 0..times {
+            work()?;
         }
         say(start.elapsed().as_nanos().to_string());
     }

@@ -104,20 +104,28 @@ fn merged(view: &View) -> View {
 /// The kernel section as it grows; equal blocks are stored once.
 struct Kernel {
     bytes: Vec<u8>,
-    blocks: HashMap<Vec<u8>, u64>,
+    /// Where blocks begin, by what tells most of them apart: their length, and what stands in their middle.
+    blocks: HashMap<(usize, Vec<u8>), Vec<usize>>,
 }
 
 impl Kernel {
-    /// Offset of a block of streams.
-    fn place(&mut self, block: Vec<u8>) -> u64 {
-        if let Some(&offset) = self.blocks.get(&block) {
-            return offset;
+    /// Offset of a block of streams, which `put` appends, and its size.
+    fn place<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) -> (u64, u64, T) {
+        const TELLING_BYTES: usize = 64;
+        let before = self.bytes.len();
+        self.bytes.resize(before.next_multiple_of(ROW_ALIGN as usize), 0);
+        let start = self.bytes.len();
+        let told = put(&mut self.bytes);
+        let (known, block) = self.bytes.split_at(start);
+        let middle = block.len() / 2;
+        let key = (block.len(), block[middle..block.len().min(middle + TELLING_BYTES)].to_vec());
+        let (bytes, alike) = (block.len() as u64, self.blocks.entry(key).or_default());
+        if let Some(&at) = alike.iter().find(|&&at| known[at..].starts_with(block)) {
+            self.bytes.truncate(before);
+            return (at as u64, bytes, told);
         }
-        self.bytes.resize(self.bytes.len().next_multiple_of(ROW_ALIGN as usize), 0);
-        let offset = self.bytes.len() as u64;
-        self.bytes.extend_from_slice(&block);
-        self.blocks.insert(block, offset);
-        offset
+        alike.push(start);
+        (start as u64, bytes, told)
     }
 }
 
@@ -342,10 +350,12 @@ impl Emitter<'_> {
                 self.task.set_bytes_at(self.layout, ExtraSize, i, constant::IDLE_STREAM_BYTES)?;
             }
         }
-        let (block, sizes, apart) = match &self.layer.kind {
+        let (mut offset, bytes, sizes, apart) = match &self.layer.kind {
             Kind::Conv { weights, bias, nonlinear, .. } => {
-                let (block, sizes) = packing.streams(weights, bias.as_ref().map(|b| b.as_slice()), nonlinear.table());
-                (block, sizes, true)
+                let bias = bias.as_ref().map(|b| b.as_slice());
+                let (offset, bytes, sizes) =
+                    kernel.place(|to| packing.put_streams(weights, bias, nonlinear.table(), to));
+                (offset, bytes, sizes, true)
             }
             // All engines read the same table.
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
@@ -355,7 +365,8 @@ impl Emitter<'_> {
                     // Room for a table each, though one is enough.
                     block.resize(block.len() * streams, 0);
                 }
-                (block, vec![lut::STREAM_BYTES as u64; streams], false)
+                let (offset, bytes, ()) = kernel.place(|to| to.extend(block));
+                (offset, bytes, vec![lut::STREAM_BYTES as u64; streams], false)
             }
             // The streams are in memory already: a plane each.
             Kind::Product { .. } => {
@@ -372,8 +383,6 @@ impl Emitter<'_> {
             }
             _ => return Ok(0),
         };
-        let bytes = block.len() as u64;
-        let mut offset = kernel.place(block);
         self.set(KernelDmaMaster, 1)?;
         self.set(KernelDmaSparse, u32::from(packing.skips_zeros()))?;
         self.set(SparseFmt, u32::from(packing.skips_zeros()))?;

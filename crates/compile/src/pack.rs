@@ -10,7 +10,6 @@ use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
 use anemone_net::stored::pack;
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 /// Bits of a coefficient that is stored as it is.
 const FP16_BITS: usize = 16;
@@ -167,8 +166,20 @@ impl Packing {
     /// The streams one after another, and the bytes of each.
     pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
+        let sizes = self.put_streams(weights, bias, table, &mut bytes);
+        (bytes, sizes)
+    }
+
+    /// As [`Packing::streams`], behind what `bytes` has.
+    pub fn put_streams(
+        &self,
+        weights: &Weights,
+        bias: Option<&[f32]>,
+        table: Option<&Table>,
+        bytes: &mut Vec<u8>,
+    ) -> Vec<u64> {
+        let first_byte = bytes.len();
         let mut sizes = Vec::with_capacity(self.active());
-        let mut halves = vec![f16::ZERO; self.lanes * self.taps];
         let palette = Lookup::of(&weights.form);
         let mut head = table.map_or(vec![], Table::stream);
         if let Some(palette) = &palette {
@@ -187,66 +198,70 @@ impl Packing {
                         );
                     }
                     if let Some([kernel, stride]) = self.skips {
-                        self.put_without_zeros(&mut bytes, &weights.values, first, &zero_skip::order(kernel, stride));
+                        self.put_without_zeros(bytes, &weights.values, first, &zero_skip::order(kernel, stride));
                         continue;
                     }
-                    halves.convert_from_f32_slice(&weights.values[first * self.taps..][..self.lanes * self.taps]);
+                    let halves = &weights.values[first * self.taps..][..self.lanes * self.taps];
                     match &palette {
-                        None => self.put_halves(&mut bytes, &halves),
+                        None => {
+                            let at = bytes.len();
+                            bytes.resize(at + 2 * halves.len(), 0);
+                            self.put_side_by_side(&mut bytes[at..], |i| halves[i].to_le_bytes());
+                        }
                         Some(palette) => {
-                            let indices: Vec<u8> = self.side_by_side(&halves).map(|x| palette.index(x)).collect();
-                            bytes.extend(pack(&indices, self.bits));
+                            let indices: Vec<u8> = halves.iter().map(|&x| palette.index(x)).collect();
+                            let mut turned = vec![0; indices.len()];
+                            self.put_side_by_side(&mut turned, |i| [indices[i]]);
+                            bytes.extend(pack(&turned, self.bits));
                         }
                     }
                 }
                 if self.skips.is_some() {
-                    bytes.resize(bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
+                    let stored = bytes.len() - first_byte;
+                    bytes.resize(first_byte + stored.next_multiple_of(ALIGN_BYTES as usize), 0);
                 } else {
                     bytes.resize(start + head.len() + (g + 1) * self.group_bytes() as usize, 0);
                 }
             }
             sizes.push((bytes.len() - start) as u64);
         }
-        (bytes, sizes)
+        sizes
     }
 
-    /// The coefficients of a pass in the order of the streams: channels of one tap stand side by side.
-    fn side_by_side<'a>(&self, halves: &'a [f16]) -> impl Iterator<Item = f16> + 'a {
-        let (lanes, taps) = (self.lanes, self.taps);
-        (0..taps).flat_map(move |tap| (0..lanes).map(move |lane| halves[lane * taps + tap]))
-    }
-
-    /// As [`Packing::side_by_side`], two bytes each.
-    fn put_halves(&self, bytes: &mut Vec<u8>, halves: &[f16]) {
-        let at = bytes.len();
-        bytes.resize(at + 2 * halves.len(), 0);
-        for (tap, set) in bytes[at..].chunks_exact_mut(2 * self.lanes).enumerate() {
-            for (lane, slot) in set.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                *slot = halves[lane * self.taps + tap].to_le_bytes();
+    /// A pass in the order of the streams: channels of one tap stand side by side. `bytes` gives those of a coefficient.
+    fn put_side_by_side<const N: usize>(&self, to: &mut [u8], bytes: impl Fn(usize) -> [u8; N]) {
+        for (tap, set) in to.chunks_exact_mut(N * self.lanes).enumerate() {
+            for (lane, slot) in set.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+                *slot = bytes(lane * self.taps + tap);
             }
         }
     }
 
     /// One pass from output channel `first` on: the count, then masks of eight and their values.
-    fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f32], first: usize, order: &[Option<usize>]) {
+    fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f16], first: usize, order: &[Option<usize>]) {
         let count_at = bytes.len();
         bytes.extend([0; zero_skip::COUNT_BYTES]);
         let elements = order.iter().flatten().count();
         let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
         for input in 0..self.taps / elements {
-            let value = |i: usize| match order.get(i / bits) {
-                Some(Some(tap)) if i % bits < self.lanes => {
-                    f16::from_f32(weights[(first + i % bits) * self.taps + input * elements + tap])
+            for first_bit in (0..self.mask_bits(order.len())).step_by(8) {
+                // The mask, and behind it the values that are not zero.
+                let mut piece = [0; 1 + 2 * 8];
+                let mut length = 1;
+                // Eight bits are of one place of the kernel, or of two.
+                for bit in (0..8).step_by(bits.min(8)) {
+                    let Some(&Some(tap)) = order.get((first_bit + bit) / bits) else { continue };
+                    let lanes = ((first_bit + bit) % bits..self.lanes).take(8);
+                    let values = lanes.map(|lane| weights[(first + lane) * self.taps + input * elements + tap]);
+                    for (i, value) in values.enumerate() {
+                        // Without a branch to mispredict: what is zero is written over.
+                        let stays = value.to_bits() << 1 != 0;
+                        piece[0] |= u8::from(stays) << (bit + i);
+                        piece[length..length + 2].copy_from_slice(&value.to_le_bytes());
+                        length += 2 * usize::from(stays);
+                    }
                 }
-                _ => f16::ZERO,
-            };
-            for eight in (0..self.mask_bits(order.len())).step_by(8) {
-                let mask_at = bytes.len();
-                bytes.push(0);
-                for (i, value) in (0..8).map(|i| (i, value(eight + i))).filter(|(_, v)| *v != f16::ZERO) {
-                    bytes[mask_at] |= 1 << i;
-                    bytes.extend(value.to_le_bytes());
-                }
+                bytes.extend_from_slice(&piece[..length]);
             }
         }
         let count = bytes.len() - count_at - zero_skip::COUNT_BYTES;

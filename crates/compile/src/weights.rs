@@ -12,7 +12,6 @@ use anemone_facts::chips::Chip;
 use anemone_facts::weights::{PALETTE_BITS, WeightForm};
 use anemone_net::compress::{Compression, Scales};
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 use std::sync::Arc;
 
 /// Gives every layer's coefficients the form of their streams.
@@ -82,15 +81,16 @@ fn stream_form(form: WeightForm, weights: &Weights) -> Result<StreamForm, &'stat
 }
 
 /// The values and the narrowest index that tells them apart.
-fn palette(values: &[f32]) -> Option<StreamForm> {
+fn palette(values: &[f16]) -> Option<StreamForm> {
     let mut seen = vec![false; 1 << 16];
     let mut entries = Vec::new();
     let most = 1 << PALETTE_BITS.into_iter().max()?;
-    let mut halves = vec![f16::ZERO; values.len().min(4096)];
-    for chunk in values.chunks(halves.len().max(1)) {
-        let halves = &mut halves[..chunk.len()];
-        halves.convert_from_f32_slice(chunk);
-        for &value in halves.iter() {
+    for chunk in values.chunks(4096) {
+        // Most are known: looked at together, they need no writing.
+        if chunk.iter().fold(true, |all, value| all & seen[usize::from(value.to_bits())]) {
+            continue;
+        }
+        for &value in chunk {
             let known = &mut seen[usize::from(value.to_bits())];
             if !std::mem::replace(known, true) {
                 entries.push(value);

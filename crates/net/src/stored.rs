@@ -501,28 +501,66 @@ fn plain(element: Element, bytes: &[u8], count: usize) -> Data {
 
 /// `count` fields of `bits` bits (1 to 8), the first at the lowest bit; the caller has checked that there are enough bytes.
 pub fn unpack(bytes: &[u8], bits: usize, count: usize) -> Vec<u8> {
-    let mask = ((1u16 << bits) - 1) as u8;
-    (0..count)
-        .map(|i| {
-            let (at, shift) = (i * bits / 8, i * bits % 8);
-            let low = u16::from(bytes.get(at).copied().unwrap_or(0));
-            let high = u16::from(bytes.get(at + 1).copied().unwrap_or(0));
-            ((high << 8 | low) >> shift) as u8 & mask
-        })
-        .collect()
+    match bits {
+        1 => fields::<1>(bytes, count),
+        2 => fields::<2>(bytes, count),
+        3 => fields::<3>(bytes, count),
+        4 => fields::<4>(bytes, count),
+        5 => fields::<5>(bytes, count),
+        6 => fields::<6>(bytes, count),
+        7 => fields::<7>(bytes, count),
+        _ => bytes[..count].to_vec(),
+    }
+}
+
+/// Eight fields are as many bytes as a field has bits.
+fn fields<const BITS: usize>(bytes: &[u8], count: usize) -> Vec<u8> {
+    let of_group = |group: &[u8; BITS]| {
+        let mut word = [0; 8];
+        word[..BITS].copy_from_slice(group);
+        let word = u64::from_le_bytes(word);
+        std::array::from_fn::<u8, 8, _>(|i| (word >> (i * BITS)) as u8 & ((1 << BITS) - 1))
+    };
+    let mut values = vec![[0; 8]; count.div_ceil(8)];
+    let (groups, rest) = bytes.as_chunks::<BITS>();
+    values.iter_mut().zip(groups).for_each(|(to, group)| *to = of_group(group));
+    if let Some(to) = values.get_mut(groups.len()) {
+        let mut last = [0; BITS];
+        last[..rest.len()].copy_from_slice(rest);
+        *to = of_group(&last);
+    }
+    let mut values = values.into_flattened();
+    values.truncate(count);
+    values
 }
 
 /// Fields of `bits` bits (1 to 8) as bytes, the first at the lowest bit: the other way round of [`unpack`].
 pub fn pack(values: &[u8], bits: usize) -> Vec<u8> {
-    let mut bytes = vec![0u8; (values.len() * bits).div_ceil(8)];
-    for (i, &value) in values.iter().enumerate() {
-        let (at, shift) = (i * bits / 8, i * bits % 8);
-        let wide = u16::from(value & ((1u16 << bits) - 1) as u8) << shift;
-        bytes[at] |= wide as u8;
-        if wide >> 8 != 0 {
-            bytes[at + 1] |= (wide >> 8) as u8;
-        }
+    match bits {
+        1 => bytes_of::<1>(values),
+        2 => bytes_of::<2>(values),
+        3 => bytes_of::<3>(values),
+        4 => bytes_of::<4>(values),
+        5 => bytes_of::<5>(values),
+        6 => bytes_of::<6>(values),
+        7 => bytes_of::<7>(values),
+        _ => values.to_vec(),
     }
+}
+
+fn bytes_of<const BITS: usize>(values: &[u8]) -> Vec<u8> {
+    let of_group = |group: &[u8; 8]| {
+        let fields = group.iter().enumerate();
+        let word = fields.fold(0, |word, (i, &v)| word | u64::from(v & ((1 << BITS) - 1)) << (i * BITS));
+        std::array::from_fn::<u8, BITS, _>(|i| word.to_le_bytes()[i])
+    };
+    let (groups, rest) = values.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut bytes = vec![[0; BITS]; values.len().div_ceil(8)];
+    bytes.iter_mut().zip(groups.iter().chain([&last])).for_each(|(to, group)| *to = of_group(group));
+    let mut bytes = bytes.into_flattened();
+    bytes.truncate((values.len() * BITS).div_ceil(8));
     bytes
 }
 
@@ -570,6 +608,14 @@ mod tests {
         // 6-bit fields 1, 2, 3, 63 packed from the lowest bit.
         let word = 1u32 | 2 << 6 | 3 << 12 | 63 << 18;
         assert_eq!(unpack(&word.to_le_bytes(), 6, 4), [1, 2, 3, 63]);
+        for bits in 1..=8 {
+            for count in [0, 1, 7, 8, 9, 31] {
+                let values: Vec<u8> = (0..count).map(|i| (i * 37 + 11) as u8 & ((1u16 << bits) - 1) as u8).collect();
+                let packed = pack(&values, bits);
+                assert_eq!(packed.len(), (count * bits).div_ceil(8));
+                assert_eq!(unpack(&packed, bits, count), values, "{count} of {bits} bits");
+            }
+        }
         assert_eq!(pack(&[1, 2, 3, 63], 6), word.to_le_bytes()[..3]);
         assert_eq!(plain(Element::Int(4), &[0x8f], 2), Data::I8(vec![-1, -8]));
     }

@@ -1,15 +1,16 @@
 //! Constant coefficients of a layer, from the network's constant to the form of their streams.
 
-use anemone_net::Tensor;
 use anemone_net::compress::Compression;
+use anemone_net::{Data, Tensor};
 use half::f16;
+use half::vec::HalfFloatVecExt;
 use std::sync::Arc;
 
 /// Constant coefficients of a convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// `[groups][out][in per out][kh][kw]`.
-    pub values: Vec<f32>,
+    /// `[groups][out][in per out][kh][kw]`, as the engines have them in every form.
+    pub values: Vec<f16>,
     /// How the constant that they are from is compressed.
     pub compression: Compression,
     /// How they stand in the engines' streams.
@@ -36,19 +37,24 @@ pub enum StreamForm {
 
 impl From<Vec<f32>> for Weights {
     fn from(values: Vec<f32>) -> Weights {
+        let values = Vec::from_f32_slice(&values);
         Weights { values, compression: Compression::default(), form: StreamForm::Fp16 }
     }
 }
 
 impl From<&Tensor> for Weights {
     fn from(tensor: &Tensor) -> Weights {
-        Weights { compression: Compression::of(&tensor.data), ..tensor.data.to_f32().into() }
+        let values = match tensor.data.dense().into_owned() {
+            Data::F16(values) => values,
+            other => Vec::from_f32_slice(&other.to_f32()),
+        };
+        Weights { values, compression: Compression::of(&tensor.data), form: StreamForm::Fp16 }
     }
 }
 
 impl Weights {
     /// Others made of the same constant.
-    pub fn with(&self, values: Vec<f32>) -> Weights {
+    pub fn with(&self, values: Vec<f16>) -> Weights {
         Weights { values, compression: self.compression, form: StreamForm::Fp16 }
     }
 }

@@ -7,6 +7,7 @@ use crate::check::own;
 use crate::error::{Error, Result};
 use anemone_facts::Field;
 use anemone_net::Op;
+use half::f16;
 use std::sync::Arc;
 
 impl Lowerer<'_> {
@@ -230,7 +231,7 @@ fn dilate(weights: Weights, extents: [usize; 2], dilation: [usize; 2]) -> (Weigh
     }
     let wide = [0, 1].map(|i| (extents[i] - 1) * dilation[i] + 1);
     let (taps, wide_taps) = (extents[0] * extents[1], wide[0] * wide[1]);
-    let mut out = vec![0.0; weights.values.len() / taps * wide_taps];
+    let mut out = vec![f16::ZERO; weights.values.len() / taps * wide_taps];
     for (kernel, wide_kernel) in weights.values.chunks_exact(taps).zip(out.chunks_exact_mut(wide_taps)) {
         for (i, &w) in kernel.iter().enumerate() {
             let (h, c) = (i / extents[1], i % extents[1]);

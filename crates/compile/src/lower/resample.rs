@@ -9,6 +9,7 @@ use super::conv::Convolution;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_net::{DType, Data, Op, OpKind, Tensor, TensorType, ValueId};
+use half::f16;
 use std::sync::Arc;
 
 /// One axis of one phase: the taps of the kernel that reach it, as a plain convolution.
@@ -212,7 +213,7 @@ fn phase_conv(
                 for &kw in &horizontal.taps {
                     plain.push(match (kh, kw) {
                         (Some(kh), Some(kw)) => weights.values[base + kh * kernel[1] + kw],
-                        _ => 0.0,
+                        _ => f16::ZERO,
                     });
                 }
             }
