@@ -8,6 +8,7 @@
 use crate::anec::*;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::{BANKS, FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use std::collections::HashSet;
 use std::fmt;
 
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
@@ -33,8 +34,20 @@ pub struct Place {
 pub struct Staging {
     /// All operands, were they all from memory.
     pub bytes: u64,
+    /// What each source takes of it, and the result.
+    pub each: ([u64; 2], u64),
     /// The first source and its strides, where it is staged whole.
     pub source: Option<(u64, [u64; 4])>,
+}
+
+impl Staging {
+    /// What operands take that do not stay: the others stand where they are.
+    fn beside(&self, layer: &Layer, stays: &HashSet<usize>) -> u64 {
+        let moves = |view: &View4| !stays.contains(&(view.buffer.0 as usize));
+        let (sources, result) = self.each;
+        let sources = layer.sources.iter().zip(sources).filter(|(view, _)| moves(view)).map(|(_, bytes)| bytes);
+        sources.sum::<u64>() + if moves(&layer.result) { result } else { 0 }
+    }
 }
 
 /// A result in tile memory.
@@ -136,17 +149,22 @@ impl Residency {
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last]);
         loop {
             residency.assign(&mut candidates, graph.layers.len());
-            // The largest of those that leave too little room gives way.
+            // Of those that leave too little room the one gives way that is needed for longest, for all layers of its life.
+            let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
             let tight: Vec<usize> = (0..graph.layers.len())
-                .filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i].bytes > capacity)
+                .filter(|&i| residency.top[i] > 0)
+                .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
                 .collect();
             if tight.is_empty() {
                 break;
             }
+            let mut eased = 0;
             for layer in tight {
                 let live = candidates.iter().enumerate().filter(|(_, (_, r))| r.writer <= layer && layer <= r.last);
-                if let Some((at, _)) = live.max_by_key(|(_, (_, r))| r.bytes) {
-                    candidates.remove(at);
+                if layer >= eased
+                    && let Some((at, _)) = live.max_by_key(|(_, (_, r))| (r.last, r.bytes))
+                {
+                    eased = candidates.remove(at).1.last + 1;
                 }
             }
         }

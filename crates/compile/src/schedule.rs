@@ -38,7 +38,7 @@ pub fn schedule(legal: Legal, chip: &Chip, reasons: &mut Reasons) -> Schedule {
             range.1 = i;
         }
     }
-    let budget = capacity / PARTITION_MARGIN.1 * PARTITION_MARGIN.0;
+    let budget = (capacity / PARTITION_MARGIN.1).saturating_mul(PARTITION_MARGIN.0);
     let (partitions, pressure_bytes) = partition(&graph, &live, budget, reasons);
     Schedule { graph, live, partitions, pressure_bytes }
 }

@@ -55,8 +55,9 @@ pub const FOLDED_OUTPUTS: usize = 256;
 /// Largest operand that is turned in tile memory before its channels are summed.
 pub const TURNED_BYTES: u64 = 512 << 10;
 
-/// Share of tile memory, as a fraction, up to which the results that live at once stay in one partition.
-pub const PARTITION_MARGIN: (u64, u64) = (3, 4);
+/// Share of tile memory, as a fraction, up to which the results that live at once stay in one partition. Above one, because
+/// those count as well that go to memory in the end.
+pub const PARTITION_MARGIN: (u64, u64) = (3, 2);
 
 /// What `zin_ane_compiler` 4.2.1 does in its own way.
 pub mod zin_421 {

@@ -95,11 +95,14 @@ pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
     let row = row_bytes(layer, &tile, layer.sources[0].height(), chip);
     let source = row * tile.rows as u64;
     let result = result_tile(layer);
-    let sources = if layer.is_neural() { 1 } else { layer.sources.len() as u64 };
+    let staged = source + SECOND_BYTES;
+    let second = if layer.is_neural() { 0 } else { staged * (layer.sources.len() as u64 - 1) };
+    let result = (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64;
     let [_, height, width] = input(layer);
     let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
     Staging {
-        bytes: sources * (source + SECOND_BYTES) + (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64,
+        bytes: staged + second + result,
+        each: ([staged, second], result),
         source: whole.then_some({
             // A single row that stays needs no banks of its own.
             let row = if height == 1 { tile.row_bytes } else { row };
