@@ -199,7 +199,7 @@ impl Machine<'_> {
     pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
         let halves = self.get(Src2Fmt) == format::FP16;
         let (place, home) = match self.get(Src2Type) {
-            1 if self.get(Rbe1) == 1 && self.get(Src2MemFmt) == format::FP16 => {
+            1 if self.get(Rbe1) == 1 && self.size(Src2Interleave) <= 1 && self.get(Src2MemFmt) == format::FP16 => {
                 (&SRC2_DMA, Home::Bar(self.get(RBase1) as u8))
             }
             0 => (&SRC2_L2, Home::Tile),
@@ -258,7 +258,9 @@ impl Machine<'_> {
             }
             residency::L2 => self.load_l2(&SRC1_L2, ext),
             residency::CHAIN => {
-                let chained = self.chain.take().ok_or(FaultKind::NothingChained)?;
+                // Windows over depth meet a plane several times.
+                let once = self.depth_window().is_none();
+                let chained = self.chain.plane(self.source_depth, once).ok_or(FaultKind::NothingChained)?;
                 if chained.ext != ext {
                     return Err(FaultKind::ChainShape { found: chained.ext.array(), declared: ext.array() });
                 }
@@ -270,8 +272,12 @@ impl Machine<'_> {
 
     fn load_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
         self.in_memory(Src1MemFmt, InFmt)?;
-        let by = self.interleave(Src1Interleave, ext.c)?;
-        let tensor = self.load_dma(&SRC1_DMA, RBase0, Rbe0, interleaved(ext, by))?;
+        self.load_interleaved(&SRC1_DMA, [RBase0, Rbe0], Src1Interleave, ext)
+    }
+
+    fn load_interleaved(&self, place: &Place, bar: [Field; 2], by: Field, ext: Extents) -> Result<Tensor, FaultKind> {
+        let by = self.interleave(by, ext.c)?;
+        let tensor = self.load_dma(place, bar[0], bar[1], interleaved(ext, by))?;
         Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
     }
 
@@ -289,7 +295,7 @@ impl Machine<'_> {
         let mut tensor = match self.get(Src2Type) {
             1 => {
                 self.in_memory(Src2MemFmt, Src2Fmt)?;
-                self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext)?
+                self.load_interleaved(&SRC2_DMA, [RBase1, Rbe1], Src2Interleave, ext)?
             }
             0 => self.load_l2(&SRC2_L2, ext)?,
             value => {
@@ -313,7 +319,7 @@ impl Machine<'_> {
             residency::CHAIN => {
                 let element = self.element(OutFmt)?;
                 result.data.iter_mut().for_each(|x| *x = number::through(element, *x));
-                *self.chain = Some(result);
+                self.chain.keep(result);
                 Ok(())
             }
             value => Err(FaultKind::NotHonoured { field: ResType, value, reason: "no sample sends a result this way" }),
@@ -356,14 +362,14 @@ impl Machine<'_> {
         self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
-    /// Byte address at the depth at hand, and strides of groups, channels and rows.
+    /// Byte address at the plane at hand, and strides of groups, channels and rows.
     pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
-        let repeated = match place.format {
-            InFmt => self.get(Src1BroadcastD) == 1,
-            Src2Fmt => self.get(Src2BroadcastD) == 1,
-            _ => false,
+        let one_plane = |repeated| if self.get(repeated) == 1 { 0 } else { self.source_depth };
+        let depth = match place.format {
+            InFmt => one_plane(Src1BroadcastD),
+            Src2Fmt => one_plane(Src2BroadcastD),
+            _ => self.depth,
         };
-        let depth = if repeated { 0 } else { self.depth };
         let base = self.bytes(place.base) + depth * self.bytes(place.depth);
         (base, [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
     }

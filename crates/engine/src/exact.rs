@@ -47,8 +47,7 @@ impl Machine<'_> {
     /// the place of its source does: see `docs/numerics.md`, section crop.
     pub(crate) fn crop_gain_log2(&self) -> Option<u32> {
         self.model.planar()?;
-        let plain =
-            self.get(NonlinearMode) == nonlinear::NONE && self.half(AccBias) == 0.0 && self.half(PostScale) == 1.0;
+        let plain = self.get(NonlinearMode) == nonlinear::NONE && self.added() == 0.0 && self.factor() == 1.0;
         let gain = numerics::generation(self.layout.generation)?.crop_gain_log2.filter(|_| plain)?;
         let bar = self.bar(RBase0, Rbe0).ok().filter(|_| self.get(SrcType) == residency::DMA)?;
         let port = self.ports.iter().find(|p| p.bar == bar && p.direction == Direction::Input)?;
@@ -58,7 +57,7 @@ impl Machine<'_> {
     /// What follows a sum, or a copied element, where no run can change its table.
     pub(crate) fn prepare_exactly(&self, constants: &mut Constants, sums: bool) -> Result<Option<Exactly>, FaultKind> {
         let Some(rules) = self.model.planar() else { return Ok(None) };
-        let (mode, bias, scale) = (self.get(NonlinearMode), self.half(AccBias), self.half(PostScale));
+        let (mode, bias, scale) = (self.get(NonlinearMode), self.added(), self.factor());
         let idle = bias == 0.0 && scale == 1.0;
         match mode {
             // Sums have neither NaN nor minus zero, which the other stages would change.
@@ -73,7 +72,7 @@ impl Machine<'_> {
             nonlinear::LUT => self.table_record(RECORD_BYTES as u64)?.to_vec(),
             _ => Vec::new(),
         };
-        let key = (mode, self.get(AccBias), self.get(PostScale), record);
+        let key = (mode, bias.to_bits(), scale.to_bits(), record);
         if let Some(known) = constants.stages.get(&key) {
             return Ok(Some(known.clone()));
         }
@@ -88,7 +87,7 @@ impl Machine<'_> {
 
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
     pub(crate) fn finish_exact(&self, rules: &'static Planar, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (self.half(AccBias), self.half(PostScale));
+        let (bias, scale) = (self.added(), self.factor());
         let plain = bias == 0.0 && scale == 1.0 && self.get(NeOpMode) == neural::BYPASS;
         let (bias, scale) = (Number::admit(bias), Number::admit(scale));
         let affine = move |v: f32| Number::admit(v).add(bias).mul(scale);

@@ -18,6 +18,9 @@ pub enum Treatment {
 /// Fields of generations that the engine does not execute.
 const OTHER_GENERATIONS: Treatment = Treatment::Only(&[0], "no generation with this field is executed");
 
+/// Shifts in a field of five bits that are the same with and without a sign.
+const POSITIVE_SHIFTS: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
 /// Whether programs with this form of descriptors are executed.
 pub fn executes(layout: &Layout) -> bool {
     layout.codec == Codec::Runs
@@ -29,8 +32,7 @@ pub fn treatment(field: Field) -> Treatment {
     use Treatment::*;
     match field {
         // Chain.
-        NextSize | NextPointer => Obeyed,
-        TdSkip => Only(&[0], "skipped tasks are not modelled"),
+        NextSize | NextPointer | TdSkip => Obeyed,
         // Task management, events, priorities, estimates.
         Tid | Nid | Lnid | Eon | ExeCycles | LogEvents | Exceptions | DebugLogEvents | DebugExceptions
         | DisallowAbort | Kpc | Spl | Tsr | Spc | Dpc | Tse | NextPriority | Tde | SrcLoc | DstLoc | TqDis | TBase
@@ -43,8 +45,8 @@ pub fn treatment(field: Field) -> Treatment {
         | Kw | Kh | Sx | Sy | Px | Py | NeTranspose | ResultTranspose | Src1BroadcastW | Src1BroadcastH
         | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
         Din | Dout | Src1BroadcastD | Src2BroadcastD => Obeyed,
-        Kd | Sz | Oz => Only(&[0, 1], "three-dimensional kernels are not executed"),
-        Ox | Oy => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
+        Kd | Sz | Pz => Obeyed,
+        Ox | Oy | Oz => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
@@ -61,8 +63,7 @@ pub fn treatment(field: Field) -> Treatment {
         | ResL2DepthStride => Obeyed,
         Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
         | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
-        Src1Interleave | DstInterleave => Obeyed,
-        Src2Interleave => Only(&[0, 1], "an interleaved second source is not executed"),
+        Src1Interleave | Src2Interleave | DstInterleave => Obeyed,
         Src1FmtMode | Src2FmtMode | DstFmtMode => Only(&[0, 1], "only format mode 1 is executed"),
         Src1Truncate | Src2Truncate | DstTruncate => Only(&[0, 3], "only truncation 3 is executed"),
         Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
@@ -94,7 +95,7 @@ pub fn treatment(field: Field) -> Treatment {
         PostScaleMode => {
             Only(&[0], "no source says whether a post-scale for each channel comes before or after the bias")
         }
-        AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
+        AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source says whether the highest bit is a sign"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
         DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => {

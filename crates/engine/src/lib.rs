@@ -29,6 +29,7 @@ mod rows;
 mod tensor;
 mod trace;
 mod unpack;
+mod volume;
 mod window;
 mod work;
 

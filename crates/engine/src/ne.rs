@@ -39,7 +39,7 @@ enum Operation {
 struct Convolution {
     window: Window,
     staging: Staging,
-    /// Input channels that one output channel reads.
+    /// Input channels that one output channel reads, at every plane of the kernel.
     per_output: usize,
     /// Whether an output channel reads channels of its own.
     unicast: bool,
@@ -122,7 +122,10 @@ impl Machine<'_> {
         if self.compute_in_place(neural)? {
             return Ok(());
         }
-        let x = self.source1(neural.input)?;
+        let x = match self.depth_window() {
+            Some(window) => self.source_planes(&window, neural.input)?,
+            None => self.source1(neural.input)?,
+        };
         let y = match &neural.operation {
             Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
             Operation::SumOfChannels => {
@@ -149,7 +152,7 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
-        if self.get(InputRelu) == 1 {
+        if self.get(InputRelu) == 1 || self.depth_window().is_some() {
             return Ok(false);
         }
         let exact = self.model.planar().is_some();
@@ -161,7 +164,7 @@ impl Machine<'_> {
         let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
-        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
@@ -200,7 +203,7 @@ impl Machine<'_> {
             return self.finish_exact(rules, y);
         }
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let cost = y.data.len();
         chunks(&mut y.data, 1 << 12, cost, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
@@ -233,6 +236,8 @@ impl Machine<'_> {
         if unicast && per_output * output.c != input.c {
             return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
         }
+        // A kernel's planes are channels: see `volume.rs`.
+        let per_output = per_output * self.kernel_planes();
         let reuse = self.get(GroupKernelReuse) == 1;
         let taps = per_output as u64 * (window.k[0] * window.k[1]) as u64;
         let unfolded_row = taps * output.w as u64;
@@ -289,7 +294,7 @@ impl Machine<'_> {
         match (packed, self.mac) {
             (Packed::Fast(kernels), _) => {
                 let activation = self.activation_of(neural)?;
-                let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+                let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
                 convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
             }
             (Packed::Exact(groups), Some(mac)) => {

@@ -14,6 +14,7 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;
+use anemone_facts::weights::PALETTE_WIDTHS;
 use half::f16;
 
 /// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
@@ -201,8 +202,8 @@ impl Machine<'_> {
             (format::UINT8, false, false) => Store::Uint8,
             (format::FP16, true, false) => {
                 let bits = self.get(PalettizedBits);
-                if !matches!(bits, 2 | 4 | 6 | 8) {
-                    return Err(self.inconsistent(PalettizedBits, "palette indices have 2, 4, 6 or 8 bits"));
+                if !PALETTE_WIDTHS.iter().any(|width| width.bits == bits) {
+                    return Err(self.inconsistent(PalettizedBits, "no palette has indices of this width"));
                 }
                 let bytes = 2u64 << bits;
                 let palette = if self.extra_is_on(extra::PALETTE) {

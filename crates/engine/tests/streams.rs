@@ -8,6 +8,7 @@ use anemone_facts::code::*;
 use anemone_facts::kernel::{extra, zero_skip};
 use anemone_facts::layout::H13;
 use anemone_facts::lut::{STREAM_BYTES, place};
+use anemone_facts::weights::PALETTE_WIDTHS;
 use anemone_program::{Program, Task, task::encode_stream};
 use half::f16;
 
@@ -205,11 +206,19 @@ impl Conv {
     }
 
     /// Runs with extra streams behind the engines'.
-    fn run_with(
+    fn run_with(&self, task: Task, streams: Vec<Vec<u8>>, extras: Vec<(u32, Vec<u8>)>) -> Result<Vec<f32>, FaultKind> {
+        self.run_on(vec![], task, streams, extras, &self.source(), 1)
+    }
+
+    /// Runs over so many planes of result, after other tasks.
+    fn run_on(
         &self,
+        mut before: Vec<Task>,
         mut task: Task,
         streams: Vec<Vec<u8>>,
         extras: Vec<(u32, Vec<u8>)>,
+        source: &[f32],
+        planes: usize,
     ) -> Result<Vec<f32>, FaultKind> {
         let mut kernel = Vec::new();
         let mut put = |task: &mut Task, [en, base, size]: [Field; 3], i: u32, stream: &[u8]| {
@@ -227,14 +236,19 @@ impl Conv {
         }
         kernel.resize(kernel.len().next_multiple_of(64), 0);
         let [h, w] = self.out();
-        let rows = self.groups * self.cout * h;
-        let source = rows_of(&self.source(), self.side);
-        let bytes = execute(vec![task], kernel, &[(SOURCE, &source)], rows * ROW as usize)?;
+        let rows = self.groups * self.cout * h * planes;
+        let source = rows_of(source, self.side);
+        before.push(task);
+        let bytes = execute(before, kernel, &[(SOURCE, &source)], rows * ROW as usize)?;
         Ok(from_rows(&bytes, rows, w))
     }
 
     fn reference(&self, weights: &[f32]) -> Vec<f32> {
-        let (x, [h, w], n) = (self.source(), self.out(), self.side);
+        self.reference_on(&self.source(), weights)
+    }
+
+    fn reference_on(&self, x: &[f32], weights: &[f32]) -> Vec<f32> {
+        let ([h, w], n) = (self.out(), self.side);
         let mut y = Vec::new();
         for co in 0..self.groups * self.cout {
             let first = co / self.cout * self.cin + if self.unicast { co % self.cout * self.per_output() } else { 0 };
@@ -358,7 +372,7 @@ fn packed(indices: &[usize], bits: usize) -> Vec<u8> {
 
 #[test]
 fn coefficients_come_from_a_palette() {
-    for bits in [2, 4, 6, 8] {
+    for bits in PALETTE_WIDTHS.iter().map(|width| width.bits as usize) {
         let conv = Conv { cout: 64, lanes: 4, groups: 2, bias: true, ..PLAIN };
         let palette: Vec<f32> = (0..1 << bits).map(|i| (i * 37 % 41) as f32 - 20.0).collect();
         let indices: Vec<usize> =
@@ -605,16 +619,155 @@ fn volumes_go_plane_by_plane() {
     let mut task = with(conv.task(), &[(Din, 3), (Dout, 3), (Src1BroadcastD, 1)]);
     task.set_bytes(&H13, DstDepthStride, 0).expect("fits");
     assert_eq!(conv.run(task, streams.clone()).expect("runs"), wanted);
+    // By way of the chain.
+    let give = with(volume(format::FP16), &[(ResType, residency::CHAIN), (PeBias, 0x4000)]);
+    let on = with(volume(format::FP16), &[(SrcType, residency::CHAIN), (ResType, residency::CHAIN), (PeScale, 0x4000)]);
+    let take = with(volume(format::FP16), &[(SrcType, residency::CHAIN)]);
+    let found = run(vec![give.clone(), on, take.clone()], &[(SOURCE, &source)]).expect("runs");
+    assert_eq!(planes(&found), x.iter().map(|x| 2.0 * (x + 2.0)).collect::<Vec<_>>());
+    // What was taken is gone.
+    let fault = run(vec![give, take.clone(), take], &[(SOURCE, &source)]).expect_err("must be refused");
+    assert!(matches!(fault, FaultKind::NothingChained), "{fault}");
     let refused = |task: Task| match run(vec![task], &[(SOURCE, &source)]).expect_err("must be refused") {
         FaultKind::NotHonoured { field, .. } => field,
         fault => panic!("{fault}"),
     };
     assert_eq!(refused(with(volume(format::FP16), &[(Dout, 1)])), Dout);
     assert_eq!(refused(with(volume(format::FP16), &[(TaskClass, class::PLANAR_REDUCE)])), Din);
-    assert_eq!(refused(with(volume(format::FP16), &[(ResType, residency::CHAIN)])), ResType);
-    assert_eq!(refused(with(volume(format::FP16), &[(Kd, 2)])), Kd);
+    for field in [Kd, Sz, Oz] {
+        assert_eq!(refused(with(volume(format::FP16), &[(field, 2)])), field);
+    }
+    assert_eq!(refused(with(volume(format::FP16), &[(Pz, 1)])), Pz);
     let fault = run(vec![with(volume(format::FP16), &[(Win, 32000), (Wout, 32000), (Din, 32000), (Dout, 32000)])], &[]);
     assert!(matches!(fault, Err(FaultKind::TooLarge { .. })), "{fault:?}");
+}
+
+/// Three axes of window: each plane of the result is a convolution of the planes that it meets, as channels.
+#[test]
+fn kernels_have_a_depth() {
+    let cases = [
+        (Conv { cin: 2, cout: 4, side: 5, kernel: [2, 3], bias: true, ..PLAIN }, [5, 3, 2, 1]),
+        (Conv { cin: 2, cout: 32, side: 4, kernel: [1, 1], lanes: 2, groups: 2, ..PLAIN }, [4, 2, 1, 0]),
+        (Conv { cin: 8, cout: 4, side: 5, stride: 2, unicast: true, ..PLAIN }, [6, 1, 3, 0]),
+        (Conv { cin: 3, cout: 8, side: 3, kernel: [3, 3], ..PLAIN }, [2, 5, 1, 3]),
+    ];
+    for (conv, [din, kd, sz, pz]) in cases {
+        // The same padding behind the last plane as before the first.
+        let dout = (din + 2 * pz - kd) / sz + 1;
+        let planes = conv.groups * conv.cin;
+        let plane = conv.side * conv.side;
+        let x: Vec<f32> = noise(din * planes * plane, 3).map(|x| x as f32).collect();
+        let flat = Conv { cin: conv.cin * kd, ..conv };
+        let weights = flat.weights();
+        let wanted: Vec<f32> = (0..dout)
+            .flat_map(|d| {
+                let mut met = vec![0.0; planes * kd * plane];
+                for (i, met) in met.chunks_exact_mut(plane).enumerate() {
+                    let at = (d * sz + i % kd).checked_sub(pz).filter(|&at| at < din);
+                    at.iter().for_each(|at| met.copy_from_slice(&x[(at * planes + i / kd) * plane..][..plane]));
+                }
+                flat.reference_on(&met, &weights)
+            })
+            .collect();
+        let dense = |g, first| flat.rows(&weights, g, first).iter().flat_map(|&w| half(w)).collect();
+        let depth = [(Din, din), (Dout, dout), (Kd, kd), (Sz, sz), (Pz, pz)].map(|(f, n)| (f, n as u32));
+        let mut task = with(conv.task(), &depth);
+        let [h, _] = conv.out();
+        let (source_bytes, result_bytes) = (planes * conv.side * ROW as usize, conv.groups * conv.cout * h * 64);
+        task.set_bytes(&H13, Src1DepthStride, source_bytes as u64).expect("fits");
+        task.set_bytes(&H13, DstDepthStride, result_bytes as u64).expect("fits");
+        let run = |before, task| conv.run_on(before, task, flat.streams(&[], dense), vec![], &x, dout);
+        assert_eq!(run(vec![], task.clone()).expect("runs"), wanted, "{din} {kd} {sz} {pz}");
+        // From a chain, which windows meet several times.
+        let mut copy = with(
+            conv.task(),
+            &[
+                (NeOpMode, neural::BYPASS),
+                (KernelMode, kernel::UNITY),
+                (ResType, residency::CHAIN),
+                (BiasMode, 0),
+                (UnicastEn, 1),
+                (UnicastCin, 1),
+                (Cout, conv.cin as u32),
+                (Din, din as u32),
+                (Dout, din as u32),
+                (Hout, conv.side as u32),
+                (Wout, conv.side as u32),
+                (Kw, 1),
+                (Kh, 1),
+                (Sx, 1),
+                (Sy, 1),
+            ],
+        );
+        copy.set_bytes(&H13, Src1DepthStride, source_bytes as u64).expect("fits");
+        let chained = with(task.clone(), &[(SrcType, residency::CHAIN)]);
+        assert_eq!(run(vec![copy], chained).expect("runs"), wanted, "{din} {kd} {sz} {pz}");
+        let refused = |fields: &[(Field, u32)]| match run(vec![], with(task.clone(), fields)).expect_err("is refused") {
+            FaultKind::NotHonoured { field, .. } | FaultKind::Inconsistent { field, .. } => field,
+            fault => panic!("{fault}"),
+        };
+        assert_eq!(refused(&[(Dout, 40)]), Dout);
+        assert_eq!(refused(&[(SparseFmt, 1), (KernelDmaSparse, 1)]), SparseFmt);
+    }
+}
+
+#[test]
+fn a_descriptor_can_be_skipped() {
+    let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+    let source = rows_of(&x, 5);
+    let run = |skipped: [u32; 2]| {
+        let tasks = [0x4000, 0x4200]
+            .iter()
+            .zip(skipped)
+            .map(|(&bias, skip)| with(planar(format::FP16, format::FP16), &[(PeBias, bias), (TdSkip, skip)]));
+        let bytes = execute(tasks.collect(), vec![], &[(SOURCE, &source)], 128).expect("runs");
+        from_rows(&bytes, 2, 5)
+    };
+    assert_eq!(run([0, 0]), x.map(|x| x + 3.0));
+    assert_eq!(run([0, 1]), x.map(|x| x + 2.0));
+    assert_eq!(run([1, 1]), [0.0; 10]);
+}
+
+#[test]
+fn channels_of_a_second_source_stand_side_by_side() {
+    let channels = 4;
+    let x: Vec<f32> = noise(10 * channels, 5).map(|x| x as f32).collect();
+    let y: Vec<f32> = noise(20 * channels, 5).skip(10 * channels).map(|y| y as f32).collect();
+    // Two channels to a row of ten elements.
+    let interleaved: Vec<f32> = (0..10 * channels)
+        .map(|i| {
+            let (pair, row, column) = (i / 20, i / 10 % 2, i % 10);
+            y[((2 * pair + column % 2) * 2 + row) * 5 + column / 2]
+        })
+        .collect();
+    let inputs = [(SOURCE, &rows_of(&x, 5)[..]), (SECOND, &rows_of(&interleaved, 10)[..])];
+    let fields = two_sources(anemone_facts::code::planar::ADD);
+    let mut task = with(planar(format::FP16, format::FP16), &fields);
+    task = with(task, &[(Cin, channels as u32), (Cout, channels as u32), (Src2Interleave, 2)]);
+    for field in [Src2RowStride, Src1PlaneStride, Src2PlaneStride, DstPlaneStride] {
+        task.set_bytes(&H13, field, if field == Src2RowStride { ROW } else { 2 * ROW }).expect("fits");
+    }
+    let bytes = execute(vec![task.clone()], vec![], &inputs, channels * 128).expect("runs");
+    assert_eq!(from_rows(&bytes, 2 * channels, 5), x.iter().zip(&y).map(|(x, y)| x + y).collect::<Vec<_>>());
+    let fault = execute(vec![with(task, &[(Src2Interleave, 3)])], vec![], &inputs, channels * 128);
+    assert!(matches!(fault, Err(FaultKind::Inconsistent { field: Src2Interleave, .. })), "{fault:?}");
+}
+
+#[test]
+fn bias_and_scale_have_exponents() {
+    let conv = Conv { bias: true, ..PLAIN };
+    let weights = conv.weights();
+    let dense = |g, first| conv.rows(&weights, g, first).iter().flat_map(|&w| half(w)).collect();
+    let numbers = [(AccBias, 3.0), (PostScale, 0.5)].map(|(f, x)| (f, u32::from(f16::from_f32(x).to_bits())));
+    let run = |fields: &[(Field, u32)]| conv.run(with(with(conv.task(), &numbers), fields), conv.streams(&[], dense));
+    let wanted =
+        |bias: f32, scale: f32| conv.reference(&weights).iter().map(|y| (y + bias) * scale).collect::<Vec<_>>();
+    assert_eq!(run(&[]).expect("runs"), wanted(3.0, 0.5));
+    assert_eq!(run(&[(AccBiasShift, 3), (PostRightShift, 2)]).expect("runs"), wanted(24.0, 0.125));
+    for field in [AccBiasShift, PostRightShift] {
+        let fault = run(&[(field, 16)]);
+        assert!(matches!(fault, Err(FaultKind::NotHonoured { field: f, .. }) if f == field), "{fault:?}");
+    }
 }
 
 #[test]
