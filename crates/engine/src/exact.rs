@@ -87,23 +87,35 @@ impl Machine<'_> {
 
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
     pub(crate) fn finish_exact(&self, rules: &'static Planar, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (self.added(), self.factor());
-        let plain = bias == 0.0 && scale == 1.0 && self.get(NeOpMode) == neural::BYPASS;
-        let (bias, scale) = (Number::admit(bias), Number::admit(scale));
-        let affine = move |v: f32| Number::admit(v).add(bias).mul(scale);
-        match self.get(NonlinearMode) {
+        let idle = self.added() == 0.0 && self.factor() == 1.0 && self.get(NonlinearMode) == nonlinear::NONE;
+        if idle && self.get(NeOpMode) == neural::BYPASS {
             // A copy keeps the sign of a zero, which an addition does not.
-            nonlinear::NONE if plain => each(&mut y, planar::admit),
-            nonlinear::NONE => each(&mut y, |v| affine(v).settle(rules)),
-            nonlinear::RELU => each(&mut y, |v| affine(v).relu().settle(rules)),
+            each(&mut y, planar::admit);
+            return Ok(y);
+        }
+        self.finish_exact_from(rules, y, |_, v| Number::admit(v))
+    }
+
+    /// As [`Machine::finish_exact`], after what is made of each element by its place.
+    pub(crate) fn finish_exact_from(
+        &self,
+        rules: &'static Planar,
+        mut y: Tensor,
+        first: impl Fn(usize, f32) -> Number + Sync,
+    ) -> Result<Tensor, FaultKind> {
+        let (bias, scale) = (Number::admit(self.added()), Number::admit(self.factor()));
+        let affine = move |i: usize, v: f32| first(i, v).add(bias).mul(scale);
+        match self.get(NonlinearMode) {
+            nonlinear::NONE => each_at(&mut y, |i, v| affine(i, v).settle(rules)),
+            nonlinear::RELU => each_at(&mut y, |i, v| affine(i, v).relu().settle(rules)),
             _ => {
                 let table = Table::read(self.table_record(RECORD_BYTES as u64)?)?;
                 let value = |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).settle(rules) } else { 0.0 };
                 if y.data.len() >= EXPAND_FROM {
                     let values: Vec<f32> = number::every_f16().map(value).collect();
-                    each(&mut y, |v| values[number::bits(affine(v).settle(rules))]);
+                    each_at(&mut y, |i, v| values[number::bits(affine(i, v).settle(rules))]);
                 } else {
-                    each(&mut y, |v| value(affine(v).settle(rules)));
+                    each_at(&mut y, |i, v| value(affine(i, v).settle(rules)));
                 }
             }
         }
@@ -321,6 +333,13 @@ pub(crate) fn sum_of_channels(mac: &'static Mac, x: &Tensor, output: Extents) ->
 }
 
 fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
+    each_at(y, |_, v| f(v));
+}
+
+/// Elements with their places.
+fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     let cost = y.data.len();
-    chunks(&mut y.data, PER_THREAD, cost, |_, row| row.iter_mut().for_each(|v| *v = f(*v)));
+    chunks(&mut y.data, PER_THREAD, cost, |i, row| {
+        row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
+    });
 }

@@ -39,18 +39,24 @@ pub fn treatment(field: Field) -> Treatment {
         | Tbe | Ene | Dtid | TaskId | TaskQ | TaskNid | DpeCategory | ContextSwitchIn | ContextSwitchOut => NoEffect,
         // Base registers.
         RBase0 | Rbe0 | RBase1 | Rbe1 | WBase | Wbe | KBase0 | Kbe0 => Obeyed,
-        KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => Only(&[0], "only one kernel base is executed"),
+        KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => {
+            Only(&[0], "the maps name four kernel bases; none says which streams are read behind the others")
+        }
 
         Win | Hin | Cin | Cout | Wout | Hout | NumGroups | UnicastEn | UnicastCin | TaskClass | ActiveNe | OcgSize
         | Kw | Kh | Sx | Sy | Px | Py | NeTranspose | ResultTranspose | Src1BroadcastW | Src1BroadcastH
         | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
         Din | Dout | Src1BroadcastD | Src2BroadcastD => Obeyed,
         Kd | Sz | Pz => Obeyed,
-        Ox | Oy | Oz => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
+        Ox | Oy | Oz => {
+            Only(&[0, 1], "the maps name an output step; none says what it does to outputs and coefficients")
+        }
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
-        ElemMultMode => Only(&[0], "only the name of the elementwise multiply mode is known"),
+        ElemMultMode => {
+            Only(&[0], "the maps have its name alone; no sample, and no chapter of the book, says what is multiplied")
+        }
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling: only the order of work depends on it.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
@@ -84,16 +90,15 @@ pub fn treatment(field: Field) -> Treatment {
         }
         PeFirst | PeEpsilon => Obeyed,
 
-        KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
+        KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale | PostScaleMode => Obeyed,
         // 28 with fp16 coefficients, 0 with bytes: follows from the format in every sample.
         BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
         PalettizedEn | PalettizedBits | SparseFmt => Obeyed,
         GroupKernelReuse => Obeyed,
         // The kernel base already leads to the runtime tensor.
         RuntimeWeights => NoEffect,
-        MatrixBiasEn | MatrixVectorBias => Only(&[0], "matrix bias is not executed"),
-        PostScaleMode => {
-            Only(&[0], "no source says whether a post-scale for each channel comes before or after the bias")
+        MatrixBiasEn | MatrixVectorBias => {
+            Only(&[0], "a map says that a product's own bias goes here, none what it is added to")
         }
         AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source says whether the highest bit is a sign"),
 

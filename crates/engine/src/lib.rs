@@ -13,6 +13,7 @@ mod convolution;
 mod dma;
 mod exact;
 mod fault;
+mod gains;
 mod honours;
 mod lut;
 mod machine;

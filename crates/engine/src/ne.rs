@@ -4,6 +4,7 @@ use crate::activation::{self, Activation, Ending, Finish};
 use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact::{self, Exact, Exactly, Sets};
 use crate::fault::FaultKind;
+use crate::gains::Scaled;
 use crate::machine::Machine;
 use crate::memory;
 use crate::number;
@@ -15,12 +16,13 @@ use crate::window::Window;
 use crate::work::chunks;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
+use anemone_facts::numerics::Mac;
 use half::f16;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
     input: Extents,
-    output: Extents,
+    pub(crate) output: Extents,
     operation: Operation,
     activation: Activation,
     /// In the exact models, where it is known at planning.
@@ -36,17 +38,35 @@ enum Operation {
     Copy,
 }
 
-struct Convolution {
-    window: Window,
+pub(crate) struct Convolution {
+    pub(crate) window: Window,
     staging: Staging,
     /// Input channels that one output channel reads, at every plane of the kernel.
-    per_output: usize,
+    pub(crate) per_output: usize,
     /// Whether an output channel reads channels of its own.
-    unicast: bool,
+    pub(crate) unicast: bool,
     /// Whether all groups use the first group's coefficients.
     reuse: bool,
     /// `None` where they are read in every run.
     coefficients: Option<Packed>,
+}
+
+impl Convolution {
+    /// Coefficients of an output channel.
+    pub(crate) fn taps(&self) -> usize {
+        self.per_output * self.window.elements()
+    }
+
+    /// One group's coefficients as the exact array wants them.
+    pub(crate) fn sets(&self, mac: &'static Mac, weights: &[f16], cout: usize) -> Vec<Weights> {
+        let (rows, taps) = (if self.unicast { 1 } else { cout }, self.taps());
+        let mut wide = vec![0.0; rows * taps];
+        let sets = weights.chunks_exact((rows * taps).max(1)).map(|set| {
+            number::widen_row(set, &mut wide);
+            Weights::pack(mac, rows, taps, &wide)
+        });
+        sets.collect()
+    }
 }
 
 /// Coefficients as the arithmetic wants them.
@@ -54,6 +74,8 @@ enum Packed {
     Fast(Kernels),
     /// By group, one for all under `reuse`.
     Exact(Vec<Sets>),
+    /// With a factor for each channel.
+    Scaled(Scaled),
 }
 
 impl Neural {
@@ -111,6 +133,8 @@ impl Machine<'_> {
         };
         let activation = self.prepare_activation(constants)?;
         let exactly = match operation {
+            // Factors of channels come between the sum and these stages.
+            Operation::Convolution(_) if self.get(PostScaleMode) == 1 => None,
             Operation::Convolution(_) => self.prepare_exactly(constants, true)?,
             Operation::Copy => self.prepare_exactly(constants, false)?,
             _ => None,
@@ -152,7 +176,8 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
-        if self.get(InputRelu) == 1 || self.depth_window().is_some() {
+        let rearranged = self.depth_window().is_some() || self.get(PostScaleMode) == 1;
+        if self.get(InputRelu) == 1 || rearranged {
             return Ok(false);
         }
         let exact = self.model.planar().is_some();
@@ -198,7 +223,7 @@ impl Machine<'_> {
     }
 
     /// Scaled, through the non-linearity, and rounded.
-    fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
+    pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
         if let Some(rules) = self.model.planar() {
             return self.finish_exact(rules, y);
         }
@@ -263,22 +288,16 @@ impl Machine<'_> {
     }
 
     fn pack(&self, convolution: &Convolution, groups: usize, cout: usize) -> Result<Packed, FaultKind> {
-        let taps = convolution.per_output * convolution.window.k[0] * convolution.window.k[1];
+        let taps = convolution.taps();
         let groups = if convolution.reuse { groups.min(1) } else { groups };
+        if self.get(PostScaleMode) == 1 {
+            return Ok(Packed::Scaled(self.pack_scaled(convolution, groups, cout)?));
+        }
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
             return Ok(Packed::Fast(Kernels::pack(&convolution.staging, cout, coefficients)?));
         };
-        let rows = if convolution.unicast { 1 } else { cout };
-        let exact = coefficients.map(|group| {
-            let group = group?;
-            let mut wide = vec![0.0; rows * taps];
-            let sets = group.weights.chunks_exact((rows * taps).max(1)).map(|set| {
-                number::widen_row(set, &mut wide);
-                Weights::pack(mac, rows, taps, &wide)
-            });
-            Ok((sets.collect(), group.biases))
-        });
+        let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
     }
 
@@ -289,29 +308,41 @@ impl Machine<'_> {
         let mut from = vec![f16::ZERO; x.data.len()];
         number::round_row(&x.data, &mut from);
         let source = Source { data: &from, strides: dense(x.ext) };
+        let kernels = match packed {
+            Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
+            Packed::Exact(groups) => {
+                return self.finished(neural, self.exact_sums(groups, convolution, source, output)?);
+            }
+            Packed::Fast(kernels) => kernels,
+        };
+        let activation = self.activation_of(neural)?;
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
         let target = Target { data: &mut to, strides: dense(output), turned: false };
-        match (packed, self.mac) {
-            (Packed::Fast(kernels), _) => {
-                let activation = self.activation_of(neural)?;
-                let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
-                convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
-            }
-            (Packed::Exact(groups), Some(mac)) => {
-                let (channels, unicast) = (convolution.per_output, convolution.unicast);
-                let exactly = &Exactly::Admit;
-                let (window, staging) = (&convolution.window, &convolution.staging);
-                let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
-                exact::convolve(self.workers, &of, source, target, output);
-            }
-            (Packed::Exact(_), None) => {}
-        }
+        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
         let mut y = Tensor::zeros(output)?;
         number::widen_row(&to, &mut y.data);
-        match packed {
-            Packed::Fast(_) => Ok(y),
-            Packed::Exact(_) => self.finished(neural, y),
-        }
+        Ok(y)
+    }
+
+    /// What the array hands on.
+    pub(crate) fn exact_sums(
+        &self,
+        groups: &[Sets],
+        convolution: &Convolution,
+        source: Source,
+        output: Extents,
+    ) -> Result<Tensor, FaultKind> {
+        let mut y = Tensor::zeros(output)?;
+        let Some(mac) = self.mac else { return Ok(y) };
+        let mut to = vec![f16::ZERO; y.data.len()];
+        let target = Target { data: &mut to, strides: dense(output), turned: false };
+        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &Exactly::Admit);
+        let (window, staging) = (&convolution.window, &convolution.staging);
+        let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
+        exact::convolve(self.workers, &of, source, target, output);
+        number::widen_row(&to, &mut y.data);
+        Ok(y)
     }
 
     fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {

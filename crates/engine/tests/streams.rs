@@ -8,6 +8,7 @@ use anemone_facts::code::*;
 use anemone_facts::kernel::{extra, zero_skip};
 use anemone_facts::layout::H13;
 use anemone_facts::lut::{STREAM_BYTES, place};
+use anemone_facts::numerics::Model;
 use anemone_facts::weights::PALETTE_WIDTHS;
 use anemone_program::{Program, Task, task::encode_stream};
 use half::f16;
@@ -34,7 +35,17 @@ fn with(mut task: Task, fields: &[(Field, u32)]) -> Task {
     task
 }
 
-fn execute(mut tasks: Vec<Task>, kernel: Vec<u8>, inputs: &[(u8, &[u8])], out: usize) -> Result<Vec<u8>, FaultKind> {
+fn execute(tasks: Vec<Task>, kernel: Vec<u8>, inputs: &[(u8, &[u8])], out: usize) -> Result<Vec<u8>, FaultKind> {
+    execute_in(Model::Fast, tasks, kernel, inputs, out)
+}
+
+fn execute_in(
+    model: Model,
+    mut tasks: Vec<Task>,
+    kernel: Vec<u8>,
+    inputs: &[(u8, &[u8])],
+    out: usize,
+) -> Result<Vec<u8>, FaultKind> {
     let first_task_words = tasks[0].word_count();
     let stream = encode_stream(&H13, &mut tasks).expect("encodes");
     let program =
@@ -42,7 +53,7 @@ fn execute(mut tasks: Vec<Task>, kernel: Vec<u8>, inputs: &[(u8, &[u8])], out: u
     let mut memory = Memory::for_program(&program);
     inputs.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
     memory.bind(RESULT, &vec![0; out]);
-    run(&program, &mut memory, Options::default()).map_err(|fault| fault.kind)?;
+    run(&program, &mut memory, Options { model, ..Options::default() }).map_err(|fault| fault.kind)?;
     Ok(memory.region(RESULT).expect("bound").bytes().to_vec())
 }
 
@@ -57,11 +68,22 @@ struct Conv {
     stride: usize,
     lanes: usize,
     unicast: bool,
+    scale: bool,
     bias: bool,
 }
 
-const PLAIN: Conv =
-    Conv { groups: 1, cin: 3, cout: 16, side: 6, kernel: [3, 3], stride: 1, lanes: 1, unicast: false, bias: false };
+const PLAIN: Conv = Conv {
+    groups: 1,
+    cin: 3,
+    cout: 16,
+    side: 6,
+    kernel: [3, 3],
+    stride: 1,
+    lanes: 1,
+    unicast: false,
+    scale: false,
+    bias: false,
+};
 
 impl Conv {
     /// Input channels that an output channel reads.
@@ -93,6 +115,11 @@ impl Conv {
 
     fn biases(&self) -> Vec<f32> {
         (0..self.groups * self.cout).map(|i| i as f32 - 5.0).collect()
+    }
+
+    /// Powers of two.
+    fn scales(&self) -> Vec<f32> {
+        (0..self.groups * self.cout).map(|i| [0.5, 1.0, -2.0][i % 3]).collect()
     }
 
     fn source(&self) -> Vec<f32> {
@@ -135,6 +162,7 @@ impl Conv {
                 (ResType, residency::DMA),
                 (KernelFmt, format::FP16),
                 (PalettizedBits, constant::NO_PALETTE_BITS),
+                (PostScaleMode, u32::from(self.scale)),
                 (BiasMode, u32::from(self.bias)),
                 (PostScale, 0x3c00),
                 (DstEn, 1),
@@ -158,9 +186,11 @@ impl Conv {
                 let mut stream = head.to_vec();
                 for g in 0..self.groups {
                     for first in (engine * self.lanes..self.cout).step_by(self.engines() * self.lanes) {
-                        if self.bias {
-                            let biases = self.biases();
-                            stream.extend((0..self.lanes).flat_map(|l| half(biases[g * self.cout + first + l])));
+                        for (_, values) in [(self.scale, self.scales()), (self.bias, self.biases())]
+                            .into_iter()
+                            .filter(|(inline, _)| *inline)
+                        {
+                            stream.extend((0..self.lanes).flat_map(|l| half(values[g * self.cout + first + l])));
                         }
                         stream.extend(pass(g, first));
                     }
@@ -239,8 +269,14 @@ impl Conv {
         let rows = self.groups * self.cout * h * planes;
         let source = rows_of(source, self.side);
         before.push(task);
-        let bytes = execute(before, kernel, &[(SOURCE, &source)], rows * ROW as usize)?;
-        Ok(from_rows(&bytes, rows, w))
+        // Small integers are the same in every model.
+        let run = |model| {
+            let bytes = execute_in(model, before.clone(), kernel.clone(), &[(SOURCE, &source)], rows * ROW as usize)?;
+            Ok(from_rows(&bytes, rows, w))
+        };
+        let fast = run(Model::Fast);
+        Model::ALL.into_iter().for_each(|model| assert_eq!(run(model), fast, "{model:?}"));
+        fast
     }
 
     fn reference(&self, weights: &[f32]) -> Vec<f32> {
@@ -253,14 +289,15 @@ impl Conv {
         for co in 0..self.groups * self.cout {
             let first = co / self.cout * self.cin + if self.unicast { co % self.cout * self.per_output() } else { 0 };
             for (oh, ow) in (0..h * w).map(|i| (i / w, i % w)) {
-                let mut sum = if self.bias { self.biases()[co] } else { 0.0 };
+                let mut sum = 0.0;
                 for tap in 0..self.taps() {
                     let (ci, kh, kw) =
                         (tap / self.window(), tap % self.window() / self.kernel[1], tap % self.kernel[1]);
                     let at = ((first + ci) * n + oh * self.stride + kh) * n + ow * self.stride + kw;
                     sum += weights[co * self.taps() + tap] * x[at];
                 }
-                y.push(sum);
+                let scale = if self.scale { self.scales()[co] } else { 1.0 };
+                y.push(scale * sum + if self.bias { self.biases()[co] } else { 0.0 });
             }
         }
         y
@@ -753,6 +790,54 @@ fn channels_of_a_second_source_stand_side_by_side() {
     assert!(matches!(fault, Err(FaultKind::Inconsistent { field: Src2Interleave, .. })), "{fault:?}");
 }
 
+/// Each channel's sum times its factor, plus its bias: in the streams, or in streams of their own.
+#[test]
+fn channels_have_factors() {
+    let cases = [
+        Conv { scale: true, ..PLAIN },
+        Conv { scale: true, bias: true, cout: 64, lanes: 4, groups: 2, ..PLAIN },
+        Conv { scale: true, bias: true, cin: 8, cout: 8, unicast: true, stride: 2, side: 7, ..PLAIN },
+    ];
+    for conv in cases {
+        let weights = conv.weights();
+        let wanted = conv.reference(&weights);
+        let streams = |conv: &Conv| {
+            let dense = |g, first| conv.rows(&weights, g, first).iter().flat_map(|&w| half(w)).collect();
+            conv.streams(&[], dense)
+        };
+        assert_eq!(conv.run(conv.task(), streams(&conv)).expect("runs"), wanted);
+        // What follows every sum still does.
+        let more = [(AccBias, 3.0), (PostScale, 0.5)].map(|(f, x)| (f, u32::from(f16::from_f32(x).to_bits())));
+        let relu = with(with(conv.task(), &more), &[(NonlinearMode, nonlinear::RELU)]);
+        let then: Vec<f32> = wanted.iter().map(|y| f32::max(0.5 * (y + 3.0), 0.0)).collect();
+        assert_eq!(conv.run(relu, streams(&conv)).expect("runs"), then);
+        let apart = Conv { scale: false, bias: false, ..conv };
+        let halves = |values: Vec<f32>| values.into_iter().flat_map(half).collect::<Vec<u8>>();
+        let mut extras = vec![(extra::POST_SCALE, halves(conv.scales()))];
+        extras.extend(conv.bias.then(|| (extra::BIAS, halves(conv.biases()))));
+        assert_eq!(conv.run_with(conv.task(), streams(&apart), extras).expect("runs"), wanted);
+    }
+    // Zeros are skipped behind them.
+    let conv = Conv { scale: true, bias: true, stride: 2, ..PLAIN };
+    let weights = conv.weights();
+    let task = with(conv.task(), &[(SparseFmt, 1), (KernelDmaSparse, 1)]);
+    let streams = conv.streams(&[], |g, first| conv.without_zeros(&weights, g, first));
+    assert_eq!(conv.run(task, streams).expect("runs"), conv.reference(&weights));
+    let source = rows_of(&[1.0; 10], 5);
+    let unity = with(
+        planar(format::FP16, format::FP16),
+        &[
+            (TaskClass, class::NEURAL),
+            (NeOpMode, neural::BYPASS),
+            (KernelMode, kernel::UNITY),
+            (UnicastEn, 1),
+            (PostScaleMode, 1),
+        ],
+    );
+    let fault = execute(vec![unity], vec![], &[(SOURCE, &source)], 128).expect_err("must be refused");
+    assert!(matches!(fault, FaultKind::Inconsistent { field: PostScaleMode, .. }), "{fault}");
+}
+
 #[test]
 fn bias_and_scale_have_exponents() {
     let conv = Conv { bias: true, ..PLAIN };
@@ -835,16 +920,14 @@ fn what_has_no_source_is_refused_by_name() {
     assert_eq!(refused(&[(PalettizedEn, 1), (SparseFmt, 1), (KernelDmaSparse, 1)]), SparseFmt);
     assert_eq!(refused(&[(PalettizedEn, 1), (PalettizedBits, 3)]), PalettizedBits);
     assert_eq!(refused(&[(PalettizedEn, 1), (PalettizedBits, 4), (KernelFmt, format::INT8)]), KernelFmt);
-    assert_eq!(refused(&[(PostScaleMode, 1)]), PostScaleMode);
     assert_eq!(refused(&[(Ox, 2)]), Ox);
     assert_eq!(refused(&[(InFmt, 3)]), InFmt);
     assert_eq!(refused(&[(ElemMultMode, 1)]), ElemMultMode);
-    let extras = vec![(extra::POST_SCALE, vec![0; 64])];
-    let fault = conv.run_with(conv.task(), conv.streams(&[], dense), extras).expect_err("must be refused");
-    assert!(matches!(fault, FaultKind::NotHonoured { field: ExtraEn, .. }), "{fault}");
-    let extras = vec![(extra::BIAS, vec![0; 64])];
-    let fault = conv.run_with(conv.task(), conv.streams(&[], dense), extras).expect_err("must be refused");
-    assert!(matches!(fault, FaultKind::Inconsistent { field: BiasMode, .. }), "{fault}");
+    for (stream, mode) in [(extra::POST_SCALE, PostScaleMode), (extra::BIAS, BiasMode)] {
+        let extras = vec![(stream, vec![0; 64])];
+        let fault = conv.run_with(conv.task(), conv.streams(&[], dense), extras).expect_err("must be refused");
+        assert!(matches!(fault, FaultKind::Inconsistent { field, .. } if field == mode), "{fault}");
+    }
     let source = rows_of(&[1.0; 10], 5);
     let task = with(planar(format::FP16, format::FP16), &[(PeCond, 2)]);
     let fault = execute(vec![task], vec![], &[(SOURCE, &source)], 128).expect_err("must be refused");
