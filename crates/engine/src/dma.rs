@@ -82,6 +82,12 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Strides where one row, or one channel, stands for all.
+    pub(crate) fn repeated(&self, rows: bool, channels: bool) -> Strides {
+        let [group, channel, row] = self.strides;
+        [group, if channels { 0 } else { channel }, if rows { 0 } else { row }]
+    }
+
     /// As [`memory::views`] takes it.
     pub(crate) fn part(&self) -> (Home, Range<usize>) {
         (self.home, self.range.clone())
@@ -195,8 +201,8 @@ impl Machine<'_> {
         each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
     }
 
-    /// As [`Machine::direct`] for source 2, which has one element along the axes that it repeats: rows, channels.
-    pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
+    /// As [`Machine::direct`] for source 2.
+    pub(crate) fn direct_second(&self, stored: Extents) -> Result<Option<Span>, FaultKind> {
         let halves = self.get(Src2Fmt) == format::FP16;
         let (place, home) = match self.get(Src2Type) {
             1 if self.get(Rbe1) == 1 && self.size(Src2Interleave) <= 1 && self.get(Src2MemFmt) == format::FP16 => {
@@ -205,15 +211,11 @@ impl Machine<'_> {
             0 => (&SRC2_L2, Home::Tile),
             _ => return Ok(None),
         };
-        if !halves || self.home(home).is_none() || ext.array().contains(&0) {
+        if !halves || self.home(home).is_none() || stored.array().contains(&0) {
             return Ok(None);
         }
-        let one = |flag: bool, n: usize| if flag { 1 } else { n };
-        let stored = Extents { h: one(repeats[0], ext.h), c: one(repeats[1], ext.c), ..ext };
-        let Some(mut span) = self.span(place, home, stored) else { return Ok(None) };
+        let Some(span) = self.span(place, home, stored) else { return Ok(None) };
         self.check_read(place, home, stored)?;
-        let [_, channel, row] = &mut span.strides;
-        (*row, *channel) = (*row * usize::from(!repeats[0]), *channel * usize::from(!repeats[1]));
         Ok(Some(span))
     }
 

@@ -15,6 +15,7 @@ mod exact;
 mod fault;
 mod gains;
 mod honours;
+mod lines;
 mod lut;
 mod machine;
 mod memory;

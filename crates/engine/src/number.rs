@@ -7,6 +7,7 @@
 pub mod mac;
 pub mod packed;
 pub mod planar;
+pub mod settle;
 pub mod wide;
 
 use anemone_program::Element;

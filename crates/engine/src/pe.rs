@@ -6,6 +6,7 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::number::settle::Line;
 use crate::number::wide::{Exact, Wide};
 use crate::tensor::{Extents, Tensor};
 use crate::work::{PER_THREAD, chunks};
@@ -16,14 +17,16 @@ use anemone_facts::numerics::{Mac, PLANAR};
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
 /// Broadcast flags and exchange of each source.
-const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
-const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
+pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
+pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.
     pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
         match self.model.planar() {
             _ if self.in_place()? => Ok(()),
+            Some(_) if self.lines_in_place::<Exact>()? => Ok(()),
+            None if self.lines_in_place::<f32>()? => Ok(()),
             Some(_) => self.planar_in::<Exact>(),
             None => self.planar_in::<f32>(),
         }
@@ -55,7 +58,7 @@ impl Machine<'_> {
         }
     }
 
-    fn pooling_window(&self) -> Window {
+    pub(crate) fn pooling_window(&self) -> Window {
         Window {
             k: [self.size(Kh).max(1), self.size(Kw).max(1)],
             s: [self.size(Sy).max(1), self.size(Sx).max(1)],
@@ -73,7 +76,7 @@ impl Machine<'_> {
         self.finish::<N>(y)
     }
 
-    fn input_extents(&self) -> Extents {
+    pub(crate) fn input_extents(&self) -> Extents {
         Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) }
     }
 
@@ -119,13 +122,14 @@ impl Machine<'_> {
         let ext = self.input_extents();
         let mut x = self.planar_source1::<N>(ext)?;
         let pairs = self.planar_source2::<N>(Extents { h: 2, w: 1, ..ext })?;
-        let sign: N = self.second_sign()?;
+        let (one, sign) = (N::admit(1.0), self.second_sign()?);
         if self.get(PeOp) != planar::ADD {
             return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
         }
-        let plane = ext.plane().max(1);
-        for (plane, pair) in x.data.chunks_exact_mut(plane).zip(pairs.data.chunks_exact(2)) {
-            plane.iter_mut().for_each(|v| *v = v.add(sign.mul(pair[0])).mul(pair[1]));
+        let operation = Operation { op: planar::ADD, first: one, sign };
+        let pairs = pairs.data.as_chunks().0;
+        for (plane, pair) in x.data.chunks_exact_mut(ext.plane().max(1)).zip(pairs) {
+            operation.affine(plane, *pair);
         }
         Ok(x)
     }
@@ -166,31 +170,31 @@ impl Machine<'_> {
         }
     }
 
-    /// Both sources combined by the task's operation.
-    fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
-        let sign: N = self.second_sign()?;
+    /// What is made of the elements of two sources; of one source, nothing.
+    pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
+        let one = N::admit(1.0);
+        if alone {
+            return Ok(Operation { op: planar::ADD, first: one, sign: one });
+        }
+        let sign = self.second_sign()?;
         let first = match self.get(PeFirst) {
-            first::SOURCE => N::admit(1.0),
+            first::SOURCE => one,
             first::NEGATED => N::admit(-1.0),
             value => {
                 return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
             }
         };
-        let op: fn(N, N) -> N = match self.get(PeOp) {
-            planar::ADD => N::add,
-            planar::MUL => N::mul,
-            planar::MAX => N::max,
-            planar::MIN => N::min,
-            planar::SQUARE_SUM => |a, b| a.add(b).mul(a.add(b)),
-            value => {
-                return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" });
-            }
-        };
+        match self.get(PeOp) {
+            op @ planar::ADD..=planar::SQUARE_SUM => Ok(Operation { op, first, sign }),
+            value => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
+        }
+    }
+
+    /// Both sources combined by the task's operation.
+    fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
+        let operation = self.operation(false)?;
         let cost = a.data.len();
-        chunks(&mut a.data, PER_THREAD, cost, |i, row| {
-            let pairs = row.iter_mut().zip(&b.data[i * PER_THREAD..]);
-            pairs.for_each(|(x, &b)| *x = op(first.mul(*x), sign.mul(b)));
-        });
+        chunks(&mut a.data, PER_THREAD, cost, |i, row| operation.rows(row, &b.data[i * PER_THREAD..]));
         Ok(a)
     }
 
@@ -221,7 +225,7 @@ impl Machine<'_> {
     }
 
     /// What makes one number of many.
-    fn fold(&self) -> Result<Fold, FaultKind> {
+    pub(crate) fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
             pool::SUM => Ok(Fold::Sum(self.model.reduction())),
             pool::MAX => {
@@ -252,12 +256,7 @@ impl Machine<'_> {
         if pre != 1.0 || abs {
             let pre = N::admit(pre);
             let cost = x.data.len();
-            chunks(&mut x.data, PER_THREAD, cost, |_, row| {
-                row.iter_mut().for_each(|v| {
-                    let y = v.mul(pre);
-                    *v = if abs { y.abs() } else { y };
-                });
-            });
+            chunks(&mut x.data, PER_THREAD, cost, |_, row| prepare(row, pre, abs));
         }
         Ok(x)
     }
@@ -351,8 +350,52 @@ impl<N: Wide> Ending<N> {
     }
 }
 
+/// Source 1 before an operation.
+#[inline(always)]
+pub(crate) fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
+    if abs {
+        row.iter_mut().for_each(|v| *v = v.mul(pre).abs());
+    } else {
+        row.iter_mut().for_each(|v| *v = v.mul(pre));
+    }
+}
+
+/// What is made of the elements of two sources.
+pub(crate) struct Operation<N> {
+    op: u32,
+    /// What each source is multiplied by.
+    first: N,
+    sign: N,
+}
+
+impl<N: Wide> Operation<N> {
+    /// In place of the first.
+    #[inline(always)]
+    pub(crate) fn rows(&self, a: &mut [N], b: &[N]) {
+        let &Operation { op, first, sign } = self;
+        let pairs = a.iter_mut().zip(b);
+        match op {
+            planar::ADD => pairs.for_each(|(x, &b)| *x = first.mul(*x).add(sign.mul(b))),
+            planar::MUL => pairs.for_each(|(x, &b)| *x = first.mul(*x).mul(sign.mul(b))),
+            planar::MAX => pairs.for_each(|(x, &b)| *x = first.mul(*x).max(sign.mul(b))),
+            planar::MIN => pairs.for_each(|(x, &b)| *x = first.mul(*x).min(sign.mul(b))),
+            _ => pairs.for_each(|(x, &b)| {
+                let sum = first.mul(*x).add(sign.mul(b));
+                *x = sum.mul(sum);
+            }),
+        }
+    }
+
+    /// A channel's addend and factor, in place.
+    #[inline(always)]
+    pub(crate) fn affine(&self, row: &mut [N], [addend, factor]: [N; 2]) {
+        let addend = self.sign.mul(addend);
+        row.iter_mut().for_each(|v| *v = v.add(addend).mul(factor));
+    }
+}
+
 /// What makes one number of many.
-enum Fold {
+pub(crate) enum Fold {
     /// The sum, by the rules of the adders where there are any.
     Sum(Option<&'static Mac>),
     Max,
@@ -367,20 +410,73 @@ impl Fold {
     }
 }
 
+/// What several folds have so far.
+pub(crate) enum Folding<N: Line, const P: usize> {
+    Sums([N::Sum; P]),
+    Largest([N; P]),
+}
+
+impl Fold {
+    /// Whether terms can be added in turn, without rules of adders.
+    pub(crate) fn goes_on(&self) -> bool {
+        !matches!(self, Fold::Sum(Some(_)))
+    }
+
+    /// As [`Fold::of`], of nothing yet.
+    pub(crate) fn start<N: Line, const P: usize>(&self) -> Folding<N, P> {
+        match self {
+            Fold::Sum(_) => Folding::Sums([N::start(); P]),
+            Fold::Max => Folding::Largest([N::admit(f32::NEG_INFINITY); P]),
+        }
+    }
+}
+
+impl<N: Line, const P: usize> Folding<N, P> {
+    /// The next elements of each.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, rows: [&[N]; P]) {
+        let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
+        let rows = rows.map(|row| &row[..n]);
+        match self {
+            Folding::Sums(sums) => {
+                let mut now = *sums;
+                for i in 0..n {
+                    now = std::array::from_fn(|p| N::go_on(now[p], rows[p][i]));
+                }
+                *sums = now;
+            }
+            Folding::Largest(largest) => {
+                let mut now = *largest;
+                for i in 0..n {
+                    now = std::array::from_fn(|p| now[p].max(rows[p][i]));
+                }
+                *largest = now;
+            }
+        }
+    }
+
+    pub(crate) fn end(self) -> [N; P] {
+        match self {
+            Folding::Sums(sums) => sums.map(N::end),
+            Folding::Largest(largest) => largest,
+        }
+    }
+}
+
 /// Operands as the model sees them.
 fn admit<N: Wide>(x: Tensor) -> Tensor<N> {
     Tensor { ext: x.ext, data: N::admit_all(x.data) }
 }
 
 /// Kernel extents, strides and leading padding; rows first.
-struct Window {
+pub(crate) struct Window {
     k: [usize; 2],
     s: [usize; 2],
     p: [usize; 2],
 }
 
 impl Window {
-    fn is_trivial(&self) -> bool {
+    pub(crate) fn is_trivial(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0]
     }
 

@@ -49,16 +49,17 @@ impl Machine<'_> {
         if !plain || ![planar::ADD, planar::MUL, planar::MAX, planar::MIN].contains(&op) {
             return Ok(false);
         }
-        let repeats = [Src2BroadcastH, Src2BroadcastC].map(|f| self.get(f) == 1);
-        let Some(b) = self.direct_second(ext, repeats)? else { return Ok(false) };
+        let Some(stored) = self.planar_sources().1 else { return Ok(false) };
+        let Some(b) = self.direct_second(stored)? else { return Ok(false) };
         let Some(direct) = self.direct(ext, ext)? else { return Ok(false) };
         let (a, to) = (&direct.from, &direct.to);
         let (ending, rules) = (self.ending::<f32>()?, self.model.planar());
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
+        let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
         let workers = self.workers;
         let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part());
         let Some(([x, y], target)) = views else { return Ok(false) };
-        let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides: b.strides }];
+        let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides }];
         let parts = 4 * rayon::current_num_threads();
         let channels = ext.c.div_ceil(parts).max(1);
         let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };

@@ -2,7 +2,9 @@
 //!
 //! Values are small integers, so every result is exact and must be equal.
 
-use anemone_engine::{FaultKind, Memory, Options, run};
+mod common;
+
+use anemone_engine::FaultKind;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::*;
 use anemone_facts::kernel::{extra, zero_skip};
@@ -10,51 +12,14 @@ use anemone_facts::layout::H13;
 use anemone_facts::lut::{STREAM_BYTES, place};
 use anemone_facts::numerics::Model;
 use anemone_facts::weights::PALETTE_WIDTHS;
-use anemone_program::{Program, Task, task::encode_stream};
+use anemone_program::{Program, Task};
+use common::*;
 use half::f16;
 
-const RESULT: u8 = 4;
-const SOURCE: u8 = 5;
-const SECOND: u8 = 6;
 const ROW: u64 = 64;
-
-/// A task with these fields, and byte quantities, set.
-fn task(fields: &[(Field, u32)], bytes: &[(Field, u64)]) -> Task {
-    let mut task = Task::full(&H13);
-    for &(field, value) in fields {
-        task.set(&H13, field, value).unwrap_or_else(|e| panic!("{field:?}: {e}"));
-    }
-    for &(field, value) in bytes {
-        task.set_bytes(&H13, field, value).unwrap_or_else(|e| panic!("{field:?}: {e}"));
-    }
-    task
-}
-
-fn with(mut task: Task, fields: &[(Field, u32)]) -> Task {
-    fields.iter().for_each(|&(field, value)| task.set(&H13, field, value).expect("fits"));
-    task
-}
 
 fn execute(tasks: Vec<Task>, kernel: Vec<u8>, inputs: &[(u8, &[u8])], out: usize) -> Result<Vec<u8>, FaultKind> {
     execute_in(Model::Fast, tasks, kernel, inputs, out)
-}
-
-fn execute_in(
-    model: Model,
-    mut tasks: Vec<Task>,
-    kernel: Vec<u8>,
-    inputs: &[(u8, &[u8])],
-    out: usize,
-) -> Result<Vec<u8>, FaultKind> {
-    let first_task_words = tasks[0].word_count();
-    let stream = encode_stream(&H13, &mut tasks).expect("encodes");
-    let program =
-        Program { name: "t".into(), layout: &H13, stream, first_task_words, kernel, scratch_bytes: 0, ports: vec![] };
-    let mut memory = Memory::for_program(&program);
-    inputs.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
-    memory.bind(RESULT, &vec![0; out]);
-    run(&program, &mut memory, Options { model, ..Options::default() }).map_err(|fault| fault.kind)?;
-    Ok(memory.region(RESULT).expect("bound").bytes().to_vec())
 }
 
 /// A convolution of small extents.
@@ -518,51 +483,11 @@ fn less_is_a_difference_and_a_step() {
 
 /// One channel of 2 x 5 elements through the planar engine.
 fn planar(from: u32, to: u32) -> Task {
-    task(
-        &[
-            (RBase0, SOURCE as u32),
-            (Rbe0, 1),
-            (WBase, RESULT as u32),
-            (Wbe, 1),
-            (TaskClass, class::PLANAR_ONE),
-            (Win, 5),
-            (Hin, 2),
-            (Wout, 5),
-            (Hout, 2),
-            (Cin, 1),
-            (Cout, 1),
-            (NumGroups, 1),
-            (Kw, 1),
-            (Kh, 1),
-            (Sx, 1),
-            (Sy, 1),
-            (InFmt, from),
-            (Src1MemFmt, from),
-            (OutFmt, to),
-            (DstMemFmt, to),
-            (SrcType, residency::DMA),
-            (ResType, residency::DMA),
-            (PeScale, 0x3c00),
-            (PePreScale, 0x3c00),
-            (PeFinalScale, 1f32.to_bits()),
-            (DstEn, 1),
-        ],
-        &[(Src1RowStride, ROW), (DstRowStride, ROW)],
-    )
-}
-
-/// What makes a planar task one of two sources.
-fn two_sources(op: u32) -> [(Field, u32); 8] {
-    [
-        (TaskClass, class::PLANAR_TWO),
-        (PeOp, op),
-        (PeSecond, second::SOURCE),
-        (RBase1, SECOND as u32),
-        (Rbe1, 1),
-        (Src2Type, 1),
-        (Src2Fmt, format::FP16),
-        (Src2MemFmt, format::FP16),
-    ]
+    let mut task = with(planar_task(from, to), &[(Win, 5), (Hin, 2), (Wout, 5), (Hout, 2), (Cin, 1), (Cout, 1)]);
+    for field in [Src1RowStride, DstRowStride] {
+        task.set_bytes(&H13, field, ROW).expect("fits");
+    }
+    task
 }
 
 #[test]
