@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::number;
 use crate::number::packed::{Columns, LoneRow, Weights, decode, product, product_of_rows};
 use crate::number::planar;
+use crate::number::settle::STRETCH;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_short, cut};
@@ -151,6 +152,12 @@ impl Exactly {
         }
     }
 
+    /// Every element of a tensor of fp16 numbers.
+    pub(crate) fn tensor(&self, workers: &Workers, y: &mut Tensor) {
+        let cost = y.data.len();
+        chunks(&mut y.data, PER_THREAD, cost, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
+    }
+
     #[inline(always)]
     pub(crate) fn row(&self, row: &mut [f16]) {
         match self {
@@ -164,6 +171,26 @@ impl Exactly {
                 *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
             Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+        }
+    }
+}
+
+struct Each<'a, 'b> {
+    exactly: &'a Exactly,
+    row: &'b mut [f32],
+}
+
+impl WithSimd for Each<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for row in self.row.chunks_mut(STRETCH) {
+            let halves = &mut halves[..row.len()];
+            number::round_row(row, halves);
+            self.exactly.row(halves);
+            number::widen_row(halves, row);
         }
     }
 }

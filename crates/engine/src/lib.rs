@@ -10,11 +10,14 @@
 
 mod activation;
 mod convolution;
+mod direct;
 mod dma;
 mod exact;
 mod fault;
+mod fold;
 mod gains;
 mod honours;
+mod interleave;
 mod lines;
 mod lut;
 mod machine;

@@ -1,16 +1,17 @@
 //! Planar tasks row by row where their operands lie, in the numbers of the model: elementwise operations of one or two
 //! sources, addends and factors of channels, reductions. `pe.rs` has every form, and says what is wrong with a task.
 
-use crate::dma::{Direct, Span};
+use crate::direct::{Direct, Span};
 use crate::fault::FaultKind;
+use crate::fold::{Fold, Operation, prepare};
 use crate::machine::Machine;
 use crate::memory;
 use crate::number;
-use crate::number::settle::Line;
-use crate::pe::{Ending, FIRST, Fold, Operation, SECOND};
+use crate::number::settle::{Line, STRETCH};
+use crate::pe::{Ending, FIRST, SECOND};
 use crate::rows::{Share, Source, cut};
 use crate::tensor::Extents;
-use crate::work::chunks;
+use crate::work::{PER_THREAD, Workers, chunks};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, residency, second};
 use anemone_facts::numerics::Planar;
@@ -86,7 +87,7 @@ impl<N: Line> Lines<'_, N> {
         let [first, second] = &self.operands;
         first.read([g, c, h], wide, a);
         if let Some((pre, abs)) = self.pre {
-            crate::pe::prepare(a, pre, abs);
+            prepare(a, pre, abs);
         }
         match self.form {
             Form::One => {}
@@ -203,8 +204,37 @@ impl<N: Line> WithSimd for Elements<'_, '_, N> {
             for h in 0..share.rows {
                 lines.row([share.group, share.first_channel + c, share.first_row + h], &mut at);
                 lines.ending.apply(&mut at.a);
-                N::settle_line(lines.rules, &mut at.a, share.row(c, h, lines.columns));
+                N::settle_line(lines.rules, &at.a, share.row(c, h, lines.columns));
             }
+        }
+    }
+}
+
+/// What a tensor's elements are once they are rounded by the model's rules, in fp32.
+pub(crate) fn settled<N: Line>(workers: &Workers, rules: &Planar, from: &[N]) -> Vec<f32> {
+    let mut data = vec![0.0; from.len()];
+    chunks(&mut data, PER_THREAD, from.len(), |i, to| {
+        workers.arch.dispatch(Settle { rules, from: &from[i * PER_THREAD..], to });
+    });
+    data
+}
+
+struct Settle<'a, 'b, N> {
+    rules: &'a Planar,
+    from: &'a [N],
+    to: &'b mut [f32],
+}
+
+impl<N: Line> WithSimd for Settle<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for (to, from) in self.to.chunks_mut(STRETCH).zip(self.from.chunks(STRETCH)) {
+            let halves = &mut halves[..to.len()];
+            N::settle_line(Some(self.rules), &from[..to.len()], halves);
+            number::widen_row(halves, to);
         }
     }
 }

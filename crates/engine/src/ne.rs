@@ -225,7 +225,9 @@ impl Machine<'_> {
     /// Scaled, through the non-linearity, and rounded.
     pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
         if let Some(rules) = self.model.planar() {
-            return self.finish_exact(rules, y);
+            let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
+            exactly.tensor(self.workers, &mut y);
+            return Ok(y);
         }
         let activation = self.activation_of(neural)?;
         let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };

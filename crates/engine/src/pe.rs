@@ -5,6 +5,8 @@
 //! `docs/evidence.md`, key `h13-planar`.
 
 use crate::fault::FaultKind;
+use crate::fold::{Fold, Operation, prepare};
+use crate::lines::settled;
 use crate::machine::Machine;
 use crate::number::settle::Line;
 use crate::number::wide::{Exact, Wide};
@@ -12,7 +14,7 @@ use crate::tensor::{Extents, Tensor};
 use crate::work::{PER_THREAD, chunks};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
-use anemone_facts::numerics::{Mac, PLANAR};
+use anemone_facts::numerics::PLANAR;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
@@ -66,7 +68,7 @@ impl Machine<'_> {
         }
     }
 
-    fn planar_in<N: Wide>(&mut self) -> Result<(), FaultKind> {
+    fn planar_in<N: Line>(&mut self) -> Result<(), FaultKind> {
         let y = match self.get(TaskClass) {
             class::PLANAR_ONE => self.pooled::<N>(),
             class::PLANAR_TWO => self.two_sources(),
@@ -262,14 +264,17 @@ impl Machine<'_> {
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
-    fn finish<N: Wide>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
+    fn finish<N: Line>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
             let cost = y.data.len();
             chunks(&mut y.data, PER_THREAD, cost, |_, row| ending.apply(row));
         }
-        let rules = self.model.planar().unwrap_or(&PLANAR);
-        let y = Tensor { ext: y.ext, data: N::settle_all(y.data, rules) };
+        let data = match self.model.planar() {
+            Some(rules) => settled(self.workers, rules, &y.data),
+            None => N::settle_all(y.data, &PLANAR),
+        };
+        let y = Tensor { ext: y.ext, data };
         let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
     }
@@ -346,119 +351,6 @@ impl<N: Wide> Ending<N> {
         }
         if relu {
             row.iter_mut().for_each(|v| *v = v.relu());
-        }
-    }
-}
-
-/// Source 1 before an operation.
-#[inline(always)]
-pub(crate) fn prepare<N: Wide>(row: &mut [N], pre: N, abs: bool) {
-    if abs {
-        row.iter_mut().for_each(|v| *v = v.mul(pre).abs());
-    } else {
-        row.iter_mut().for_each(|v| *v = v.mul(pre));
-    }
-}
-
-/// What is made of the elements of two sources.
-pub(crate) struct Operation<N> {
-    op: u32,
-    /// What each source is multiplied by.
-    first: N,
-    sign: N,
-}
-
-impl<N: Wide> Operation<N> {
-    /// In place of the first.
-    #[inline(always)]
-    pub(crate) fn rows(&self, a: &mut [N], b: &[N]) {
-        let &Operation { op, first, sign } = self;
-        let pairs = a.iter_mut().zip(b);
-        match op {
-            planar::ADD => pairs.for_each(|(x, &b)| *x = first.mul(*x).add(sign.mul(b))),
-            planar::MUL => pairs.for_each(|(x, &b)| *x = first.mul(*x).mul(sign.mul(b))),
-            planar::MAX => pairs.for_each(|(x, &b)| *x = first.mul(*x).max(sign.mul(b))),
-            planar::MIN => pairs.for_each(|(x, &b)| *x = first.mul(*x).min(sign.mul(b))),
-            _ => pairs.for_each(|(x, &b)| {
-                let sum = first.mul(*x).add(sign.mul(b));
-                *x = sum.mul(sum);
-            }),
-        }
-    }
-
-    /// A channel's addend and factor, in place.
-    #[inline(always)]
-    pub(crate) fn affine(&self, row: &mut [N], [addend, factor]: [N; 2]) {
-        let addend = self.sign.mul(addend);
-        row.iter_mut().for_each(|v| *v = v.add(addend).mul(factor));
-    }
-}
-
-/// What makes one number of many.
-pub(crate) enum Fold {
-    /// The sum, by the rules of the adders where there are any.
-    Sum(Option<&'static Mac>),
-    Max,
-}
-
-impl Fold {
-    fn of<N: Wide>(&self, elements: impl Iterator<Item = N>) -> N {
-        match self {
-            Fold::Sum(rules) => N::sum(elements, *rules),
-            Fold::Max => elements.fold(N::admit(f32::NEG_INFINITY), N::max),
-        }
-    }
-}
-
-/// What several folds have so far.
-pub(crate) enum Folding<N: Line, const P: usize> {
-    Sums([N::Sum; P]),
-    Largest([N; P]),
-}
-
-impl Fold {
-    /// Whether terms can be added in turn, without rules of adders.
-    pub(crate) fn goes_on(&self) -> bool {
-        !matches!(self, Fold::Sum(Some(_)))
-    }
-
-    /// As [`Fold::of`], of nothing yet.
-    pub(crate) fn start<N: Line, const P: usize>(&self) -> Folding<N, P> {
-        match self {
-            Fold::Sum(_) => Folding::Sums([N::start(); P]),
-            Fold::Max => Folding::Largest([N::admit(f32::NEG_INFINITY); P]),
-        }
-    }
-}
-
-impl<N: Line, const P: usize> Folding<N, P> {
-    /// The next elements of each.
-    #[inline(always)]
-    pub(crate) fn go_on(&mut self, rows: [&[N]; P]) {
-        let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
-        let rows = rows.map(|row| &row[..n]);
-        match self {
-            Folding::Sums(sums) => {
-                let mut now = *sums;
-                for i in 0..n {
-                    now = std::array::from_fn(|p| N::go_on(now[p], rows[p][i]));
-                }
-                *sums = now;
-            }
-            Folding::Largest(largest) => {
-                let mut now = *largest;
-                for i in 0..n {
-                    now = std::array::from_fn(|p| now[p].max(rows[p][i]));
-                }
-                *largest = now;
-            }
-        }
-    }
-
-    pub(crate) fn end(self) -> [N; P] {
-        match self {
-            Folding::Sums(sums) => sums.map(N::end),
-            Folding::Largest(largest) => largest,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What each task moved and met, where a run is asked for it. Operands are looked at before and after the task, so that a
 //! run that is not asked pays nothing, and every way to compute is seen alike.
 
-use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address, interleaved};
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
+use crate::interleave::interleaved;
 use crate::machine::Machine;
 use crate::memory::Region;
 use crate::plan::Work;

@@ -12,8 +12,8 @@ pub trait Line: Wide {
 
     /// A row of operands, through a ReLU where there is one. The operands are used up.
     fn admit_line(operands: &mut [f32], relu: bool, to: &mut [Self]);
-    /// A row of results; `rules` are those of the model, where it has any. The row is used up.
-    fn settle_line(rules: Option<&Planar>, row: &mut [Self], to: &mut [f16]);
+    /// A row of results; `rules` are those of the model, where it has any.
+    fn settle_line(rules: Option<&Planar>, row: &[Self], to: &mut [f16]);
     /// The sum of nothing.
     fn start() -> Self::Sum;
     /// Adds a term.
@@ -39,7 +39,7 @@ impl Line for f32 {
     }
 
     #[inline(always)]
-    fn settle_line(_: Option<&Planar>, row: &mut [f32], to: &mut [f16]) {
+    fn settle_line(_: Option<&Planar>, row: &[f32], to: &mut [f16]) {
         super::round_row(row, to);
     }
 
@@ -73,7 +73,7 @@ impl Line for Exact {
     }
 
     #[inline(always)]
-    fn settle_line(rules: Option<&Planar>, row: &mut [Exact], to: &mut [f16]) {
+    fn settle_line(rules: Option<&Planar>, row: &[Exact], to: &mut [f16]) {
         settle_wide(rules.unwrap_or(&PLANAR), row, to);
     }
 
@@ -94,7 +94,7 @@ impl Line for Exact {
 }
 
 /// Numbers of a row that are looked at together: all usual, or each by itself.
-const STRETCH: usize = 128;
+pub const STRETCH: usize = 128;
 /// Bits of a 64-bit number that fp16 has no digits for.
 const BELOW: u32 = 42;
 /// What the exponents' zeros differ by, as a factor: 2^-1008.
