@@ -91,23 +91,9 @@ impl<N: Line, const P: usize> Folding<N, P> {
     /// The next elements of each.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, rows: [&[N]; P]) {
-        let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
-        let rows = rows.map(|row| &row[..n]);
         match self {
-            Folding::Sums(sums) => {
-                let mut now = *sums;
-                for i in 0..n {
-                    now = std::array::from_fn(|p| N::go_on(now[p], rows[p][i]));
-                }
-                *sums = now;
-            }
-            Folding::Largest(largest) => {
-                let mut now = *largest;
-                for i in 0..n {
-                    now = std::array::from_fn(|p| now[p].max(rows[p][i]));
-                }
-                *largest = now;
-            }
+            Folding::Sums(sums) => *sums = abreast(rows, *sums, N::go_on),
+            Folding::Largest(largest) => *largest = abreast(rows, *largest, N::max),
         }
     }
 
@@ -117,4 +103,17 @@ impl<N: Line, const P: usize> Folding<N, P> {
             Folding::Largest(largest) => largest,
         }
     }
+}
+
+/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors.
+#[inline(always)]
+fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], step: impl Fn(A, N) -> A) -> [A; P] {
+    let parts = rows.map(|row| row.as_chunks::<P>());
+    let squares = parts.map(|(squares, _)| squares);
+    for k in 0..squares[0].len() {
+        let square: [[N; P]; P] = squares.map(|row| row[k]);
+        now = (0..P).fold(now, |now, j| std::array::from_fn(|p| step(now[p], square[p][j])));
+    }
+    let rests = parts.map(|(_, rest)| rest);
+    (0..rests[0].len()).fold(now, |now, j| std::array::from_fn(|p| step(now[p], rests[p][j])))
 }

@@ -83,7 +83,7 @@ impl Machine<'_> {
     }
 
     /// One source; with a window larger than 1x1 this is pooling.
-    fn pooled<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
+    fn pooled<N: Line>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let x = self.planar_source1::<N>(self.input_extents())?;
         let out = Extents { h: self.size(Hout), w: self.size(Wout), ..x.ext };
         let window = self.pooling_window();
@@ -379,14 +379,48 @@ impl Window {
         (start.max(0) as usize).min(end)..end
     }
 
-    fn pool<N: Wide>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
-        for oh in 0..to_ext.h {
-            let rows = self.span(0, oh, from_ext.h);
-            for ow in 0..to_ext.w {
-                let columns = self.span(1, ow, from_ext.w);
-                let elements = rows.clone().flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied());
-                to[oh * to_ext.w + ow] = fold.of(elements);
+    fn pool<N: Line>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
+        match fold {
+            Fold::Sum(None) => self.each_tap(from, from_ext, to, to_ext, N::start(), N::go_on, N::end),
+            Fold::Max => self.each_tap(from, from_ext, to, to_ext, N::admit(f32::NEG_INFINITY), N::max, |x| x),
+            Fold::Sum(Some(_)) => {
+                for (i, to) in to.iter_mut().enumerate() {
+                    let rows = self.span(0, i / to_ext.w, from_ext.h);
+                    let columns = self.span(1, i % to_ext.w, from_ext.w);
+                    *to = fold.of(rows.flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied()));
+                }
             }
+        }
+    }
+
+    /// A row of results at a time, its windows' elements in order.
+    fn each_tap<N: Copy, A: Copy>(
+        &self,
+        from: &[N],
+        from_ext: Extents,
+        to: &mut [N],
+        to_ext: Extents,
+        start: A,
+        step: impl Fn(A, N) -> A,
+        end: impl Fn(A) -> N,
+    ) {
+        let ([_, k], [_, s], [_, p]) = (self.k, self.s, self.p);
+        let mut now = vec![start; to_ext.w];
+        for (oh, to) in to.chunks_exact_mut(to_ext.w.max(1)).enumerate() {
+            now.fill(start);
+            for h in self.span(0, oh, from_ext.h) {
+                let row = &from[h * from_ext.w..][..from_ext.w];
+                for kw in 0..k {
+                    // Results whose tap lies inside of the row.
+                    let first = p.saturating_sub(kw).div_ceil(s).min(to_ext.w);
+                    let last = (from_ext.w + p).saturating_sub(kw).div_ceil(s).clamp(first, to_ext.w);
+                    if first < last {
+                        let met = row[first * s + kw - p..].iter().step_by(s);
+                        now[first..last].iter_mut().zip(met).for_each(|(now, x)| *now = step(*now, *x));
+                    }
+                }
+            }
+            to.iter_mut().zip(&now).for_each(|(to, now)| *to = end(*now));
         }
     }
 }

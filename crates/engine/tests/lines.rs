@@ -154,3 +154,46 @@ fn rows_and_tensors_have_the_same_bits() {
         }
     }
 }
+
+/// Sums and maxima over windows, with padding and strides, against sums and maxima of what each window meets.
+#[test]
+fn windows_meet_what_lies_inside() {
+    for seed in 0..300 {
+        let mut draw = Draw(seed);
+        let [h, w] = [1 + draw.below(9), 1 + draw.below(40)];
+        let [kh, kw] = [1 + draw.below(4), 2 + draw.below(4)];
+        let [sy, sx] = [1 + draw.below(3), 1 + draw.below(3)];
+        let [py, px] = [draw.below(kh), draw.below(kw)];
+        // As many windows as begin inside of the source.
+        let [oh, ow] = [(h + py - 1) / sy + 1, (w + px - 1) / sx + 1];
+        let max = draw.flag() == 1;
+        let (pooling, padded) = if max { (pool::MAX, padding::NEGATIVE) } else { (pool::SUM, 0) };
+        // A scale keeps the exact models from the way in fp32.
+        let scale = draw.one_of(&[1.0, 0.5]);
+        let extents = [(Cin, 1), (Cout, 1), (Hin, h), (Win, w), (Hout, oh), (Wout, ow), (PeScale, half(scale))];
+        let window = [(Kh, kh), (Kw, kw), (Sy, sy), (Sx, sx), (Py, py), (Px, px), (PePool, pooling)];
+        let mut task = with(with(planar_task(format::FP16, format::FP16), &extents), &window);
+        task = with(task, &[(PaddingMode, padded)]);
+        for field in [Src1RowStride, DstRowStride] {
+            task.set_bytes(&H13, field, 128).expect("fits");
+        }
+        let x: Vec<f32> = (0..h * w).map(|_| draw.below(65) as f32 - 32.0).collect();
+        let mut source = vec![0; 128 * h as usize];
+        for (row, x) in source.chunks_mut(128).zip(x.chunks(w as usize)) {
+            row.chunks_mut(2).zip(x).for_each(|(to, x)| to.copy_from_slice(&f16::from_f32(*x).to_le_bytes()));
+        }
+        for model in Model::ALL {
+            let bytes = execute_in(model, vec![task.clone()], vec![], &[(SOURCE, &source)], 128 * oh as usize);
+            let bytes = bytes.expect("runs");
+            for (y, x_at) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
+                let met = (0..kh).flat_map(|i| (0..kw).map(move |j| (y * sy + i, x_at * sx + j)));
+                let met = met.filter_map(|(i, j)| Some((i.checked_sub(py)?, j.checked_sub(px)?)));
+                let met = met.filter(|&(i, j)| i < h && j < w).map(|(i, j)| x[(i * w + j) as usize]);
+                let wanted = scale * if max { met.fold(f32::NEG_INFINITY, f32::max) } else { met.sum() };
+                let at = (128 * y + 2 * x_at) as usize;
+                let found = f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
+                assert_eq!(found, wanted, "seed {seed}, {model:?}, {y} {x_at}");
+            }
+        }
+    }
+}
