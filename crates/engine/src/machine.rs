@@ -1,6 +1,7 @@
 //! One task at work: the memory it sees and the fields it reads.
 
 use crate::fault::FaultKind;
+use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
 use crate::tensor::Tensor;
@@ -114,12 +115,18 @@ impl Machine<'_> {
 
     /// What the array's sums are added to, all alike.
     pub(crate) fn added(&self) -> f32 {
-        self.half(AccBias) * (self.get(AccBiasShift) as f32).exp2()
+        self.half(AccBias) * self.power_of_two(AccBiasShift)
     }
 
     /// What they are multiplied by then.
     pub(crate) fn factor(&self) -> f32 {
-        self.half(PostScale) * (-(self.get(PostRightShift) as f32)).exp2()
+        self.half(PostScale) / self.power_of_two(PostRightShift)
+    }
+
+    /// Two to the power in a field. One that is not executed counts as not set.
+    fn power_of_two(&self, field: Field) -> f32 {
+        let power = Some(self.get(field)).filter(|power| POSITIVE_SHIFTS.contains(power));
+        (1u32 << power.unwrap_or(0)) as f32
     }
 
     /// The base register that a field names.

@@ -2,10 +2,10 @@
 //!
 //! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it holds channels
 //! `p * E * lanes + e * lanes + lane`. Its stream holds the activation table where the task has one, the palette where
-//! it has one, then the passes of every group. A pass is a row of `lanes` factors and one of `lanes` biases where the task
-//! has them, then one row of `lanes` coefficients for each (input channel, kernel row, kernel column). The form that skips zeros stores
-//! masks and values instead of the rows. Each group starts on a 64-byte boundary. See `docs/evidence.md`, keys
-//! `h13-kernel`, `h13-zero-skip` and `book-streams`.
+//! it has one, then the passes of every group. A pass is a row of `lanes` factors and one of `lanes` biases where the
+//! task has them, then one row of `lanes` coefficients for each (input channel, kernel plane, kernel row, kernel column).
+//! The form that skips zeros stores masks and values instead of the rows. Each group starts on a 64-byte boundary. See
+//! `docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
