@@ -4,7 +4,7 @@
 
 mod common;
 
-use anemone_engine::FaultKind;
+use anemone_engine::{FaultKind, Options};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::*;
 use anemone_facts::kernel::{extra, zero_skip};
@@ -240,6 +240,20 @@ impl Conv {
             Ok(from_rows(&bytes, rows, w))
         };
         let fast = run(Model::Fast);
+        // A trace changes nothing, and counts every product and every plane that is read or written.
+        let options = Options { trace: true, ..Options::default() };
+        if let Ok((traced, bytes)) =
+            outcome(options, before.clone(), kernel.clone(), &[(SOURCE, &source)], rows * ROW as usize)
+        {
+            let get = |field| before.last().and_then(|t| t.get(&H13, field)).unwrap_or(0).max(1) as usize;
+            let outputs = get(Dout) * self.groups * self.cout * h * w;
+            let read = get(Din) * self.groups * self.cin * self.side * self.side;
+            let last = traced.trace.last().expect("a task");
+            assert_eq!(last.macs, (outputs * get(Kd) * self.taps()) as u64);
+            assert_eq!(last.moved.destination, 2 * outputs as u64);
+            assert_eq!(last.moved.source1, if before.len() == 1 { 2 * read as u64 } else { 0 });
+            assert_eq!(from_rows(&bytes, rows, w), fast.clone().expect("runs"));
+        }
         Model::ALL.into_iter().for_each(|model| assert_eq!(run(model), fast, "{model:?}"));
         fast
     }
@@ -351,8 +365,8 @@ fn damaged_zero_skipping_streams_are_named() {
 
 #[test]
 fn coefficients_are_bytes() {
-    for (fmt, low) in [(format::INT8, -7.0), (format::UINT8, 0.0)] {
-        let conv = Conv { cout: 64, lanes: 4, groups: 2, bias: true, ..PLAIN };
+    for (fmt, low, scale) in [(format::INT8, -7.0, false), (format::INT8, -7.0, true), (format::UINT8, 0.0, false)] {
+        let conv = Conv { cout: 64, lanes: 4, groups: 2, bias: true, scale, ..PLAIN };
         let weights: Vec<f32> = conv.weights().iter().map(|w| f32::max(*w, low)).collect();
         let streams =
             conv.streams(&[], |g, first| conv.rows(&weights, g, first).iter().map(|&w| w as i8 as u8).collect());

@@ -1,7 +1,7 @@
 //! Tasks by hand, and programs of them.
 #![allow(dead_code)]
 
-use anemone_engine::{FaultKind, Memory, Options, run};
+use anemone_engine::{FaultKind, Memory, Options, Outcome, run};
 use anemone_facts::Field;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency, second};
@@ -74,11 +74,22 @@ pub fn planar_task(from: u32, to: u32) -> Task {
 /// The result region after a run.
 pub fn execute_in(
     model: Model,
-    mut tasks: Vec<Task>,
+    tasks: Vec<Task>,
     kernel: Vec<u8>,
     inputs: &[(u8, &[u8])],
     out: usize,
 ) -> Result<Vec<u8>, FaultKind> {
+    outcome(Options { model, ..Options::default() }, tasks, kernel, inputs, out).map(|(_, bytes)| bytes)
+}
+
+/// What a run says, and the result region after it.
+pub fn outcome(
+    options: Options,
+    mut tasks: Vec<Task>,
+    kernel: Vec<u8>,
+    inputs: &[(u8, &[u8])],
+    out: usize,
+) -> Result<(Outcome, Vec<u8>), FaultKind> {
     let first_task_words = tasks[0].word_count();
     let stream = encode_stream(&H13, &mut tasks).expect("encodes");
     let program =
@@ -86,6 +97,6 @@ pub fn execute_in(
     let mut memory = Memory::for_program(&program);
     inputs.iter().for_each(|(bar, bytes)| memory.bind(*bar, bytes));
     memory.bind(RESULT, &vec![0; out]);
-    run(&program, &mut memory, Options { model, ..Options::default() }).map_err(|fault| fault.kind)?;
-    Ok(memory.region(RESULT).expect("bound").bytes().to_vec())
+    let outcome = run(&program, &mut memory, options).map_err(|fault| fault.kind)?;
+    Ok((outcome, memory.region(RESULT).expect("bound").bytes().to_vec()))
 }
