@@ -9,6 +9,8 @@ use anemone_facts::layout::H13;
 use anemone_facts::numerics::Model;
 use anemone_program::{Program, Task, task::encode_stream};
 
+pub mod conv;
+
 pub const RESULT: u8 = 4;
 pub const SOURCE: u8 = 5;
 pub const SECOND: u8 = 6;
@@ -99,4 +101,9 @@ pub fn outcome(
     memory.bind(RESULT, &vec![0; out]);
     let outcome = run(&program, &mut memory, options).map_err(|fault| fault.kind)?;
     Ok((outcome, memory.region(RESULT).expect("bound").bytes().to_vec()))
+}
+
+/// As [`execute_in`], in `fast`.
+pub fn execute(tasks: Vec<Task>, kernel: Vec<u8>, inputs: &[(u8, &[u8])], out: usize) -> Result<Vec<u8>, FaultKind> {
+    execute_in(Model::Fast, tasks, kernel, inputs, out)
 }
