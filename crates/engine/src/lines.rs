@@ -131,14 +131,11 @@ impl Machine<'_> {
             _ => return Ok(false),
         };
         let Ok(operation) = self.operation(form == Form::One) else { return Ok(false) };
-        let fold = match self.fold() {
-            Ok(fold) => fold,
-            Err(_) if reduces => return Ok(false),
-            Err(_) => Fold::Max,
+        let fold = match reduces.then(|| self.fold()) {
+            Some(Ok(fold)) if fold.goes_on() => Some(fold),
+            Some(_) => return Ok(false),
+            None => None,
         };
-        if reduces && !fold.goes_on() {
-            return Ok(false);
-        }
         let ending = self.ending::<N>()?;
         let (stored, second) = self.planar_sources();
         let b = match second {
@@ -166,11 +163,11 @@ impl Machine<'_> {
             [operand(x, from, flags[0], relus[0]), operand(y, b.as_ref().unwrap_or(from), flags[1], relus[1])];
         let lines = Lines { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
         let cost = ext.g * ext.c * ext.plane();
-        if reduces {
+        if let Some(fold) = &fold {
             let mut results = vec![f16::ZERO; ext.g * ext.c];
             let at_once = SIDE_BY_SIDE * (WORTH_SHARING / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
             chunks(&mut results, at_once, cost, |i, results| {
-                workers.arch.dispatch(Reduce { lines: &lines, fold: &fold, ext, first: i * at_once, results });
+                workers.arch.dispatch(Reduce { lines: &lines, fold, ext, first: i * at_once, results });
             });
             for (i, result) in results.into_iter().enumerate() {
                 target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;

@@ -25,6 +25,8 @@ pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2Broad
 impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.
     pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
+        // What is looked at row by row is bounded like what is held.
+        self.input_extents().elements()?;
         match self.model.planar() {
             _ if self.in_place()? => Ok(()),
             Some(_) if self.lines_in_place::<Exact>()? => Ok(()),

@@ -3,6 +3,7 @@
 
 mod common;
 
+use anemone_engine::FaultKind;
 use anemone_facts::Field;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, padding, planar_nonlinear, pool, second};
@@ -195,5 +196,20 @@ fn windows_meet_what_lies_inside() {
                 assert_eq!(found, wanted, "seed {seed}, {model:?}, {y} {x_at}");
             }
         }
+    }
+}
+
+/// Sources whose rows all lie at one place are within their region however many they are.
+#[test]
+fn extents_are_bounded_before_rows_are_looked_at() {
+    let extents =
+        [(NumGroups, 8000), (Cin, 100_000), (Cout, 100_000), (Hin, 32_000), (Hout, 32_000), (Win, 1), (Wout, 1)];
+    let two = two_sources(anemone_facts::code::planar::ADD);
+    let alone: &[(Field, u32)] = &[];
+    for (class, more) in [(class::PLANAR_REDUCE, alone), (class::PLANAR_TWO, &two), (class::PLANAR_ONE, alone)] {
+        let task = with(planar_task(format::FP16, format::FP16), &[&extents, more, &[(TaskClass, class)]].concat());
+        let inputs = [(SOURCE, &[0; 64][..]), (SECOND, &[0; 64])];
+        let fault = execute_in(Model::Fast, vec![task], vec![], &inputs, 64);
+        assert!(matches!(fault, Err(FaultKind::TooLarge { .. })), "{fault:?}");
     }
 }
