@@ -9,7 +9,7 @@ use crate::anec::{Graph, Kind, Layer, StreamForm, Weights};
 use crate::pack::Packing;
 use crate::passes::Reasons;
 use anemone_facts::chips::Chip;
-use anemone_facts::weights::{PALETTE_BITS, WeightForm};
+use anemone_facts::weights::{WeightForm, given_palette_bits};
 use anemone_net::compress::{Compression, Scales};
 use half::f16;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn stream_form(form: WeightForm, weights: &Weights) -> Result<StreamForm, &'stat
 fn palette(values: &[f16]) -> Option<StreamForm> {
     let mut seen = vec![false; 1 << 16];
     let mut entries = Vec::new();
-    let most = 1 << PALETTE_BITS.into_iter().max()?;
+    let most = 1 << given_palette_bits().max()?;
     for chunk in values.chunks(4096) {
         // Most are known: looked at together, they need no writing.
         if chunk.iter().fold(true, |all, value| all & seen[usize::from(value.to_bits())]) {
@@ -100,7 +100,7 @@ fn palette(values: &[f16]) -> Option<StreamForm> {
             return None;
         }
     }
-    let bits = PALETTE_BITS.into_iter().find(|bits| entries.len() <= 1 << bits)?;
+    let bits = given_palette_bits().find(|bits| entries.len() <= 1 << bits)?;
     entries.sort_by(f16::total_cmp);
     Some(StreamForm::Palette { bits, entries: entries.into() })
 }

@@ -201,7 +201,7 @@ impl WithSimd for Job<'_, '_> {
 
 impl Machine<'_> {
     pub(crate) fn prepare_activation(&self, constants: &Constants) -> Result<Activation, FaultKind> {
-        if self.half(AccBias) != 0.0 && self.get(NeOpMode) == neural::BYPASS {
+        if self.added() != 0.0 && self.get(NeOpMode) == neural::BYPASS {
             return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
         }
         match self.get(NonlinearMode) {

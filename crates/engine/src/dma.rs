@@ -1,16 +1,21 @@
 //! Moving operands in and results out: memory through base registers, tile memory, chained results.
 
 use crate::fault::FaultKind;
+use crate::interleave::{interlace, interleaved, separate};
 use crate::machine::Machine;
-use crate::memory::{self, Home, Region};
+use crate::memory::{Home, Region};
 use crate::number;
-use crate::rows::{Source, Strides, nested, reach};
+use crate::number::planar::admit_row;
+use crate::rows::Source;
 use crate::tensor::{Extents, Tensor};
+use crate::work::chunks;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
 use anemone_program::Element;
 use pulp::{Simd, WithSimd};
-use std::ops::Range;
+
+/// Elements that are rounded at a time on their way through a chain.
+const THROUGH: usize = 1 << 12;
 
 /// The fields that place one operand: in memory, or in tile memory.
 pub(crate) struct Place {
@@ -72,169 +77,22 @@ pub(crate) const RES_L2: Place = Place {
     format: OutFmt,
 };
 
-/// Where an operand lies, for units that go over memory themselves.
-pub(crate) struct Span {
-    pub(crate) home: Home,
-    /// From the first element to one past the last.
-    pub(crate) range: Range<usize>,
-    pub(crate) strides: Strides,
-}
-
-impl Span {
-    /// As [`memory::views`] takes it.
-    pub(crate) fn part(&self) -> (Home, Range<usize>) {
-        (self.home, self.range.clone())
-    }
-}
-
-/// Source 1 and the result of a task that goes from memory to memory; either may be tile memory.
-pub(crate) struct Direct {
-    pub(crate) from: Span,
-    pub(crate) to: Span,
-    /// Where the result is copied to, for tasks that keep it in tile memory and send it on.
-    also: Option<Span>,
-}
-
 impl Machine<'_> {
-    /// Where source 1 and the result lie, if both lie row by row and neither needs to be rearranged. Their rows are
-    /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
-    /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
-    pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
-        let (source, result) = (self.get(SrcType), self.get(ResType));
-        let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
-        let plain = kinds.contains(&source)
-            && kinds.contains(&result)
-            && self.get(InputRelu) == 0
-            && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
-            && [input, output].iter().all(|e| !e.array().contains(&0));
-        let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
-        let fetched = source == residency::L2
-            || bound(RBase0, Rbe0) && self.size(Src1Interleave) <= 1 && self.get(Src1MemFmt) == format::FP16;
-        let sent = result == residency::L2
-            || bound(WBase, Wbe)
-                && self.size(DstInterleave) <= 1
-                && self.get(DstEn) == 1
-                && self.get(DstMemFmt) == format::FP16;
-        if !plain || !fetched || !sent {
-            return Ok(None);
-        }
-        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
-        let (from, kept) = match source {
-            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input), None),
-            residency::DMA => (self.span(&SRC1_DMA, read, input), None),
-            _ => (self.span(&SRC1_DMA, read, input), Some(self.span(&SRC1_L2, Home::Tile, input))),
-        };
-        let (to, also) = match result {
-            residency::L2 => (self.span(&RES_L2, Home::Tile, output), None),
-            residency::DMA => (self.span(&DST_DMA, write, output), None),
-            _ => (self.span(&RES_L2, Home::Tile, output), Some(self.span(&DST_DMA, write, output))),
-        };
-        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
-        if matches!(kept, Some(None)) || matches!(also, Some(None)) || !nested(output, to.strides) {
-            return Ok(None);
-        }
-        let (kept, also) = (kept.flatten(), also.flatten());
-        self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
-        if let Some(kept) = kept {
-            self.check_written(&SRC1_L2, Home::Tile, input)?;
-            if !self.copy_rows(&from, &kept, input) {
-                return Ok(None);
-            }
-        }
-        self.check_written(if to.home == Home::Tile { &RES_L2 } else { &DST_DMA }, to.home, output)?;
-        if let Some(also) = &also {
-            self.check_written(&DST_DMA, also.home, output)?;
-        }
-        Ok(Some(Direct { from, to, also }))
-    }
-
-    /// To be called when the result is where [`Machine::direct`] said; its extents are as they were there.
-    pub(crate) fn done(&mut self, direct: &Direct, output: Extents) {
-        if let Some(also) = &direct.also {
-            self.copy_rows(&direct.to, also, output);
-        }
-    }
-
-    /// Element by element, as through fp32. False where the spans overlap.
-    fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> bool {
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
-            return false;
-        };
-        let source = Source { data, strides: from.strides };
-        for g in 0..ext.g {
-            for c in 0..ext.c {
-                for h in 0..ext.h {
-                    let at = g * to.strides[0] + c * to.strides[1] + h * to.strides[2];
-                    number::copy_row(source.row(g, c, h, ext.w), &mut target[at..][..ext.w]);
-                }
-            }
-        }
-        true
-    }
-
-    fn home(&self, home: Home) -> Option<&Region> {
-        match home {
-            Home::Bar(bar) => self.memory.region(bar),
-            Home::Tile => Some(self.l2),
-        }
-    }
-
-    fn check_read(&self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
-        let Some(region) = self.home(home).filter(|r| !r.is_trusted()) else { return Ok(()) };
-        let (base, strides) = self.place(place);
-        each_row(ext, base, strides, |address| region.read(place.base, address, ext.w).map(|_| ()))
-    }
-
-    fn check_written(&mut self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
-        let (base, strides) = self.place(place);
-        let region = match home {
-            Home::Bar(bar) => self.memory.region_mut(bar),
-            Home::Tile => Some(&mut *self.l2),
-        };
-        let Some(region) = region.filter(|r| !r.is_trusted()) else { return Ok(()) };
-        each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
-    }
-
-    /// As [`Machine::direct`] for source 2, which has one element along the axes that it repeats: rows, channels.
-    pub(crate) fn direct_second(&self, ext: Extents, repeats: [bool; 2]) -> Result<Option<Span>, FaultKind> {
-        let halves = self.get(Src2Fmt) == format::FP16;
-        let (place, home) = match self.get(Src2Type) {
-            1 if self.get(Rbe1) == 1 && self.get(Src2MemFmt) == format::FP16 => {
-                (&SRC2_DMA, Home::Bar(self.get(RBase1) as u8))
-            }
-            0 => (&SRC2_L2, Home::Tile),
-            _ => return Ok(None),
-        };
-        if !halves || self.home(home).is_none() || ext.array().contains(&0) {
-            return Ok(None);
-        }
-        let one = |flag: bool, n: usize| if flag { 1 } else { n };
-        let stored = Extents { h: one(repeats[0], ext.h), c: one(repeats[1], ext.c), ..ext };
-        let Some(mut span) = self.span(place, home, stored) else { return Ok(None) };
-        self.check_read(place, home, stored)?;
-        let [_, channel, row] = &mut span.strides;
-        (*row, *channel) = (*row * usize::from(!repeats[0]), *channel * usize::from(!repeats[1]));
-        Ok(Some(span))
-    }
-
-    /// `None` where a distance is not a whole number of elements.
-    fn span(&self, place: &Place, home: Home, ext: Extents) -> Option<Span> {
-        let (base, strides) = self.place(place);
-        if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
-            return None;
-        }
-        let strides = strides.map(|s| s as usize / 2);
-        let base = base as usize / 2;
-        Some(Span { home, range: base..base + reach(ext, strides), strides })
-    }
-
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut tensor = self.fetch_source1(ext)?;
-        if self.get(InputRelu) == 1 {
-            tensor.data.iter_mut().for_each(|x| *x = x.max(0.0));
-        }
+        self.on_reading(InputRelu, &mut tensor.data);
         Ok(tensor)
+    }
+
+    /// What becomes of a source as it is read: a ReLU where the flag is set, of what the model sees in it.
+    fn on_reading(&self, flag: Field, row: &mut [f32]) {
+        if self.get(flag) == 1 {
+            if self.model.planar().is_some() {
+                admit_row(row);
+            }
+            row.iter_mut().for_each(|x| *x = x.max(0.0));
+        }
     }
 
     fn fetch_source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
@@ -250,7 +108,9 @@ impl Machine<'_> {
             }
             residency::L2 => self.load_l2(&SRC1_L2, ext),
             residency::CHAIN => {
-                let chained = self.chain.take().ok_or(FaultKind::NothingChained)?;
+                // Windows over depth meet a plane several times.
+                let once = self.depth_window().is_none();
+                let chained = self.chain.plane(self.source_depth, once).ok_or(FaultKind::NothingChained)?;
                 if chained.ext != ext {
                     return Err(FaultKind::ChainShape { found: chained.ext.array(), declared: ext.array() });
                 }
@@ -262,8 +122,12 @@ impl Machine<'_> {
 
     fn load_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
         self.in_memory(Src1MemFmt, InFmt)?;
-        let by = self.interleave(Src1Interleave, ext.c)?;
-        let tensor = self.load_dma(&SRC1_DMA, RBase0, Rbe0, interleaved(ext, by))?;
+        self.load_interleaved(&SRC1_DMA, [RBase0, Rbe0], Src1Interleave, ext)
+    }
+
+    fn load_interleaved(&self, place: &Place, bar: [Field; 2], by: Field, ext: Extents) -> Result<Tensor, FaultKind> {
+        let by = self.interleave(by, ext.c)?;
+        let tensor = self.load_dma(place, bar[0], bar[1], interleaved(ext, by))?;
         Ok(if by == 1 { tensor } else { separate(&tensor, ext, by) })
     }
 
@@ -278,16 +142,19 @@ impl Machine<'_> {
 
     /// Source 2 with the extents that the task declares for it.
     pub(crate) fn source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
-        match self.get(Src2Type) {
+        let mut tensor = match self.get(Src2Type) {
             1 => {
                 self.in_memory(Src2MemFmt, Src2Fmt)?;
-                self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext)
+                self.load_interleaved(&SRC2_DMA, [RBase1, Rbe1], Src2Interleave, ext)?
             }
-            0 => self.load_l2(&SRC2_L2, ext),
+            0 => self.load_l2(&SRC2_L2, ext)?,
             value => {
-                Err(FaultKind::NotHonoured { field: Src2Type, value, reason: "no sample reads a source this way" })
+                let reason = "no sample reads a source this way";
+                return Err(FaultKind::NotHonoured { field: Src2Type, value, reason });
             }
-        }
+        };
+        self.on_reading(Src2InputRelu, &mut tensor.data);
+        Ok(tensor)
     }
 
     /// Rounds the result and sends it where the task says.
@@ -300,9 +167,10 @@ impl Machine<'_> {
                 self.store_dma(result)
             }
             residency::CHAIN => {
-                let element = self.element(OutFmt)?;
-                result.data.iter_mut().for_each(|x| *x = number::through(element, *x));
-                *self.chain = Some(result);
+                let (element, cost) = (self.element(OutFmt)?, result.data.len());
+                let arch = self.workers.arch;
+                chunks(&mut result.data, THROUGH, cost, |_, row| arch.dispatch(Through { element, row }));
+                self.chain.keep(result);
                 Ok(())
             }
             value => Err(FaultKind::NotHonoured { field: ResType, value, reason: "no sample sends a result this way" }),
@@ -345,14 +213,14 @@ impl Machine<'_> {
         self.require(memory, self.get(operand), "no sample converts elements on the way from or to memory")
     }
 
-    /// Byte address at the depth at hand, and strides of groups, channels and rows.
+    /// Byte address at the plane at hand, and strides of groups, channels and rows.
     pub(crate) fn place(&self, place: &Place) -> (u64, [u64; 3]) {
-        let repeated = match place.format {
-            InFmt => self.get(Src1BroadcastD) == 1,
-            Src2Fmt => self.get(Src2BroadcastD) == 1,
-            _ => false,
+        let one_plane = |repeated| if self.get(repeated) == 1 { 0 } else { self.source_depth };
+        let depth = match place.format {
+            InFmt => one_plane(Src1BroadcastD),
+            Src2Fmt => one_plane(Src2BroadcastD),
+            _ => self.depth,
         };
-        let depth = if repeated { 0 } else { self.depth };
         let base = self.bytes(place.base) + depth * self.bytes(place.depth);
         (base, [self.bytes(place.group), self.bytes(place.channel), self.bytes(place.row)])
     }
@@ -384,6 +252,21 @@ impl Machine<'_> {
     }
 }
 
+/// What a row's elements become on their way through a chain.
+struct Through<'a> {
+    element: Element,
+    row: &'a mut [f32],
+}
+
+impl WithSimd for Through<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        number::through_row(self.element, self.row);
+    }
+}
+
 /// Rows of fp16 into a tensor.
 struct Widen<'a> {
     from: Source<'a>,
@@ -407,47 +290,12 @@ impl WithSimd for Widen<'_> {
     }
 }
 
-/// Extents of a tensor with `by` channels side by side.
-pub(crate) fn interleaved(ext: Extents, by: usize) -> Extents {
-    Extents { c: ext.c / by, w: ext.w * by, ..ext }
-}
-
-/// Each row of `by` interleaved channels becomes `by` rows.
-fn separate(from: &Tensor, ext: Extents, by: usize) -> Tensor {
-    let mut data = vec![0.0; from.data.len()];
-    exchange(ext, by, |packed, plain| data[plain] = from.data[packed]);
-    Tensor { ext, data }
-}
-
-/// The reverse of [`separate`].
-fn interlace(from: &Tensor, by: usize) -> Tensor {
-    let mut data = vec![0.0; from.data.len()];
-    exchange(from.ext, by, |packed, plain| data[packed] = from.data[plain]);
-    Tensor { ext: interleaved(from.ext, by), data }
-}
-
-/// Pairs of positions: in the interleaved and in the plain order.
-fn exchange(ext: Extents, by: usize, mut pair: impl FnMut(usize, usize)) {
-    let mut plain = 0;
-    for g in 0..ext.g {
-        for c in 0..ext.c {
-            for h in 0..ext.h {
-                let row = ((g * (ext.c / by) + c / by) * ext.h + h) * ext.w * by;
-                for w in 0..ext.w {
-                    pair(row + w * by + c % by, plain);
-                    plain += 1;
-                }
-            }
-        }
-    }
-}
-
 /// Byte address of row `h` of channel `c` of group `g`; strides are group, channel, row.
 pub(crate) fn address(base: u64, strides: [u64; 3], g: usize, c: usize, h: usize) -> u64 {
     base + g as u64 * strides[0] + c as u64 * strides[1] + h as u64 * strides[2]
 }
 
-fn each_row(
+pub(crate) fn each_row(
     ext: Extents,
     base: u64,
     strides: [u64; 3],

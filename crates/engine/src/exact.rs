@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::number;
 use crate::number::packed::{Columns, HEIGHT, LoneRow, Weights, decode, product, product_of_rows};
 use crate::number::planar;
+use crate::number::settle::STRETCH;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_short, cut};
@@ -47,8 +48,7 @@ impl Machine<'_> {
     /// the place of its source does: see `docs/numerics.md`, section crop.
     pub(crate) fn crop_gain_log2(&self) -> Option<u32> {
         self.model.planar()?;
-        let plain =
-            self.get(NonlinearMode) == nonlinear::NONE && self.half(AccBias) == 0.0 && self.half(PostScale) == 1.0;
+        let plain = self.get(NonlinearMode) == nonlinear::NONE && self.added() == 0.0 && self.factor() == 1.0;
         let gain = numerics::generation(self.layout.generation)?.crop_gain_log2.filter(|_| plain)?;
         let bar = self.bar(RBase0, Rbe0).ok().filter(|_| self.get(SrcType) == residency::DMA)?;
         let port = self.ports.iter().find(|p| p.bar == bar && p.direction == Direction::Input)?;
@@ -58,7 +58,7 @@ impl Machine<'_> {
     /// What follows a sum, or a copied element, where no run can change its table.
     pub(crate) fn prepare_exactly(&self, constants: &mut Constants, sums: bool) -> Result<Option<Exactly>, FaultKind> {
         let Some(rules) = self.model.planar() else { return Ok(None) };
-        let (mode, bias, scale) = (self.get(NonlinearMode), self.half(AccBias), self.half(PostScale));
+        let (mode, bias, scale) = (self.get(NonlinearMode), self.added(), self.factor());
         let idle = bias == 0.0 && scale == 1.0;
         match mode {
             // Sums have neither NaN nor minus zero, which the other stages would change.
@@ -73,7 +73,7 @@ impl Machine<'_> {
             nonlinear::LUT => self.table_record(RECORD_BYTES as u64)?.to_vec(),
             _ => Vec::new(),
         };
-        let key = (mode, self.get(AccBias), self.get(PostScale), record);
+        let key = (mode, bias.to_bits(), scale.to_bits(), record);
         if let Some(known) = constants.stages.get(&key) {
             return Ok(Some(known.clone()));
         }
@@ -88,23 +88,35 @@ impl Machine<'_> {
 
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
     pub(crate) fn finish_exact(&self, rules: &'static Planar, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        let (bias, scale) = (self.half(AccBias), self.half(PostScale));
-        let plain = bias == 0.0 && scale == 1.0 && self.get(NeOpMode) == neural::BYPASS;
-        let (bias, scale) = (Number::admit(bias), Number::admit(scale));
-        let affine = move |v: f32| Number::admit(v).add(bias).mul(scale);
-        match self.get(NonlinearMode) {
+        let idle = self.added() == 0.0 && self.factor() == 1.0 && self.get(NonlinearMode) == nonlinear::NONE;
+        if idle && self.get(NeOpMode) == neural::BYPASS {
             // A copy keeps the sign of a zero, which an addition does not.
-            nonlinear::NONE if plain => each(&mut y, planar::admit),
-            nonlinear::NONE => each(&mut y, |v| affine(v).settle(rules)),
-            nonlinear::RELU => each(&mut y, |v| affine(v).relu().settle(rules)),
+            each(&mut y, planar::admit);
+            return Ok(y);
+        }
+        self.finish_exact_from(rules, y, |_, v| Number::admit(v))
+    }
+
+    /// As [`Machine::finish_exact`], after what is made of each element by its place.
+    pub(crate) fn finish_exact_from(
+        &self,
+        rules: &'static Planar,
+        mut y: Tensor,
+        first: impl Fn(usize, f32) -> Number + Sync,
+    ) -> Result<Tensor, FaultKind> {
+        let (bias, scale) = (Number::admit(self.added()), Number::admit(self.factor()));
+        let affine = move |i: usize, v: f32| first(i, v).add(bias).mul(scale);
+        match self.get(NonlinearMode) {
+            nonlinear::NONE => each_at(&mut y, |i, v| affine(i, v).settle(rules)),
+            nonlinear::RELU => each_at(&mut y, |i, v| affine(i, v).relu().settle(rules)),
             _ => {
                 let table = Table::read(self.table_record(RECORD_BYTES as u64)?)?;
                 let value = |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).settle(rules) } else { 0.0 };
                 if y.data.len() >= EXPAND_FROM {
                     let values: Vec<f32> = number::every_f16().map(value).collect();
-                    each(&mut y, |v| values[number::bits(affine(v).settle(rules))]);
+                    each_at(&mut y, |i, v| values[number::bits(affine(i, v).settle(rules))]);
                 } else {
-                    each(&mut y, |v| value(affine(v).settle(rules)));
+                    each_at(&mut y, |i, v| value(affine(i, v).settle(rules)));
                 }
             }
         }
@@ -140,6 +152,12 @@ impl Exactly {
         }
     }
 
+    /// Every element of a tensor of fp16 numbers.
+    pub(crate) fn tensor(&self, workers: &Workers, y: &mut Tensor) {
+        let cost = y.data.len();
+        chunks(&mut y.data, PER_THREAD, cost, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
+    }
+
     #[inline(always)]
     pub(crate) fn row(&self, row: &mut [f16]) {
         match self {
@@ -153,6 +171,26 @@ impl Exactly {
                 *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
             Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+        }
+    }
+}
+
+struct Each<'a, 'b> {
+    exactly: &'a Exactly,
+    row: &'b mut [f32],
+}
+
+impl WithSimd for Each<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for row in self.row.chunks_mut(STRETCH) {
+            let halves = &mut halves[..row.len()];
+            number::round_row(row, halves);
+            self.exactly.row(halves);
+            number::widen_row(halves, row);
         }
     }
 }
@@ -323,6 +361,13 @@ pub(crate) fn sum_of_channels(mac: &'static Mac, x: &Tensor, output: Extents) ->
 }
 
 fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
+    each_at(y, |_, v| f(v));
+}
+
+/// Elements with their places.
+fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     let cost = y.data.len();
-    chunks(&mut y.data, PER_THREAD, cost, |_, row| row.iter_mut().for_each(|v| *v = f(*v)));
+    chunks(&mut y.data, PER_THREAD, cost, |i, row| {
+        row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
+    });
 }

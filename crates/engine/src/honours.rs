@@ -18,6 +18,9 @@ pub enum Treatment {
 /// Fields of generations that the engine does not execute.
 const OTHER_GENERATIONS: Treatment = Treatment::Only(&[0], "no generation with this field is executed");
 
+/// Shifts in a field of five bits that are the same with and without a sign.
+pub(crate) const POSITIVE_SHIFTS: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
 /// Whether programs with this form of descriptors are executed.
 pub fn executes(layout: &Layout) -> bool {
     layout.codec == Codec::Runs
@@ -29,26 +32,31 @@ pub fn treatment(field: Field) -> Treatment {
     use Treatment::*;
     match field {
         // Chain.
-        NextSize | NextPointer => Obeyed,
-        TdSkip => Only(&[0], "skipped tasks are not modelled"),
+        NextSize | NextPointer | TdSkip => Obeyed,
         // Task management, events, priorities, estimates.
         Tid | Nid | Lnid | Eon | ExeCycles | LogEvents | Exceptions | DebugLogEvents | DebugExceptions
         | DisallowAbort | Kpc | Spl | Tsr | Spc | Dpc | Tse | NextPriority | Tde | SrcLoc | DstLoc | TqDis | TBase
         | Tbe | Ene | Dtid | TaskId | TaskQ | TaskNid | DpeCategory | ContextSwitchIn | ContextSwitchOut => NoEffect,
         // Base registers.
         RBase0 | Rbe0 | RBase1 | Rbe1 | WBase | Wbe | KBase0 | Kbe0 => Obeyed,
-        KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => Only(&[0], "only one kernel base is executed"),
+        KBase1 | Kbe1 | KBase2 | Kbe2 | KBase3 | Kbe3 => {
+            Only(&[0], "the maps name four kernel bases; none says which streams are read behind the others")
+        }
 
         Win | Hin | Cin | Cout | Wout | Hout | NumGroups | UnicastEn | UnicastCin | TaskClass | ActiveNe | OcgSize
         | Kw | Kh | Sx | Sy | Px | Py | NeTranspose | ResultTranspose | Src1BroadcastW | Src1BroadcastH
         | Src1BroadcastC | Src2BroadcastW | Src2BroadcastH | Src2BroadcastC => Obeyed,
         Din | Dout | Src1BroadcastD | Src2BroadcastD => Obeyed,
-        Kd | Sz | Oz => Only(&[0, 1], "three-dimensional kernels are not executed"),
-        Ox | Oy => Only(&[0, 1], "how the outputs of one step share coefficients is not known"),
+        Kd | Sz | Pz => Obeyed,
+        Ox | Oy | Oz => {
+            Only(&[0, 1], "the maps name an output step; none says what it does to outputs and coefficients")
+        }
         InFmt | Src2Fmt | OutFmt | Src1MemFmt | Src2MemFmt | DstMemFmt => {
             Only(&[0, 1, 2], "elements are uint8, int8 or fp16")
         }
-        ElemMultMode => Only(&[0], "only the name of the elementwise multiply mode is known"),
+        ElemMultMode => {
+            Only(&[0], "the maps have its name alone; no sample, and no chapter of the book, says what is multiplied")
+        }
         Src1Transpose | Src2Transpose => Obeyed,
         // Tiling: only the order of work depends on it.
         TileHeight | PatchWidth | PatchHeight | SmallSourceMode | ShPref | ShMin | ShMax | AccDoubleBufEn => NoEffect,
@@ -61,14 +69,13 @@ pub fn treatment(field: Field) -> Treatment {
         | ResL2DepthStride => Obeyed,
         Src2En | Src1CrH | Src1CacheHint | Src1CacheHintReuse | Src1CacheHintNoReuse | DependencyMode | Src2CrH
         | Src2CacheHint | Src2CacheHintReuse | Src2CacheHintNoReuse | Src2DependencyMode | Unk13840Bit8 => NoEffect,
-        Src1Interleave | DstInterleave => Obeyed,
-        Src2Interleave => Only(&[0, 1], "an interleaved second source is not executed"),
+        Src1Interleave | Src2Interleave | DstInterleave => Obeyed,
         Src1FmtMode | Src2FmtMode | DstFmtMode => Only(&[0, 1], "only format mode 1 is executed"),
         Src1Truncate | Src2Truncate | DstTruncate => Only(&[0, 3], "only truncation 3 is executed"),
         Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
         | DstCmpVec | CmpVecFill | PixelOffset => Only(&[0], "pixel formats are not executed"),
 
-        InputRelu | PaddingMode => Obeyed,
+        InputRelu | Src2InputRelu | PaddingMode => Obeyed,
         SrcType | Src2Type | ResType | SrcL2Base | SrcL2ChannelStride | SrcL2RowStride | SrcL2GroupStride
         | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
         | ResL2RowStride | ResL2GroupStride => Obeyed,
@@ -83,18 +90,17 @@ pub fn treatment(field: Field) -> Treatment {
         }
         PeFirst | PeEpsilon => Obeyed,
 
-        KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale => Obeyed,
+        KernelFmt | NeOpMode | KernelMode | BiasMode | NonlinearMode | AccBias | PostScale | PostScaleMode => Obeyed,
         // 28 with fp16 coefficients, 0 with bytes: follows from the format in every sample.
         BinaryPoint | Unkc804Bit20 | OverlapFirst | OverlapSecond => NoEffect,
         PalettizedEn | PalettizedBits | SparseFmt => Obeyed,
         GroupKernelReuse => Obeyed,
         // The kernel base already leads to the runtime tensor.
         RuntimeWeights => NoEffect,
-        MatrixBiasEn | MatrixVectorBias => Only(&[0], "matrix bias is not executed"),
-        PostScaleMode => {
-            Only(&[0], "no source says whether a post-scale for each channel comes before or after the bias")
+        MatrixBiasEn | MatrixVectorBias => {
+            Only(&[0], "a map says that a product's own bias goes here, none what it is added to")
         }
-        AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
+        AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source says whether the highest bit is a sign"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
         DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => {

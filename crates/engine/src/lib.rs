@@ -10,10 +10,15 @@
 
 mod activation;
 mod convolution;
+mod direct;
 mod dma;
 mod exact;
 mod fault;
+mod fold;
+mod gains;
 mod honours;
+mod interleave;
+mod lines;
 mod lut;
 mod machine;
 mod memory;
@@ -30,6 +35,7 @@ mod rows;
 mod tensor;
 mod trace;
 mod unpack;
+mod volume;
 mod window;
 mod work;
 

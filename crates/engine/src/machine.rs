@@ -1,15 +1,15 @@
 //! One task at work: the memory it sees and the fields it reads.
 
 use crate::fault::FaultKind;
+use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Work};
-use crate::tensor::{LIMIT, Tensor};
+use crate::tensor::Tensor;
 use crate::work::Workers;
-use anemone_facts::code::{class, residency};
+use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
+use anemone_facts::Layout;
 use anemone_facts::numerics::{Mac, Model};
-use anemone_facts::{Field, Layout};
 use anemone_program::{Port, Program, Task};
-use std::ops::Range;
 
 /// State between tasks, and the task at hand.
 pub(crate) struct Machine<'a> {
@@ -18,8 +18,8 @@ pub(crate) struct Machine<'a> {
     /// The kernel section while the task is planned, before any memory is bound.
     pub(crate) constants: Option<&'a [u8]>,
     pub(crate) l2: &'a mut Region,
-    /// Result of the task before, where it was chained.
-    pub(crate) chain: &'a mut Option<Tensor>,
+    /// What tasks hand to one another without memory.
+    pub(crate) chain: &'a mut Chain,
     pub(crate) task: &'a Task,
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
@@ -27,59 +27,70 @@ pub(crate) struct Machine<'a> {
     pub(crate) mac: Option<&'static Mac>,
     /// How everything else computes.
     pub(crate) model: Model,
-    /// Which of the volumes' planes is at work, from the front.
+    /// Which of the result's planes is at work, from the front.
     pub(crate) depth: u64,
+    /// Which of the sources' planes is read for it.
+    pub(crate) source_depth: u64,
     /// Where inputs and outputs of the program stand.
     pub(crate) ports: &'a [Port],
 }
 
+/// Chained results, plane by plane.
+#[derive(Default)]
+pub(crate) struct Chain {
+    /// Of the task before; a plane that was taken is `None`.
+    handed: Vec<Option<Tensor>>,
+    /// Of the task at hand.
+    kept: Vec<Tensor>,
+}
+
+impl Chain {
+    /// A plane of what the task before left. It is taken where it is read once.
+    pub(crate) fn plane(&mut self, plane: u64, once: bool) -> Option<Tensor> {
+        let plane = self.handed.get_mut(plane as usize)?;
+        if once { plane.take() } else { plane.clone() }
+    }
+
+    /// As [`Chain::plane`], to look at.
+    pub(crate) fn peek(&self, plane: u64) -> Option<&Tensor> {
+        self.handed.get(plane as usize)?.as_ref()
+    }
+
+    /// Keeps the next plane of a result.
+    pub(crate) fn keep(&mut self, plane: Tensor) {
+        self.kept.push(plane);
+    }
+
+    /// The plane that was kept last.
+    pub(crate) fn last(&self) -> Option<&Tensor> {
+        self.kept.last()
+    }
+
+    /// Ends a task: what it kept is handed to those that follow.
+    pub(crate) fn pass_on(&mut self) {
+        if !self.kept.is_empty() {
+            self.handed = std::mem::take(&mut self.kept).into_iter().map(Some).collect();
+        }
+    }
+}
+
 impl Machine<'_> {
-    /// Plane after plane: kernels have a depth of one.
+    /// Plane after plane of the result.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
-        self.depths().try_for_each(|depth| self.execute_at(depth, work))
+        self.depths().try_for_each(|depth| self.execute_at(depth, work))?;
+        self.chain.pass_on();
+        Ok(())
     }
 
-    /// Planes of the task's volumes, as [`Machine::check_depth`] admits them.
-    pub(crate) fn depths(&self) -> Range<u64> {
-        0..u64::from(self.get(Field::Din)).max(1)
-    }
-
+    /// One plane of the result. What it chains is handed on by [`Chain::pass_on`], after the last plane.
     pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
-        self.depth = depth;
+        (self.depth, self.source_depth) = (depth, depth);
         match work {
             Work::Neural(neural) => self.neural(neural),
             Work::Planar => self.planar(),
             Work::Own(own) => self.own(own),
+            Work::Skipped => Ok(()),
         }
-    }
-
-    /// Volumes: planes of a task of its own each, one behind the other.
-    pub(crate) fn check_depth(&self) -> Result<(), FaultKind> {
-        let refused = |field, reason| Err(FaultKind::NotHonoured { field, value: self.get(field), reason });
-        let depth = u64::from(self.get(Field::Din)).max(1);
-        if u64::from(self.get(Field::Dout)).max(1) != depth {
-            return refused(Field::Dout, "kernels have a depth of one, so that the result is as deep as the source");
-        }
-        if depth == 1 {
-            return Ok(());
-        }
-        if [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(Field::TaskClass)) {
-            return refused(Field::Din, "no source says whether a reduction covers the depth");
-        }
-        for field in [Field::SrcType, Field::ResType] {
-            if self.get(field) == residency::CHAIN {
-                return refused(field, "no source says how a volume is chained");
-            }
-        }
-        let per_group = |c, h, w| [c, h, w].iter().map(|&f| u64::from(self.get(f))).product::<u64>();
-        let (input, output) =
-            (per_group(Field::Cin, Field::Hin, Field::Win), per_group(Field::Cout, Field::Hout, Field::Wout));
-        let groups = u64::from(self.get(Field::NumGroups)).max(1);
-        let elements = input.max(output).saturating_mul(groups).saturating_mul(depth);
-        if elements > LIMIT {
-            return Err(FaultKind::TooLarge { elements, limit: LIMIT });
-        }
-        Ok(())
     }
 
     /// Raw bits of a field; 0 where the descriptor does not write its register.
@@ -102,6 +113,22 @@ impl Machine<'_> {
         half::f16::from_bits(self.get(field) as u16).to_f32()
     }
 
+    /// What the array's sums are added to, all alike.
+    pub(crate) fn added(&self) -> f32 {
+        self.half(AccBias) * self.power_of_two(AccBiasShift)
+    }
+
+    /// What they are multiplied by then.
+    pub(crate) fn factor(&self) -> f32 {
+        self.half(PostScale) / self.power_of_two(PostRightShift)
+    }
+
+    /// Two to the power in a field. One that is not executed counts as not set.
+    fn power_of_two(&self, field: Field) -> f32 {
+        let power = Some(self.get(field)).filter(|power| POSITIVE_SHIFTS.contains(power));
+        (1u32 << power.unwrap_or(0)) as f32
+    }
+
     /// The base register that a field names.
     pub(crate) fn bar(&self, base: Field, enable: Field) -> Result<u8, FaultKind> {
         self.require(enable, 1, "the base register is used")?;
@@ -110,7 +137,7 @@ impl Machine<'_> {
 
     /// Kernel data at an address behind `KBase0`.
     pub(crate) fn kernel_bytes(&self, address: u64, bytes: u64) -> Result<&[u8], FaultKind> {
-        let bar = self.bar(Field::KBase0, Field::Kbe0)?;
+        let bar = self.bar(KBase0, Kbe0)?;
         if let Some(constants) = self.constants.filter(|_| bar == Program::KERNEL_BAR) {
             let end = address.checked_add(bytes).filter(|&end| end <= constants.len() as u64);
             return end.map(|end| &constants[address as usize..end as usize]).ok_or_else(|| FaultKind::Stray {
@@ -121,7 +148,7 @@ impl Machine<'_> {
                 limit: constants.len() as u64,
             });
         }
-        let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: Field::KBase0, bar })?;
+        let region = self.memory.region(bar).ok_or(FaultKind::Unbound { field: KBase0, bar })?;
         region.read_bytes(Field::CoeffBase, address, bytes as usize)
     }
 

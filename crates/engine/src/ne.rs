@@ -4,24 +4,26 @@ use crate::activation::{self, Activation, Ending, Finish};
 use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact::{self, Exact, Exactly, Sets};
 use crate::fault::FaultKind;
+use crate::gains::Scaled;
 use crate::machine::Machine;
 use crate::memory;
 use crate::number;
 use crate::number::packed::Weights;
+use crate::panels::Values;
 use crate::plan::Constants;
 use crate::rows::{Source, dense};
 use crate::tensor::{Extents, LIMIT, Tensor};
-use crate::unpack::Coefficients;
 use crate::window::Window;
 use crate::work::chunks;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
+use anemone_facts::numerics::Mac;
 use half::f16;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
     input: Extents,
-    output: Extents,
+    pub(crate) output: Extents,
     operation: Operation,
     activation: Activation,
     /// In the exact models, where it is known at planning.
@@ -37,17 +39,34 @@ enum Operation {
     Copy,
 }
 
-struct Convolution {
-    window: Window,
+pub(crate) struct Convolution {
+    pub(crate) window: Window,
     staging: Staging,
-    /// Input channels that one output channel reads.
-    per_output: usize,
+    /// Input channels that one output channel reads, at every plane of the kernel.
+    pub(crate) per_output: usize,
     /// Whether an output channel reads channels of its own.
-    unicast: bool,
+    pub(crate) unicast: bool,
     /// Whether all groups use the first group's coefficients.
     reuse: bool,
     /// `None` where they are read in every run.
     coefficients: Option<Packed>,
+}
+
+impl Convolution {
+    /// Coefficients of an output channel.
+    pub(crate) fn taps(&self) -> usize {
+        self.per_output * self.window.elements()
+    }
+
+    /// One group's coefficients as the exact array wants them.
+    pub(crate) fn sets(&self, mac: &'static Mac, weights: &Values, cout: usize) -> Vec<Weights> {
+        let taps = self.taps();
+        if !self.unicast {
+            return vec![Weights::of(mac, cout, taps, weights)];
+        }
+        let channels = (0..weights.len()).step_by(taps.max(1));
+        channels.map(|at| Weights::of(mac, 1, taps, &weights.slice(at..at + taps))).collect()
+    }
 }
 
 /// Coefficients as the arithmetic wants them.
@@ -55,6 +74,8 @@ enum Packed {
     Fast(Kernels),
     /// By group, one for all under `reuse`.
     Exact(Vec<Sets>),
+    /// With a factor for each channel.
+    Scaled(Scaled),
 }
 
 impl Packed {
@@ -63,6 +84,7 @@ impl Packed {
         match self {
             Packed::Fast(kernels) => kernels.bytes(),
             Packed::Exact(groups) => groups.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes()).sum(),
+            Packed::Scaled(scaled) => scaled.bytes(),
         }
     }
 }
@@ -122,6 +144,8 @@ impl Machine<'_> {
         };
         let activation = self.prepare_activation(constants)?;
         let exactly = match operation {
+            // Factors of channels come between the sum and these stages.
+            Operation::Convolution(_) if self.get(PostScaleMode) == 1 => None,
             Operation::Convolution(_) => self.prepare_exactly(constants, true)?,
             Operation::Copy => self.prepare_exactly(constants, false)?,
             _ => None,
@@ -133,7 +157,10 @@ impl Machine<'_> {
         if self.compute_in_place(neural)? {
             return Ok(());
         }
-        let x = self.source1(neural.input)?;
+        let x = match self.depth_window() {
+            Some(window) => self.source_planes(&window, neural.input)?,
+            None => self.source1(neural.input)?,
+        };
         let y = match &neural.operation {
             Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
             Operation::SumOfChannels => {
@@ -160,6 +187,10 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
+        let rearranged = self.depth_window().is_some() || self.get(PostScaleMode) == 1;
+        if self.get(InputRelu) == 1 || rearranged {
+            return Ok(false);
+        }
         let exact = self.model.planar().is_some();
         if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
             return Ok(false);
@@ -169,7 +200,7 @@ impl Machine<'_> {
         let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
-        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
@@ -203,12 +234,14 @@ impl Machine<'_> {
     }
 
     /// Scaled, through the non-linearity, and rounded.
-    fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
+    pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
         if let Some(rules) = self.model.planar() {
-            return self.finish_exact(rules, y);
+            let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
+            exactly.tensor(self.workers, &mut y);
+            return Ok(y);
         }
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let cost = y.data.len();
         chunks(&mut y.data, 1 << 12, cost, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
@@ -241,6 +274,8 @@ impl Machine<'_> {
         if unicast && per_output * output.c != input.c {
             return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
         }
+        // A kernel's planes are channels: see `volume.rs`.
+        let per_output = per_output * self.kernel_planes();
         let reuse = self.get(GroupKernelReuse) == 1;
         let taps = per_output as u64 * (window.k[0] * window.k[1]) as u64;
         let unfolded_row = taps * output.w as u64;
@@ -265,22 +300,16 @@ impl Machine<'_> {
     }
 
     fn pack(&self, convolution: &Convolution, groups: usize, cout: usize) -> Result<Packed, FaultKind> {
-        let taps = convolution.per_output * convolution.window.k[0] * convolution.window.k[1];
+        let taps = convolution.taps();
         let groups = if convolution.reuse { groups.min(1) } else { groups };
+        if self.get(PostScaleMode) == 1 {
+            return Ok(Packed::Scaled(self.pack_scaled(convolution, groups, cout)?));
+        }
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
             return Ok(Packed::Fast(Kernels::pack(&convolution.staging, cout, coefficients)?));
         };
-        let rows = if convolution.unicast { 1 } else { cout };
-        let exact = coefficients.map(|group| {
-            let Coefficients { weights, biases } = group?;
-            let all = 0..weights.len();
-            let sets = all.step_by((rows * taps).max(1)).map(|at| match convolution.unicast {
-                true => Weights::of(mac, rows, taps, &weights.slice(at..at + taps)),
-                false => Weights::of(mac, rows, taps, &weights),
-            });
-            Ok((sets.collect(), biases))
-        });
+        let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
     }
 
@@ -291,29 +320,41 @@ impl Machine<'_> {
         let mut from = vec![f16::ZERO; x.data.len()];
         number::round_row(&x.data, &mut from);
         let source = Source { data: &from, strides: dense(x.ext) };
+        let kernels = match packed {
+            Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
+            Packed::Exact(groups) => {
+                return self.finished(neural, self.exact_sums(groups, convolution, source, output)?);
+            }
+            Packed::Fast(kernels) => kernels,
+        };
+        let activation = self.activation_of(neural)?;
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
         let target = Target { data: &mut to, strides: dense(output), turned: false };
-        match (packed, self.mac) {
-            (Packed::Fast(kernels), _) => {
-                let activation = self.activation_of(neural)?;
-                let finish = Finish { bias: self.half(AccBias), scale: self.half(PostScale), activation: &activation };
-                convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
-            }
-            (Packed::Exact(groups), Some(mac)) => {
-                let (channels, unicast) = (convolution.per_output, convolution.unicast);
-                let exactly = &Exactly::Admit;
-                let (window, staging) = (&convolution.window, &convolution.staging);
-                let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
-                exact::convolve(self.workers, &of, source, target, output);
-            }
-            (Packed::Exact(_), None) => {}
-        }
+        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
         let mut y = Tensor::zeros(output)?;
         number::widen_row(&to, &mut y.data);
-        match packed {
-            Packed::Fast(_) => Ok(y),
-            Packed::Exact(_) => self.finished(neural, y),
-        }
+        Ok(y)
+    }
+
+    /// What the array hands on.
+    pub(crate) fn exact_sums(
+        &self,
+        groups: &[Sets],
+        convolution: &Convolution,
+        source: Source,
+        output: Extents,
+    ) -> Result<Tensor, FaultKind> {
+        let mut y = Tensor::zeros(output)?;
+        let Some(mac) = self.mac else { return Ok(y) };
+        let mut to = vec![f16::ZERO; y.data.len()];
+        let target = Target { data: &mut to, strides: dense(output), turned: false };
+        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &Exactly::Admit);
+        let (window, staging) = (&convolution.window, &convolution.staging);
+        let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
+        exact::convolve(self.workers, &of, source, target, output);
+        number::widen_row(&to, &mut y.data);
+        Ok(y)
     }
 
     fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {

@@ -7,6 +7,7 @@
 pub mod mac;
 pub mod packed;
 pub mod planar;
+pub mod settle;
 pub mod wide;
 
 use anemone_program::{Element, round_halves, widen_halves};
@@ -153,12 +154,20 @@ pub fn round_bytes(from: &[f32], element: Element, to: &mut [u8]) {
     }
 }
 
-/// Rounds in place: the value that an element of this format would hold.
-pub fn through(element: Element, x: f32) -> f32 {
-    match element {
-        Element::Float16 => through_f16(x),
-        Element::Int8 => f32::from(x.round_ties_even() as i8),
-        Element::Uint8 => f32::from(x.round_ties_even() as u8),
+/// Rounds in place, a few elements at a time: the values that elements of this format would hold.
+#[inline(always)]
+pub fn through_row(element: Element, row: &mut [f32]) {
+    let mut halves = [f16::ZERO; STRETCH];
+    for row in row.chunks_mut(STRETCH) {
+        match element {
+            Element::Float16 => {
+                let halves = &mut halves[..row.len()];
+                round_row(row, halves);
+                widen_row(halves, row);
+            }
+            Element::Int8 => row.iter_mut().for_each(|x| *x = f32::from(x.round_ties_even() as i8)),
+            Element::Uint8 => row.iter_mut().for_each(|x| *x = f32::from(x.round_ties_even() as u8)),
+        }
     }
 }
 

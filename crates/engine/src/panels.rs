@@ -30,6 +30,14 @@ impl Values {
         }
     }
 
+    /// What they take.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Values::Halves(halves) => 2 * halves.len(),
+            Values::Indices(indices, _) => indices.len(),
+        }
+    }
+
     /// Some of them.
     pub(crate) fn slice(&self, part: Range<usize>) -> Values {
         match self {

@@ -5,25 +5,32 @@
 //! `docs/evidence.md`, key `h13-planar`.
 
 use crate::fault::FaultKind;
+use crate::fold::{Fold, Operation, prepare};
+use crate::lines::settled;
 use crate::machine::Machine;
+use crate::number::settle::Line;
 use crate::number::wide::{Exact, Wide};
 use crate::tensor::{Extents, Tensor};
 use crate::work::{PER_THREAD, chunks};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
-use anemone_facts::numerics::{Mac, PLANAR};
+use anemone_facts::numerics::PLANAR;
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
 /// Broadcast flags and exchange of each source.
-const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
-const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
+pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
+pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.
     pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
+        // What is looked at row by row is bounded like what is held.
+        self.input_extents().elements()?;
         match self.model.planar() {
             _ if self.in_place()? => Ok(()),
+            Some(_) if self.lines_in_place::<Exact>()? => Ok(()),
+            None if self.lines_in_place::<f32>()? => Ok(()),
             Some(_) => self.planar_in::<Exact>(),
             None => self.planar_in::<f32>(),
         }
@@ -55,7 +62,7 @@ impl Machine<'_> {
         }
     }
 
-    fn pooling_window(&self) -> Window {
+    pub(crate) fn pooling_window(&self) -> Window {
         Window {
             k: [self.size(Kh).max(1), self.size(Kw).max(1)],
             s: [self.size(Sy).max(1), self.size(Sx).max(1)],
@@ -63,7 +70,7 @@ impl Machine<'_> {
         }
     }
 
-    fn planar_in<N: Wide>(&mut self) -> Result<(), FaultKind> {
+    fn planar_in<N: Line>(&mut self) -> Result<(), FaultKind> {
         let y = match self.get(TaskClass) {
             class::PLANAR_ONE => self.pooled::<N>(),
             class::PLANAR_TWO => self.two_sources(),
@@ -73,12 +80,12 @@ impl Machine<'_> {
         self.finish::<N>(y)
     }
 
-    fn input_extents(&self) -> Extents {
+    pub(crate) fn input_extents(&self) -> Extents {
         Extents { g: self.size(NumGroups).max(1), c: self.size(Cin), h: self.size(Hin), w: self.size(Win) }
     }
 
     /// One source; with a window larger than 1x1 this is pooling.
-    fn pooled<N: Wide>(&mut self) -> Result<Tensor<N>, FaultKind> {
+    fn pooled<N: Line>(&mut self) -> Result<Tensor<N>, FaultKind> {
         let x = self.planar_source1::<N>(self.input_extents())?;
         let out = Extents { h: self.size(Hout), w: self.size(Wout), ..x.ext };
         let window = self.pooling_window();
@@ -119,13 +126,14 @@ impl Machine<'_> {
         let ext = self.input_extents();
         let mut x = self.planar_source1::<N>(ext)?;
         let pairs = self.planar_source2::<N>(Extents { h: 2, w: 1, ..ext })?;
-        let sign: N = self.second_sign()?;
+        let (one, sign) = (N::admit(1.0), self.second_sign()?);
         if self.get(PeOp) != planar::ADD {
             return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
         }
-        let plane = ext.plane().max(1);
-        for (plane, pair) in x.data.chunks_exact_mut(plane).zip(pairs.data.chunks_exact(2)) {
-            plane.iter_mut().for_each(|v| *v = v.add(sign.mul(pair[0])).mul(pair[1]));
+        let operation = Operation { op: planar::ADD, first: one, sign };
+        let pairs = pairs.data.as_chunks().0;
+        for (plane, pair) in x.data.chunks_exact_mut(ext.plane().max(1)).zip(pairs) {
+            operation.affine(plane, *pair);
         }
         Ok(x)
     }
@@ -153,10 +161,6 @@ impl Machine<'_> {
 
     /// Source 2 with its repeated and exchanged axes, at full extents.
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
-        if self.get(InputRelu) == 1 {
-            let reason = "no sample says which of two sources it concerns";
-            return Err(FaultKind::NotHonoured { field: InputRelu, value: 1, reason });
-        }
         let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
         let b = self.source2(self.stored(SECOND, ext))?;
         Ok(admit(expand(if turned { b.transposed() } else { b }, ext, flags)?))
@@ -170,31 +174,31 @@ impl Machine<'_> {
         }
     }
 
-    /// Both sources combined by the task's operation.
-    fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
-        let sign: N = self.second_sign()?;
+    /// What is made of the elements of two sources; of one source, nothing.
+    pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
+        let one = N::admit(1.0);
+        if alone {
+            return Ok(Operation { op: planar::ADD, first: one, sign: one });
+        }
+        let sign = self.second_sign()?;
         let first = match self.get(PeFirst) {
-            first::SOURCE => N::admit(1.0),
+            first::SOURCE => one,
             first::NEGATED => N::admit(-1.0),
             value => {
                 return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
             }
         };
-        let op: fn(N, N) -> N = match self.get(PeOp) {
-            planar::ADD => N::add,
-            planar::MUL => N::mul,
-            planar::MAX => N::max,
-            planar::MIN => N::min,
-            planar::SQUARE_SUM => |a, b| a.add(b).mul(a.add(b)),
-            value => {
-                return Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" });
-            }
-        };
+        match self.get(PeOp) {
+            op @ planar::ADD..=planar::SQUARE_SUM => Ok(Operation { op, first, sign }),
+            value => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
+        }
+    }
+
+    /// Both sources combined by the task's operation.
+    fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
+        let operation = self.operation(false)?;
         let cost = a.data.len();
-        chunks(&mut a.data, PER_THREAD, cost, |i, row| {
-            let pairs = row.iter_mut().zip(&b.data[i * PER_THREAD..]);
-            pairs.for_each(|(x, &b)| *x = op(first.mul(*x), sign.mul(b)));
-        });
+        chunks(&mut a.data, PER_THREAD, cost, |i, row| operation.rows(row, &b.data[i * PER_THREAD..]));
         Ok(a)
     }
 
@@ -225,7 +229,7 @@ impl Machine<'_> {
     }
 
     /// What makes one number of many.
-    fn fold(&self) -> Result<Fold, FaultKind> {
+    pub(crate) fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
             pool::SUM => Ok(Fold::Sum(self.model.reduction())),
             pool::MAX => {
@@ -256,25 +260,23 @@ impl Machine<'_> {
         if pre != 1.0 || abs {
             let pre = N::admit(pre);
             let cost = x.data.len();
-            chunks(&mut x.data, PER_THREAD, cost, |_, row| {
-                row.iter_mut().for_each(|v| {
-                    let y = v.mul(pre);
-                    *v = if abs { y.abs() } else { y };
-                });
-            });
+            chunks(&mut x.data, PER_THREAD, cost, |_, row| prepare(row, pre, abs));
         }
         Ok(x)
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
-    fn finish<N: Wide>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
+    fn finish<N: Line>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
             let cost = y.data.len();
             chunks(&mut y.data, PER_THREAD, cost, |_, row| ending.apply(row));
         }
-        let rules = self.model.planar().unwrap_or(&PLANAR);
-        let y = Tensor { ext: y.ext, data: N::settle_all(y.data, rules) };
+        let data = match self.model.planar() {
+            Some(rules) => settled(self.workers, rules, &y.data),
+            None => N::settle_all(y.data, &PLANAR),
+        };
+        let y = Tensor { ext: y.ext, data };
         let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
         self.store(y)
     }
@@ -355,36 +357,20 @@ impl<N: Wide> Ending<N> {
     }
 }
 
-/// What makes one number of many.
-enum Fold {
-    /// The sum, by the rules of the adders where there are any.
-    Sum(Option<&'static Mac>),
-    Max,
-}
-
-impl Fold {
-    fn of<N: Wide>(&self, elements: impl Iterator<Item = N>) -> N {
-        match self {
-            Fold::Sum(rules) => N::sum(elements, *rules),
-            Fold::Max => elements.fold(N::admit(f32::NEG_INFINITY), N::max),
-        }
-    }
-}
-
 /// Operands as the model sees them.
 fn admit<N: Wide>(x: Tensor) -> Tensor<N> {
     Tensor { ext: x.ext, data: N::admit_all(x.data) }
 }
 
 /// Kernel extents, strides and leading padding; rows first.
-struct Window {
+pub(crate) struct Window {
     k: [usize; 2],
     s: [usize; 2],
     p: [usize; 2],
 }
 
 impl Window {
-    fn is_trivial(&self) -> bool {
+    pub(crate) fn is_trivial(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0]
     }
 
@@ -395,14 +381,48 @@ impl Window {
         (start.max(0) as usize).min(end)..end
     }
 
-    fn pool<N: Wide>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
-        for oh in 0..to_ext.h {
-            let rows = self.span(0, oh, from_ext.h);
-            for ow in 0..to_ext.w {
-                let columns = self.span(1, ow, from_ext.w);
-                let elements = rows.clone().flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied());
-                to[oh * to_ext.w + ow] = fold.of(elements);
+    fn pool<N: Line>(&self, from: &[N], from_ext: Extents, to: &mut [N], to_ext: Extents, fold: &Fold) {
+        match fold {
+            Fold::Sum(None) => self.each_tap(from, from_ext, to, to_ext, N::start(), N::go_on, N::end),
+            Fold::Max => self.each_tap(from, from_ext, to, to_ext, N::admit(f32::NEG_INFINITY), N::max, |x| x),
+            Fold::Sum(Some(_)) => {
+                for (i, to) in to.iter_mut().enumerate() {
+                    let rows = self.span(0, i / to_ext.w, from_ext.h);
+                    let columns = self.span(1, i % to_ext.w, from_ext.w);
+                    *to = fold.of(rows.flat_map(|h| from[h * from_ext.w..][columns.clone()].iter().copied()));
+                }
             }
+        }
+    }
+
+    /// A row of results at a time, its windows' elements in order.
+    fn each_tap<N: Copy, A: Copy>(
+        &self,
+        from: &[N],
+        from_ext: Extents,
+        to: &mut [N],
+        to_ext: Extents,
+        start: A,
+        step: impl Fn(A, N) -> A,
+        end: impl Fn(A) -> N,
+    ) {
+        let ([_, k], [_, s], [_, p]) = (self.k, self.s, self.p);
+        let mut now = vec![start; to_ext.w];
+        for (oh, to) in to.chunks_exact_mut(to_ext.w.max(1)).enumerate() {
+            now.fill(start);
+            for h in self.span(0, oh, from_ext.h) {
+                let row = &from[h * from_ext.w..][..from_ext.w];
+                for kw in 0..k {
+                    // Results whose tap lies inside of the row.
+                    let first = p.saturating_sub(kw).div_ceil(s).min(to_ext.w);
+                    let last = (from_ext.w + p).saturating_sub(kw).div_ceil(s).clamp(first, to_ext.w);
+                    if first < last {
+                        let met = row[first * s + kw - p..].iter().step_by(s);
+                        now[first..last].iter_mut().zip(met).for_each(|(now, x)| *now = step(*now, *x));
+                    }
+                }
+            }
+            to.iter_mut().zip(&now).for_each(|(to, now)| *to = end(*now));
         }
     }
 }

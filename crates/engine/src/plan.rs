@@ -3,11 +3,10 @@
 use crate::exact::Exactly;
 use crate::fault::{Fault, FaultKind};
 use crate::honours::{Treatment, executes, treatment};
-use crate::machine::Machine;
+use crate::machine::{Chain, Machine};
 use crate::memory::{Memory, Region, Snapshot};
 use crate::native::Own;
 use crate::ne::Neural;
-use crate::tensor::Tensor;
 use crate::trace::TaskTrace;
 use crate::work::Workers;
 use anemone_facts::code::class;
@@ -77,6 +76,7 @@ impl Step {
             Work::Neural(neural) => neural.reads_streams(),
             Work::Planar => false,
             Work::Own(own) => return own.names(bar),
+            Work::Skipped => return false,
         };
         named(Field::RBase0, Field::Rbe0)
             || named(Field::RBase1, Field::Rbe1)
@@ -91,6 +91,8 @@ pub(crate) enum Work {
     Planar,
     /// Not Apple's: a native layer in this project's own encoding.
     Own(Box<Own>),
+    /// The descriptor says to skip it.
+    Skipped,
 }
 
 /// Raw bits of every field, first element of arrays; 0 where the descriptor does not write the register.
@@ -145,13 +147,14 @@ impl Plan {
                 memory: &mut nothing,
                 constants: Some(constants.bytes),
                 l2: &mut nowhere,
-                chain: &mut None,
+                chain: &mut Chain::default(),
                 task: &task,
                 fields: &fields,
                 workers: &workers,
                 mac,
                 model: options.model,
                 depth: 0,
+                source_depth: 0,
                 ports: &program.ports,
             };
             let work = machine.prepare(&mut constants).map_err(fault)?;
@@ -231,7 +234,7 @@ impl Plan {
 
     fn execute(&mut self, memory: &mut Memory, go_on: &dyn Fn() -> bool) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
-        let mut chain: Option<Tensor> = None;
+        let mut chain = Chain::default();
         for (index, step) in self.steps.iter().enumerate() {
             if !go_on() {
                 return Ok((index, trace));
@@ -248,6 +251,7 @@ impl Plan {
                 mac: self.mac,
                 model: self.model,
                 depth: 0,
+                source_depth: 0,
                 ports: &self.ports,
             };
             let done = match self.trace {
@@ -260,7 +264,7 @@ impl Plan {
     }
 }
 
-/// Non-linearity, bias and scale as the fields have them, and the bytes of a table.
+/// Non-linearity, the bits of bias and scale, and the bytes of a table.
 type Stages = (u32, u32, u32, Vec<u8>);
 
 /// Kernel data that may be taken at planning.
@@ -337,6 +341,9 @@ fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
 
 impl Machine<'_> {
     fn prepare(&self, constants: &mut Constants) -> Result<Work, FaultKind> {
+        if self.get(Field::TdSkip) == 1 {
+            return Ok(Work::Skipped);
+        }
         if self.is_own() {
             return Ok(Work::Own(Box::new(self.prepare_own()?)));
         }

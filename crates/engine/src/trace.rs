@@ -1,8 +1,9 @@
 //! What each task moved and met, where a run is asked for it. Operands are looked at before and after the task, so that a
 //! run that is not asked pays nothing, and every way to compute is seen alike.
 
-use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address, interleaved};
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
+use crate::interleave::interleaved;
 use crate::machine::Machine;
 use crate::memory::Region;
 use crate::plan::Work;
@@ -146,8 +147,8 @@ impl TaskTrace {
 impl TaskTrace {
     /// Adds a further plane of the same task; places and shapes stay those of the first, coefficients count once.
     fn join(&mut self, plane: TaskTrace) {
-        let operands = self.inputs.iter_mut().chain(&mut self.outputs);
-        for (operand, other) in operands.zip(plane.inputs.iter().chain(&plane.outputs)) {
+        let inputs = self.inputs.iter_mut().zip(&plane.inputs);
+        for (operand, other) in inputs.chain(self.outputs.iter_mut().zip(&plane.outputs)) {
             operand.values.join(&other.values);
         }
         let (sum, other) = (&mut self.moved, plane.moved);
@@ -170,18 +171,28 @@ impl Machine<'_> {
             self.execute(work)?;
             return Ok(TaskTrace { offset: self.task.offset, ..TaskTrace::default() });
         }
-        let mut whole: Option<TaskTrace> = None;
-        for depth in self.depths() {
-            self.depth = depth;
-            let mut trace = self.look_before()?;
-            self.execute_at(depth, work)?;
-            self.look_after(&mut trace)?;
-            match &mut whole {
-                Some(whole) => whole.join(trace),
-                None => whole = Some(trace),
-            }
+        let mut whole = TaskTrace { class: self.get(TaskClass), offset: self.task.offset, ..TaskTrace::default() };
+        if let Work::Skipped = work {
+            return Ok(whole);
         }
-        Ok(whole.unwrap_or_default())
+        for plane in self.source_depths() {
+            self.source_depth = plane;
+            let trace = self.look_before()?;
+            if plane == 0 { whole = trace } else { whole.join(trace) }
+        }
+        whole.macs = whole.macs / self.source_depths().end * self.depths().end;
+        for depth in self.depths() {
+            self.execute_at(depth, work)?;
+            let mut trace = TaskTrace { inputs: whole.inputs.clone(), ..TaskTrace::default() };
+            self.look_after(&mut trace)?;
+            trace.inputs.clear();
+            if depth == 0 {
+                whole.outputs = std::mem::take(&mut trace.outputs);
+            }
+            whole.join(trace);
+        }
+        self.chain.pass_on();
+        Ok(whole)
     }
 
     /// The task's sources and coefficients; before it runs.
@@ -194,7 +205,7 @@ impl Machine<'_> {
         };
         let source = match self.get(SrcType) {
             residency::L2 => self.in_tile(&SRC1_L2, first)?,
-            residency::CHAIN => match self.chain.as_ref() {
+            residency::CHAIN => match self.chain.peek(self.source_depth) {
                 Some(tensor) => in_chain(tensor),
                 None => return Err(FaultKind::NothingChained),
             },
@@ -245,7 +256,7 @@ impl Machine<'_> {
             trace.macs = if self.get(UnicastEn) == 1 { 0 } else { outputs * per_output as u64 };
             return Ok(());
         }
-        let taps = per_output * self.size(Kh).max(1) * self.size(Kw).max(1);
+        let taps = per_output * self.kernel_planes() * self.size(Kh).max(1) * self.size(Kw).max(1);
         trace.macs = outputs * taps as u64;
         let mut weights = Values::default();
         let groups = if self.get(GroupKernelReuse) == 1 { 1 } else { input.g };
@@ -287,7 +298,7 @@ impl Machine<'_> {
             trace.moved.l2_written += result.bytes();
             trace.outputs.push(result);
         }
-        if let (residency::CHAIN, Some(tensor)) = (place, self.chain.as_ref()) {
+        if let (residency::CHAIN, Some(tensor)) = (place, self.chain.last()) {
             trace.outputs.push(in_chain(tensor));
         }
         if trace.inputs.iter().all(|i| i.values.is_finite()) {

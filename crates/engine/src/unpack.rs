@@ -2,18 +2,19 @@
 //!
 //! Engine `e` of `E` computes output channels in passes of `E * lanes`: in pass `p` it holds channels
 //! `p * E * lanes + e * lanes + lane`. Its stream holds the activation table where the task has one, the palette where
-//! it has one, then the passes of every group. A pass is a row of `lanes` biases where the task has biases, then one
-//! row of `lanes` coefficients for each (input channel, kernel row, kernel column). The form that skips zeros stores
-//! masks and values instead of the rows. Each group starts on a 64-byte boundary. See `docs/evidence.md`, keys
-//! `h13-kernel`, `h13-zero-skip` and `book-streams`.
+//! it has one, then the passes of every group. A pass is a row of `lanes` factors and one of `lanes` biases where the
+//! task has them, then one row of `lanes` coefficients for each (input channel, kernel plane, kernel row, kernel column).
+//! The form that skips zeros stores masks and values instead of the rows. Each group starts on a 64-byte boundary. See
+//! `docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::panels::Values;
-use anemone_facts::Field::*;
+use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;
+use anemone_facts::weights::PALETTE_WIDTHS;
 use half::f16;
 
 /// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
@@ -28,7 +29,8 @@ struct Form {
     lanes: usize,
     outputs: usize,
     taps: usize,
-    /// Bytes of the biases that lead a pass.
+    /// Bytes of the factors that lead a pass, and of the biases behind them.
+    scale_bytes: u64,
     bias_bytes: u64,
     /// Bytes before the first group.
     head_bytes: u64,
@@ -62,10 +64,21 @@ impl Form {
         pass * self.per_pass() + engine * self.lanes
     }
 
+    /// Bytes before the coefficients of a pass.
+    fn lead_bytes(&self) -> u64 {
+        self.scale_bytes + self.bias_bytes
+    }
+
+    /// A pass from what leads it and its coefficients.
+    fn pass<'a>(&self, first: usize, lead: &'a [u8], body: &'a [u8]) -> Pass<'a> {
+        let (scales, biases) = lead.split_at(self.scale_bytes as usize);
+        Pass { first, scales, biases, body }
+    }
+
     /// Bytes of one pass; the form that skips zeros states its own.
     fn pass_bytes(&self) -> u64 {
         let coefficients = (self.taps * self.lanes) as u64;
-        self.bias_bytes
+        self.lead_bytes()
             + match &self.store {
                 Store::Fp16 => 2 * coefficients,
                 Store::Int8 | Store::Uint8 => coefficients,
@@ -149,13 +162,13 @@ impl Machine<'_> {
 
     /// Every extra stream that is on has a use in this task.
     pub(crate) fn check_extra_streams(&self) -> Result<(), FaultKind> {
-        if self.extra_is_on(extra::POST_SCALE) {
-            let reason = "a post-scale for each channel is not executed";
-            return Err(FaultKind::NotHonoured { field: ExtraEn, value: 1, reason });
-        }
         let coefficients = self.get(KernelMode) == kernel::REAL && self.get(NeOpMode) == neural::MAC;
+        if !coefficients && self.get(PostScaleMode) == 1 {
+            return Err(self.inconsistent(PostScaleMode, "factors of channels come with coefficients"));
+        }
         let uses = [
             (extra::BIAS, coefficients && self.get(BiasMode) == 1, BiasMode),
+            (extra::POST_SCALE, coefficients && self.get(PostScaleMode) == 1, PostScaleMode),
             (extra::PALETTE, coefficients && self.get(PalettizedEn) == 1, PalettizedEn),
             (extra::TABLE, self.get(NonlinearMode) == nonlinear::LUT, NonlinearMode),
         ];
@@ -194,6 +207,7 @@ impl Machine<'_> {
         }
         let with_bias = self.get(BiasMode) == 1;
         let inline_bias = with_bias && !self.extra_is_on(extra::BIAS);
+        let inline_scale = self.get(PostScaleMode) == 1 && !self.extra_is_on(extra::POST_SCALE);
         let table = self.get(NonlinearMode) == nonlinear::LUT && !self.extra_is_on(extra::TABLE);
         let mut head_bytes = if table { STREAM_BYTES as u64 } else { 0 };
         let store = match (self.get(KernelFmt), self.get(PalettizedEn) == 1, self.get(SparseFmt) == 1) {
@@ -209,8 +223,8 @@ impl Machine<'_> {
             (format::UINT8, false, false) => Store::Uint8,
             (format::FP16, true, false) => {
                 let bits = self.get(PalettizedBits);
-                if !matches!(bits, 2 | 4 | 6 | 8) {
-                    return Err(self.inconsistent(PalettizedBits, "palette indices have 2, 4, 6 or 8 bits"));
+                if !PALETTE_WIDTHS.iter().any(|width| width.bits == bits) {
+                    return Err(self.inconsistent(PalettizedBits, "no palette has indices of this width"));
                 }
                 let bytes = 2u64 << bits;
                 let palette = if self.extra_is_on(extra::PALETTE) {
@@ -238,12 +252,23 @@ impl Machine<'_> {
                 });
             }
         };
-        let bias_bytes = if inline_bias { 2 * lanes as u64 } else { 0 };
-        Ok(Form { engines, lanes, outputs, taps, bias_bytes, head_bytes, store })
+        let row_bytes = |inline| if inline { 2 * lanes as u64 } else { 0 };
+        let (scale_bytes, bias_bytes) = (row_bytes(inline_scale), row_bytes(inline_bias));
+        Ok(Form { engines, lanes, outputs, taps, scale_bytes, bias_bytes, head_bytes, store })
     }
 
     /// Coefficients of group `g`: `out` channels of `taps` coefficients each.
     pub(crate) fn coefficients(&self, g: usize, out: usize, taps: usize) -> Result<Coefficients, FaultKind> {
+        self.coefficients_and_scales(g, out, taps).map(|(coefficients, _)| coefficients)
+    }
+
+    /// As [`Machine::coefficients`], and what each channel's sum is multiplied by before its bias.
+    pub(crate) fn coefficients_and_scales(
+        &self,
+        g: usize,
+        out: usize,
+        taps: usize,
+    ) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
         let form = self.form(out, taps)?;
         // All streams are found before anything is allocated: what they hold bounds what is needed.
         let mut passes = Vec::new();
@@ -253,13 +278,13 @@ impl Machine<'_> {
                 _ => self.dense_passes(&form, engine, g, &mut passes)?,
             }
         }
-        let mut biases = vec![0.0; if self.get(BiasMode) == 1 { out } else { 0 }];
-        if self.get(BiasMode) == 1 && self.extra_is_on(extra::BIAS) {
-            let stream = self.extra_stream(extra::BIAS, 2 * (g * out) as u64, 2 * out as u64)?;
-            biases.iter_mut().zip(halfwords(stream)).for_each(|(b, x)| *b = x.to_f32());
-        }
+        let mut biases = self.of_channels(BiasMode, extra::BIAS, g, out)?;
+        let mut scales = self.of_channels(PostScaleMode, extra::POST_SCALE, g, out)?;
         for pass in &passes {
-            biases.iter_mut().skip(pass.first).zip(halfwords(pass.biases)).for_each(|(b, x)| *b = x.to_f32());
+            for (values, row) in [(&mut biases, pass.biases), (&mut scales, pass.scales)] {
+                let values = values.iter_mut().flatten().skip(pass.first);
+                values.zip(halfwords(row)).for_each(|(v, x)| *v = x.to_f32());
+            }
         }
         let weights = if let Some((bits, palette)) = form.palette() {
             let mut all = vec![0; out * taps];
@@ -275,7 +300,19 @@ impl Machine<'_> {
             }
             Values::Halves(weights)
         };
-        Ok(Coefficients { weights, biases: (self.get(BiasMode) == 1).then_some(biases) })
+        Ok((Coefficients { weights, biases }, scales))
+    }
+
+    /// A number for each channel of a group, where the task has them: from a stream of their own, or to be filled in.
+    fn of_channels(&self, mode: Field, stream: u32, g: usize, out: usize) -> Result<Option<Vec<f32>>, FaultKind> {
+        if self.get(mode) != 1 {
+            return Ok(None);
+        }
+        if !self.extra_is_on(stream) {
+            return Ok(Some(vec![0.0; out]));
+        }
+        let bytes = self.extra_stream(stream, 2 * (g * out) as u64, 2 * out as u64)?;
+        Ok(Some(halfwords(bytes).map(|x| x.to_f32()).collect()))
     }
 
     fn dense_passes<'a>(
@@ -290,8 +327,8 @@ impl Machine<'_> {
         let from = form.head_bytes + group_bytes * g as u64;
         let bytes = self.stream(engine, from, form.pass_bytes() * form.passes(engine) as u64)?;
         for (i, bytes) in bytes.chunks_exact((form.pass_bytes() as usize).max(1)).enumerate() {
-            let (biases, body) = bytes.split_at(form.bias_bytes as usize);
-            passes.push(Pass { first: form.first(engine, i), biases, body });
+            let (lead, body) = bytes.split_at(form.lead_bytes() as usize);
+            passes.push(form.pass(form.first(engine, i), lead, body));
         }
         Ok(())
     }
@@ -304,12 +341,12 @@ impl Machine<'_> {
         g: usize,
         passes: &mut Vec<Pass<'a>>,
     ) -> Result<(), FaultKind> {
-        let lead_bytes = form.bias_bytes + zero_skip::COUNT_BYTES as u64;
+        let lead_bytes = form.lead_bytes() + zero_skip::COUNT_BYTES as u64;
         let mut at = form.head_bytes;
         for group in 0..=g {
             at = at.next_multiple_of(ALIGN_BYTES);
             for i in 0..form.passes(engine) {
-                let (biases, count) = self.stream(engine, at, lead_bytes)?.split_at(form.bias_bytes as usize);
+                let (lead, count) = self.stream(engine, at, lead_bytes)?.split_at(form.lead_bytes() as usize);
                 let count = count.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
                 // At least the masks; so the stream bounds what is allocated for it.
                 let masks = form.mask_bytes();
@@ -319,7 +356,7 @@ impl Machine<'_> {
                 }
                 if group == g {
                     let body = self.stream(engine, at + lead_bytes, count)?;
-                    passes.push(Pass { first: form.first(engine, i), biases, body });
+                    passes.push(form.pass(form.first(engine, i), lead, body));
                 }
                 at += lead_bytes + count;
             }
@@ -367,6 +404,7 @@ impl Machine<'_> {
 struct Pass<'a> {
     /// First output channel.
     first: usize,
+    scales: &'a [u8],
     biases: &'a [u8],
     body: &'a [u8],
 }

@@ -77,6 +77,7 @@ fields! {
     Oy: Uint, "elements", "vertical output step";
     Kd: Uint, "elements", "kernel depth";
     Sz: Uint, "elements", "depth stride";
+    Pz: Uint, "elements", "front padding";
     Oz: Uint, "elements", "depth output step";
     NumGroups: Uint, "groups", "groups, batches or rows that the task repeats over, one group stride apart";
     UnicastEn: Flag, "", "each output channel reads its own input channel (copies, unary tables, depthwise)";
@@ -154,6 +155,7 @@ fields! {
 
     // L2: where operands and result live on chip.
     InputRelu: Flag, "", "ReLU on source 1 as it is read";
+    Src2InputRelu: Flag, "", "ReLU on source 2 as it is read";
     PaddingMode: Names(&["zero", "negative", "", ""]), "", "value of padding; negative = below every number, for maxima";
     SrcType: RESIDENCY, "", "where source 1 comes from";
     Dependent: Uint, "", "an L2-resident source was produced by the task just before";
@@ -225,9 +227,9 @@ fields! {
     Unkc804Bit20: Flag, "", "set on every neural-engine task; clearing it corrupts table results on hardware (third-party test)";
     MatrixVectorBias: F16, "", "bias of the matrix form";
     AccBias: F16, "", "constant added to the accumulated result";
-    AccBiasShift: Uint, "", "shift of AccBias";
+    AccBiasShift: Uint, "", "AccBias counts times two to this power";
     PostScale: F16, "", "multiplies the biased result before the non-linearity";
-    PostRightShift: Uint, "", "right shift after PostScale";
+    PostRightShift: Uint, "", "PostScale counts over two to this power";
 
     // Tile DMA, destination.
     DstEn: Flag, "", "result is written to memory";
@@ -282,7 +284,6 @@ fields! {
     PublishBit: Flag, "", "the task belongs to a pair of bonded engines";
 
     // Common, from version 8 on.
-    Pz: Uint, "elements", "front padding";
     TileOverlap: Uint, "rows", "rows that neighbouring tiles share";
     TilePadTop: Uint, "rows", "padding above a tile";
     TilePadBottom: Uint, "rows", "padding below a tile";
@@ -303,7 +304,6 @@ fields! {
     PeActiveNe: Uint, "", "active engines as the planar engine's register holds them";
 
     // L2, from version 8 on.
-    Src2InputRelu: Flag, "", "ReLU on the second input";
     L2Sync: Flag, "", "barrier in the L2 control register";
     SrcCompression: Uint, "", "compression of source data as staged in L2";
     SrcL2DoubleRate: Flag, "", "source 1 is staged at double rate";

@@ -63,9 +63,27 @@ impl Gate {
     }
 }
 
-/// Widths of palette indices that the M1's engines read, in bits: narrower ones are refused, and those between are of
-/// later chips (chapter 25). Indices in others are widened.
-pub const PALETTE_BITS: [u32; 2] = [4, 8];
+/// A width of palette indices that a kernel stream can state.
+pub struct PaletteWidth {
+    /// Bits of an index.
+    pub bits: u32,
+    /// Whether a compiler gives it to the M1: narrower ones are refused, and those between are of later chips (chapter 25).
+    /// Indices in others are widened.
+    pub given: bool,
+}
+
+/// A row for each width, narrowest first.
+pub static PALETTE_WIDTHS: [PaletteWidth; 4] = [
+    PaletteWidth { bits: 2, given: false },
+    PaletteWidth { bits: 4, given: true },
+    PaletteWidth { bits: 6, given: false },
+    PaletteWidth { bits: 8, given: true },
+];
+
+/// The widths that a compiler gives to the M1, in bits, narrowest first.
+pub fn given_palette_bits() -> impl DoubleEndedIterator<Item = u32> {
+    PALETTE_WIDTHS.iter().filter(|width| width.given).map(|width| width.bits)
+}
 
 #[cfg(test)]
 mod tests {

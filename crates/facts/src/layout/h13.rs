@@ -60,7 +60,7 @@ layout! {
                 17..=21 Px Executed "h13-oracles", 22..=26 Py Executed "h13-oracles",
                 28..=29 Ox Claimed "regmap", 30..=31 Oy Claimed "regmap",
             }
-            0x00020 [1] { 0..=4 Kd Claimed "by-analogy", 6..=7 Sz Claimed "by-analogy", 13..=14 Oz Claimed "by-analogy" }
+            0x00020 [1] { 0..=4 Kd Claimed "by-analogy", 6..=7 Sz Claimed "by-analogy", 8..=11 Pz Claimed "by-analogy", 13..=14 Oz Claimed "by-analogy" }
             0x00024 [1] { 0..=12 NumGroups Executed "h13-samples", 14..=14 UnicastEn Executed "h13-oracles", 15..=15 ElemMultMode Claimed "regmap", 16..=31 UnicastCin Executed "h13-oracles" }
             0x00028 [1] { 0..=14 TileHeight Bytes "h13-samples" }
             0x0002c [1] { 0..=3 PatchWidth Bytes "h13-samples", 4..=7 PatchHeight Bytes "h13-samples" }
@@ -80,7 +80,7 @@ layout! {
             0x00038 [1] { 0..=15 TaskId Claimed "regmap", 16..=19 TaskQ Claimed "regmap", 20..=27 TaskNid Bytes "h13-samples" }
             0x0003c [1] { 0..=3 DpeCategory Bytes "h13-samples" }
 
-            0x04800 [1] { 0..=0 InputRelu Claimed "regmap", 2..=3 PaddingMode Bytes "h13-samples" }
+            0x04800 [1] { 0..=0 InputRelu Claimed "regmap", 2..=3 PaddingMode Bytes "h13-samples", 4..=4 Src2InputRelu Executed "h13-oracles" }
             0x04804 [1] {
                 0..=1 SrcType Executed "h13-samples", 2..=3 Dependent Bytes "h13-samples",
                 4..=4 SrcAliasConvSrc Bytes "h13-samples", 5..=5 SrcAliasConvRslt Bytes "h13-samples",

@@ -1,0 +1,170 @@
+//! Operands where they lie, for units that go over memory themselves: tasks from memory to memory, without tensors between.
+
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, each_row};
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::memory::{self, Home, Region};
+use crate::number;
+use crate::rows::{Source, Strides, nested, reach};
+use crate::tensor::Extents;
+use anemone_facts::Field::*;
+use anemone_facts::code::{format, residency};
+use std::ops::Range;
+
+/// Where an operand lies, for units that go over memory themselves.
+pub(crate) struct Span {
+    pub(crate) home: Home,
+    /// From the first element to one past the last.
+    pub(crate) range: Range<usize>,
+    pub(crate) strides: Strides,
+}
+
+impl Span {
+    /// Strides where one row, or one channel, stands for all.
+    pub(crate) fn repeated(&self, rows: bool, channels: bool) -> Strides {
+        let [group, channel, row] = self.strides;
+        [group, if channels { 0 } else { channel }, if rows { 0 } else { row }]
+    }
+
+    /// As [`memory::views`] takes it.
+    pub(crate) fn part(&self) -> (Home, Range<usize>) {
+        (self.home, self.range.clone())
+    }
+}
+
+/// Source 1 and the result of a task that goes from memory to memory; either may be tile memory.
+pub(crate) struct Direct {
+    pub(crate) from: Span,
+    pub(crate) to: Span,
+    /// Where the result is copied to, for tasks that keep it in tile memory and send it on.
+    also: Option<Span>,
+}
+
+impl Machine<'_> {
+    /// Where source 1 and the result lie, if both lie row by row and neither needs to be rearranged. Their rows are
+    /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
+    /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
+    pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {
+        let (source, result) = (self.get(SrcType), self.get(ResType));
+        let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
+        let plain = kinds.contains(&source)
+            && kinds.contains(&result)
+            && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
+            && [input, output].iter().all(|e| !e.array().contains(&0));
+        let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
+        let fetched = source == residency::L2
+            || bound(RBase0, Rbe0) && self.size(Src1Interleave) <= 1 && self.get(Src1MemFmt) == format::FP16;
+        let sent = result == residency::L2
+            || bound(WBase, Wbe)
+                && self.size(DstInterleave) <= 1
+                && self.get(DstEn) == 1
+                && self.get(DstMemFmt) == format::FP16;
+        if !plain || !fetched || !sent {
+            return Ok(None);
+        }
+        let (read, write) = (Home::Bar(self.get(RBase0) as u8), Home::Bar(self.get(WBase) as u8));
+        let (from, kept) = match source {
+            residency::L2 => (self.span(&SRC1_L2, Home::Tile, input), None),
+            residency::DMA => (self.span(&SRC1_DMA, read, input), None),
+            _ => (self.span(&SRC1_DMA, read, input), Some(self.span(&SRC1_L2, Home::Tile, input))),
+        };
+        let (to, also) = match result {
+            residency::L2 => (self.span(&RES_L2, Home::Tile, output), None),
+            residency::DMA => (self.span(&DST_DMA, write, output), None),
+            _ => (self.span(&RES_L2, Home::Tile, output), Some(self.span(&DST_DMA, write, output))),
+        };
+        let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
+        if matches!(kept, Some(None)) || matches!(also, Some(None)) || !nested(output, to.strides) {
+            return Ok(None);
+        }
+        let (kept, also) = (kept.flatten(), also.flatten());
+        self.check_read(if source == residency::L2 { &SRC1_L2 } else { &SRC1_DMA }, from.home, input)?;
+        if let Some(kept) = kept {
+            self.check_written(&SRC1_L2, Home::Tile, input)?;
+            if !self.copy_rows(&from, &kept, input) {
+                return Ok(None);
+            }
+        }
+        self.check_written(if to.home == Home::Tile { &RES_L2 } else { &DST_DMA }, to.home, output)?;
+        if let Some(also) = &also {
+            self.check_written(&DST_DMA, also.home, output)?;
+        }
+        Ok(Some(Direct { from, to, also }))
+    }
+
+    /// To be called when the result is where [`Machine::direct`] said; its extents are as they were there.
+    pub(crate) fn done(&mut self, direct: &Direct, output: Extents) {
+        if let Some(also) = &direct.also {
+            self.copy_rows(&direct.to, also, output);
+        }
+    }
+
+    /// Element by element, as through fp32. False where the spans overlap.
+    fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> bool {
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
+            return false;
+        };
+        let source = Source { data, strides: from.strides };
+        for g in 0..ext.g {
+            for c in 0..ext.c {
+                for h in 0..ext.h {
+                    let at = g * to.strides[0] + c * to.strides[1] + h * to.strides[2];
+                    number::copy_row(source.row(g, c, h, ext.w), &mut target[at..][..ext.w]);
+                }
+            }
+        }
+        true
+    }
+
+    fn home(&self, home: Home) -> Option<&Region> {
+        match home {
+            Home::Bar(bar) => self.memory.region(bar),
+            Home::Tile => Some(self.l2),
+        }
+    }
+
+    fn check_read(&self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
+        let Some(region) = self.home(home).filter(|r| !r.is_trusted()) else { return Ok(()) };
+        let (base, strides) = self.place(place);
+        each_row(ext, base, strides, |address| region.read(place.base, address, ext.w).map(|_| ()))
+    }
+
+    fn check_written(&mut self, place: &Place, home: Home, ext: Extents) -> Result<(), FaultKind> {
+        let (base, strides) = self.place(place);
+        let region = match home {
+            Home::Bar(bar) => self.memory.region_mut(bar),
+            Home::Tile => Some(&mut *self.l2),
+        };
+        let Some(region) = region.filter(|r| !r.is_trusted()) else { return Ok(()) };
+        each_row(ext, base, strides, |address| region.write(place.base, address, ext.w).map(|_| ()))
+    }
+
+    /// As [`Machine::direct`] for source 2.
+    pub(crate) fn direct_second(&self, stored: Extents) -> Result<Option<Span>, FaultKind> {
+        let halves = self.get(Src2Fmt) == format::FP16;
+        let (place, home) = match self.get(Src2Type) {
+            1 if self.get(Rbe1) == 1 && self.size(Src2Interleave) <= 1 && self.get(Src2MemFmt) == format::FP16 => {
+                (&SRC2_DMA, Home::Bar(self.get(RBase1) as u8))
+            }
+            0 => (&SRC2_L2, Home::Tile),
+            _ => return Ok(None),
+        };
+        if !halves || self.home(home).is_none() || stored.array().contains(&0) {
+            return Ok(None);
+        }
+        let Some(span) = self.span(place, home, stored) else { return Ok(None) };
+        self.check_read(place, home, stored)?;
+        Ok(Some(span))
+    }
+
+    /// `None` where a distance is not a whole number of elements.
+    pub(crate) fn span(&self, place: &Place, home: Home, ext: Extents) -> Option<Span> {
+        let (base, strides) = self.place(place);
+        if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
+            return None;
+        }
+        let strides = strides.map(|s| s as usize / 2);
+        let base = base as usize / 2;
+        Some(Span { home, range: base..base + reach(ext, strides), strides })
+    }
+}

@@ -1,0 +1,271 @@
+//! Planar tasks row by row where their operands lie, in the numbers of the model: elementwise operations of one or two
+//! sources, addends and factors of channels, reductions. `pe.rs` has every form, and says what is wrong with a task.
+
+use crate::direct::{Direct, Span};
+use crate::fault::FaultKind;
+use crate::fold::{Fold, Operation, prepare};
+use crate::machine::Machine;
+use crate::memory;
+use crate::number;
+use crate::number::settle::{Line, STRETCH};
+use crate::pe::{Ending, FIRST, SECOND};
+use crate::rows::{Share, Source, cut};
+use crate::tensor::Extents;
+use crate::work::{PER_THREAD, Workers, chunks};
+use anemone_facts::Field::*;
+use anemone_facts::code::{class, condition, planar, residency, second};
+use anemone_facts::numerics::Planar;
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Elements that are not worth waking other threads.
+const WORTH_SHARING: usize = 1 << 15;
+/// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What is made of the rows.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    One,
+    Two,
+    Affine,
+}
+
+/// A source, and how its rows are read.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    source: Source<'a>,
+    /// Whether one element stands for a row.
+    one_column: bool,
+    relu: bool,
+}
+
+impl Operand<'_> {
+    #[inline(always)]
+    fn read<N: Line>(&self, [g, c, h]: [usize; 3], wide: &mut [f32], to: &mut [N]) {
+        let columns = if self.one_column { 1 } else { to.len() };
+        let wide = &mut wide[..columns];
+        number::widen_row(self.source.row(g, c, h, columns), wide);
+        N::admit_line(wide, self.relu, &mut to[..columns]);
+        if self.one_column {
+            let first = to[0];
+            to.fill(first);
+        }
+    }
+}
+
+/// A task's rows.
+struct Lines<'a, N> {
+    form: Form,
+    operands: [Operand<'a>; 2],
+    /// What source 1 is multiplied by, where that or its sign changes anything.
+    pre: Option<(N, bool)>,
+    operation: Operation<N>,
+    ending: &'a Ending<N>,
+    rules: Option<&'static Planar>,
+    columns: usize,
+}
+
+/// Rows at work.
+struct Buffers<N> {
+    wide: Vec<f32>,
+    a: Vec<N>,
+    b: Vec<N>,
+}
+
+impl<N: Line> Buffers<N> {
+    fn new(columns: usize) -> Buffers<N> {
+        Buffers { wide: vec![0.0; columns], a: vec![N::admit(0.0); columns], b: vec![N::admit(0.0); columns] }
+    }
+}
+
+impl<N: Line> Lines<'_, N> {
+    /// A row before the task's end, in `at.a`.
+    #[inline(always)]
+    fn row(&self, [g, c, h]: [usize; 3], at: &mut Buffers<N>) {
+        let Buffers { wide, a, b } = at;
+        let [first, second] = &self.operands;
+        first.read([g, c, h], wide, a);
+        if let Some((pre, abs)) = self.pre {
+            prepare(a, pre, abs);
+        }
+        match self.form {
+            Form::One => {}
+            Form::Two => {
+                second.read([g, c, h], wide, b);
+                self.operation.rows(a, b);
+            }
+            Form::Affine => {
+                let mut pair = [N::admit(0.0); 2];
+                second.read([g, c, 0], wide, &mut pair[..1]);
+                second.read([g, c, 1], wide, &mut pair[1..]);
+                self.operation.affine(a, pair);
+            }
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// False where the task is of another form.
+    pub(crate) fn lines_in_place<N: Line>(&mut self) -> Result<bool, FaultKind> {
+        let class = self.get(TaskClass);
+        let ext = self.input_extents();
+        let form = match (class, self.get(PeSecond)) {
+            (class::PLANAR_ONE | class::PLANAR_REDUCE, second::NONE) => Form::One,
+            (class::PLANAR_TWO | class::PLANAR_REDUCE_TWO, second::SOURCE | second::NEGATED) => Form::Two,
+            (class::PLANAR_AFFINE, second::SOURCE | second::NEGATED) if self.get(PeOp) == planar::ADD => Form::Affine,
+            _ => return Ok(false),
+        };
+        let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&class);
+        let alike = [(Cout, Cin), (Wout, Win), (Hout, Hin)].iter().all(|&(out, of)| self.get(out) == self.get(of));
+        // A source that is kept may be where the second one is read.
+        let in_order = [Src1Transpose, Src2Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
+            && (form == Form::One || self.get(SrcType) != residency::DMA_KEEP);
+        let windowed = class == class::PLANAR_ONE && !self.pooling_window().is_trivial();
+        if !alike || !in_order || windowed || ext.array().contains(&0) {
+            return Ok(false);
+        }
+        let abs = match self.get(PeCond) {
+            condition::NONE => false,
+            condition::ABS => true,
+            _ => return Ok(false),
+        };
+        let Ok(operation) = self.operation(form == Form::One) else { return Ok(false) };
+        let fold = match reduces.then(|| self.fold()) {
+            Some(Ok(fold)) if fold.goes_on() => Some(fold),
+            Some(_) => return Ok(false),
+            None => None,
+        };
+        let ending = self.ending::<N>()?;
+        let (stored, second) = self.planar_sources();
+        let b = match second {
+            Some(stored) => match self.direct_second(stored)? {
+                Some(span) => Some(span),
+                None => return Ok(false),
+            },
+            None => None,
+        };
+        let result = if reduces { Extents { h: 1, w: 1, ..ext } } else { ext };
+        let Some(direct) = self.direct(stored, result)? else { return Ok(false) };
+        let flags = [FIRST, SECOND].map(|of| [of[0], of[1], of[2]].map(|f| self.get(f) == 1));
+        let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
+        let pre = self.half(PePreScale);
+        let pre = (pre != 1.0 || abs).then(|| (N::admit(pre), abs));
+        let (rules, workers) = (self.model.planar(), self.workers);
+        let Direct { from, to, .. } = &direct;
+        let parts = [from.part(), b.as_ref().unwrap_or(from).part()];
+        let Some(([x, y], target)) = memory::views(self.memory, self.l2, parts, to.part()) else { return Ok(false) };
+        let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu| {
+            let source = Source { data, strides: span.repeated(h, c) };
+            Operand { source, one_column: w, relu }
+        };
+        let operands =
+            [operand(x, from, flags[0], relus[0]), operand(y, b.as_ref().unwrap_or(from), flags[1], relus[1])];
+        let lines = Lines { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
+        let cost = ext.g * ext.c * ext.plane();
+        if let Some(fold) = &fold {
+            let mut results = vec![f16::ZERO; ext.g * ext.c];
+            let at_once = SIDE_BY_SIDE * (WORTH_SHARING / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
+            chunks(&mut results, at_once, cost, |i, results| {
+                workers.arch.dispatch(Reduce { lines: &lines, fold, ext, first: i * at_once, results });
+            });
+            for (i, result) in results.into_iter().enumerate() {
+                target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;
+            }
+        } else {
+            let parts = 4 * rayon::current_num_threads();
+            let channels = ext.c.div_ceil(parts).max(1);
+            let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+            workers.each(cut(target, ext, to.strides, rows, channels), cost >= WORTH_SHARING, |share, _| {
+                workers.arch.dispatch(Elements { lines: &lines, share });
+            });
+        }
+        self.done(&direct, result);
+        Ok(true)
+    }
+}
+
+struct Elements<'a, 'b, N> {
+    lines: &'a Lines<'a, N>,
+    share: &'a mut Share<'b>,
+}
+
+impl<N: Line> WithSimd for Elements<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Elements { lines, share } = self;
+        let mut at = Buffers::new(lines.columns);
+        for c in 0..share.channels() {
+            for h in 0..share.rows {
+                lines.row([share.group, share.first_channel + c, share.first_row + h], &mut at);
+                lines.ending.apply(&mut at.a);
+                N::settle_line(lines.rules, &at.a, share.row(c, h, lines.columns));
+            }
+        }
+    }
+}
+
+/// What a tensor's elements are once they are rounded by the model's rules, in fp32.
+pub(crate) fn settled<N: Line>(workers: &Workers, rules: &Planar, from: &[N]) -> Vec<f32> {
+    let mut data = vec![0.0; from.len()];
+    chunks(&mut data, PER_THREAD, from.len(), |i, to| {
+        workers.arch.dispatch(Settle { rules, from: &from[i * PER_THREAD..], to });
+    });
+    data
+}
+
+struct Settle<'a, 'b, N> {
+    rules: &'a Planar,
+    from: &'a [N],
+    to: &'b mut [f32],
+}
+
+impl<N: Line> WithSimd for Settle<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for (to, from) in self.to.chunks_mut(STRETCH).zip(self.from.chunks(STRETCH)) {
+            let halves = &mut halves[..to.len()];
+            N::settle_line(Some(self.rules), &from[..to.len()], halves);
+            number::widen_row(halves, to);
+        }
+    }
+}
+
+struct Reduce<'a, 'b, N> {
+    lines: &'a Lines<'a, N>,
+    fold: &'a Fold,
+    ext: Extents,
+    /// Planes, counted over all groups.
+    first: usize,
+    results: &'b mut [f16],
+}
+
+impl<N: Line> WithSimd for Reduce<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Reduce { lines, fold, ext, first, results } = self;
+        let mut at: [Buffers<N>; SIDE_BY_SIDE] = std::array::from_fn(|_| Buffers::new(lines.columns));
+        for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let first = first + i * SIDE_BY_SIDE;
+            let mut sums = fold.start::<N, SIDE_BY_SIDE>();
+            for h in 0..ext.h {
+                for (p, at) in at.iter_mut().enumerate().take(results.len()) {
+                    let plane = first + p;
+                    lines.row([plane / ext.c, plane % ext.c, h], at);
+                }
+                sums.go_on(at.each_ref().map(|at| &at.a[..]));
+            }
+            let mut ends = sums.end();
+            let ends = &mut ends[..results.len()];
+            lines.ending.apply(ends);
+            N::settle_line(lines.rules, ends, results);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Volumes: which planes of its source a task reads for which plane of its result.
+//!
+//! A task does for each plane what it does for one. A convolution's kernel may have a depth: then the planes that an output
+//! plane meets are channels of its source, a channel's planes side by side, so that coefficients are in the order input
+//! channel, kernel plane, kernel row, kernel column.
+
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::tensor::{Extents, LIMIT, Tensor};
+use anemone_facts::Field::*;
+use anemone_facts::code::{class, kernel, neural};
+use std::ops::Range;
+
+/// A convolution's window over depth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    pub(crate) kernel: usize,
+    stride: usize,
+    padding: usize,
+    from: usize,
+}
+
+impl Depth {
+    /// Source plane under plane `k` of the kernel for plane `to` of the result; `None` in the padding.
+    fn plane(&self, to: u64, k: usize) -> Option<u64> {
+        let at = (to as usize * self.stride + k).checked_sub(self.padding)?;
+        (at < self.from).then_some(at as u64)
+    }
+}
+
+impl Machine<'_> {
+    /// Planes of the result.
+    pub(crate) fn depths(&self) -> Range<u64> {
+        0..u64::from(self.get(Dout)).max(1)
+    }
+
+    /// Planes of the source.
+    pub(crate) fn source_depths(&self) -> Range<u64> {
+        0..u64::from(self.get(Din)).max(1)
+    }
+
+    /// Planes of a kernel; most have one.
+    pub(crate) fn kernel_planes(&self) -> usize {
+        self.size(Kd).max(1)
+    }
+
+    /// The window over depth of a task whose result's planes are not its source's one by one.
+    pub(crate) fn depth_window(&self) -> Option<Depth> {
+        let (kernel, stride, padding) = (self.kernel_planes(), self.size(Sz).max(1), self.size(Pz));
+        let plain = (kernel, stride, padding) == (1, 1, 0) && self.depths() == self.source_depths();
+        (!plain).then_some(Depth { kernel, stride, padding, from: self.size(Din).max(1) })
+    }
+
+    /// What a task may do with volumes.
+    pub(crate) fn check_depth(&self) -> Result<(), FaultKind> {
+        let refused = |field, reason| Err(FaultKind::NotHonoured { field, value: self.get(field), reason });
+        let (from, to) = (self.source_depths().end, self.depths().end);
+        if let Some(window) = self.depth_window() {
+            let convolves = self.get(TaskClass) == class::NEURAL
+                && (self.get(NeOpMode), self.get(KernelMode)) == (neural::MAC, kernel::REAL);
+            if !convolves {
+                let field = [Kd, Sz].into_iter().find(|&f| self.get(f) > 1).unwrap_or(Dout);
+                let field = if self.get(Pz) > 0 { Pz } else { field };
+                return refused(field, "only a convolution has a window over depth, or a result of another depth");
+            }
+            if self.get(SparseFmt) == 1 {
+                return refused(
+                    SparseFmt,
+                    "no source says in which order a kernel with a window over depth skips zeros",
+                );
+            }
+            if (to - 1).saturating_mul(window.stride as u64) >= from + window.padding as u64 {
+                return Err(self.inconsistent(Dout, "the last window lies behind the source"));
+            }
+        }
+        if from.max(to) == 1 {
+            return Ok(());
+        }
+        if [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass)) {
+            return refused(Din, "no source says whether a reduction covers the depth");
+        }
+        let per_group = |c, h, w| [c, h, w].iter().map(|&f| u64::from(self.get(f))).product::<u64>();
+        let (input, output) = (per_group(Cin, Hin, Win), per_group(Cout, Hout, Wout));
+        let groups = u64::from(self.get(NumGroups)).max(1);
+        let elements = input.max(output).saturating_mul(groups).saturating_mul(from.max(to));
+        if elements > LIMIT {
+            return Err(FaultKind::TooLarge { elements, limit: LIMIT });
+        }
+        Ok(())
+    }
+
+    /// The planes under a window, as channels: those of a channel side by side. `ext` is the source's at one plane.
+    pub(crate) fn source_planes(&mut self, window: &Depth, ext: Extents) -> Result<Tensor, FaultKind> {
+        let mut all = Tensor::zeros(Extents { c: ext.c * window.kernel, ..ext })?;
+        let plane = ext.plane().max(1);
+        for k in 0..window.kernel {
+            let Some(at) = window.plane(self.depth, k) else { continue };
+            self.source_depth = at;
+            let x = self.source1(ext)?;
+            let planes = all.data.chunks_exact_mut(plane).skip(k).step_by(window.kernel);
+            planes.zip(x.data.chunks_exact(plane)).for_each(|(to, from)| to.copy_from_slice(from));
+        }
+        Ok(all)
+    }
+}
