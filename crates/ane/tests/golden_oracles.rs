@@ -228,6 +228,7 @@ fn reference(record: &Value, inputs: &[Vec<f64>]) -> Option<(Vec<f64>, f64)> {
             "real_div" => (x.iter().zip(&inputs[1]).map(|(a, b)| a / b).collect(), TABLE),
             _ => return None,
         },
+        "chain_residual" if op == "relu" => (each(|v| v + v.max(0.0)), EXACT),
         "binary_constant" if p["constant"] == "scalar" => (each(|v| v + 0.5), EXACT),
         "binary_constant" => (x.iter().zip(halves(0, 64)).map(|(a, b)| a * b).collect(), EXACT),
         "env_broadcast" => (x.iter().enumerate().map(|(i, v)| v + inputs[1][i / 64]).collect(), EXACT),

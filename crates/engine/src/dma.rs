@@ -4,6 +4,7 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Home, Region};
 use crate::number;
+use crate::number::planar::admit_row;
 use crate::rows::{Source, Strides, nested, reach};
 use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
@@ -104,7 +105,6 @@ impl Machine<'_> {
         let kinds = [residency::DMA, residency::L2, residency::DMA_KEEP];
         let plain = kinds.contains(&source)
             && kinds.contains(&result)
-            && self.get(InputRelu) == 0
             && [InFmt, OutFmt].iter().all(|&f| self.get(f) == format::FP16)
             && [input, output].iter().all(|e| !e.array().contains(&0));
         let bound = |base, enable| self.get(enable) == 1 && self.memory.region(self.get(base) as u8).is_some();
@@ -231,10 +231,18 @@ impl Machine<'_> {
     /// Source 1 with the extents that the task declares for it.
     pub(crate) fn source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
         let mut tensor = self.fetch_source1(ext)?;
-        if self.get(InputRelu) == 1 {
-            tensor.data.iter_mut().for_each(|x| *x = x.max(0.0));
-        }
+        self.on_reading(InputRelu, &mut tensor.data);
         Ok(tensor)
+    }
+
+    /// What becomes of a source as it is read: a ReLU where the flag is set, of what the model sees in it.
+    fn on_reading(&self, flag: Field, row: &mut [f32]) {
+        if self.get(flag) == 1 {
+            if self.model.planar().is_some() {
+                admit_row(row);
+            }
+            row.iter_mut().for_each(|x| *x = x.max(0.0));
+        }
     }
 
     fn fetch_source1(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
@@ -278,16 +286,19 @@ impl Machine<'_> {
 
     /// Source 2 with the extents that the task declares for it.
     pub(crate) fn source2(&mut self, ext: Extents) -> Result<Tensor, FaultKind> {
-        match self.get(Src2Type) {
+        let mut tensor = match self.get(Src2Type) {
             1 => {
                 self.in_memory(Src2MemFmt, Src2Fmt)?;
-                self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext)
+                self.load_dma(&SRC2_DMA, RBase1, Rbe1, ext)?
             }
-            0 => self.load_l2(&SRC2_L2, ext),
+            0 => self.load_l2(&SRC2_L2, ext)?,
             value => {
-                Err(FaultKind::NotHonoured { field: Src2Type, value, reason: "no sample reads a source this way" })
+                let reason = "no sample reads a source this way";
+                return Err(FaultKind::NotHonoured { field: Src2Type, value, reason });
             }
-        }
+        };
+        self.on_reading(Src2InputRelu, &mut tensor.data);
+        Ok(tensor)
     }
 
     /// Rounds the result and sends it where the task says.

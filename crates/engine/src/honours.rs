@@ -68,7 +68,7 @@ pub fn treatment(field: Field) -> Treatment {
         Src1Shift | Src2Shift | DstShift | Src1OffsetCh | Src2OffsetCh | DstOffsetCh | Src1CmpVec | Src2CmpVec
         | DstCmpVec | CmpVecFill | PixelOffset => Only(&[0], "pixel formats are not executed"),
 
-        InputRelu | PaddingMode => Obeyed,
+        InputRelu | Src2InputRelu | PaddingMode => Obeyed,
         SrcType | Src2Type | ResType | SrcL2Base | SrcL2ChannelStride | SrcL2RowStride | SrcL2GroupStride
         | Src2L2Base | Src2L2ChannelStride | Src2L2RowStride | Src2L2GroupStride | ResL2Base | ResL2ChannelStride
         | ResL2RowStride | ResL2GroupStride => Obeyed,

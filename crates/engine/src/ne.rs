@@ -149,6 +149,9 @@ impl Machine<'_> {
             Operation::Copy => None,
             _ => return Ok(false),
         };
+        if self.get(InputRelu) == 1 {
+            return Ok(false);
+        }
         let exact = self.model.planar().is_some();
         if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
             return Ok(false);

@@ -153,10 +153,6 @@ impl Machine<'_> {
 
     /// Source 2 with its repeated and exchanged axes, at full extents.
     fn planar_source2<N: Wide>(&mut self, ext: Extents) -> Result<Tensor<N>, FaultKind> {
-        if self.get(InputRelu) == 1 {
-            let reason = "no sample says which of two sources it concerns";
-            return Err(FaultKind::NotHonoured { field: InputRelu, value: 1, reason });
-        }
         let (flags, turned) = (self.flags(SECOND), self.get(Src2Transpose) == 1);
         let b = self.source2(self.stored(SECOND, ext))?;
         Ok(admit(expand(if turned { b.transposed() } else { b }, ext, flags)?))

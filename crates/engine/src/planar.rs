@@ -54,6 +54,7 @@ impl Machine<'_> {
         let Some(direct) = self.direct(ext, ext)? else { return Ok(false) };
         let (a, to) = (&direct.from, &direct.to);
         let (ending, rules) = (self.ending::<f32>()?, self.model.planar());
+        let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
         let workers = self.workers;
         let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part());
         let Some(([x, y], target)) = views else { return Ok(false) };
@@ -63,7 +64,16 @@ impl Machine<'_> {
         let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
         let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
         workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
-            workers.arch.dispatch(Combine { op, ending: &ending, rules, sources, columns: ext.w, share, scratch });
+            workers.arch.dispatch(Combine {
+                op,
+                ending: &ending,
+                rules,
+                sources,
+                relus,
+                columns: ext.w,
+                share,
+                scratch,
+            });
         });
         self.done(&direct, ext);
         Ok(true)
@@ -78,7 +88,7 @@ impl Machine<'_> {
         max: bool,
     ) -> Result<bool, FaultKind> {
         let rules = self.model.planar();
-        if !self.is_plain() || rules.is_some() && !max {
+        if !self.is_plain() || self.get(InputRelu) == 1 || rules.is_some() && !max {
             return Ok(false);
         }
         let Some(direct) = self.direct(input, output)? else { return Ok(false) };
@@ -106,6 +116,8 @@ struct Combine<'a, 'b> {
     ending: &'a Ending<f32>,
     rules: Option<&'static Planar>,
     sources: [Source<'a>; 2],
+    /// Which of them pass a ReLU.
+    relus: [bool; 2],
     columns: usize,
     share: &'a mut Share<'b>,
     scratch: &'a mut Scratch,
@@ -116,7 +128,7 @@ impl WithSimd for Combine<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Combine { op, ending, rules, sources, columns, share, scratch } = self;
+        let Combine { op, ending, rules, sources, relus, columns, share, scratch } = self;
         let a = room(&mut scratch.wide, columns);
         let b = room(&mut scratch.sums, columns);
         for c in 0..share.channels() {
@@ -128,6 +140,9 @@ impl WithSimd for Combine<'_, '_> {
                 if rules.is_some() {
                     admit_row(a);
                     admit_row(b);
+                }
+                for (row, _) in [&mut *a, &mut *b].into_iter().zip(relus).filter(|(_, relu)| *relu) {
+                    row.iter_mut().for_each(|x| *x = x.max(0.0));
                 }
                 let pairs = a.iter_mut().zip(b.iter());
                 match op {

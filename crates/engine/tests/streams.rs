@@ -500,6 +500,20 @@ fn planar(from: u32, to: u32) -> Task {
     )
 }
 
+/// What makes a planar task one of two sources.
+fn two_sources(op: u32) -> [(Field, u32); 8] {
+    [
+        (TaskClass, class::PLANAR_TWO),
+        (PeOp, op),
+        (PeSecond, second::SOURCE),
+        (RBase1, SECOND as u32),
+        (Rbe1, 1),
+        (Src2Type, 1),
+        (Src2Fmt, format::FP16),
+        (Src2MemFmt, format::FP16),
+    ]
+}
+
 #[test]
 fn operands_are_bytes() {
     let rows: Vec<u8> = [[0u8, 1, 127, 128, 255], [7, 200, 3, 90, 129]]
@@ -561,19 +575,7 @@ fn volumes_go_plane_by_plane() {
     assert_eq!(planes(&found), x.iter().map(|x| x + 2.0).collect::<Vec<_>>());
     assert!(found[2 * ROW as usize..4 * ROW as usize].iter().all(|&b| b == 0));
     // A second source whose only plane is repeated, and one that has its own.
-    let both = with(
-        volume(format::FP16),
-        &[
-            (TaskClass, class::PLANAR_TWO),
-            (PeSecond, second::SOURCE),
-            (RBase1, SECOND as u32),
-            (Rbe1, 1),
-            (Src2Type, 1),
-            (Src2Fmt, format::FP16),
-            (Src2MemFmt, format::FP16),
-        ],
-    );
-    let mut both = with(both, &[(PeOp, anemone_facts::code::planar::ADD)]);
+    let mut both = with(volume(format::FP16), &two_sources(anemone_facts::code::planar::ADD));
     both.set_bytes(&H13, Src2RowStride, ROW).expect("fits");
     both.set_bytes(&H13, Src2DepthStride, 2 * ROW).expect("fits");
     let y: Vec<f32> = noise(40, 5).skip(20).map(|y| y as f32).collect();
@@ -621,6 +623,28 @@ fn the_input_passes_a_relu() {
     let task = with(planar(format::FP16, format::FP16), &[(InputRelu, 1), (PeBias, 0xbc00)]);
     let bytes = execute(vec![task], vec![], &[(SOURCE, &source)], 128).expect("runs");
     assert_eq!(from_rows(&bytes, 2, 5), [-1.0, -1.0, -1.0, 0.0, 2.0, 3.0, -1.0, -0.75, -1.0, 8.0]);
+    // Of two sources each has its own; with and without rows that go from memory to memory.
+    let x: Vec<f32> = noise(10, 9).map(|x| x as f32).collect();
+    let y: Vec<f32> = noise(20, 9).skip(10).map(|y| y as f32).collect();
+    let inputs = [(SOURCE, &rows_of(&x, 5)[..]), (SECOND, &rows_of(&y, 5)[..])];
+    let mut both = with(planar(format::FP16, format::FP16), &two_sources(anemone_facts::code::planar::ADD));
+    both.set_bytes(&H13, Src2RowStride, ROW).expect("fits");
+    both.set_bytes(&H13, DstPlaneStride, 2 * ROW).expect("fits");
+    for (first, second) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        let relu = |on: u32, v: f32| if on == 1 { v.max(0.0) } else { v };
+        let wanted: Vec<f32> = x.iter().zip(&y).map(|(&x, &y)| 2.0 * (relu(first, x) + relu(second, y))).collect();
+        let flags = [(InputRelu, first), (Src2InputRelu, second), (PeScale, 0x4000)];
+        for through_tensors in [0, 1] {
+            let task = with(with(both.clone(), &flags), &[(ResultTranspose, through_tensors)]);
+            let bytes = execute(vec![task], vec![], &inputs, 5 * 2 * 64).expect("runs");
+            let found = match through_tensors {
+                0 => from_rows(&bytes, 2, 5),
+                // Rows and columns of one channel exchange with it: a column a plane.
+                _ => (0..10).map(|i| from_rows(&bytes[i % 5 * 128 + i / 5 * 64..], 1, 1)[0]).collect(),
+            };
+            assert_eq!(found, wanted, "{first} {second} {through_tensors}");
+        }
+    }
 }
 
 /// Cross-correlation: a convolution whose kernel is a runtime tensor.

@@ -154,6 +154,7 @@ fields! {
 
     // L2: where operands and result live on chip.
     InputRelu: Flag, "", "ReLU on source 1 as it is read";
+    Src2InputRelu: Flag, "", "ReLU on source 2 as it is read";
     PaddingMode: Names(&["zero", "negative", "", ""]), "", "value of padding; negative = below every number, for maxima";
     SrcType: RESIDENCY, "", "where source 1 comes from";
     Dependent: Uint, "", "an L2-resident source was produced by the task just before";
@@ -303,7 +304,6 @@ fields! {
     PeActiveNe: Uint, "", "active engines as the planar engine's register holds them";
 
     // L2, from version 8 on.
-    Src2InputRelu: Flag, "", "ReLU on the second input";
     L2Sync: Flag, "", "barrier in the L2 control register";
     SrcCompression: Uint, "", "compression of source data as staged in L2";
     SrcL2DoubleRate: Flag, "", "source 1 is staged at double rate";

@@ -80,7 +80,7 @@ layout! {
             0x00038 [1] { 0..=15 TaskId Claimed "regmap", 16..=19 TaskQ Claimed "regmap", 20..=27 TaskNid Bytes "h13-samples" }
             0x0003c [1] { 0..=3 DpeCategory Bytes "h13-samples" }
 
-            0x04800 [1] { 0..=0 InputRelu Claimed "regmap", 2..=3 PaddingMode Bytes "h13-samples" }
+            0x04800 [1] { 0..=0 InputRelu Claimed "regmap", 2..=3 PaddingMode Bytes "h13-samples", 4..=4 Src2InputRelu Executed "h13-oracles" }
             0x04804 [1] {
                 0..=1 SrcType Executed "h13-samples", 2..=3 Dependent Bytes "h13-samples",
                 4..=4 SrcAliasConvSrc Bytes "h13-samples", 5..=5 SrcAliasConvRslt Bytes "h13-samples",
