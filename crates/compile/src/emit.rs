@@ -321,6 +321,13 @@ impl Emitter<'_> {
             let bar = self.address(&self.layer.sources[1]).bar;
             let staged = self.modern() && bar == Program::SCRATCH_BAR;
             self.set_all(&[(KBase0, bar as u32), (Kbe0, 1), (Tde, u32::from(staged))])?;
+            let planes = self.layer.sources[1].buffer;
+            let writer = self.placed.graph.layers[..index].iter().rposition(|l| l.result.buffer == planes);
+            if let Some(writer) = writer.filter(|_| staged) {
+                // The word after the fixed ones.
+                self.task.header.push(0);
+                self.set(Dtid, writer as u32)?;
+            }
         } else if kernel_bytes > 0 {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
@@ -420,6 +427,9 @@ impl Emitter<'_> {
             }
             Kind::ChannelAffine { .. } => task_class = class::PLANAR_AFFINE,
             Kind::Deviation { .. } => {
+                if self.source_place(0).is_some() && self.source_place(1).is_none() {
+                    mask = source_mask::SECOND;
+                }
                 task_class = class::PLANAR_REDUCE_TWO;
                 (hout, wout) = (hin, win);
             }
@@ -479,7 +489,9 @@ impl Emitter<'_> {
             self.set(TaskNid, 1)?;
             self.set(NeTranspose, u32::from(self.layer.transpose))?;
         } else {
-            let turned = [(ResultTranspose, self.layer.transpose), (Src2Transpose, self.layer.second_transposed)];
+            self.set(Src2InputRelu, u32::from(self.layer.second_relu))?;
+            let [first, second] = self.layer.turned;
+            let turned = [(ResultTranspose, self.layer.transpose), (Src1Transpose, first), (Src2Transpose, second)];
             turned.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))?;
         }
         Ok(())
@@ -547,8 +559,9 @@ impl Emitter<'_> {
         let copied = copies(self.layer) && self.source_place(0).is_none();
         let simple = if self.modern() { !copied } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
-        if let Some(distance) = hints.hazard(index) {
-            self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
+        if let Some((distance, kernel)) = hints.hazard(index) {
+            let by = if kernel { HazardKernel } else { HazardEn };
+            self.set_all(&[(by, 1), (HazardDistance, distance)])?;
         }
         self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
     }

@@ -8,6 +8,7 @@
 use crate::anec::*;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::{BANKS, FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use std::collections::HashMap;
 use std::fmt;
 
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
@@ -26,6 +27,8 @@ pub struct Place {
     pub from: usize,
     /// Whether that layer wrote it.
     pub written: bool,
+    /// Whether that layer alone did.
+    pub alone: bool,
 }
 
 /// How a layer's source from memory is staged: only one that is staged whole can be kept.
@@ -43,8 +46,12 @@ struct Resident {
     base_bytes: u64,
     bytes: u64,
     crosses: bool,
+    /// Layers that are the first of another group to read it.
+    entries: Vec<usize>,
     /// Whether only copies read it.
     copied: bool,
+    /// Whether one layer writes all of it.
+    alone: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
@@ -66,45 +73,59 @@ impl Resident {
         (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
     }
 
-    /// Offset and strides, in bytes, of a view that picks whole axes; the offset runs along rows.
+    /// Offset and strides, in bytes, of a view all of whose elements are here.
     fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
-        if view.width != self.view.width {
-            return None;
-        }
         let [_, channel, row] = self.strides;
-        let rows = self.view.axes[2];
-        let offset = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
-        let first = if offset == 0 { 0 } else { offset.checked_div(rows.stride_bytes)? };
-        if first * rows.stride_bytes != offset || first >= rows.extent as u64 {
-            return None;
-        }
-        if let Some(strides) = self.folded(view).filter(|_| offset == 0) {
+        let offset_bytes = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
+        if let Some(strides) = self.folded(view).filter(|_| offset_bytes == 0) {
             return Some((0, strides));
         }
-        let mut free = [true; 3];
+        // Extent and distances of what it has: in memory and here.
+        let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
+        let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
+        let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
+        own.sort_unstable_by_key(|&(_, memory, _)| std::cmp::Reverse(memory));
+        let (mut offset, mut left) = (0, offset_bytes);
+        for (room, memory, here) in &mut own {
+            let first = left.checked_div(*memory)?;
+            *room = room.checked_sub(first).filter(|&room| room > 0)?;
+            (offset, left) = (offset + first * *here, left - first * *memory);
+        }
+        let rows = self.view.axes[2];
+        let along = view.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == rows.stride_bytes);
+        let one_row = rows.extent > 1 && !along;
         let mut strides = [0; 3];
         for (stride, axis) in strides.iter_mut().zip(&view.axes) {
             if axis.extent == 1 {
                 continue;
             }
-            let at = (0..3).find(|&i| free[i] && self.view.axes[i] == *axis)?;
-            free[at] = false;
-            *stride = self.strides[at];
+            let reach = axis.extent as u64 - 1;
+            let fits = |&&mut (room, memory, _): &&mut (u64, u64, u64)| {
+                memory > 0
+                    && axis.stride_bytes > 0
+                    && axis.stride_bytes.is_multiple_of(memory)
+                    && reach * (axis.stride_bytes / memory) < room
+            };
+            let (room, memory, here) = own.iter_mut().find(fits)?;
+            let step = axis.stride_bytes / *memory;
+            *room -= reach * step;
+            *stride = step * *here;
         }
-        // Rows may be picked one at a time, everything else is read whole.
-        let left = |i: usize| free[i] && self.view.axes[i].extent > 1;
-        if left(0) || left(1) || offset > 0 && !left(2) {
+        let width = own.iter().find(|a| a.1 == ELEMENT_BYTES)?.0;
+        let aligned = strides.iter().chain([&offset]).all(|bytes| bytes.is_multiple_of(UNIT_BYTES));
+        if left > 0 || view.width as u64 > width || !aligned {
             return None;
         }
-        let one_row = left(2);
         let channels = if strides[1] == 0 { channel } else { strides[1] };
-        let depth = channels * view.channels() as u64;
+        // Some of the channels lie in a depth of all of them.
+        let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
+        let depth = channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64;
         let rows = match strides[2] {
             0 if one_row => row,
             0 => depth,
             stride => stride,
         };
-        Some((first * row, [channels, rows, depth, strides[0]]))
+        Some((offset, [channels, rows, depth, strides[0]]))
     }
 }
 
@@ -135,7 +156,7 @@ impl Residency {
         let mut candidates = candidates(graph, &residency.groups);
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last]);
         loop {
-            residency.assign(&mut candidates, graph.layers.len());
+            residency.assign(&mut candidates, graph);
             // The largest of those that leave too little room gives way.
             let tight: Vec<usize> = (0..graph.layers.len())
                 .filter(|&i| residency.top[i] > 0 && residency.top[i] + staged[i].bytes > capacity)
@@ -172,11 +193,16 @@ impl Residency {
             let base_bytes = self.top[i].max(self.top[i + 1]);
             let fits = base_bytes + bytes + staged[i].bytes.max(staged[i + 1].bytes) <= capacity;
             let plain = [layer, next].iter().all(|l| l.source_interleave == 1) && layer.result.buffer != view.buffer;
+            // What others read a part each of is not kept.
+            let port = graph.buffer(view.buffer).port.as_ref();
+            let whole = port.is_none_or(|port| {
+                port.elements() == view.axes.iter().map(|a| a.extent).product::<usize>() * view.width
+            });
             let repeated = layer.broadcast[0] != [false; 3] || next.broadcast[source] != [false; 3];
-            if !streamed || !fits || !plain || repeated || self.groups[i] != self.groups[i + 1] {
+            if !streamed || !fits || !plain || repeated || !whole || self.groups[i] != self.groups[i + 1] {
                 continue;
             }
-            let place = Place { base_bytes, strides, crosses: false, from: i, written: false };
+            let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
             self.kept[i] = Some((place, source));
             // What either layer stages lies above it.
             self.top[i] = base_bytes;
@@ -196,7 +222,11 @@ impl Residency {
 
     /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
     pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
-        self.kept_for(layer, source).or_else(|| self.resident(view))
+        self.kept_for(layer, source).or_else(|| {
+            let place = self.resident(view)?;
+            let entries = &self.residents[view.buffer.0 as usize].as_ref()?.entries;
+            Some(Place { crosses: entries.contains(&layer), ..place })
+        })
     }
 
     /// Where a result stays; `None` where it goes to memory.
@@ -204,17 +234,22 @@ impl Residency {
         let r = self.residents[view.buffer.0 as usize].as_ref()?;
         let (offset, strides) = r.strides(view)?;
         let base_bytes = r.base_bytes + offset;
-        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true })
+        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
     }
 
     /// Addresses: the last result first, each at the lowest place that is free while it lives. What is only copied on
-    /// gives way to a result before it that is as large.
-    fn assign(&mut self, candidates: &mut [(usize, Resident)], layers: usize) {
+    /// gives way to a result before it that is as large. A result takes the place of the source that it is made of,
+    /// element by element, where that is read for the last time.
+    fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
+        let layers = graph.layers.len();
         self.top = vec![0; layers];
-        let mut order: Vec<usize> = (0..candidates.len()).rev().collect();
+        let first = in_place(graph, candidates);
+        let mut order: Vec<usize> = (0..candidates.len()).rev().filter(|&i| first[i] == i).collect();
+        let mut last: Vec<usize> = candidates.iter().map(|(_, r)| r.last).collect();
+        (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
         for at in 1..order.len() {
-            let (later, before) = (&candidates[order[at - 1]].1, &candidates[order[at]].1);
-            if later.copied && before.last == later.writer && before.bytes >= later.bytes {
+            let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
+            if later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
             }
         }
@@ -222,7 +257,7 @@ impl Residency {
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
             let r = &mut candidates[i].1;
-            let mut others: Vec<(u64, u64)> = placed[r.writer..=r.last].iter().flatten().copied().collect();
+            let mut others: Vec<(u64, u64)> = placed[r.writer..=last[i]].iter().flatten().copied().collect();
             others.sort_unstable();
             let mut base = 0;
             for (start, end) in others {
@@ -233,8 +268,11 @@ impl Residency {
             }
             r.base_bytes = base;
             let end = base + r.bytes;
-            placed[r.writer..=r.last].iter_mut().for_each(|list| list.push((base, end)));
-            self.top[r.writer..=r.last].iter_mut().for_each(|top| *top = (*top).max(end));
+            placed[r.writer..=last[i]].iter_mut().for_each(|list| list.push((base, end)));
+            self.top[r.writer..=last[i]].iter_mut().for_each(|top| *top = (*top).max(end));
+        }
+        for i in 0..candidates.len() {
+            candidates[i].1.base_bytes = candidates[first[i]].1.base_bytes;
         }
     }
 
@@ -255,9 +293,11 @@ impl Residency {
     }
 }
 
-/// Groups as 9.509 cuts them: before coefficients unless the layer before has some too, and before the neural engine takes
-/// over from the planar one.
+/// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
+/// begins to read memory after the planar one. What reads a result that stays goes on in the group.
 pub fn groups(graph: &Graph) -> Vec<usize> {
+    let computed =
+        |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
     let mut group = 0;
     graph
         .layers
@@ -266,7 +306,16 @@ pub fn groups(graph: &Graph) -> Vec<usize> {
         .map(|(i, layer)| {
             let cut = i.checked_sub(1).is_some_and(|before| {
                 let before = &graph.layers[before];
-                layer.convolves() && !before.convolves() || layer.is_neural() && !before.is_neural()
+                match &layer.kind {
+                    Kind::Product { .. } => !before.convolves() && !computed(layer),
+                    _ if layer.convolves() => !before.convolves() && !(before.is_neural() && computed(before)),
+                    // What the planar engine has just made, as it made it.
+                    Kind::Neuron { .. } if before.result.buffer == layer.sources[0].buffer => {
+                        !before.is_neural() && before.transpose
+                    }
+                    // Coefficients that go to memory end theirs.
+                    _ => layer.is_neural() && (!before.is_neural() || before.interleave > 1 && !computed(layer)),
+                }
             });
             group += usize::from(cut);
             group
@@ -323,6 +372,93 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
+/// By candidate: the one whose place it takes, perhaps its own. They are in the order of their writers.
+fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..candidates.len()).collect();
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
+    for i in 0..candidates.len() {
+        let (buffer, result) = &candidates[i];
+        let layer = &graph.layers[result.writer];
+        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
+        let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
+        let Some(place) = whole.filter(|(offset, _)| *offset == 0) else { continue };
+        let source = (0..layer.sources.len()).find_map(|s| {
+            let view = &layer.sources[s];
+            let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
+            let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
+            let before = &candidates[at].1;
+            let same = before.last == result.writer && before.bytes == result.bytes;
+            (same && before.strides(view) == Some(place)).then_some(at)
+        });
+        if let Some(source) = source {
+            first[i] = first[source];
+        }
+    }
+    first
+}
+
+/// Whether a view has other channels, or pieces of columns as rows: then rows lie side by side.
+fn seen_otherwise(view: &View4, whole: &View4) -> bool {
+    let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
+    channels || view.width != whole.width && view.height() > 1
+}
+
+/// What layers write that write a part each: channels that follow each other, columns of rows that are `width` wide, or a row
+/// each.
+fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
+    parts.sort_by_key(|part| part.offset_bytes);
+    let first = *parts.first()?;
+    let alone = |part: &View4| part.height() == 1 && part.groups() == 1 && part.buffer == first.buffer;
+    if !parts.iter().all(alone) {
+        return None;
+    }
+    if parts.iter().all(|part| part.channels() == 1) {
+        return joined_columns(&parts, width);
+    }
+    let channel = first.axes[1].stride_bytes;
+    let alike = |part: &View4| part.width == first.width && part.axes[1].stride_bytes == channel;
+    if !parts.iter().all(alike) {
+        return None;
+    }
+    let mut view = first;
+    let next = |part: &View4| part.offset_bytes + part.channels() as u64 * channel;
+    if parts.windows(2).all(|pair| pair[1].offset_bytes == next(&pair[0])) {
+        view.axes[1].extent = parts.iter().map(View4::channels).sum();
+        return Some(view);
+    }
+    let apart = parts[1].offset_bytes - first.offset_bytes;
+    let even = parts
+        .windows(2)
+        .all(|pair| pair[1].offset_bytes - pair[0].offset_bytes == apart && pair[1].channels() == pair[0].channels());
+    view.axes[2] = Axis { extent: parts.len(), stride_bytes: apart };
+    (even && apart > 0).then_some(view)
+}
+
+/// Rows that are written in stretches of columns, each row alike.
+fn joined_columns(parts: &[View4], width: usize) -> Option<View4> {
+    let first = *parts.first()?;
+    let mut rows: Vec<(u64, usize)> = Vec::new();
+    for part in parts {
+        match rows.last_mut() {
+            Some((start, wide))
+                if *start + *wide as u64 * ELEMENT_BYTES == part.offset_bytes && *wide + part.width <= width =>
+            {
+                *wide += part.width;
+            }
+            _ => rows.push((part.offset_bytes, part.width)),
+        }
+    }
+    let mut view = View4 { width: rows[0].1, ..first };
+    if let Some(second) = rows.get(1) {
+        let apart = second.0 - rows[0].0;
+        if !rows.windows(2).all(|w| w[1].0 - w[0].0 == apart && w[1].1 == w[0].1) || apart == 0 {
+            return None;
+        }
+        view.axes[2] = Axis { extent: rows.len(), stride_bytes: apart };
+    }
+    Some(view)
+}
+
 /// Whether a layer moves elements and nothing else.
 fn is_copy(layer: &Layer) -> bool {
     layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
@@ -337,20 +473,19 @@ fn resident(
     readers: &[(usize, usize)],
 ) -> Option<Resident> {
     let mut view = graph.layers[writer].result;
-    if let &[_, second] = writers {
-        // Two layers that write a row each.
-        let below = graph.layers[second].result.offset_bytes.checked_sub(view.offset_bytes)?;
-        view.axes[2] = Axis { extent: 2, stride_bytes: below };
-        if below == 0 || graph.layers[writer].result.height() != 1 {
-            return None;
-        }
-    } else if writers.len() > 1 {
-        return None;
+    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+    if writers.len() > 1 {
+        let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
+        view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
+        // As a reader has it whose rows these are.
+        let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
+            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
+        });
+        view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
     // A matrix whose rows were folded is read as it lies in memory.
     let copied = readers.iter().all(|&(i, _)| is_copy(&graph.layers[i]));
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
-    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
     let fills =
         reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
     if copied && fills && view.height() > 1 && reader.height() == 1 {
@@ -359,16 +494,20 @@ fn resident(
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
-    if convolved && view.height() == 1 && view.channels() > 1 {
+    if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
         // An odd distance starts neighbouring channels in banks of their own.
         channel |= 1;
     }
     let mut row = channel * view.channels() as u64;
-    if view.height() > 1 {
+    let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
+    if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same room between them; two need none.
         row = match rows(NEURAL_BANKS) {
-            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
+            // Sixteen rows are read together by the planar engine, and where nothing slides over them.
+            _ if !neural || !convolved && view.height() >= PLANAR_BANKS.0 as usize => {
+                spread(row, 1, rows(PLANAR_BANKS))
+            }
             (..=2, _) => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
@@ -378,8 +517,15 @@ fn resident(
     Some(Resident {
         base_bytes: 0,
         bytes: group * view.groups() as u64 * UNIT_BYTES,
-        crosses: readers.iter().any(|&(i, _)| groups[i] != groups[writer]),
+        crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
+        entries: {
+            let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);
+            let mut entries: Vec<usize> = reads.collect();
+            entries.dedup_by_key(|i| groups[*i]);
+            entries
+        },
         copied,
+        alone: writers.len() == 1,
         writer,
         last,
         view,

@@ -97,9 +97,8 @@ pub fn treatment(field: Field) -> Treatment {
         AccBiasShift | PostRightShift => Only(&[0], "accumulator shifts are not executed"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
-        DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => {
-            NoEffect
-        }
+        DstCrH | DstCacheHint | HazardEn | HazardKernel | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast
+        | ZeroPadFirst => NoEffect,
 
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,

@@ -136,6 +136,8 @@ pub mod padding {
 pub mod source_mask {
     /// Both are streamed by DMA.
     pub const BOTH: u32 = 3;
+    /// The second alone is.
+    pub const SECOND: u32 = 2;
     /// Every other task.
     pub const USUAL: u32 = 1;
 }

@@ -168,7 +168,7 @@ layout! {
 
             0x17800 [1] {
                 0..=0 DstEn Executed "h13-samples", 4..=5 DstCrH Bytes "h13-samples", 6..=9 DstCacheHint Bytes "h13-samples",
-                18..=18 HazardEn Bytes "h13-samples", 22..=23 HazardDistance Bytes "h13-samples",
+                18..=18 HazardEn Bytes "h13-samples", 19..=19 HazardKernel Bytes "h13-fusion", 22..=24 HazardDistance Bytes "h13-samples",
                 26..=26 L2BfrMode Bytes "h13-samples", 27..=27 BypassEow Claimed "regmap",
             }
             0x17804 [1] { 6..=31 DstBase Executed "h13-samples" }
