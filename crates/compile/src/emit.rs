@@ -278,7 +278,7 @@ impl Emitter<'_> {
         let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
         let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
-        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES) } else { moving };
+        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES).max(self.computing()) } else { moving };
         self.set(ExeCycles, estimate.min(0xffff) as u32)?;
         let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
@@ -332,6 +332,24 @@ impl Emitter<'_> {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
         Ok(())
+    }
+
+    /// What computing takes without coefficients, in units of [`ExeCycles`].
+    fn computing(&self) -> u64 {
+        let elements = |columns: u64| {
+            let count = |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * columns.min(v.width as u64);
+            self.layer.sources.iter().map(count).max().unwrap_or(0)
+        };
+        let (planar, rows, columns) = ESTIMATE_PLANAR;
+        match self.layer.kind {
+            Kind::Reduce { .. } | Kind::Deviation { .. } => {
+                let side = self.input().1 as u64;
+                elements(columns) * rows / side.clamp(1, rows) / planar
+            }
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(u64::MAX) / planar,
+            Kind::Neuron { .. } => elements(u64::MAX) / ESTIMATE_NEURAL,
+            _ => 0,
+        }
     }
 
     /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.

@@ -178,36 +178,47 @@ impl Residency {
         residency
     }
 
-    /// Sources that the next layer of the group reads alike stay for it.
+    /// Sources that the next layers of the group read alike stay for them.
     fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
         for i in 0..graph.layers.len().saturating_sub(1) {
-            let (layer, next) = (&graph.layers[i], &graph.layers[i + 1]);
+            let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            let alike = next
-                .sources
-                .iter()
-                .position(|s| s.elements() == view.elements())
-                .filter(|&s| s == 0 || !next.is_neural());
-            let (Some((bytes, strides)), Some(source)) = (staged[i].source, alike) else { continue };
-            let base_bytes = self.top[i].max(self.top[i + 1]);
-            let fits = base_bytes + bytes + staged[i].bytes.max(staged[i + 1].bytes) <= capacity;
-            let plain = [layer, next].iter().all(|l| l.source_interleave == 1) && layer.result.buffer != view.buffer;
             // What others read a part each of is not kept.
             let port = graph.buffer(view.buffer).port.as_ref();
-            let whole = port.is_none_or(|port| {
-                port.elements() == view.axes.iter().map(|a| a.extent).product::<usize>() * view.width
-            });
-            let repeated = layer.broadcast[0] != [false; 3] || next.broadcast[source] != [false; 3];
-            if !streamed || !fits || !plain || repeated || !whole || self.groups[i] != self.groups[i + 1] {
-                continue;
-            }
+            let elements = view.axes.iter().map(|a| a.extent).product::<usize>() * view.width;
+            let whole = port.is_none_or(|port| port.elements() == elements);
+            let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
+            let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
+            let alike: Vec<usize> = (i + 1..graph.layers.len())
+                .map_while(|j| self.reads_alike(graph, i, j))
+                .take_while(|_| layer.result.buffer != view.buffer)
+                .collect();
+            // As many of them as leave room for what each stages.
+            let room = |readers: usize| {
+                let base_bytes = self.top[i..=i + readers].iter().copied().max().unwrap_or(0);
+                let most = staged[i..=i + readers].iter().map(|s| s.bytes).max().unwrap_or(0);
+                (base_bytes + bytes + most <= capacity).then_some((readers, base_bytes))
+            };
+            let Some((readers, base_bytes)) = (1..=alike.len()).rev().find_map(room) else { continue };
             let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
-            self.kept[i] = Some((place, source));
-            // What either layer stages lies above it.
+            // What each layer stages lies above it.
             self.top[i] = base_bytes;
-            self.top[i + 1] = base_bytes + bytes;
+            for (at, source) in alike.into_iter().take(readers).enumerate() {
+                self.kept[i + at] = Some((place, source));
+                self.top[i + at + 1] = base_bytes + bytes;
+            }
         }
+    }
+
+    /// Which source of a layer is the first source of another one, seen alike in the same group.
+    fn reads_alike(&self, graph: &Graph, first: usize, other: usize) -> Option<usize> {
+        let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
+        let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
+        let source = (0..next.sources.len()).find(same)?;
+        let plain = next.source_interleave == 1 && next.broadcast[source] == [false; 3] && !next.turned[source];
+        let unchanged = next.result.buffer != view.buffer;
+        (plain && unchanged && self.groups[first] == self.groups[other]).then_some(source)
     }
 
     fn kept_for(&self, layer: usize, source: usize) -> Option<Place> {
@@ -217,7 +228,7 @@ impl Residency {
 
     /// Whether a layer's first source, which comes from memory, stays for the next layer.
     pub fn keeps(&self, layer: usize) -> bool {
-        self.kept[layer].is_some()
+        self.kept[layer].is_some_and(|(place, _)| place.from == layer)
     }
 
     /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
