@@ -154,7 +154,7 @@ impl Residency {
         let mut residency = Residency::none(graph, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
-        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last]);
+        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
         loop {
             residency.assign(&mut candidates, graph);
             // The largest of those that leave too little room gives way.
@@ -164,10 +164,15 @@ impl Residency {
             if tight.is_empty() {
                 break;
             }
+            // One for all layers of its life, before they are looked at again.
+            let mut relieved = 0;
             for layer in tight {
+                if layer < relieved {
+                    continue;
+                }
                 let live = candidates.iter().enumerate().filter(|(_, (_, r))| r.writer <= layer && layer <= r.last);
                 if let Some((at, _)) = live.max_by_key(|(_, (_, r))| r.bytes) {
-                    candidates.remove(at);
+                    relieved = candidates.remove(at).1.last + 1;
                 }
             }
         }

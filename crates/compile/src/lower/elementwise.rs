@@ -437,8 +437,9 @@ impl Lowerer<'_> {
     fn scalar(&self, id: ValueId) -> Option<f32> {
         let data = self.constant(id)?.data.to_f32();
         let (&first, rest) = data.split_first()?;
-        // 9.509 does not look at the elements.
-        let one = !self.options.modern() || rest.is_empty();
+        // 9.509 stages a row of numbers without looking at them.
+        let row = self.net.value(id).ty.shape.last().is_some_and(|&n| n > 1);
+        let one = !self.options.modern() || !row;
         (one && first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }
 

@@ -69,7 +69,7 @@ layout! {
                 2..=2 Src1BroadcastD Claimed "by-analogy", 3..=3 Src1BroadcastC Executed "h13-oracles",
                 4..=4 Src2BroadcastW Executed "h13-samples", 5..=5 Src2BroadcastH Executed "h13-oracles",
                 6..=6 Src2BroadcastD Claimed "by-analogy", 7..=7 Src2BroadcastC Executed "h13-oracles",
-                8..=8 Src1Transpose Claimed "by-analogy", 9..=9 Src2Transpose Executed "h13-oracles", 10..=10 ResultTranspose Executed "h13-oracles",
+                8..=8 Src1Transpose Executed "h13-fusion", 9..=9 Src2Transpose Executed "h13-oracles", 10..=10 ResultTranspose Executed "h13-oracles",
             }
             0x00034 [1] {
                 0..=1 SourceMask Executed "h13-samples", 2..=2 SmallSourceMode Bytes "h13-samples", 4..=7 TaskClass Executed "h13-samples",
