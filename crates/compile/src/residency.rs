@@ -5,9 +5,17 @@
 //! the book's table 22.2 calls each buffer then is told in `place/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
 //! where it switches tasks.
 
+mod banks;
+mod groups;
+mod parts;
+
+pub(crate) use banks::spread;
+pub use groups::{groups, groups_in_pairs};
+
 use crate::anec::*;
 use anemone_facts::chips::Chip;
-use anemone_facts::staging::{BANKS, FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use parts::joined;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -309,41 +317,6 @@ impl Residency {
     }
 }
 
-/// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
-/// begins to read memory after the planar one. What reads a result that stays goes on in the group.
-pub fn groups(graph: &Graph) -> Vec<usize> {
-    let computed =
-        |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
-    let mut group = 0;
-    graph
-        .layers
-        .iter()
-        .enumerate()
-        .map(|(i, layer)| {
-            let cut = i.checked_sub(1).is_some_and(|before| {
-                let before = &graph.layers[before];
-                match &layer.kind {
-                    Kind::Product { .. } => !before.convolves() && !computed(layer),
-                    _ if layer.convolves() => !before.convolves() && !(before.is_neural() && computed(before)),
-                    // What the planar engine has just made, as it made it.
-                    Kind::Neuron { .. } if before.result.buffer == layer.sources[0].buffer => {
-                        !before.is_neural() && before.transpose
-                    }
-                    // Coefficients that go to memory end theirs.
-                    _ => layer.is_neural() && (!before.is_neural() || before.interleave > 1 && !computed(layer)),
-                }
-            });
-            group += usize::from(cut);
-            group
-        })
-        .collect()
-}
-
-/// Groups as 4.2.1 cuts them: the first task alone, then two by two.
-pub fn groups_in_pairs(layers: usize) -> Vec<usize> {
-    (0..layers).map(|i| i.div_ceil(2)).collect()
-}
-
 /// Buffers that could stay, in the order of their writers, not yet placed.
 fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     #[derive(Default)]
@@ -417,62 +390,6 @@ fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
 fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
     channels || view.width != whole.width && view.height() > 1
-}
-
-/// What layers write that write a part each: channels that follow each other, columns of rows that are `width` wide, or a row
-/// each.
-fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
-    parts.sort_by_key(|part| part.offset_bytes);
-    let first = *parts.first()?;
-    let alone = |part: &View4| part.height() == 1 && part.groups() == 1 && part.buffer == first.buffer;
-    if !parts.iter().all(alone) {
-        return None;
-    }
-    if parts.iter().all(|part| part.channels() == 1) {
-        return joined_columns(&parts, width);
-    }
-    let channel = first.axes[1].stride_bytes;
-    let alike = |part: &View4| part.width == first.width && part.axes[1].stride_bytes == channel;
-    if !parts.iter().all(alike) {
-        return None;
-    }
-    let mut view = first;
-    let next = |part: &View4| part.offset_bytes + part.channels() as u64 * channel;
-    if parts.windows(2).all(|pair| pair[1].offset_bytes == next(&pair[0])) {
-        view.axes[1].extent = parts.iter().map(View4::channels).sum();
-        return Some(view);
-    }
-    let apart = parts[1].offset_bytes - first.offset_bytes;
-    let even = parts
-        .windows(2)
-        .all(|pair| pair[1].offset_bytes - pair[0].offset_bytes == apart && pair[1].channels() == pair[0].channels());
-    view.axes[2] = Axis { extent: parts.len(), stride_bytes: apart };
-    (even && apart > 0).then_some(view)
-}
-
-/// Rows that are written in stretches of columns, each row alike.
-fn joined_columns(parts: &[View4], width: usize) -> Option<View4> {
-    let first = *parts.first()?;
-    let mut rows: Vec<(u64, usize)> = Vec::new();
-    for part in parts {
-        match rows.last_mut() {
-            Some((start, wide))
-                if *start + *wide as u64 * ELEMENT_BYTES == part.offset_bytes && *wide + part.width <= width =>
-            {
-                *wide += part.width;
-            }
-            _ => rows.push((part.offset_bytes, part.width)),
-        }
-    }
-    let mut view = View4 { width: rows[0].1, ..first };
-    if let Some(second) = rows.get(1) {
-        let apart = second.0 - rows[0].0;
-        if !rows.windows(2).all(|w| w[1].0 - w[0].0 == apart && w[1].1 == w[0].1) || apart == 0 {
-            return None;
-        }
-        view.axes[2] = Axis { extent: rows.len(), stride_bytes: apart };
-    }
-    Some(view)
 }
 
 /// Whether a layer moves elements and nothing else.
@@ -549,20 +466,6 @@ fn resident(
     })
 }
 
-/// Smallest stride of at least `units` such that rows read together start in banks of their own: the search over
-/// `(address / 16) mod 64` of the book, chapter 22. `step` is the rows' distance in the window.
-pub(crate) fn spread(units: u64, step: u64, (rows, gap): (u64, u64)) -> u64 {
-    (units..units + BANKS).find(|&s| bank_gap(s * step, rows) >= gap).unwrap_or(units)
-}
-
-/// Smallest distance between the banks of `rows` rows that are `stride` units apart.
-fn bank_gap(stride: u64, rows: u64) -> u64 {
-    let mut banks: Vec<u64> = (0..rows).map(|i| i * stride % BANKS).collect();
-    banks.sort_unstable();
-    let around = banks[0] + BANKS - banks[banks.len() - 1];
-    banks.windows(2).map(|w| w[1] - w[0]).chain([around]).min().unwrap_or(BANKS)
-}
-
 impl fmt::Display for Residency {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (i, resident) in self.residents.iter().enumerate() {
@@ -581,31 +484,5 @@ impl fmt::Display for Residency {
             writeln!(f)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_spread_as_in_known_programs() {
-        // Row units, step, engine and the stride that 9.509 chose.
-        let seen = [
-            (0x40, 1, NEURAL_BANKS, 0x43),
-            (0x80, 1, NEURAL_BANKS, 0x83),
-            (0x100, 1, NEURAL_BANKS, 0x103),
-            (0x20, 1, NEURAL_BANKS, 0x22),
-            (0x100, 2, NEURAL_BANKS, 0x102),
-            (0x80, 2, NEURAL_BANKS, 0x82),
-            (0x40, 1, PLANAR_BANKS, 0x42),
-            (0x200, 1, PLANAR_BANKS, 0x202),
-            (0x1, 1, PLANAR_BANKS, 0x2),
-            (0x54, 1, PLANAR_BANKS, 0x54),
-            (0x100, 1, PLANAR_BANKS, 0x102),
-        ];
-        for (units, step, engine, expected) in seen {
-            assert_eq!(spread(units, step, engine), expected, "{units:#x} step {step}");
-        }
     }
 }

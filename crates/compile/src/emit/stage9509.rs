@@ -225,14 +225,15 @@ impl Emitter<'_> {
             since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
         };
         let [first, second] = std::array::from_fn(|i| {
-            let waits = !read(layer.sources.get(i)?.buffer) && !(i == 0 && waits_on.is_some());
-            places[i].filter(|p| p.written && waits).map(|p| neural_of(&p))
+            let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none()))?;
+            (!read(layer.sources[i].buffer)).then(|| neural_of(&place))
         });
         let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
         // What waits for the other engine's result in memory may not.
         let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
-        let (neural, planar) = ([first, second].contains(&Some(true)) || alone, [first, second].contains(&Some(false)));
+        let neural = [first, second].contains(&Some(true)) || alone;
+        let planar = [first, second].contains(&Some(false));
         // A staged source may lie where the other engine's was.
         let other = places[0].is_none() && before_neural != self.layer.is_neural();
         self.set_all(&[

@@ -13,6 +13,8 @@ use anemone_net::Op;
 
 /// Most rows of a matrix side by side in a stream.
 const MOST_LANES: usize = 8;
+/// Most rows that one task stages: whole products, and no more channels than a chip takes.
+const MOST_STAGED: usize = 128 * ENGINES * MOST_LANES;
 
 impl Lowerer<'_> {
     /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
@@ -85,7 +87,8 @@ impl Lowerer<'_> {
         let own: usize = x.lead[..x.lead.len() - 1].iter().map(|a| a.extent).product();
         let (Some(source), Some(&rows)) = (planes(x, true), x.lead.last()) else { return Ok(None) };
         let &[(_, _, lanes)] = pieces(rows.extent).as_slice() else { return Ok(None) };
-        if !computed || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
+        let fits = count <= self.axis_limits()[2] && rows.extent <= self.axis_limits()[1];
+        if !computed || !fits || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
             return Ok(None);
         }
         let staged = self.scratch("coefficients", &[rows.extent / lanes, count, x.width * lanes]);
@@ -199,7 +202,8 @@ fn part(matrix: &View, start: usize, count: usize) -> View {
 fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
     let full = ENGINES * MOST_LANES;
     let whole = rows / full * full;
-    let mut pieces = Vec::from_iter((whole > 0).then_some((0, whole, MOST_LANES)));
+    let staged = |start| (start, MOST_STAGED.min(whole - start), MOST_LANES);
+    let mut pieces: Vec<_> = (0..whole).step_by(MOST_STAGED).map(staged).collect();
     let mut start = whole;
     while start < rows {
         let (count, lanes) = rows_at_once(rows - start);
