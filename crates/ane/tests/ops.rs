@@ -107,6 +107,21 @@ fn cases() -> Vec<Case> {
         case("average pool padded", pool(PoolKind::Average { exclude_padding: true }, 3, 1, same), &[&[1, 6, 7, 8]]),
         case("average pool zeros", pool(PoolKind::Average { exclude_padding: false }, 3, 1, same), &[&[1, 6, 7, 8]]),
         case("l2 pool", pool(PoolKind::L2, 2, 2, none), &[&[1, 3, 8, 8]]).table(),
+        case(
+            "matmul of two, staged for all",
+            MatMul { transpose_x: false, transpose_y: true },
+            &[&[3, 256, 64], &[3, 80, 64]],
+        ),
+        case(
+            "matmul that kernel memory does not keep",
+            MatMul { transpose_x: false, transpose_y: true },
+            &[&[130, 640]],
+        )
+        .with(&[&[900, 640]]),
+        case("softmax of few rows", Softmax { axis: 2 }, &[&[1, 64, 192]]).table(),
+        case("softmax of heads", Softmax { axis: 3 }, &[&[1, 5, 70, 128]]).table(),
+        case("softmax of a column of channels", Softmax { axis: 3 }, &[&[1, 96, 1, 48]]).table(),
+        case("layer norm of many rows", OpKind::LayerNorm { axes: vec![2], epsilon: 1e-5 }, &[&[1, 450, 96]]),
         case("softmax last", Softmax { axis: 1 }, &[&[3, 50]]).table(),
         case("softmax channels", Softmax { axis: 1 }, &[&[1, 12, 5, 6]]).table(),
         case("softmax rows", Softmax { axis: 2 }, &[&[1, 4, 5, 6]]).table(),

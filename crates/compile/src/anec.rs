@@ -331,8 +331,10 @@ pub struct Layer {
     pub interleave: usize,
     /// The same for the first source.
     pub source_interleave: usize,
-    /// The second source has its channels and columns exchanged (planar engine only).
-    pub second_transposed: bool,
+    /// The second source is read through a ReLU (planar engine only).
+    pub second_relu: bool,
+    /// Sources that have their channels and columns exchanged (planar engine only).
+    pub turned: [bool; 2],
 }
 
 impl Layer {
@@ -524,8 +526,12 @@ impl fmt::Display for Graph {
                     write!(f, "*{axes}")?;
                 }
             }
-            let transpose = if layer.transpose { " transpose" } else { "" };
-            write!(f, "{transpose}{}", if layer.second_transposed { " second_transposed" } else { "" })?;
+            let flags =
+                [(layer.transpose, "transpose"), (layer.turned[0], "first_turned"), (layer.turned[1], "second_turned")];
+            let flags = flags.into_iter().chain([(layer.second_relu, "second_relu")]);
+            for (_, flag) in flags.filter(|(on, _)| *on) {
+                write!(f, " {flag}")?;
+            }
             for (what, by) in [("interleave", layer.interleave), ("source_interleave", layer.source_interleave)] {
                 if by > 1 {
                     write!(f, " {what}={by}")?;

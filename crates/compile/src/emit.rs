@@ -286,7 +286,7 @@ impl Emitter<'_> {
         let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
         let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
-        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES) } else { moving };
+        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES).max(self.computing()) } else { moving };
         self.set(ExeCycles, estimate.min(0xffff) as u32)?;
         let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
@@ -329,10 +329,35 @@ impl Emitter<'_> {
             let bar = self.address(&self.layer.sources[1]).bar;
             let staged = self.modern() && bar == Program::SCRATCH_BAR;
             self.set_all(&[(KBase0, bar as u32), (Kbe0, 1), (Tde, u32::from(staged))])?;
+            let planes = self.layer.sources[1].buffer;
+            let writer = self.placed.graph.layers[..index].iter().rposition(|l| l.result.buffer == planes);
+            if let Some(writer) = writer.filter(|_| staged) {
+                // The word after the fixed ones.
+                self.task.header.push(0);
+                self.set(Dtid, writer as u32)?;
+            }
         } else if kernel_bytes > 0 {
             self.set_all(&[(KBase0, Program::KERNEL_BAR as u32), (Kbe0, 1)])?;
         }
         Ok(())
+    }
+
+    /// What computing takes without coefficients, in units of [`ExeCycles`].
+    fn computing(&self) -> u64 {
+        let elements = |columns: u64| {
+            let count = |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * columns.min(v.width as u64);
+            self.layer.sources.iter().map(count).max().unwrap_or(0)
+        };
+        let (planar, rows, columns) = ESTIMATE_PLANAR;
+        match self.layer.kind {
+            Kind::Reduce { .. } | Kind::Deviation { .. } => {
+                let side = self.input().1 as u64;
+                elements(columns) * rows / side.clamp(1, rows) / planar
+            }
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(u64::MAX) / planar,
+            Kind::Neuron { .. } => elements(u64::MAX) / ESTIMATE_NEURAL,
+            _ => 0,
+        }
     }
 
     /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.
@@ -429,6 +454,9 @@ impl Emitter<'_> {
             }
             Kind::ChannelAffine { .. } => task_class = class::PLANAR_AFFINE,
             Kind::Deviation { .. } => {
+                if self.source_place(0).is_some() && self.source_place(1).is_none() {
+                    mask = source_mask::SECOND;
+                }
                 task_class = class::PLANAR_REDUCE_TWO;
                 (hout, wout) = (hin, win);
             }
@@ -488,7 +516,9 @@ impl Emitter<'_> {
             self.set(TaskNid, 1)?;
             self.set(NeTranspose, u32::from(self.layer.transpose))?;
         } else {
-            let turned = [(ResultTranspose, self.layer.transpose), (Src2Transpose, self.layer.second_transposed)];
+            self.set(Src2InputRelu, u32::from(self.layer.second_relu))?;
+            let [first, second] = self.layer.turned;
+            let turned = [(ResultTranspose, self.layer.transpose), (Src1Transpose, first), (Src2Transpose, second)];
             turned.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))?;
         }
         Ok(())
@@ -556,8 +586,9 @@ impl Emitter<'_> {
         let copied = copies(self.layer) && self.source_place(0).is_none();
         let simple = if self.modern() { !copied } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
-        if let Some(distance) = hints.hazard(index) {
-            self.set_all(&[(HazardEn, 1), (HazardDistance, distance)])?;
+        if let Some((distance, kernel)) = hints.hazard(index) {
+            let by = if kernel { HazardKernel } else { HazardEn };
+            self.set_all(&[(by, 1), (HazardDistance, distance)])?;
         }
         self.set_all(&[(ResType, residency::DMA), (ResBfrMode, if simple { constant::SIMPLE_BUFFER } else { 0 })])
     }

@@ -3,6 +3,7 @@
 //! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
 //! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
 
+use crate::Options;
 use crate::anec::*;
 use crate::check;
 use crate::check::legal::{self, Route};
@@ -11,7 +12,9 @@ use crate::pack::Packing;
 use crate::passes::Reasons;
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
+use anemone_facts::kernel::ENGINES;
 use anemone_facts::legal::Quantity as Q;
+use anemone_facts::staging::{LANES, STREAMED_COLUMNS};
 use std::sync::Arc;
 
 /// A graph in which every layer is one task that the chip's fields and memories hold.
@@ -39,43 +42,105 @@ impl std::fmt::Display for Legal {
 }
 
 /// Splits what exceeds kernel memory, then checks every layer against the chip's limits.
-pub fn legalize(mut graph: Graph, chip: &'static Chip, reasons: &mut Reasons) -> Result<Legal> {
-    split_kernels(&mut graph, chip, reasons);
+pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reasons: &mut Reasons) -> Result<Legal> {
+    split_products(&mut graph, reasons);
+    split_kernels(&mut graph, chip, options, reasons);
     for layer in &graph.layers {
         fits(layer, chip)?;
     }
     Ok(Legal { graph })
 }
 
+/// A product has one stream an engine: more rows are several products, the last ones first as 9.509 has them.
+fn split_products(graph: &mut Graph, reasons: &mut Reasons) {
+    for layer in std::mem::take(&mut graph.layers) {
+        let streams = layer.sources.get(1).map_or(0, View4::channels);
+        let &Kind::Product { lanes, .. } = &layer.kind else {
+            graph.layers.push(layer);
+            continue;
+        };
+        if streams > ENGINES {
+            reasons.say(|| format!("{} split into {}: {streams} streams", layer.name, streams.div_ceil(ENGINES)));
+        }
+        for start in (0..streams).step_by(ENGINES).rev() {
+            let mut piece = layer.clone();
+            let count = ENGINES.min(streams - start);
+            for (view, first, extent) in
+                [(&mut piece.sources[1], start, count), (&mut piece.result, start * lanes, count * lanes)]
+            {
+                view.offset_bytes += first as u64 * view.axes[1].stride_bytes;
+                view.axes[1].extent = extent;
+            }
+            graph.layers.push(piece);
+        }
+    }
+}
+
 /// Output channels are divided over several tasks when their coefficients exceed kernel memory.
-fn split_kernels(graph: &mut Graph, chip: &Chip, reasons: &mut Reasons) {
+fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Reasons) {
     let Some(cap) = chip.hal.kmem_cap_streamed else { return };
     let layers = std::mem::take(&mut graph.layers);
     for layer in layers {
         let name = layer.name.clone();
-        let pieces = split_kernel(layer, cap);
+        let stay = chip
+            .hal
+            .kmem_cap_dense
+            .filter(|_| options.modern())
+            .map_or_else(Vec::new, |cap| split_product(&layer, cap));
+        let pieces = if stay.len() > 1 { stay } else { split_kernel(layer, cap) };
         if pieces.len() > 1 {
-            reasons.say(|| format!("{name} split into {}: its coefficients exceed {cap} bytes", pieces.len()));
+            reasons.say(|| format!("{name} split into {}: coefficients beyond what kernel memory keeps", pieces.len()));
         }
         graph.layers.extend(pieces);
     }
 }
 
+/// Coefficients of a matrix stay in kernel memory where so many columns go by that they are needed again: as many outputs as
+/// sixteen engines keep, in whole passes. Channels come the last first, columns of a turned result the first first.
+fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
+    let Kind::Conv { window, connect: Connect::Dense, weights, nonlinear, .. } = &layer.kind else { return vec![] };
+    let source = &layer.sources[0];
+    if *window != Window::UNIT || source.height() > 1 || source.groups() > 1 || source.width <= STREAMED_COLUMNS {
+        return vec![];
+    }
+    let outputs = outputs(layer);
+    let table = nonlinear.table().map_or(0, |t| t.stream().len() as u64);
+    let each = (weights.values.len() / outputs.max(1)) as u64 * ELEMENT_BYTES;
+    let kept = cap.saturating_sub(table) / each.max(1);
+    let lanes = if kept >= LANES as u64 { kept / LANES as u64 * LANES as u64 } else { 1 << kept.max(1).ilog2() };
+    let mut pieces = pieces(layer, lanes as usize * ENGINES);
+    if !layer.transpose {
+        pieces.reverse();
+    }
+    pieces
+}
+
+/// Output channels of a convolution.
+fn outputs(layer: &Layer) -> usize {
+    if layer.transpose { layer.result.width } else { layer.result.channels() }
+}
+
 fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
-    let Kind::Conv { window, connect: Connect::Dense, weights, bias, post_scale, nonlinear } = &layer.kind else {
+    let Kind::Conv { connect: Connect::Dense, weights, .. } = &layer.kind else {
         return vec![layer];
     };
-    let axis = if layer.transpose { None } else { Some(1) };
-    let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
+    let outputs = outputs(&layer);
     let groups = layer.sources[0].groups();
     let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
     if bytes <= cap || groups > 1 || outputs < 2 {
         return vec![layer];
     }
-    let taps = weights.values.len() / outputs;
     // Whole passes of sixteen engines, so that the pieces pack densely; columns of a transposed result stay aligned.
     let pieces = bytes.div_ceil(cap) as usize;
-    let step = outputs.div_ceil(pieces).next_multiple_of(32);
+    self::pieces(&layer, outputs.div_ceil(pieces).next_multiple_of(32))
+}
+
+/// A convolution as several with `step` output channels each.
+fn pieces(layer: &Layer, step: usize) -> Vec<Layer> {
+    let Kind::Conv { window, weights, bias, post_scale, nonlinear, .. } = &layer.kind else { return vec![] };
+    let axis = if layer.transpose { None } else { Some(1) };
+    let outputs = outputs(layer);
+    let taps = weights.values.len() / outputs;
     (0..outputs)
         .step_by(step)
         .map(|start| {
@@ -192,7 +257,8 @@ mod tests {
             transpose: false,
             interleave: 1,
             source_interleave: 1,
-            second_transposed: false,
+            second_relu: false,
+            turned: [false; 2],
         }
     }
 
@@ -201,8 +267,10 @@ mod tests {
         let chip = &CHIPS[0];
         let most = chip.hal.max_tensor_width.expect("known") as usize;
         let graph = |width| Graph { layers: vec![copy(width)], ..Graph::default() };
-        assert!(legalize(graph(most), chip, &mut Reasons::default()).is_ok());
-        let Err(Error::Rule { refusal, .. }) = legalize(graph(most + 1), chip, &mut Reasons::default()) else {
+        assert!(legalize(graph(most), chip, &Options::default(), &mut Reasons::default()).is_ok());
+        let Err(Error::Rule { refusal, .. }) =
+            legalize(graph(most + 1), chip, &Options::default(), &mut Reasons::default())
+        else {
             panic!("a refusal")
         };
         let same = legal::check(&native(&copy(most + 1)).expect("a native layer"), chip, Route::Direct);

@@ -127,7 +127,7 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
         return Ok(None);
     }
     // 2  Every layer fits the chip.
-    let legal = legalize::legalize(graph, chip, &mut run.reasons)?;
+    let legal = legalize::legalize(graph, chip, run.options, &mut run.reasons)?;
     if !run.after(&passes::LEGALIZE, legal.graph().layers.len(), &|| legal.to_string(), &|| legal.graph().dot()) {
         return Ok(None);
     }

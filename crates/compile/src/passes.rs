@@ -76,6 +76,8 @@ passes! {
     LOWER: 0 false "1-lowered" Work::Stage, "ours", "operations become layers, one task each";
     RELU: 1 true "2-fused" Work::Graph(fuse::functions_into_producer),
         "book table 22.3, post-activation slot", "a ReLU, a table or a factor becomes part of the layers before it";
+    SOURCE: 1 true "2a-relu-of-source" Work::Graph(fuse::relu_into_reader),
+        "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
     LEGALIZE: 2 false "2z-legalized" Work::Stage, "book 22, legalization",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
     SCHEDULE: 3 false "3-scheduled" Work::Stage, "book 22, scheduling", "one order, and when each buffer lives";

@@ -5,10 +5,18 @@
 //! the book's table 22.2 calls each buffer then is told in `place/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
 //! where it switches tasks.
 
+mod banks;
+mod groups;
+mod parts;
+
+pub(crate) use banks::spread;
+pub use groups::{groups, groups_in_pairs};
+
 use crate::anec::*;
 use anemone_facts::chips::Chip;
-use anemone_facts::staging::{BANKS, FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
-use std::collections::HashSet;
+use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use parts::joined;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// A result that lives for more layers than this goes to memory: it would keep too much from the others.
@@ -27,6 +35,8 @@ pub struct Place {
     pub from: usize,
     /// Whether that layer wrote it.
     pub written: bool,
+    /// Whether that layer alone did.
+    pub alone: bool,
 }
 
 /// How a layer's source from memory is staged: only one that is staged whole can be kept.
@@ -56,8 +66,12 @@ struct Resident {
     base_bytes: u64,
     bytes: u64,
     crosses: bool,
+    /// Layers that are the first of another group to read it.
+    entries: Vec<usize>,
     /// Whether only copies read it.
     copied: bool,
+    /// Whether one layer writes all of it.
+    alone: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
@@ -79,45 +93,59 @@ impl Resident {
         (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
     }
 
-    /// Offset and strides, in bytes, of a view that picks whole axes; the offset runs along rows.
+    /// Offset and strides, in bytes, of a view all of whose elements are here.
     fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
-        if view.width != self.view.width {
-            return None;
-        }
         let [_, channel, row] = self.strides;
-        let rows = self.view.axes[2];
-        let offset = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
-        let first = if offset == 0 { 0 } else { offset.checked_div(rows.stride_bytes)? };
-        if first * rows.stride_bytes != offset || first >= rows.extent as u64 {
-            return None;
-        }
-        if let Some(strides) = self.folded(view).filter(|_| offset == 0) {
+        let offset_bytes = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
+        if let Some(strides) = self.folded(view).filter(|_| offset_bytes == 0) {
             return Some((0, strides));
         }
-        let mut free = [true; 3];
+        // Extent and distances of what it has: in memory and here.
+        let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
+        let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
+        let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
+        own.sort_unstable_by_key(|&(_, memory, _)| std::cmp::Reverse(memory));
+        let (mut offset, mut left) = (0, offset_bytes);
+        for (room, memory, here) in &mut own {
+            let first = left.checked_div(*memory)?;
+            *room = room.checked_sub(first).filter(|&room| room > 0)?;
+            (offset, left) = (offset + first * *here, left - first * *memory);
+        }
+        let rows = self.view.axes[2];
+        let along = view.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == rows.stride_bytes);
+        let one_row = rows.extent > 1 && !along;
         let mut strides = [0; 3];
         for (stride, axis) in strides.iter_mut().zip(&view.axes) {
             if axis.extent == 1 {
                 continue;
             }
-            let at = (0..3).find(|&i| free[i] && self.view.axes[i] == *axis)?;
-            free[at] = false;
-            *stride = self.strides[at];
+            let reach = axis.extent as u64 - 1;
+            let fits = |&&mut (room, memory, _): &&mut (u64, u64, u64)| {
+                memory > 0
+                    && axis.stride_bytes > 0
+                    && axis.stride_bytes.is_multiple_of(memory)
+                    && reach * (axis.stride_bytes / memory) < room
+            };
+            let (room, memory, here) = own.iter_mut().find(fits)?;
+            let step = axis.stride_bytes / *memory;
+            *room -= reach * step;
+            *stride = step * *here;
         }
-        // Rows may be picked one at a time, everything else is read whole.
-        let left = |i: usize| free[i] && self.view.axes[i].extent > 1;
-        if left(0) || left(1) || offset > 0 && !left(2) {
+        let width = own.iter().find(|a| a.1 == ELEMENT_BYTES)?.0;
+        let aligned = strides.iter().chain([&offset]).all(|bytes| bytes.is_multiple_of(UNIT_BYTES));
+        if left > 0 || view.width as u64 > width || !aligned {
             return None;
         }
-        let one_row = left(2);
         let channels = if strides[1] == 0 { channel } else { strides[1] };
-        let depth = channels * view.channels() as u64;
+        // Some of the channels lie in a depth of all of them.
+        let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
+        let depth = channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64;
         let rows = match strides[2] {
             0 if one_row => row,
             0 => depth,
             stride => stride,
         };
-        Some((first * row, [channels, rows, depth, strides[0]]))
+        Some((offset, [channels, rows, depth, strides[0]]))
     }
 }
 
@@ -146,10 +174,9 @@ impl Residency {
         let mut residency = Residency::none(graph, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
-        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last]);
+        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
         loop {
-            residency.assign(&mut candidates, graph.layers.len());
-            // Of those that leave too little room the one gives way that is needed for longest, for all layers of its life.
+            residency.assign(&mut candidates, graph);
             let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
             let tight: Vec<usize> = (0..graph.layers.len())
                 .filter(|&i| residency.top[i] > 0)
@@ -158,13 +185,16 @@ impl Residency {
             if tight.is_empty() {
                 break;
             }
-            let mut eased = 0;
+            // Of those that leave too little room the one gives way that is needed for longest, and for all layers of its
+            // life before they are looked at again.
+            let mut relieved = 0;
             for layer in tight {
+                if layer < relieved {
+                    continue;
+                }
                 let live = candidates.iter().enumerate().filter(|(_, (_, r))| r.writer <= layer && layer <= r.last);
-                if layer >= eased
-                    && let Some((at, _)) = live.max_by_key(|(_, (_, r))| (r.last, r.bytes))
-                {
-                    eased = candidates.remove(at).1.last + 1;
+                if let Some((at, _)) = live.max_by_key(|(_, (_, r))| (r.last, r.bytes)) {
+                    relieved = candidates.remove(at).1.last + 1;
                 }
             }
         }
@@ -175,31 +205,47 @@ impl Residency {
         residency
     }
 
-    /// Sources that the next layer of the group reads alike stay for it.
+    /// Sources that the next layers of the group read alike stay for them.
     fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
         for i in 0..graph.layers.len().saturating_sub(1) {
-            let (layer, next) = (&graph.layers[i], &graph.layers[i + 1]);
+            let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            let alike = next
-                .sources
-                .iter()
-                .position(|s| s.elements() == view.elements())
-                .filter(|&s| s == 0 || !next.is_neural());
-            let (Some((bytes, strides)), Some(source)) = (staged[i].source, alike) else { continue };
-            let base_bytes = self.top[i].max(self.top[i + 1]);
-            let fits = base_bytes + bytes + staged[i].bytes.max(staged[i + 1].bytes) <= capacity;
-            let plain = [layer, next].iter().all(|l| l.source_interleave == 1) && layer.result.buffer != view.buffer;
-            let repeated = layer.broadcast[0] != [false; 3] || next.broadcast[source] != [false; 3];
-            if !streamed || !fits || !plain || repeated || self.groups[i] != self.groups[i + 1] {
-                continue;
-            }
-            let place = Place { base_bytes, strides, crosses: false, from: i, written: false };
-            self.kept[i] = Some((place, source));
-            // What either layer stages lies above it.
+            // What others read a part each of is not kept.
+            let port = graph.buffer(view.buffer).port.as_ref();
+            let elements = view.axes.iter().map(|a| a.extent).product::<usize>() * view.width;
+            let whole = port.is_none_or(|port| port.elements() == elements);
+            let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
+            let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
+            let alike: Vec<usize> = (i + 1..graph.layers.len())
+                .map_while(|j| self.reads_alike(graph, i, j))
+                .take_while(|_| layer.result.buffer != view.buffer)
+                .collect();
+            // As many of them as leave room for what each stages.
+            let room = |readers: usize| {
+                let base_bytes = self.top[i..=i + readers].iter().copied().max().unwrap_or(0);
+                let most = staged[i..=i + readers].iter().map(|s| s.bytes).max().unwrap_or(0);
+                (base_bytes + bytes + most <= capacity).then_some((readers, base_bytes))
+            };
+            let Some((readers, base_bytes)) = (1..=alike.len()).rev().find_map(room) else { continue };
+            let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
+            // What each layer stages lies above it.
             self.top[i] = base_bytes;
-            self.top[i + 1] = base_bytes + bytes;
+            for (at, source) in alike.into_iter().take(readers).enumerate() {
+                self.kept[i + at] = Some((place, source));
+                self.top[i + at + 1] = base_bytes + bytes;
+            }
         }
+    }
+
+    /// Which source of a layer is the first source of another one, seen alike in the same group.
+    fn reads_alike(&self, graph: &Graph, first: usize, other: usize) -> Option<usize> {
+        let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
+        let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
+        let source = (0..next.sources.len()).find(same)?;
+        let plain = next.source_interleave == 1 && next.broadcast[source] == [false; 3] && !next.turned[source];
+        let unchanged = next.result.buffer != view.buffer;
+        (plain && unchanged && self.groups[first] == self.groups[other]).then_some(source)
     }
 
     fn kept_for(&self, layer: usize, source: usize) -> Option<Place> {
@@ -209,12 +255,16 @@ impl Residency {
 
     /// Whether a layer's first source, which comes from memory, stays for the next layer.
     pub fn keeps(&self, layer: usize) -> bool {
-        self.kept[layer].is_some()
+        self.kept[layer].is_some_and(|(place, _)| place.from == layer)
     }
 
     /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
     pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
-        self.kept_for(layer, source).or_else(|| self.resident(view))
+        self.kept_for(layer, source).or_else(|| {
+            let place = self.resident(view)?;
+            let entries = &self.residents[view.buffer.0 as usize].as_ref()?.entries;
+            Some(Place { crosses: entries.contains(&layer), ..place })
+        })
     }
 
     /// Where a result stays; `None` where it goes to memory.
@@ -222,17 +272,22 @@ impl Residency {
         let r = self.residents[view.buffer.0 as usize].as_ref()?;
         let (offset, strides) = r.strides(view)?;
         let base_bytes = r.base_bytes + offset;
-        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true })
+        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
     }
 
     /// Addresses: the last result first, each at the lowest place that is free while it lives. What is only copied on
-    /// gives way to a result before it that is as large.
-    fn assign(&mut self, candidates: &mut [(usize, Resident)], layers: usize) {
+    /// gives way to a result before it that is as large. A result takes the place of the source that it is made of,
+    /// element by element, where that is read for the last time.
+    fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
+        let layers = graph.layers.len();
         self.top = vec![0; layers];
-        let mut order: Vec<usize> = (0..candidates.len()).rev().collect();
+        let first = in_place(graph, candidates);
+        let mut order: Vec<usize> = (0..candidates.len()).rev().filter(|&i| first[i] == i).collect();
+        let mut last: Vec<usize> = candidates.iter().map(|(_, r)| r.last).collect();
+        (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
         for at in 1..order.len() {
-            let (later, before) = (&candidates[order[at - 1]].1, &candidates[order[at]].1);
-            if later.copied && before.last == later.writer && before.bytes >= later.bytes {
+            let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
+            if later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
                 order.swap(at - 1, at);
             }
         }
@@ -240,7 +295,7 @@ impl Residency {
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
             let r = &mut candidates[i].1;
-            let mut others: Vec<(u64, u64)> = placed[r.writer..=r.last].iter().flatten().copied().collect();
+            let mut others: Vec<(u64, u64)> = placed[r.writer..=last[i]].iter().flatten().copied().collect();
             others.sort_unstable();
             let mut base = 0;
             for (start, end) in others {
@@ -251,8 +306,11 @@ impl Residency {
             }
             r.base_bytes = base;
             let end = base + r.bytes;
-            placed[r.writer..=r.last].iter_mut().for_each(|list| list.push((base, end)));
-            self.top[r.writer..=r.last].iter_mut().for_each(|top| *top = (*top).max(end));
+            placed[r.writer..=last[i]].iter_mut().for_each(|list| list.push((base, end)));
+            self.top[r.writer..=last[i]].iter_mut().for_each(|top| *top = (*top).max(end));
+        }
+        for i in 0..candidates.len() {
+            candidates[i].1.base_bytes = candidates[first[i]].1.base_bytes;
         }
     }
 
@@ -271,30 +329,6 @@ impl Residency {
         let group = |i: usize| self.groups.get(i);
         (layer == 0 || group(layer - 1) != group(layer), group(layer + 1) != group(layer))
     }
-}
-
-/// Groups as 9.509 cuts them: before coefficients unless the layer before has some too, and before the neural engine takes
-/// over from the planar one.
-pub fn groups(graph: &Graph) -> Vec<usize> {
-    let mut group = 0;
-    graph
-        .layers
-        .iter()
-        .enumerate()
-        .map(|(i, layer)| {
-            let cut = i.checked_sub(1).is_some_and(|before| {
-                let before = &graph.layers[before];
-                layer.convolves() && !before.convolves() || layer.is_neural() && !before.is_neural()
-            });
-            group += usize::from(cut);
-            group
-        })
-        .collect()
-}
-
-/// Groups as 4.2.1 cuts them: the first task alone, then two by two.
-pub fn groups_in_pairs(layers: usize) -> Vec<usize> {
-    (0..layers).map(|i| i.div_ceil(2)).collect()
 }
 
 /// Buffers that could stay, in the order of their writers, not yet placed.
@@ -341,6 +375,37 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
+/// By candidate: the one whose place it takes, perhaps its own. They are in the order of their writers.
+fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..candidates.len()).collect();
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
+    for i in 0..candidates.len() {
+        let (buffer, result) = &candidates[i];
+        let layer = &graph.layers[result.writer];
+        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
+        let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
+        let Some(place) = whole.filter(|(offset, _)| *offset == 0) else { continue };
+        let source = (0..layer.sources.len()).find_map(|s| {
+            let view = &layer.sources[s];
+            let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
+            let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
+            let before = &candidates[at].1;
+            let same = before.last == result.writer && before.bytes == result.bytes;
+            (same && before.strides(view) == Some(place)).then_some(at)
+        });
+        if let Some(source) = source {
+            first[i] = first[source];
+        }
+    }
+    first
+}
+
+/// Whether a view has other channels, or pieces of columns as rows: then rows lie side by side.
+fn seen_otherwise(view: &View4, whole: &View4) -> bool {
+    let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
+    channels || view.width != whole.width && view.height() > 1
+}
+
 /// Whether a layer moves elements and nothing else.
 fn is_copy(layer: &Layer) -> bool {
     layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
@@ -355,20 +420,19 @@ fn resident(
     readers: &[(usize, usize)],
 ) -> Option<Resident> {
     let mut view = graph.layers[writer].result;
-    if let &[_, second] = writers {
-        // Two layers that write a row each.
-        let below = graph.layers[second].result.offset_bytes.checked_sub(view.offset_bytes)?;
-        view.axes[2] = Axis { extent: 2, stride_bytes: below };
-        if below == 0 || graph.layers[writer].result.height() != 1 {
-            return None;
-        }
-    } else if writers.len() > 1 {
-        return None;
+    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+    if writers.len() > 1 {
+        let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
+        view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
+        // As a reader has it whose rows these are.
+        let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
+            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
+        });
+        view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
     // A matrix whose rows were folded is read as it lies in memory.
     let copied = readers.iter().all(|&(i, _)| is_copy(&graph.layers[i]));
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
-    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
     let fills =
         reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
     if copied && fills && view.height() > 1 && reader.height() == 1 {
@@ -377,16 +441,20 @@ fn resident(
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
     let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
-    if convolved && view.height() == 1 && view.channels() > 1 {
+    if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
         // An odd distance starts neighbouring channels in banks of their own.
         channel |= 1;
     }
     let mut row = channel * view.channels() as u64;
-    if view.height() > 1 {
+    let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
+    if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same room between them; two need none.
         row = match rows(NEURAL_BANKS) {
-            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
+            // Sixteen rows are read together by the planar engine, and where nothing slides over them.
+            _ if !neural || !convolved && view.height() >= PLANAR_BANKS.0 as usize => {
+                spread(row, 1, rows(PLANAR_BANKS))
+            }
             (..=2, _) => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
@@ -396,27 +464,20 @@ fn resident(
     Some(Resident {
         base_bytes: 0,
         bytes: group * view.groups() as u64 * UNIT_BYTES,
-        crosses: readers.iter().any(|&(i, _)| groups[i] != groups[writer]),
+        crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
+        entries: {
+            let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);
+            let mut entries: Vec<usize> = reads.collect();
+            entries.dedup_by_key(|i| groups[*i]);
+            entries
+        },
         copied,
+        alone: writers.len() == 1,
         writer,
         last,
         view,
         strides: [group, channel, row].map(|units| units * UNIT_BYTES),
     })
-}
-
-/// Smallest stride of at least `units` such that rows read together start in banks of their own: the search over
-/// `(address / 16) mod 64` of the book, chapter 22. `step` is the rows' distance in the window.
-pub(crate) fn spread(units: u64, step: u64, (rows, gap): (u64, u64)) -> u64 {
-    (units..units + BANKS).find(|&s| bank_gap(s * step, rows) >= gap).unwrap_or(units)
-}
-
-/// Smallest distance between the banks of `rows` rows that are `stride` units apart.
-fn bank_gap(stride: u64, rows: u64) -> u64 {
-    let mut banks: Vec<u64> = (0..rows).map(|i| i * stride % BANKS).collect();
-    banks.sort_unstable();
-    let around = banks[0] + BANKS - banks[banks.len() - 1];
-    banks.windows(2).map(|w| w[1] - w[0]).chain([around]).min().unwrap_or(BANKS)
 }
 
 impl fmt::Display for Residency {
@@ -437,31 +498,5 @@ impl fmt::Display for Residency {
             writeln!(f)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_spread_as_in_known_programs() {
-        // Row units, step, engine and the stride that 9.509 chose.
-        let seen = [
-            (0x40, 1, NEURAL_BANKS, 0x43),
-            (0x80, 1, NEURAL_BANKS, 0x83),
-            (0x100, 1, NEURAL_BANKS, 0x103),
-            (0x20, 1, NEURAL_BANKS, 0x22),
-            (0x100, 2, NEURAL_BANKS, 0x102),
-            (0x80, 2, NEURAL_BANKS, 0x82),
-            (0x40, 1, PLANAR_BANKS, 0x42),
-            (0x200, 1, PLANAR_BANKS, 0x202),
-            (0x1, 1, PLANAR_BANKS, 0x2),
-            (0x54, 1, PLANAR_BANKS, 0x54),
-            (0x100, 1, PLANAR_BANKS, 0x102),
-        ];
-        for (units, step, engine, expected) in seen {
-            assert_eq!(spread(units, step, engine), expected, "{units:#x} step {step}");
-        }
     }
 }

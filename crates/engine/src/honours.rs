@@ -103,9 +103,8 @@ pub fn treatment(field: Field) -> Treatment {
         AccBiasShift | PostRightShift => Only(&POSITIVE_SHIFTS, "no source says whether the highest bit is a sign"),
 
         DstEn | DstBase | DstRowStride | DstPlaneStride | DstGroupStride => Obeyed,
-        DstCrH | DstCacheHint | HazardEn | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast | ZeroPadFirst => {
-            NoEffect
-        }
+        DstCrH | DstCacheHint | HazardEn | HazardKernel | HazardDistance | L2BfrMode | BypassEow | ZeroPadLast
+        | ZeroPadFirst => NoEffect,
 
         KernelDmaMaster | KernelDmaSparse | CoeffEn | CoeffBase | CoeffSize | ExtraEn | ExtraBase | ExtraSize => Obeyed,
         CoeffCrH | CoeffCacheHint | CoeffPrefetch | ExtraCrH | ExtraCacheHint | ExtraPrefetch => NoEffect,

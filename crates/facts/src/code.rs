@@ -136,6 +136,8 @@ pub mod padding {
 pub mod source_mask {
     /// Both are streamed by DMA.
     pub const BOTH: u32 = 3;
+    /// The second alone is.
+    pub const SECOND: u32 = 2;
     /// Every other task.
     pub const USUAL: u32 = 1;
 }
@@ -193,6 +195,12 @@ pub const ESTIMATE_BYTES: (u64, u64) = (102_400, 3);
 /// Planes of sources that a task takes in the same half microsecond: the estimate is no less than planes over this. Samples
 /// leave 222 to 227 (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_PLANES: u64 = 224;
+
+/// Elements that the planar engine takes in that time, and how many rows of a plane it reduces side by side, of each no more
+/// columns than the third number (`docs/evidence.md`, key `h13-cycles`).
+pub const ESTIMATE_PLANAR: (u64, u64, u64) = (49_152, 4, 256);
+/// Elements that the neural engine takes in that time without coefficients.
+pub const ESTIMATE_NEURAL: u64 = 32_768;
 
 #[cfg(test)]
 mod tests {

@@ -236,6 +236,7 @@ fields! {
     DstCrH: Uint, "", "destination cache hint";
     DstCacheHint: Uint, "", "destination cache hint: 3 external, 15 intermediate";
     HazardEn: Flag, "", "this write overlaps memory that an earlier task reads";
+    HazardKernel: Flag, "", "this write overlaps memory from which an earlier task brings coefficients";
     HazardDistance: Uint, "tasks - 1", "distance to the latest such task";
     L2BfrMode: Flag, "", "as ResBfrMode bit 1";
     BypassEow: Flag, "", "bypass end of write";

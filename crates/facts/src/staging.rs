@@ -37,6 +37,9 @@ pub const PATCH_OF_ONE: u32 = 9;
 /// The same with two sources, which share it.
 pub const PATCH_OF_TWO: u32 = 8;
 
+/// The same with two sources where the result stays in tile memory.
+pub const PATCH_THAT_STAYS: u32 = 7;
+
 /// Most output channels of one engine at a time: the HAL's eight accumulators with two channels each.
 pub const LANES: usize = 16;
 /// The same with a small source: four channels each.
@@ -52,8 +55,15 @@ pub const STAGED_INTERLEAVE: usize = 8;
 pub const FOLD: usize = 8;
 /// Output channels from which on more of them fold the rows: more than one pass holds otherwise.
 pub const FOLDED_OUTPUTS: usize = 256;
+/// Columns up to which coefficients of a matrix are streamed past the data: with more, they stay in kernel memory.
+pub const STREAMED_COLUMNS: usize = 128;
 /// Largest operand that is turned in tile memory before its channels are summed.
 pub const TURNED_BYTES: u64 = 512 << 10;
+
+/// Most channels whose reduced columns stand turned, a number of each channel side by side.
+pub const TURNED_CHANNELS: usize = 192;
+/// Pieces, below each other, of columns that are reduced beside rows.
+pub const FOLDED_COLUMNS: usize = 4;
 
 /// Share of tile memory, as a fraction, up to which the results that live at once stay in one partition. Above one, because
 /// those count as well that go to memory in the end.

@@ -166,7 +166,7 @@ pub(super) struct Hints {
     /// Source 1 was written by an earlier task and not read since.
     depends: Vec<bool>,
     /// Distance to the latest earlier task that reads what this one overwrites, minus one.
-    hazards: Vec<Option<u32>>,
+    hazards: Vec<Option<(u32, bool)>>,
 }
 
 impl Hints {
@@ -214,13 +214,14 @@ impl Hints {
         self.depends[task]
     }
 
-    pub(super) fn hazard(&self, task: usize) -> Option<u32> {
+    /// Distance, less one, and whether it is to coefficients.
+    pub(super) fn hazard(&self, task: usize) -> Option<(u32, bool)> {
         self.hazards[task]
     }
 }
 
 /// Write-after-read hazards through shared scratch memory, within the distance that the field can say.
-fn hazards(placed: &Placed, layout: &Layout) -> Vec<Option<u32>> {
+fn hazards(placed: &Placed, layout: &Layout) -> Vec<Option<(u32, bool)>> {
     let most = layout.row(HazardDistance).map_or(0, |row| row.max() as usize);
     let layers = &placed.graph.layers;
     let range = |b: BufferId| {
@@ -233,12 +234,12 @@ fn hazards(placed: &Placed, layout: &Layout) -> Vec<Option<u32>> {
         .map(|(i, layer)| {
             let (bar, start, end) = range(layer.result.buffer)?;
             (1..=i.min(most + 1)).find_map(|distance| {
-                let hit = layers[i - distance]
+                let before = &layers[i - distance];
+                let hit = before
                     .sources
                     .iter()
-                    .filter_map(|s| range(s.buffer))
-                    .any(|(b, s, e)| b == bar && s < end && start < e);
-                hit.then_some(distance as u32 - 1)
+                    .position(|s| range(s.buffer).is_some_and(|(b, s, e)| b == bar && s < end && start < e))?;
+                Some((distance as u32 - 1, hit == 1 && matches!(before.kind, Kind::Product { .. })))
             })
         })
         .collect()

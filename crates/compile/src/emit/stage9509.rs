@@ -65,6 +65,8 @@ fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
         _ if layer.interleave > 1 => units,
+        // Numbers that stand turned leave nothing to be apart from.
+        _ if !layer.is_neural() && layer.transpose && height == 1 => units,
         _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
         _ if height == 1 && !small_source(layer, chip) => units,
         _ if copies(layer) && height < COPY_ROWS => units,
@@ -128,7 +130,15 @@ impl Emitter<'_> {
             let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
             let columns = log2(win).clamp(4, 9);
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
-            self.set_all(&[(PatchWidth, columns), (PatchHeight, log2(tile.rows).min(most))])?;
+            let patch = match layer.kind {
+                // What stays is made in squarer patches.
+                Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
+                    let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
+                    (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
+                }
+                _ => (columns, log2(tile.rows).min(most)),
+            };
+            self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
         }
 
         // Operands from memory are staged above what is resident: source, second source, result.
@@ -202,13 +212,25 @@ impl Emitter<'_> {
                 (ResAliasPlanarRslt, 1),
             ]);
         }
-        let layers = &self.placed.graph.layers;
+        let (layer, layers) = (self.layer, &self.placed.graph.layers);
         let (opens, _) = self.placed.residency.opens_and_closes(index);
         let before_neural = layers[index - 1].is_neural();
         let places = [self.source_place(0), self.second_place()];
         // Engine of what wrote each source that stays, and of what brought the one that was kept.
         let neural_of = |p: &Place| layers[p.from].is_neural();
-        let [first, second] = places.map(|p| p.filter(|p| p.written).map(|p| neural_of(&p)));
+        let waits_on = self.waits_on(index);
+        if let Some(engine) = waits_on {
+            self.set(Dependent, engine)?;
+        }
+        // What a task before it has waited for it need not.
+        let read = |buffer: BufferId| {
+            let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
+            since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
+        };
+        let [first, second] = std::array::from_fn(|i| {
+            let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none()))?;
+            (!read(layer.sources[i].buffer)).then(|| neural_of(&place))
+        });
         let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
         let depends = self.task.get(self.layout, DependencyMode) == Some(1);
         // What waits for the other engine's result in memory may not.
@@ -226,6 +248,28 @@ impl Emitter<'_> {
             (ResAliasConvRslt, u32::from(alone)),
             (ResAliasPlanarRslt, u32::from(alone && other && !before_neural)),
         ])
+    }
+
+    /// Whether neither source nor result of a task is in memory.
+    fn resides(&self) -> bool {
+        self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
+    }
+
+    /// The engine whose result a task follows element by element, 1 neural and 2 planar: that of the task before it, as it
+    /// was written.
+    fn waits_on(&self, index: usize) -> Option<u32> {
+        let (layer, before) = (self.layer, &self.placed.graph.layers[index - 1]);
+        let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;
+        let alike = before.result.elements() == layer.sources[0].elements();
+        let (opens, _) = self.placed.residency.opens_and_closes(index);
+        if opens || !alike || !place.alone {
+            return None;
+        }
+        match (before.is_neural(), layer.is_neural()) {
+            (false, _) => Some(2),
+            (true, false) if layer.broadcast[0] == [false; 3] => Some(1),
+            (true, _) => None,
+        }
     }
 
     /// Shape codes: rows of a work unit, as powers of two.
@@ -249,7 +293,9 @@ impl Emitter<'_> {
             // Rows of a matrix that were folded into a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
             Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
-            Kind::Neuron { .. } if layer.interleave > 1 => (3, rows.min(3), 3),
+            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
+            // Rows that stay in tile memory go through together.
+            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => (rows.min(4), rows.min(4), rows.min(4)),
             Kind::Neuron { .. }
                 if layer.transpose && layer.sources[0].channels() <= COPY_ROWS && input(layer)[2] >= COPY_COLUMNS =>
             {

@@ -96,14 +96,16 @@ impl Lowerer<'_> {
 
     /// The single table that Apple's compilers have for a function, where it is taken. It is off by up to 3e-3 (sigmoid,
     /// gelu) or 8e-3 (silu), several times what the steps that it stands for are. So a program's own input goes by Apple's words, and so does gelu of a
-    /// product, which is one layer then; other intermediate results take the steps.
+    /// product, which is one layer then, and of a norm; other intermediate results take the steps.
     fn one_table(&self, f: Unary, x: ValueId) -> Option<fn() -> Table> {
         let input = self.net.inputs.contains(&x);
         let modern = self.options.modern();
         match f {
             Unary::Sigmoid if input || !modern => Some(Table::sigmoid_plain),
             Unary::Silu if input && modern => Some(Table::silu),
-            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) if modern && (input || self.products.contains(&x)) => {
+            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh)
+                if modern && (input || self.products.contains(&x) || self.norms.contains(&x)) =>
+            {
                 Some(Table::gelu)
             }
             _ => None,
@@ -348,7 +350,7 @@ impl Lowerer<'_> {
                     at(to),
                     false,
                 );
-                self.second_transposed();
+                self.source_turned(1);
             }
         }
         Ok(true)
@@ -382,13 +384,14 @@ impl Lowerer<'_> {
         let Some(second) = staged.nchw() else { return Ok(false) };
         let kind = Kind::Planar { op, affine: Affine::UNIT, relu: false };
         self.push(kind, vec![from, second], vec![[false; 3]; 2], to, false);
-        self.second_transposed();
+        self.source_turned(1);
         Ok(true)
     }
 
-    fn second_transposed(&mut self) {
+    /// A source of the last layer stands with its channels and columns exchanged.
+    pub(super) fn source_turned(&mut self, source: usize) {
         if let Some(layer) = self.graph.layers.last_mut() {
-            layer.second_transposed = true;
+            layer.turned[source] = true;
         }
     }
 
@@ -406,7 +409,7 @@ impl Lowerer<'_> {
         self.push(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, vec![b4], vec![[false; 3]], row, true);
         let kind = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
         self.push(kind, vec![a4, row], vec![[false; 3]; 2], to4, false);
-        self.second_transposed();
+        self.source_turned(1);
         true
     }
 
@@ -434,7 +437,10 @@ impl Lowerer<'_> {
     fn scalar(&self, id: ValueId) -> Option<f32> {
         let data = self.constant(id)?.data.to_f32();
         let (&first, rest) = data.split_first()?;
-        (first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
+        // 9.509 stages a row of numbers without looking at them.
+        let row = self.net.value(id).ty.shape.last().is_some_and(|&n| n > 1);
+        let one = !self.options.modern() || !row;
+        (one && first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }
 
     /// Whether the operand alone has the result's extents, so that the other one is only a number.

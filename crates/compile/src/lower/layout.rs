@@ -68,7 +68,8 @@ impl Lowerer<'_> {
     }
 
     /// Most groups, channels and rows of a task.
-    fn axis_limits(&self) -> [usize; 3] {
+    /// Most groups, channels and rows of a task.
+    pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
         [
             self.max_groups(),

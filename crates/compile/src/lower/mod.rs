@@ -33,7 +33,15 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         views: HashMap::new(),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net),
+        norms: net
+            .ops
+            .iter()
+            .filter(|op| matches!(op.kind, OpKind::LayerNorm { .. }))
+            .flat_map(|op| &op.outputs)
+            .copied()
+            .collect(),
         stay_turned: product::stay(net),
+        by_rows: product::by_rows(net),
         turned: HashMap::new(),
         op: String::new(),
         kind: String::new(),
@@ -57,8 +65,12 @@ pub(crate) struct Lowerer<'a> {
     outputs: HashSet<ValueId>,
     /// Results of products with one constant matrix.
     products: HashSet<ValueId>,
+    /// Results of layer normalization.
+    norms: HashSet<ValueId>,
     /// Values that only products read, so that their channels may stay channels.
     stay_turned: HashSet<ValueId>,
+    /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.
+    by_rows: HashSet<ValueId>,
     /// Where the matrix of a value stands with its columns as channels.
     turned: HashMap<ValueId, product::Turned>,
     /// Name and kind of the operation at hand, for layers and errors.
@@ -242,7 +254,8 @@ impl Lowerer<'_> {
             transpose,
             interleave: 1,
             source_interleave: 1,
-            second_transposed: false,
+            second_relu: false,
+            turned: [false; 2],
         });
     }
 }

@@ -5,6 +5,7 @@ use super::reduce::{merge, one_row};
 use crate::anec::*;
 use crate::error::Result;
 use crate::lut::Table;
+use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
 use std::f32::consts::LOG2_E;
 use std::sync::Arc;
@@ -16,11 +17,39 @@ fn table(table: Table) -> Nonlinear {
 /// Differences go to the exponential in base 2.
 const BASE2: Affine = Affine { scale: LOG2_E, ..Affine::UNIT };
 
+/// A view of one batch, whose rows are channels where so asked.
+pub(super) fn planes(view: &View, by_rows: bool) -> Option<View4> {
+    let view = view.nchw().filter(|v| v.groups() == 1)?;
+    let [batch, channels, rows] = view.axes;
+    Some(if by_rows { View4 { axes: [batch, rows, channels], ..view } } else { view })
+}
+
+/// A view as a reduction of its columns alone sees it: rows as channels, or beside channels as groups, and the columns in so
+/// many pieces below each other.
+fn columns_alone(view: View4, pieces: usize) -> View4 {
+    let [one, channels, rows] = view.axes;
+    let width = view.width / pieces;
+    let (groups, channels) = match (channels.extent, rows.extent) {
+        (_, 1) => (one, channels),
+        (1, _) => (one, rows),
+        _ => (rows, channels),
+    };
+    // A single row is as far from the next as the whole tensor.
+    let stride_bytes = match pieces {
+        1 => channels.extent as u64 * channels.stride_bytes,
+        _ => width as u64 * ELEMENT_BYTES,
+    };
+    View4 { axes: [groups, channels, Axis { extent: pieces, stride_bytes }], width, ..view }
+}
+
 impl Lowerer<'_> {
     /// Exponentials of differences to the maximum, times the reciprocal of their sum.
     pub(super) fn softmax(&mut self, axis: usize, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
-        if self.options.modern() && self.softmax_of_channels(axis, &from, &to) {
+        if self.options.modern()
+            && (self.softmax_of_channels(axis, &from, &to)
+                || axis == from.lead.len() && self.softmax_of_columns(x, &from, &to)?)
+        {
             return Ok(());
         }
         let mut shape = from.shape();
@@ -89,11 +118,127 @@ impl Lowerer<'_> {
         true
     }
 
+    /// Where the columns are reduced: rows stand as channels, or beside channels as groups. `false` where one task does not
+    /// hold the tensor.
+    fn softmax_of_columns(&mut self, x: ValueId, from: &View, to: &View) -> Result<bool> {
+        let by_rows = self.by_rows.contains(&x);
+        let (Some(mut source), Some(result)) = (planes(from, by_rows), planes(to, by_rows)) else { return Ok(false) };
+        let (channels, height, width) = (source.channels(), source.height(), source.width);
+        let limits = self.axis_limits();
+        let fits = channels.max(height) <= limits[1]
+            && height <= limits[2]
+            && (channels == 1 || height <= limits[0])
+            && self.chip.hal.max_tensor_width.is_none_or(|most| width as u64 <= most);
+        if !fits || width == 1 || channels * height == 1 {
+            return Ok(false);
+        }
+        if height > 1 && self.graph.buffer(from.buffer).role != Role::Scratch {
+            // Two tasks that see it in two ways read it from tile memory.
+            let operand = self.scratch("operand", &from.shape());
+            self.copy(from, &operand)?;
+            source = planes(&operand, by_rows).unwrap_or(source);
+        }
+        let plain = [false; 3];
+        // One number for each row: turned where the rows are channels alone and few.
+        let turned = height == 1 && channels <= TURNED_CHANNELS;
+        let mut numbers = from.shape();
+        numbers[from.lead.len()] = 1;
+        let number = |lowerer: &mut Self, suffix: &str| match turned {
+            true => lowerer.scratch(suffix, &[1, channels]).nchw(),
+            false => planes(&lowerer.scratch(suffix, &numbers), by_rows),
+        };
+        let (max, inverse) = (number(self, "max"), number(self, "inverse"));
+        let mut own = |suffix: &str| planes(&self.scratch(suffix, &from.shape()), by_rows);
+        let (difference, exp) = (own("difference"), own("exp"));
+        let (Some(max), Some(inverse), Some(difference), Some(exp)) = (max, inverse, difference, exp) else {
+            return Ok(false);
+        };
+        let folds = height > 1 && width.is_multiple_of(FOLDED_COLUMNS * (ROW_ALIGN / ELEMENT_BYTES) as usize);
+        let pieces = if folds { FOLDED_COLUMNS } else { 1 };
+        let reduce = |lowerer: &mut Self, op: PoolOp, reciprocal: bool, pieces: usize, from: View4, to: View4| {
+            let kind = Kind::Reduce { op, abs: false, affine: Affine::UNIT, reciprocal };
+            let to = if turned { to } else { columns_alone(to, 1) };
+            lowerer.push(kind, vec![columns_alone(from, pieces)], vec![plain], to, turned);
+        };
+        let each = [false, false, true];
+        reduce(self, PoolOp::Max, false, if self.products.contains(&x) { 1 } else { pieces }, source, max);
+        let subtract = Kind::Planar { op: PlanarOp::Sub, affine: BASE2, relu: false };
+        self.push(subtract, vec![source, max], vec![plain, each], difference, false);
+        if turned {
+            self.source_turned(1);
+        }
+        let exponential = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: table(Table::exp2()) };
+        self.push(exponential, vec![difference], vec![plain], exp, false);
+        reduce(self, PoolOp::Sum, true, pieces, exp, inverse);
+        let multiply = Kind::Planar { op: PlanarOp::Mul, affine: Affine::UNIT, relu: false };
+        self.push(multiply, vec![inverse, exp], vec![each, plain], result, false);
+        if turned {
+            self.source_turned(0);
+        }
+        Ok(true)
+    }
+
+    /// As [`Lowerer::layer_norm`] over the columns of a matrix: its rows are channels, whose numbers stand turned, the means in
+    /// one row and the reciprocal deviations in the next. `false` where the rows are no single axis.
+    fn norm_of_rows(&mut self, epsilon: f32, from: &View, to: &View) -> bool {
+        let one = |view: &View| View4 {
+            buffer: view.buffer,
+            offset_bytes: view.offset_bytes,
+            axes: [Axis { extent: 1, stride_bytes: 0 }; 3],
+            width: view.width,
+        };
+        let rows = |view: &View| {
+            let rows = merge(&view.lead)?;
+            let mut whole = one(view);
+            (whole.axes[1], whole.axes[2].stride_bytes) = (rows, rows.extent as u64 * rows.stride_bytes);
+            Some(whole)
+        };
+        let (Some(source), Some(result)) = (rows(from), rows(to)) else { return false };
+        let (channels, width) = (source.channels(), source.width);
+        let limits = self.axis_limits();
+        let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
+        if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) {
+            return false;
+        }
+        let numbers = self.scratch("statistics", &[2, channels]);
+        let (plain, each) = ([false; 3], [false, false, true]);
+        let chunk = |v: &View4, start: usize| {
+            let mut v = *v;
+            v.offset_bytes += start as u64 * v.axes[1].stride_bytes;
+            v.axes[1].extent = TURNED_CHANNELS.min(channels - start);
+            v
+        };
+        let number = |row: usize, start: usize| View4 {
+            offset_bytes: row as u64 * numbers.lead[0].stride_bytes + start as u64 * ELEMENT_BYTES,
+            width: TURNED_CHANNELS.min(channels - start),
+            ..one(&numbers)
+        };
+        let affine = Affine { final_scale: 1.0 / width as f32, ..Affine::UNIT };
+        let starts: Vec<usize> = (0..channels).step_by(TURNED_CHANNELS).collect();
+        for &start in starts.iter().rev() {
+            let mean = Kind::Reduce { op: PoolOp::Sum, abs: false, affine, reciprocal: false };
+            self.push(mean, vec![chunk(&source, start)], vec![plain], number(0, start), true);
+        }
+        for &start in &starts {
+            let sources = vec![number(0, start), chunk(&source, start)];
+            self.push(Kind::Deviation { epsilon }, sources, vec![each, plain], number(1, start), true);
+            self.source_turned(0);
+        }
+        let mut both = one(&numbers);
+        both.axes[2] = numbers.lead[0];
+        self.push(Kind::ChannelAffine { subtract: true }, vec![source, both], vec![plain; 2], result, false);
+        self.source_turned(1);
+        true
+    }
+
     /// `(x - mean) / sqrt(variance + epsilon)` over the last axes: the mean, the deviation's reciprocal, and both
     /// applied, a task each.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
+        if first == rank && self.norm_of_rows(epsilon, &from, &to) {
+            return Ok(());
+        }
         // The mean and the reciprocal deviation of each sum stand in two rows.
         let mut shape = from.shape()[..first].to_vec();
         shape.extend([2, 1]);

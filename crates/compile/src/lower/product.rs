@@ -7,7 +7,7 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use crate::anec::*;
 use crate::error::Result;
-use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS};
+use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,6 +53,22 @@ pub(super) fn stay(net: &Net) -> HashSet<ValueId> {
         stay.extend(op.outputs.iter().copied().filter(|o| made && !barred.contains(o)));
     }
     stay
+}
+
+/// Products of two computed matrices, perhaps through functions of one number: their rows are channels.
+pub(super) fn by_rows(net: &Net) -> HashSet<ValueId> {
+    let mut rows = HashSet::new();
+    for op in &net.ops {
+        let number = |&id: &ValueId| net.value(id).data.as_ref().is_some_and(|t| t.shape.iter().all(|&n| n == 1));
+        let made = match op.kind {
+            OpKind::MatMul { .. } => multiplied(net, op).is_none(),
+            OpKind::Unary(_) => rows.contains(&op.inputs[0]),
+            OpKind::Binary(_) => op.inputs.iter().any(|id| rows.contains(id)) && op.inputs.iter().any(number),
+            _ => false,
+        };
+        rows.extend(op.outputs.iter().copied().filter(|_| made));
+    }
+    rows
 }
 
 impl Lowerer<'_> {
@@ -136,7 +152,7 @@ impl Lowerer<'_> {
         if let Some(turned) = self.turned.get(&x) {
             return Ok(Some(turned.clone()));
         }
-        let from = self.view(x)?;
+        let from = self.brought(x)?;
         let rows: usize = from.lead.iter().map(|a| a.extent).product();
         if self.chip.hal.max_transpose_width.is_some_and(|most| rows as u64 > most) {
             return Ok(None);
@@ -145,6 +161,22 @@ impl Lowerer<'_> {
         let turned = self.stage(&flat, outputs)?;
         self.turned.insert(x, turned.clone());
         Ok(Some(turned))
+    }
+
+    /// Where an operand of a product stands. An input that is added or multiplied as well, as it lies, is brought into tile
+    /// memory once for both.
+    fn brought(&mut self, x: ValueId) -> Result<View> {
+        let from = self.view(x)?;
+        let combined = |op: &Op| matches!(op.kind, OpKind::Binary(_)) && op.inputs.contains(&x);
+        let small = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES;
+        let input = self.graph.buffer(from.buffer).role == Role::Input && !self.outputs.contains(&x);
+        if !self.options.modern() || !small || !input || !self.net.ops.iter().any(combined) {
+            return Ok(from);
+        }
+        let brought = self.scratch("operand", &from.shape());
+        self.copy(&from, &brought)?;
+        self.views.insert(x, brought.clone());
+        Ok(brought)
     }
 
     /// Where a function of one number finds and leaves its matrix, if that stays turned.
@@ -241,6 +273,10 @@ impl Lowerer<'_> {
         let straight = |lowerer: &Self, view: &View| {
             rows_first(view).ok_or_else(|| lowerer.unsupported("more than four axes", "reshape first"))
         };
+        if folded && self.graph.buffer(to.buffer).role == Role::Scratch && to.lead.len() == 1 {
+            self.push(dense(weights, bias), vec![middle], vec![[false; 3]], square(to), true);
+            return Ok(());
+        }
         let to = straight(self, to)?;
         if !folded {
             self.push(dense(weights, bias), vec![middle], vec![[false; 3]], to, true);

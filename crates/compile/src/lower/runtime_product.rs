@@ -2,12 +2,19 @@
 //! memory.
 
 use super::Lowerer;
+use super::layout::copy_kind;
+use super::norm::planes;
 use super::product::{channels_first, indices, matrix, rows_first};
 use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::kernel::ENGINES;
-use anemone_facts::staging::STAGED_INTERLEAVE;
+use anemone_facts::staging::{STAGED_INTERLEAVE, TURNED_BYTES};
 use anemone_net::Op;
+
+/// Most rows of a matrix side by side in a stream.
+const MOST_LANES: usize = 8;
+/// Most rows that one task stages: whole products, and no more channels than a chip takes.
+const MOST_STAGED: usize = 128 * ENGINES * MOST_LANES;
 
 impl Lowerer<'_> {
     /// The rows of `x` become output channels whose coefficients lie in memory; the rows of `y` are the channels of the
@@ -18,9 +25,8 @@ impl Lowerer<'_> {
         if transpose_x {
             x = self.exchanged(&x, x.lead.len() - 1, "left")?;
         }
-        let depth = y.width;
-        if transpose_y && self.options.modern() && depth.is_multiple_of(STAGED_INTERLEAVE) {
-            return self.runtime_matmul_staged(&x, &y, &to);
+        if self.options.modern() {
+            return self.runtime_matmul_modern(&x, &y, &to, transpose_y);
         }
         if transpose_y {
             y = self.exchanged(&y, y.lead.len() - 1, "right")?;
@@ -35,6 +41,79 @@ impl Lowerer<'_> {
             self.product_of_matrices(&x, source, &to)?;
         }
         Ok(())
+    }
+
+    /// As 9.509 does it: the coefficients of a matrix in one task, `y[N, K]` turned for all of them, the last matrix first.
+    fn runtime_matmul_modern(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
+        let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;
+        if transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE) {
+            return self.runtime_matmul_staged(x, y, to);
+        }
+        let rank = to.lead.len();
+        let batch: Vec<usize> = to.lead[..rank - 1].iter().map(|a| a.extent).collect();
+        let all = self.coefficients_of_all(x, &batch)?;
+        let mut right = (!transpose_y).then(|| y.clone());
+        for index in indices(&batch).into_iter().rev() {
+            let (x, to) = (matrix(x, &index), matrix(to, &index));
+            for (start, count, lanes) in pieces(to.lead[0].extent) {
+                let coefficients = match &all {
+                    Some((planes, row)) => {
+                        let at = index.iter().zip(&batch).fold(0, |at, (i, n)| at * n + i) as u64;
+                        View4 { offset_bytes: planes.offset_bytes + at * row, ..*planes }
+                    }
+                    None => self.coefficient_planes(&part(&x, start, count), lanes)?,
+                };
+                let right = match &right {
+                    Some(right) => right,
+                    None => right.insert(self.exchanged(y, y.lead.len() - 1, "right")?),
+                };
+                let (Some(source), Some(result)) =
+                    (rows_first(&matrix(right, &index)), rows_first(&part(&to, start, count)))
+                else {
+                    return Err(self.unsupported("more than two axes in one matrix", "report this as a defect"));
+                };
+                let kind = Kind::Product { lanes, post_scale: 1.0 };
+                self.push(kind, vec![source, coefficients], vec![[false; 3]; 2], result, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Coefficients of all matrices by one task, where they are computed: what computes them can leave them so. The streams
+    /// of the first matrix, and how far those of the next one lie.
+    fn coefficients_of_all(&mut self, x: &View, batch: &[usize]) -> Result<Option<(View4, u64)>> {
+        let computed = self.graph.buffer(x.buffer).role == Role::Scratch;
+        let count: usize = batch.iter().product();
+        let own: usize = x.lead[..x.lead.len() - 1].iter().map(|a| a.extent).product();
+        let (Some(source), Some(&rows)) = (planes(x, true), x.lead.last()) else { return Ok(None) };
+        let &[(_, _, lanes)] = pieces(rows.extent).as_slice() else { return Ok(None) };
+        let fits = count <= self.axis_limits()[2] && rows.extent <= self.axis_limits()[1];
+        if !computed || !fits || own != count || lanes == 1 || !rows.extent.is_multiple_of(lanes) {
+            return Ok(None);
+        }
+        let staged = self.scratch("coefficients", &[rows.extent / lanes, count, x.width * lanes]);
+        let &[set, matrix] = staged.lead.as_slice() else { return Ok(None) };
+        let one = Axis { extent: 1, stride_bytes: 0 };
+        let planes = View4 {
+            buffer: staged.buffer,
+            offset_bytes: staged.offset_bytes,
+            axes: [one, set, one],
+            width: staged.width,
+        };
+        let result = View4 { axes: [one, Axis { extent: rows.extent, ..set }, matrix], width: x.width, ..planes };
+        self.interleaved(source, result, lanes);
+        Ok(Some((planes, matrix.stride_bytes)))
+    }
+
+    /// Copies rows side by side in sets. What is more than the planar engine stages for one product the neural engine copies.
+    fn interleaved(&mut self, source: View4, result: View4, lanes: usize) {
+        let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
+        let neural = self.options.modern() && source.channels() > ENGINES * MOST_LANES;
+        let kind = if neural { copy_kind() } else { Kind::Pool { op, window, abs: false, affine, relu: false } };
+        self.push(kind, vec![source], vec![[false; 3]], result, false);
+        if let Some(layer) = self.graph.layers.last_mut() {
+            layer.interleave = lanes;
+        }
     }
 
     /// As [`Lowerer::runtime_matmul`] for `y[N, K]`: its columns become channels side by side in sets.
@@ -78,12 +157,7 @@ impl Lowerer<'_> {
         let mut start = 0;
         while start < rows {
             let (count, lanes) = rows_at_once(rows - start);
-            let part = |v: &View| View {
-                offset_bytes: v.offset_bytes + start as u64 * v.lead[0].stride_bytes,
-                lead: vec![Axis { extent: count, ..v.lead[0] }],
-                ..v.clone()
-            };
-            let coefficients = self.coefficient_planes(&part(x), lanes)?;
+            let coefficients = self.coefficient_planes(&part(x, start, count), lanes)?;
             let mut result = result;
             result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
             result.axes[1].extent = count;
@@ -110,20 +184,38 @@ impl Lowerer<'_> {
             width: rows.width,
             ..planes
         };
-        // The planar engine copies.
-        let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
-        let kind = Kind::Pool { op, window, abs: false, affine, relu: false };
-        self.push(kind, vec![source], vec![[false; 3]], result, false);
-        if let Some(layer) = self.graph.layers.last_mut() {
-            layer.interleave = lanes;
-        }
+        self.interleaved(source, result, lanes);
         Ok(planes)
     }
+}
+
+/// Some rows of a matrix.
+fn part(matrix: &View, start: usize, count: usize) -> View {
+    View {
+        offset_bytes: matrix.offset_bytes + start as u64 * matrix.lead[0].stride_bytes,
+        lead: vec![Axis { extent: count, ..matrix.lead[0] }],
+        ..matrix.clone()
+    }
+}
+
+/// Rows of a matrix whose coefficients are staged together: start, number and lanes. Legalization cuts them into products.
+fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
+    let full = ENGINES * MOST_LANES;
+    let whole = rows / full * full;
+    let staged = |start| (start, MOST_STAGED.min(whole - start), MOST_LANES);
+    let mut pieces: Vec<_> = (0..whole).step_by(MOST_STAGED).map(staged).collect();
+    let mut start = whole;
+    while start < rows {
+        let (count, lanes) = rows_at_once(rows - start);
+        pieces.push((start, count, lanes));
+        start += count;
+    }
+    pieces
 }
 
 /// Output rows of one product with run-time coefficients, and lanes per engine: as many as fill sixteen engines evenly.
 fn rows_at_once(rows: usize) -> (usize, usize) {
     // Interleaves of 2, 4 and 8 are what Apple's programs use.
-    let lanes = [8, 4, 2].into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
+    let lanes = [MOST_LANES, 4, 2].into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
     (rows.min(ENGINES * lanes), lanes)
 }

@@ -69,7 +69,7 @@ layout! {
                 2..=2 Src1BroadcastD Claimed "by-analogy", 3..=3 Src1BroadcastC Executed "h13-oracles",
                 4..=4 Src2BroadcastW Executed "h13-samples", 5..=5 Src2BroadcastH Executed "h13-oracles",
                 6..=6 Src2BroadcastD Claimed "by-analogy", 7..=7 Src2BroadcastC Executed "h13-oracles",
-                8..=8 Src1Transpose Claimed "by-analogy", 9..=9 Src2Transpose Executed "h13-oracles", 10..=10 ResultTranspose Executed "h13-oracles",
+                8..=8 Src1Transpose Executed "h13-fusion", 9..=9 Src2Transpose Executed "h13-oracles", 10..=10 ResultTranspose Executed "h13-oracles",
             }
             0x00034 [1] {
                 0..=1 SourceMask Executed "h13-samples", 2..=2 SmallSourceMode Bytes "h13-samples", 4..=7 TaskClass Executed "h13-samples",
@@ -168,7 +168,7 @@ layout! {
 
             0x17800 [1] {
                 0..=0 DstEn Executed "h13-samples", 4..=5 DstCrH Bytes "h13-samples", 6..=9 DstCacheHint Bytes "h13-samples",
-                18..=18 HazardEn Bytes "h13-samples", 22..=23 HazardDistance Bytes "h13-samples",
+                18..=18 HazardEn Bytes "h13-samples", 19..=19 HazardKernel Bytes "h13-fusion", 22..=24 HazardDistance Bytes "h13-samples",
                 26..=26 L2BfrMode Bytes "h13-samples", 27..=27 BypassEow Claimed "regmap",
             }
             0x17804 [1] { 6..=31 DstBase Executed "h13-samples" }
