@@ -99,9 +99,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Element by element, as through fp32. False where the spans overlap.
+    /// Element by element, as through fp32. False where memory does not have them.
     fn copy_rows(&mut self, from: &Span, to: &Span, ext: Extents) -> bool {
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
+        let mut aside = Default::default();
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return false;
         };
         let source = Source { data, strides: from.strides };

@@ -154,7 +154,10 @@ impl Machine<'_> {
         let (rules, workers) = (self.model.planar(), self.workers);
         let Direct { from, to, .. } = &direct;
         let parts = [from.part(), b.as_ref().unwrap_or(from).part()];
-        let Some(([x, y], target)) = memory::views(self.memory, self.l2, parts, to.part()) else { return Ok(false) };
+        let mut aside = self.workers.aside();
+        let Some(([x, y], target)) = memory::views(self.memory, self.l2, parts, to.part(), &mut aside) else {
+            return Ok(false);
+        };
         let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu| {
             let source = Source { data, strides: span.repeated(h, c) };
             Operand { source, one_column: w, relu }

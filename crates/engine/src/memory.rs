@@ -316,14 +316,27 @@ impl Home {
     }
 }
 
-/// Ranges of halfwords to read, and one to write. `None` where the regions do not have them, or where a range to read
-/// overlaps the one to write.
+/// Room for sources of a task that writes where it reads.
+pub(crate) type Aside = [Vec<f16>; 2];
+
+/// Ranges of halfwords to read, and one to write. What is read where the task writes is copied `aside` first. `None` where the
+/// regions do not have the ranges.
 pub(crate) fn views<'m, const N: usize>(
     memory: &'m mut Memory,
     tile: &'m mut Region,
     from: [(Home, Range<usize>); N],
     (home, to): (Home, Range<usize>),
+    aside: &'m mut Aside,
 ) -> Option<([&'m [f16]; N], &'m mut [f16])> {
+    let overlaps = |(at, range): &(Home, Range<usize>)| *at == home && range.start < to.end && to.start < range.end;
+    for (aside, (_, range)) in aside.iter_mut().zip(&from).filter(|(_, from)| overlaps(from)) {
+        let region = match home {
+            Home::Bar(bar) => memory.region(bar)?,
+            Home::Tile => &*tile,
+        };
+        aside.clear();
+        aside.extend_from_slice(region.halfwords().get(range.clone())?);
+    }
     let mut others: [Option<&'m Region>; BAR_COUNT + 1] = [None; BAR_COUNT + 1];
     let mut own = None;
     let regions = memory.regions.iter_mut().map(|r| r.as_mut()).chain([Some(tile)]);
@@ -338,8 +351,9 @@ pub(crate) fn views<'m, const N: usize>(
     let (written, after) = rest.split_at_mut_checked(to.len())?;
     let (before, after) = (&*before, &*after);
     let mut sources: [&[f16]; N] = [&[]; N];
-    for (source, (from_home, range)) in sources.iter_mut().zip(from) {
+    for ((source, (from_home, range)), aside) in sources.iter_mut().zip(from).zip(aside) {
         *source = match others[from_home.index()] {
+            _ if overlaps(&(from_home, range.clone())) => aside,
             _ if from_home == home && range.end <= to.start => before.get(range)?,
             _ if from_home == home => after.get(range.start.checked_sub(to.end)?..range.end - to.end)?,
             region => region?.halfwords().get(range)?,

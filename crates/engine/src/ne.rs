@@ -203,7 +203,8 @@ impl Machine<'_> {
         let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
         let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
-        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part()) else {
+        let mut aside = self.workers.aside();
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return Ok(false);
         };
         let source = Source { data, strides: from.strides };

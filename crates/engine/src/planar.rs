@@ -57,7 +57,8 @@ impl Machine<'_> {
         let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
         let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
         let workers = self.workers;
-        let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part());
+        let mut aside = self.workers.aside();
+        let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
         let Some(([x, y], target)) = views else { return Ok(false) };
         let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides }];
         let parts = 4 * rayon::current_num_threads();
@@ -97,7 +98,8 @@ impl Machine<'_> {
         let ending = self.ending::<f32>()?;
         let staging = Staging::new(window, 1, true, output)?;
         let (workers, columns) = (self.workers, output.w);
-        let views = memory::views(self.memory, self.l2, [from.part()], to.part());
+        let mut aside = self.workers.aside();
+        let views = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside);
         let Some(([data], target)) = views else { return Ok(false) };
         let source = Source { data, strides: from.strides };
         let offsets = staging.offsets();

@@ -1,15 +1,17 @@
 //! Threads and the buffers they keep between tasks.
 
+use crate::memory::Aside;
 use crate::number::packed::Columns;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The vector instructions of this machine, and scratch memory for each thread.
 pub(crate) struct Workers {
     pub(crate) arch: Arch,
     scratch: Vec<Mutex<Scratch>>,
+    aside: Mutex<Aside>,
 }
 
 /// Buffers of one thread. They grow to what the largest task needs and stay.
@@ -65,7 +67,12 @@ pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &
 impl Workers {
     pub(crate) fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
-        Workers { arch: Arch::new(), scratch }
+        Workers { arch: Arch::new(), scratch, aside: Mutex::default() }
+    }
+
+    /// For one task at a time.
+    pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the work of every item, on all threads where it is worth it.
