@@ -93,8 +93,8 @@ impl Packed {
                     kept
                 };
                 match palette.len() {
-                    ..=4 => Store::Four(bytes(4), table(palette)),
-                    ..=16 => Store::Two(bytes(2), table(palette)),
+                    0..=4 => Store::Four(bytes(4), table(palette)),
+                    5..=16 => Store::Two(bytes(2), table(palette)),
                     _ => Store::One(bytes(1), table(palette)),
                 }
             }
