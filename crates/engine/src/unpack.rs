@@ -9,6 +9,7 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
+use crate::number;
 use crate::panels::Values;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
@@ -103,8 +104,8 @@ impl Form {
     fn palette(&self) -> Option<(u32, Vec<f16>)> {
         let of_bytes = |value: fn(u8) -> f16| Some((8, (0..=u8::MAX).map(value).collect()));
         match &self.store {
-            Store::Int8 => of_bytes(|byte| f16::from_f32(f32::from(byte as i8))),
-            Store::Uint8 => of_bytes(|byte| f16::from_f32(f32::from(byte))),
+            Store::Int8 => of_bytes(|byte| number::round(f32::from(byte as i8))),
+            Store::Uint8 => of_bytes(|byte| number::round(f32::from(byte))),
             Store::Palette(bits, palette) => Some((*bits, palette.clone())),
             Store::Fp16 | Store::ZeroSkipping(_) => None,
         }
