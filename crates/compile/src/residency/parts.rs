@@ -2,16 +2,18 @@
 
 use crate::anec::*;
 
-/// What layers write that write a part each: channels that follow each other, columns of rows that are `width` wide, or a row
-/// each.
+/// What layers write that write a part each: channels that follow each other, all with as many rows; or, where there is one row,
+/// columns of rows that are `width` wide, or a row each.
 pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
     parts.sort_by_key(|part| part.offset_bytes);
     let first = *parts.first()?;
-    let alone = |part: &View4| part.height() == 1 && part.groups() == 1 && part.buffer == first.buffer;
+    let one_row = first.height() == 1;
+    let rows = |part: &View4| if one_row { part.height() == 1 } else { part.axes[2] == first.axes[2] };
+    let alone = |part: &View4| rows(part) && part.groups() == 1 && part.buffer == first.buffer;
     if !parts.iter().all(alone) {
         return None;
     }
-    if parts.iter().all(|part| part.channels() == 1) {
+    if one_row && parts.iter().all(|part| part.channels() == 1) {
         return joined_columns(&parts, width);
     }
     let channel = first.axes[1].stride_bytes;
@@ -24,6 +26,9 @@ pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
     if parts.windows(2).all(|pair| pair[1].offset_bytes == next(&pair[0])) {
         view.axes[1].extent = parts.iter().map(View4::channels).sum();
         return Some(view);
+    }
+    if !one_row {
+        return None;
     }
     let apart = parts[1].offset_bytes - first.offset_bytes;
     let even = parts
