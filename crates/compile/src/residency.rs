@@ -217,21 +217,25 @@ impl Residency {
             let whole = port.is_none_or(|port| port.elements() == elements);
             let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
-            let alike: Vec<usize> = (i + 1..graph.layers.len())
-                .map_while(|j| self.reads_alike(graph, i, j))
-                .take_while(|_| layer.result.buffer != view.buffer)
-                .collect();
-            // As many of them as leave room for what each stages.
-            let room = |readers: usize| {
-                let base_bytes = self.top[i..=i + readers].iter().copied().max().unwrap_or(0);
-                let most = staged[i..=i + readers].iter().map(|s| s.bytes).max().unwrap_or(0);
-                (base_bytes + bytes + most <= capacity).then_some((readers, base_bytes))
-            };
-            let Some((readers, base_bytes)) = (1..=alike.len()).rev().find_map(room) else { continue };
+            // Those that leave room for what each stages: every further one takes more.
+            let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
+            let mut readers: Vec<usize> = Vec::new();
+            for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
+                let (base, stages) = (base_bytes.max(self.top[j]), most.max(staged[j].bytes));
+                if base + bytes + stages > capacity {
+                    break;
+                }
+                let Some(source) = self.reads_alike(graph, i, j) else { break };
+                (base_bytes, most) = (base, stages);
+                readers.push(source);
+            }
+            if readers.is_empty() {
+                continue;
+            }
             let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
             // What each layer stages lies above it.
             self.top[i] = base_bytes;
-            for (at, source) in alike.into_iter().take(readers).enumerate() {
+            for (at, source) in readers.into_iter().enumerate() {
                 self.kept[i + at] = Some((place, source));
                 self.top[i + at + 1] = base_bytes + bytes;
             }

@@ -1,22 +1,18 @@
 //! What the engine refuses, and how it says so: one task by hand, one thing wrong at a time.
 
+mod common;
+
 use anemone_engine::{FaultKind, Memory, Options, Plan, run};
-use anemone_facts::Field::{self, *};
+use anemone_facts::Field::*;
 use anemone_facts::code::*;
 use anemone_facts::layout::{H13, KNOWN};
 use anemone_program::{Program, Task, task::encode_stream};
-
-const SOURCE: u8 = 5;
-const RESULT: u8 = 4;
+use common::{FROM_MEMORY, RESULT, SOURCE, task, with};
 
 /// A copy of four channels of 2 x 8 elements.
 fn copy() -> Task {
-    let mut task = Task::full(&H13);
-    let set: &[(Field, u32)] = &[
-        (RBase0, SOURCE as u32),
-        (Rbe0, 1),
-        (WBase, RESULT as u32),
-        (Wbe, 1),
+    let strides = [(Src1RowStride, 64), (Src1PlaneStride, 128), (DstRowStride, 64), (DstPlaneStride, 128)];
+    let own = [
         (Win, 8),
         (Hin, 2),
         (Cin, 4),
@@ -25,31 +21,13 @@ fn copy() -> Task {
         (Cout, 4),
         (Din, 1),
         (Dout, 1),
-        (InFmt, format::FP16),
-        (OutFmt, format::FP16),
-        (Src1MemFmt, format::FP16),
-        (DstMemFmt, format::FP16),
-        (Kw, 1),
-        (Kh, 1),
-        (Sx, 1),
-        (Sy, 1),
-        (NumGroups, 1),
         (UnicastEn, 1),
         (UnicastCin, 1),
-        (SrcType, residency::DMA),
-        (ResType, residency::DMA),
         (NeOpMode, neural::BYPASS),
         (KernelMode, kernel::UNITY),
         (PostScale, 0x3c00),
-        (DstEn, 1),
     ];
-    for &(field, value) in set {
-        task.set(&H13, field, value).expect("fits");
-    }
-    for (field, bytes) in [(Src1RowStride, 64), (Src1PlaneStride, 128), (DstRowStride, 64), (DstPlaneStride, 128)] {
-        task.set_bytes(&H13, field, bytes).expect("fits");
-    }
-    task
+    with(task(&FROM_MEMORY, &strides), &own)
 }
 
 fn program(mut tasks: Vec<Task>) -> Program {

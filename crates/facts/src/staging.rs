@@ -51,6 +51,8 @@ pub const SMALL_KERNELS: u64 = 2;
 
 /// Channels that stand side by side in a right-hand matrix staged in memory.
 pub const STAGED_INTERLEAVE: usize = 8;
+/// Rows of a left-hand matrix that stand side by side in a stream from memory: the most that fill sixteen engines (`h13-oracles`).
+pub const PRODUCT_LANES: [usize; 3] = [8, 4, 2];
 /// Rows of a matrix that stand side by side where its rows are folded into a square.
 pub const FOLD: usize = 8;
 /// Output channels from which on more of them fold the rows: more than one pass holds otherwise.

@@ -92,37 +92,34 @@ fn collect(
         start = end;
     }
 }
+
 /// Widens fp16 numbers, as many as both sides have, by the host's own instructions: NaN becomes a quiet one. Where it has none,
 /// nothing is done, and the answer is false.
 pub fn widen_halves(from: &[f16], to: &mut [f32]) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if x86::has_conversions() {
-        // SAFETY: the host has the instructions; the line above asked it.
-        #[allow(unsafe_code)]
-        unsafe {
-            x86::widen(from, to);
-        }
-        return true;
-    }
-    false
+    host::convert(from, to, host::widen)
 }
 
 /// Rounds to fp16, nearest even, as [`widen_halves`] widens.
 pub fn round_halves(from: &[f32], to: &mut [f16]) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if x86::has_conversions() {
-        // SAFETY: the host has the instructions; the line above asked it.
-        #[allow(unsafe_code)]
-        unsafe {
-            x86::round(from, to);
-        }
-        return true;
+    host::convert(from, to, host::round)
+}
+
+/// Hosts without conversions that can be asked for at run time.
+#[cfg(not(target_arch = "x86_64"))]
+mod host {
+    use half::f16;
+
+    pub(super) fn convert<T, U>(_: &[T], _: &mut [U], _: fn(&[T], &mut [U])) -> bool {
+        false
     }
-    false
+
+    pub(super) fn widen(_: &[f16], _: &mut [f32]) {}
+
+    pub(super) fn round(_: &[f32], _: &mut [f16]) {}
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+mod host {
     use bytemuck::cast;
     use half::f16;
     use std::arch::is_x86_feature_detected;
@@ -131,8 +128,17 @@ mod x86 {
     /// Numbers of a vector.
     const LANES: usize = 8;
 
-    pub(super) fn has_conversions() -> bool {
-        is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c")
+    /// Converts by [`widen`] or [`round`], where the host can.
+    pub(super) fn convert<T, U>(from: &[T], to: &mut [U], by: unsafe fn(&[T], &mut [U])) -> bool {
+        let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
+        if able {
+            // SAFETY: both functions ask for nothing but the instructions that the line above looked for.
+            #[allow(unsafe_code)]
+            unsafe {
+                by(from, to);
+            }
+        }
+        able
     }
 
     #[target_feature(enable = "avx,f16c")]

@@ -165,7 +165,7 @@ pub(super) struct Hints {
     sources: Vec<Vec<[u32; 3]>>,
     /// Source 1 was written by an earlier task and not read since.
     depends: Vec<bool>,
-    /// Distance to the latest earlier task that reads what this one overwrites, minus one.
+    /// Distance to the latest earlier task that reads what this one overwrites, minus one, and whether as coefficients.
     hazards: Vec<Option<(u32, bool)>>,
 }
 

@@ -68,7 +68,6 @@ impl Lowerer<'_> {
     }
 
     /// Most groups, channels and rows of a task.
-    /// Most groups, channels and rows of a task.
     pub(super) fn axis_limits(&self) -> [usize; 3] {
         let hal = &self.chip.hal;
         [

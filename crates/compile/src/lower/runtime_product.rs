@@ -8,11 +8,11 @@ use super::product::{channels_first, indices, matrix, rows_first};
 use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::kernel::ENGINES;
-use anemone_facts::staging::{STAGED_INTERLEAVE, TURNED_BYTES};
+use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};
 use anemone_net::Op;
 
 /// Most rows of a matrix side by side in a stream.
-const MOST_LANES: usize = 8;
+const MOST_LANES: usize = PRODUCT_LANES[0];
 /// Most rows that one task stages: whole products, and no more channels than a chip takes.
 const MOST_STAGED: usize = 128 * ENGINES * MOST_LANES;
 
@@ -215,7 +215,6 @@ fn pieces(rows: usize) -> Vec<(usize, usize, usize)> {
 
 /// Output rows of one product with run-time coefficients, and lanes per engine: as many as fill sixteen engines evenly.
 fn rows_at_once(rows: usize) -> (usize, usize) {
-    // Interleaves of 2, 4 and 8 are what Apple's programs use.
-    let lanes = [MOST_LANES, 4, 2].into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
+    let lanes = PRODUCT_LANES.into_iter().find(|lanes| rows >= ENGINES * lanes).unwrap_or(1);
     (rows.min(ENGINES * lanes), lanes)
 }

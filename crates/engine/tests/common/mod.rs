@@ -15,6 +15,26 @@ pub const RESULT: u8 = 4;
 pub const SOURCE: u8 = 5;
 pub const SECOND: u8 = 6;
 
+/// fp16 elements from one region to another, through a window of one element.
+pub const FROM_MEMORY: [(Field, u32); 16] = [
+    (RBase0, SOURCE as u32),
+    (Rbe0, 1),
+    (WBase, RESULT as u32),
+    (Wbe, 1),
+    (InFmt, format::FP16),
+    (OutFmt, format::FP16),
+    (Src1MemFmt, format::FP16),
+    (DstMemFmt, format::FP16),
+    (Kw, 1),
+    (Kh, 1),
+    (Sx, 1),
+    (Sy, 1),
+    (NumGroups, 1),
+    (SrcType, residency::DMA),
+    (ResType, residency::DMA),
+    (DstEn, 1),
+];
+
 /// A task with these fields, and byte quantities, set.
 pub fn task(fields: &[(Field, u32)], bytes: &[(Field, u64)]) -> Task {
     let mut task = Task::full(&H13);
@@ -48,29 +68,17 @@ pub fn two_sources(op: u32) -> [(Field, u32); 8] {
 
 /// A planar task of one source and nothing done, but for its extents and strides.
 pub fn planar_task(from: u32, to: u32) -> Task {
-    let fields = [
-        (RBase0, SOURCE as u32),
-        (Rbe0, 1),
-        (WBase, RESULT as u32),
-        (Wbe, 1),
+    let planar = [
         (TaskClass, class::PLANAR_ONE),
-        (NumGroups, 1),
-        (Kw, 1),
-        (Kh, 1),
-        (Sx, 1),
-        (Sy, 1),
         (InFmt, from),
         (Src1MemFmt, from),
         (OutFmt, to),
         (DstMemFmt, to),
-        (SrcType, residency::DMA),
-        (ResType, residency::DMA),
         (PeScale, 0x3c00),
         (PePreScale, 0x3c00),
         (PeFinalScale, 1f32.to_bits()),
-        (DstEn, 1),
     ];
-    task(&fields, &[])
+    with(task(&FROM_MEMORY, &[]), &planar)
 }
 
 /// The result region after a run.
