@@ -13,6 +13,7 @@ use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{neural, nonlinear};
 use anemone_facts::lut::RECORD_BYTES;
+use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
@@ -46,6 +47,10 @@ impl Activation {
         if low < high && (0..=u16::MAX).all(clamps) {
             Activation::Clamp(low, high)
         } else {
+            if std::env::var_os("PT").is_some() {
+                let bad: Vec<u16> = (0..=u16::MAX).filter(|&b| !clamps(b)).collect();
+                eprintln!("table {low} {high} {} {:x?}", bad.len(), &bad[..bad.len().min(8)]);
+            }
             Activation::Table(values.into())
         }
     }
@@ -86,23 +91,41 @@ impl Finish<'_> {
     /// `bias` is the channel's own. The row is used up.
     #[inline(always)]
     pub(crate) fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
-        if bias != 0.0 {
-            row.iter_mut().for_each(|v| *v += bias);
+        self.stages(bias, row);
+        self.rows(row, to, Rows::one(row.len()));
+    }
+
+    /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
+    #[inline(always)]
+    pub(crate) fn stages(&self, bias: f32, row: &mut [f32]) {
+        let &Finish { bias: all, scale, .. } = self;
+        match (bias != 0.0, all != 0.0 || scale != 1.0) {
+            (false, false) => self.activate(row, |v| v),
+            (true, false) => self.activate(row, |v| v + bias),
+            (false, true) => self.activate(row, |v| (v + all) * scale),
+            (true, true) => self.activate(row, |v| (v + bias + all) * scale),
         }
-        if self.bias != 0.0 || self.scale != 1.0 {
-            row.iter_mut().for_each(|v| *v = (*v + self.bias) * self.scale);
-        }
+    }
+
+    #[inline(always)]
+    fn activate(&self, row: &mut [f32], before: impl Fn(f32) -> f32) {
+        let each = row.iter_mut();
         match self.activation {
-            Activation::None | Activation::Unread => {}
-            Activation::Relu => row.iter_mut().for_each(|v| *v = v.max(0.0)),
-            &Activation::Clamp(low, high) => row.iter_mut().for_each(|v| *v = clamp(*v, low, high)),
-            Activation::Table(values) => {
-                number::round_row(row, to);
-                to.iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
-                return;
+            Activation::None | Activation::Unread | Activation::Table(_) => each.for_each(|v| *v = before(*v)),
+            Activation::Relu => each.for_each(|v| *v = before(*v).max(0.0)),
+            &Activation::Clamp(low, high) => each.for_each(|v| *v = clamp(before(*v), low, high)),
+        }
+    }
+
+    /// Rounds what [`Finish::stages`] left, and looks it up where there is a table.
+    #[inline(always)]
+    pub(crate) fn rows(&self, from: &[f32], to: &mut [f16], rows: Rows) {
+        number::round_rows(from, to, rows);
+        if let Activation::Table(values) = self.activation {
+            for row in 0..rows.count {
+                to[row * rows.to_stride..][..rows.columns].iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
             }
         }
-        number::round_row(row, to);
     }
 }
 
@@ -161,7 +184,7 @@ impl WithSimd for Job<'_, '_> {
             let part = Part { rows: first_row..first_row + share.rows, columns: 0..columns };
             for c in 0..share.channels() {
                 if columns < SHORT && columns > 0 {
-                    let gathered = room(&mut scratch.gather.halves, part.outputs());
+                    let gathered = room(&mut scratch.gathered, part.outputs());
                     from.gather(group, share.first_channel + c, &part, gathered);
                     let wide = room(&mut scratch.wide, part.outputs());
                     let halves = room(&mut scratch.halves, part.outputs());

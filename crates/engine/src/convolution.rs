@@ -10,12 +10,14 @@ use crate::number;
 use crate::panels::Packed;
 use crate::pointwise;
 use crate::product::{PANEL, SLACK, Sums};
-use crate::rows::{Part, SHORT, Share, Source, Strides, Turned, copy_short, cut};
+use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
-use crate::work::{Gather, Scratch, Workers, room};
+use crate::work::{Scratch, Workers, room};
+use anemone_program::Rows;
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Elements of a staged source that stay near a core while all output channels pass over them.
 const STAGED_ELEMENTS: usize = 3 << 16;
@@ -25,6 +27,13 @@ const OUTPUTS: usize = 1 << 10;
 const TAPS: usize = 288;
 /// Channels whose sums are kept between those visits.
 const CHANNELS: usize = 8 * PANEL;
+/// Numbers of staged channels, each read by an output of its own, that are worked on together: what was written a moment ago
+/// in other pieces cannot be read at once, and they stay in the innermost cache.
+const NEAR: usize = 1 << 12;
+pub(crate) const MOST_AT_ONCE: usize = CHANNELS;
+/// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
+const VECTOR: usize = 16;
+const UNFOLDING: usize = 24;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 
@@ -51,7 +60,7 @@ impl Staging {
         let threads = rayon::current_num_threads();
         let [k, s] = [window.k, window.s];
         let phases = [k[0].min(s[0]), k[1].min(s[1])];
-        let width = to.w + (k[1] - 1) / s[1];
+        let width = Staging::width(&window, to.w);
         let height = |rows: usize| rows + (k[0] - 1) / s[0];
         let staged = |rows: usize| channels as u64 * (phases[0] * phases[1] * height(rows) * width) as u64;
         if staged(1) + SLACK as u64 > LIMIT {
@@ -74,10 +83,31 @@ impl Staging {
         Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
     }
 
+    /// Columns of a staged row. What lies behind its last one is what surrounds the source, and so is what lies before the first one
+    /// of the next row: the same numbers are both.
+    fn width(window: &Window, columns: usize) -> usize {
+        let [k, s, p, from] = [window.k, window.s, window.p, window.from].map(|axes| axes[1]);
+        let read = columns + (k - 1) / s;
+        if s > 1 { read } else { read.saturating_sub(p).max(read.min(from + p)).max(columns) }
+    }
+
+    /// Whether taps are better put side by side, without what lies between rows, than slid over: that takes as long as some
+    /// channels' sums of the outputs that are saved.
+    fn is_small(&self, columns: usize) -> bool {
+        let (computed, wanted) = (self.share_rows * self.width, self.share_rows * columns);
+        let saved = computed.next_multiple_of(VECTOR).saturating_sub(wanted + wanted % VECTOR);
+        !self.unicast && saved * self.share_channels > UNFOLDING * wanted
+    }
+
+    /// For shares of so many rows.
+    pub(crate) fn of_rows(&self, rows: usize) -> Staging {
+        let height = rows + (self.window.k[0] - 1) / self.window.s[0];
+        Staging { share_rows: rows, height, ..self.clone() }
+    }
+
     /// Whether every output reads one place of all channels.
     fn is_pointwise(&self) -> bool {
-        let Window { k, s, p, from, to } = &self.window;
-        !self.unicast && self.channels > 0 && k == &[1, 1] && s == &[1, 1] && p == &[0, 0] && from == to
+        !self.unicast && self.channels > 0 && self.window.is_pointwise()
     }
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
@@ -95,90 +125,121 @@ impl Staging {
         offsets
     }
 
+    /// Numbers that an output's channels are staged to.
     pub(crate) fn staged_elements(&self) -> usize {
-        let beyond = SLACK + (self.window.k[1] - 1) / self.window.s[1];
-        self.channels * self.phases[0] * self.phases[1] * self.height * self.width + beyond
+        self.channels * self.phases[0] * self.phases[1] * self.height * self.width
     }
 
-    /// Stages channels from `first` on for a share's outputs. `outside` stands for what lies beyond the source.
+    /// Outputs with channels of their own that are worked on together.
+    pub(crate) fn at_once(&self) -> usize {
+        (NEAR / self.staged_elements().max(1)).clamp(1, MOST_AT_ONCE)
+    }
+
+    /// Numbers that may be read beyond those.
+    pub(crate) fn staged_slack(&self) -> usize {
+        SLACK + (self.window.k[1] - 1) / self.window.s[1]
+    }
+
+    /// Stages channels from `first` on for the outputs of a group from a row on. `outside` stands for what lies beyond the source; it is where
+    /// it belongs already in a buffer that held other channels of the same share.
     #[inline(always)]
     pub(crate) fn stage(
         &self,
         source: Source,
-        share: &Share,
+        [group, first_row]: [usize; 2],
         first: usize,
-        outside: f32,
+        outside: Option<f32>,
         to: &mut [f32],
-        gather: &mut Gather,
+        wide: &mut Vec<f32>,
     ) {
-        let (g, first_row) = (share.group, share.first_row);
         let (s, p, from) = (self.window.s, self.window.p, self.window.from);
-        let planes = self.channels * self.phases[0] * self.phases[1] * self.height * self.width;
-        let (planes, beyond) = to.split_at_mut(planes);
-        beyond.fill(0.0);
-        let mut rows = planes.chunks_exact_mut(self.width);
-        // Source rows that the share's windows meet.
-        let top = (first_row * s[0]).saturating_sub(p[0]).min(from[0]);
-        let end = (first_row + self.height - 1) * s[0] + self.phases[0];
-        let met = top..end.saturating_sub(p[0]).clamp(top, from[0]);
-        // And columns.
+        let mut planes = to.chunks_exact_mut(self.height * self.width);
+        // Columns that a phase takes some of.
         let across = ((self.width - 1) * s[1] + self.phases[1]).saturating_sub(p[1]).min(from[1]);
         for c in first..first + self.channels {
-            // Short rows are widened together, longer ones once for all phases of their columns.
-            let widened = across < SHORT || self.phases[1] > 1;
-            if widened && !met.is_empty() && across > 0 {
-                let part = Part { rows: met.clone(), columns: 0..across };
-                source.widen(g, c, &part, &mut gather.halves, room(&mut gather.wide, part.outputs()));
-            }
             for kh in 0..self.phases[0] {
+                let rows = self.inside(0, first_row, kh, self.height);
+                let top = (first_row + rows.start) * s[0] + kh;
+                let met = if rows.is_empty() { &[] } else { source.from(group, c, top - p[0]) };
+                let read = Rows {
+                    count: rows.len(),
+                    columns: across,
+                    from_stride: source.strides[2] * s[0],
+                    to_stride: across,
+                };
+                let wide = room(wide, if s[1] > 1 { rows.len() * across } else { 0 });
+                if !wide.is_empty() {
+                    number::widen_rows(met, wide, read);
+                }
                 for kw in 0..self.phases[1] {
-                    // Staged columns whose input column lies inside the source.
-                    let start = p[1].saturating_sub(kw).div_ceil(s[1]).min(self.width);
-                    let end = (from[1] + p[1]).saturating_sub(kw).div_ceil(s[1]).clamp(start, self.width);
-                    for (q, row) in rows.by_ref().take(self.height).enumerate() {
-                        let h = ((first_row + q) * s[0] + kh).checked_sub(p[0]).filter(|&h| h < from[0]);
-                        let Some(h) = h.filter(|_| start < end) else {
-                            row.fill(outside);
-                            continue;
-                        };
-                        row[..start].fill(outside);
-                        row[end..].fill(outside);
-                        let (row, at) = (&mut row[start..end], start * s[1] + kw - p[1]);
-                        let reach = at..at + (row.len() - 1) * s[1] + 1;
-                        if widened {
-                            take_every(s[1], &gather.wide[(h - top) * across..][reach], row);
-                            continue;
-                        }
-                        let source = &source.row(g, c, h, from[1])[reach];
-                        if s[1] == 1 {
-                            number::widen_row(source, row);
-                        } else {
-                            let wide = room(&mut gather.wide, source.len());
-                            number::widen_row(source, wide);
-                            take_every(s[1], wide, row);
-                        }
+                    let Some(plane) = planes.next() else { return };
+                    let columns = self.inside(1, 0, kw, self.width);
+                    if let Some(outside) = outside {
+                        surround(plane, self.width, &rows, &columns, outside);
+                    }
+                    if rows.is_empty() || columns.is_empty() {
+                        continue;
+                    }
+                    let plane = &mut plane[rows.start * self.width + columns.start..];
+                    let at = columns.start * s[1] + kw - p[1];
+                    if s[1] == 1 {
+                        number::widen_rows(
+                            &met[at..],
+                            plane,
+                            Rows { columns: columns.len(), to_stride: self.width, ..read },
+                        );
+                        continue;
+                    }
+                    for (from, to) in wide.chunks_exact(across).zip(plane.chunks_mut(self.width)) {
+                        take_every(s[1], &from[at..], &mut to[..columns.len()]);
                     }
                 }
             }
         }
     }
-}
 
-/// Every `stride`th number, from the first to the last.
-#[inline(always)]
-fn take_every(stride: usize, from: &[f32], to: &mut [f32]) {
-    match stride {
-        1 => copy_short(from, to),
-        2 => {
-            let (pairs, last) = from.as_chunks::<2>();
-            to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
-            if let (Some(to), Some(last)) = (to.last_mut(), last.first()) {
-                *to = *last;
-            }
-        }
-        _ => to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x),
+    /// Staged rows, or columns, of a phase whose input row lies inside the source; `first` is the output row they begin with.
+    fn inside(&self, axis: usize, first: usize, phase: usize, staged: usize) -> Range<usize> {
+        let Window { s, p, from, .. } = &self.window;
+        let place = |input: usize| input.saturating_sub(phase).div_ceil(s[axis]).saturating_sub(first).min(staged);
+        place(p[axis])..place(from[axis] + p[axis])
     }
 }
+
+/// Fills what surrounds some rows and columns of a plane.
+#[inline(always)]
+fn surround(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Range<usize>, with: f32) {
+    let (above, rest) = plane.split_at_mut(rows.start * width);
+    let (rows, below) = rest.split_at_mut(rows.len() * width);
+    above.fill(with);
+    below.fill(with);
+    for row in rows.chunks_exact_mut(width) {
+        let (row, right) = row.split_at_mut(columns.end);
+        right.iter_mut().chain(&mut row[..columns.start]).for_each(|x| *x = with);
+    }
+}
+
+/// Every `stride`th number, as many as there is room for.
+#[inline(always)]
+fn take_every(stride: usize, from: &[f32], to: &mut [f32]) {
+    if stride != 2 {
+        return to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x);
+    }
+    // As many as become one instruction; the last ones overlap those before.
+    let (whole, n) = (to.len() - to.len() % PAIRS, to.len());
+    let starts = (0..whole).step_by(PAIRS).chain((whole < n && n >= PAIRS).then_some(n - PAIRS));
+    for at in starts {
+        if let Some(pairs) = from[2 * at..].first_chunk::<{ 2 * PAIRS - 1 }>() {
+            to[at..][..PAIRS].copy_from_slice(&std::array::from_fn::<f32, PAIRS, _>(|i| pairs[2 * i]));
+        }
+    }
+    if n < PAIRS {
+        to.iter_mut().zip(from.iter().step_by(2)).for_each(|(to, x)| *to = *x);
+    }
+}
+
+/// Numbers of which every second one is taken at a time.
+const PAIRS: usize = 16;
 
 /// Coefficients of all groups.
 #[derive(Clone, Debug)]
@@ -235,15 +296,20 @@ pub(crate) fn convolve(
     kernels: &Kernels,
     finish: &Finish,
     from: Source,
-    to: Target,
+    mut to: Target,
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
+    if to.turned && ext.w == 1 {
+        // The channels of one column, stored as a row, are channels one element apart.
+        (to.turned, to.strides[1]) = (false, 1);
+    }
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
     } else {
-        convolve_staged(workers, staging, kernels, finish, from, to, ext, shared);
+        let small = !to.turned && staging.is_small(ext.w);
+        convolve_staged(workers, staging, kernels, finish, from, to, ext, small, shared);
     }
 }
 
@@ -272,7 +338,7 @@ fn convolve_pointwise(
     let columns = if turned { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
-        workers.arch.dispatch(pointwise::Job { kernel, finish, from, columns, turned, share, scratch });
+        workers.arch.dispatch(pointwise::Job { kernel, finish, from, windows: None, columns, turned, share, scratch });
     });
 }
 
@@ -284,6 +350,7 @@ fn convolve_staged(
     from: Source,
     to: Target,
     ext: Extents,
+    small: bool,
     shared: bool,
 ) {
     let Target { data, strides, turned } = to;
@@ -293,6 +360,19 @@ fn convolve_staged(
     };
     workers.each(shares, shared, |share, scratch| {
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
+        if small {
+            let (windows, columns) = (Some((staging, offsets)), ext.w);
+            return workers.arch.dispatch(pointwise::Job {
+                kernel,
+                finish,
+                from,
+                windows,
+                columns,
+                turned,
+                share,
+                scratch,
+            });
+        }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
     });
 }
@@ -328,58 +408,64 @@ impl WithSimd for Job<'_, '_> {
         let Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch } = self;
         let columns = ext.w;
         let taps = kernel.packed.taps();
-        let staged = room(&mut scratch.staged, staging.staged_elements());
-        let gather = &mut scratch.gather;
+        let area = staging.staged_elements();
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
-        let at_once = if staging.unicast { 1 } else { CHANNELS };
+        let at_once = if staging.unicast { staging.at_once() } else { CHANNELS };
+        let sources = if staging.unicast { at_once } else { 1 };
+        let staged = room(&mut scratch.staged, sources * area + staging.staged_slack());
         let sums = room(&mut scratch.sums, at_once * stride);
-        let widened = room(&mut scratch.panel, at_once * TAPS.min(taps));
-        let together = !turned && columns < SHORT;
-        let rounded = if turned { at_once * share.rows * columns } else { outputs };
-        let halves = room(&mut scratch.halves, rounded);
+        let widened = room(&mut scratch.panel, PANEL * TAPS.min(taps));
+        let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
+        let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
         let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
+        staged[sources * area..].fill(0.0);
         for c in (0..channels).step_by(at_once) {
             let channel = first + c;
             let count = at_once.min(channels - c);
-            if c == 0 || staging.unicast {
-                let first = if staging.unicast { channel * staging.channels } else { 0 };
-                staging.stage(from, share, first, 0.0, staged, gather);
+            // Each visit finds what surrounds the source where the first one left it.
+            let around = (c == 0).then_some(0.0);
+            if staging.unicast {
+                for (m, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
+                    staging.stage(
+                        from,
+                        [share.group, share.first_row],
+                        (channel + m) * staging.channels,
+                        around,
+                        staged,
+                        &mut scratch.wide,
+                    );
+                }
+            } else if c == 0 {
+                staging.stage(from, [share.group, share.first_row], 0, around, &mut staged[..area], &mut scratch.wide);
             }
+            let height = if staging.unicast { 1 } else { PANEL };
             for tap in (0..taps).step_by(TAPS) {
                 let some = tap..taps.min(tap + TAPS);
-                for m in (0..count).step_by(PANEL) {
+                for m in (0..count).step_by(height) {
+                    let source = if staging.unicast { &staged[m * area..] } else { &staged[..] };
                     let height = kernel.packed.height(channel + m);
                     let panel = kernel.packed.widen(channel + m, some.clone(), widened);
                     let sums = &mut sums[m * stride..];
                     let places = &offsets[some.clone()];
                     let resume = tap > 0;
-                    Sums { panel, height, source: staged, places, sums, stride, outputs, resume }.with_simd(simd);
+                    Sums { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
                 }
             }
             for m in 0..count {
                 let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
-                if together {
-                    // With what stands between short rows.
-                    finish.row(bias, &mut sums[m * stride..][..outputs], halves);
-                    for (row, from) in halves.chunks_exact(staging.width).enumerate() {
-                        copy_short(&from[..columns], share.row(c + m, row, columns));
-                    }
-                    continue;
-                }
-                for row in 0..share.rows {
-                    let sums = &mut sums[m * stride + row * staging.width..][..columns];
-                    let to = match turned {
-                        true => &mut halves[(m * share.rows + row) * columns..][..columns],
-                        false => share.row(c + m, row, columns),
-                    };
-                    finish.row(bias, sums, to);
-                }
+                // With what stands between rows.
+                finish.stages(bias, &mut sums[m * stride..][..outputs]);
             }
-            if turned {
-                let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
-                from.store(share, 0, share.rows, 0, count);
+            if !turned {
+                share.store([c, 0, 0], count, sums, stride, rows, |from, to, rows| finish.rows(from, to, rows));
+                continue;
             }
+            for m in 0..count {
+                finish.rows(&sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
+            }
+            let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
+            from.store(share, 0, share.rows, 0, count);
         }
     }
 }
@@ -391,6 +477,7 @@ mod tests {
     use crate::panels::Values;
     use crate::rows::{dense, reach};
     use half::f16;
+    use pulp::Arch;
 
     /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
     #[test]
@@ -419,7 +506,7 @@ mod tests {
                 let to = Target { data: &mut data, strides: dense(stored), turned };
                 match pointwise {
                     true => convolve_pointwise(&workers, &kernels, &finish, from, to, ext, true),
-                    false => convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, true),
+                    false => convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, false, true),
                 }
                 data
             };
@@ -432,6 +519,104 @@ mod tests {
             for (i, &x) in wanted.iter().enumerate() {
                 let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
                 assert_eq!(at(&turned, ext.transposed(), [g, w, h, c]), x);
+            }
+        }
+    }
+
+    /// Windows of every kind, slid over and unfolded, by every instruction set: the sums of the taps in their order.
+    #[test]
+    fn windows_take_their_taps_in_order() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let mut arches = vec![Arch::Scalar, Arch::new()];
+        #[cfg(target_arch = "x86_64")]
+        arches.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        for i in 0..400 {
+            let pick = |n: usize, of: usize| 1 + (i * 31 + n * 17 + i * i * n) % of;
+            let (k, s) = ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]);
+            let p = [(pick(5, 4) - 1).min(k[0] - 1), (pick(6, 4) - 1).min(k[1] - 1)];
+            let (from, unicast) = ([pick(7, 9), pick(8, 40)], i % 3 == 0);
+            let to: [usize; 2] =
+                std::array::from_fn(|a| (from[a] + p[a] + pick(9 + a, k[a]) - 1).saturating_sub(k[a]) / s[a] + 1);
+            let (cin, cout) = if unicast { (pick(11, 9), pick(11, 9)) } else { (pick(11, 40), pick(12, 70)) };
+            let window = Window { k, s, p, from, to };
+            let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
+            let of_output = if unicast { 1 } else { cin };
+            let staging = Staging::new(window, of_output, unicast, ext).expect("it is small");
+            let taps = of_output * k[0] * k[1];
+            let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
+            let groups = [Ok(Coefficients { weights: Values::Halves(weights.clone()), biases: None })];
+            let kernels = Kernels::pack(&staging, cout, groups.into_iter()).expect("it is packed");
+            let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
+            let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
+            let mut wanted = Vec::new();
+            for (c, h, w) in (0..cout).flat_map(|c| (0..to[0]).flat_map(move |h| (0..to[1]).map(move |w| (c, h, w)))) {
+                let sum = (0..taps).fold(0.0f32, |sum, tap| {
+                    let (channel, kh, kw) = (tap / (k[0] * k[1]), tap / k[1] % k[0], tap % k[1]);
+                    let channel = if unicast { c } else { channel };
+                    let (h, w) = ((h * s[0] + kh).checked_sub(p[0]), (w * s[1] + kw).checked_sub(p[1]));
+                    let (Some(h), Some(w)) = (h.filter(|&h| h < from[0]), w.filter(|&w| w < from[1])) else {
+                        return sum;
+                    };
+                    let x = x[channel * strides[1] + h * strides[2] + w];
+                    weights[c * taps + tap].to_f32().mul_add(x.to_f32(), sum)
+                });
+                wanted.push(f16::from_f32(sum));
+            }
+            for arch in &arches {
+                let mut workers = Workers::new();
+                workers.arch = *arch;
+                for small in if unicast { &[false][..] } else { &[false, true] } {
+                    let mut data = vec![f16::NAN; wanted.len()];
+                    let to = Target { data: &mut data, strides: dense(ext), turned: false };
+                    let from = Source { data: &x, strides };
+                    convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, *small, true);
+                    assert_eq!(data, wanted, "{:?}, {cin} to {cout}, {arch:?}, small {small}", staging.window);
+                }
+            }
+        }
+    }
+
+    /// Products of few columns, where the last ones go one by one, by every instruction set.
+    #[test]
+    fn columns_alone_have_the_sums_of_columns_together() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let mut arches = vec![Arch::Scalar, Arch::new()];
+        #[cfg(target_arch = "x86_64")]
+        arches.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        for (cin, cout, w) in [(300, 100, 1), (40, 61, 49), (7, 13, 17), (600, 48, 66), (3, 5, 2)] {
+            let (input, ext) = (Extents { g: 1, c: cin, h: 1, w }, Extents { g: 1, c: cout, h: 1, w });
+            let window = Window { k: [1, 1], s: [1, 1], p: [0, 0], from: [1, w], to: [1, w] };
+            let staging = Staging::new(window, cin, false, ext).expect("it is small");
+            let weights: Vec<f16> = (0..cout * cin).map(draw).collect();
+            let groups = [Ok(Coefficients { weights: Values::Halves(weights.clone()), biases: None })];
+            let kernels = Kernels::pack(&staging, cout, groups.into_iter()).expect("it is packed");
+            let x: Vec<f16> = (0..cin * w).map(|i| draw(i + 5)).collect();
+            let sum = |c: usize, o: usize| {
+                (0..cin).fold(0.0f32, |sum, k| weights[c * cin + k].to_f32().mul_add(x[k * w + o].to_f32(), sum))
+            };
+            for arch in &arches {
+                let mut workers = Workers::new();
+                workers.arch = *arch;
+                for turned in [false, true] {
+                    let stored = if turned { ext.transposed() } else { ext };
+                    let mut data = vec![f16::NAN; cout * w];
+                    let to = Target { data: &mut data, strides: dense(stored), turned };
+                    convolve(
+                        &workers,
+                        &staging,
+                        &kernels,
+                        &finish,
+                        Source { data: &x, strides: dense(input) },
+                        to,
+                        ext,
+                    );
+                    for (i, &found) in data.iter().enumerate() {
+                        let (c, o) = if turned { (i % cout, i / cout) } else { (i / w, i % w) };
+                        assert_eq!(found, f16::from_f32(sum(c, o)), "{cin} {cout} {w}, {arch:?}, {turned}, {c}, {o}");
+                    }
+                }
             }
         }
     }

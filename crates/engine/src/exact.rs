@@ -1,7 +1,7 @@
 //! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
 //! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
-use crate::convolution::{Staging, Target};
+use crate::convolution::{MOST_AT_ONCE, Staging, Target};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
@@ -11,7 +11,7 @@ use crate::number::planar;
 use crate::number::settle::STRETCH;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::plan::Constants;
-use crate::rows::{Part, Share, Source, copy_short, cut};
+use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
 use crate::window::Window;
 use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
@@ -20,6 +20,7 @@ use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
 use anemone_facts::numerics::{self, Mac, Planar};
 use anemone_program::Direction;
+use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
@@ -199,7 +200,7 @@ impl WithSimd for Each<'_, '_> {
 pub(crate) type Sets = (Vec<Weights>, Option<Vec<f32>>);
 
 /// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
-const CHANNELS: usize = 16 * HEIGHT;
+const CHANNELS: usize = 8 * HEIGHT;
 /// Numbers of packed columns, and bounds of their outputs.
 const PACKED: usize = 1 << 19;
 const OUTPUTS: [usize; 2] = [256, 1024];
@@ -268,32 +269,42 @@ impl WithSimd for Alone<'_, '_> {
         let Alone { of, offsets, from, columns, share, scratch } = self;
         let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
         let staging = of.staging;
-        let Scratch { staged, gather, sums, halves, panel, row, columns: packed, .. } = scratch;
-        let staged = room(staged, staging.staged_elements());
+        let Scratch { staged, wide, sums, halves, panel, row, columns: packed, .. } = scratch;
+        let area = staging.staged_elements();
+        let at_once = staging.at_once();
+        let staged = room(staged, at_once * area + staging.staged_slack());
+        staged[at_once * area..].fill(0.0);
         let outputs = share.rows * staging.width;
-        let sums = room(sums, outputs);
-        let halves = room(halves, outputs);
+        let sums = room(sums, at_once * outputs);
+        let halves = room(halves, at_once * outputs);
         let packed = packed.get_or_insert_with(|| Columns::empty(of.mac));
-        for c in 0..share.channels() {
-            let channel = share.first_channel + c;
-            let Some(weights) = sets.get(channel) else { return };
-            staging.stage(from, share, channel * of.channels, 0.0, staged, gather);
-            let largest = decode(of.mac, staged);
-            let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
-            let first = bias.first().copied().unwrap_or(0.0);
-            let row = weights.row(panel, row);
-            let row = LoneRow { weights, row, bias: first, source: staged, offsets, largest, out: &mut *sums };
-            if !row.with_simd(simd) {
-                packed.fill(offsets.len(), outputs, |tap, first, row| {
-                    row.copy_from_slice(&staged[offsets[tap] as usize + first..][..row.len()]);
-                });
-                product_of_rows(simd, weights, 0, packed, bias, sums, panel);
+        let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
+        for c in (0..share.channels()).step_by(at_once) {
+            let (first, count) = (share.first_channel + c, at_once.min(share.channels() - c));
+            let mut largest = [0.0; MOST_AT_ONCE];
+            for (m, (staged, largest)) in staged.chunks_exact_mut(area).zip(&mut largest).enumerate().take(count) {
+                // What surrounds the source is zero however it is read, and stays where the first channels left it.
+                let (around, place) = ((c == 0).then_some(0.0), [share.group, share.first_row]);
+                staging.stage(from, place, (first + m) * of.channels, around, staged, wide);
+                *largest = decode(of.mac, staged);
             }
+            for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
+                let (Some(weights), source) = (sets.get(first + m), &staged[m * area..]) else { return };
+                let bias = biases.as_ref().and_then(|b| b.get(first + m)).map_or(&[][..], std::slice::from_ref);
+                let row = weights.row(panel, row);
+                let (start, largest) = (bias.first().copied().unwrap_or(0.0), largest[m]);
+                let row = LoneRow { weights, row, bias: start, source, offsets, largest, out: &mut *out };
+                if !row.with_simd(simd) {
+                    packed.fill(offsets.len(), outputs, true, |tap, first, row| {
+                        row.copy_from_slice(&source[offsets[tap] as usize + first..][..row.len()]);
+                    });
+                    product_of_rows(simd, weights, 0, packed, bias, out, panel);
+                }
+            }
+            let (sums, halves) = (&sums[..count * outputs], &mut halves[..count * outputs]);
             number::round_row(sums, halves);
             of.exactly.row(halves);
-            for (row, from) in halves.chunks(staging.width).enumerate() {
-                copy_short(&from[..columns], share.row(c, row, columns));
-            }
+            share.store([c, 0, 0], count, halves, outputs, rows, copy_rows);
         }
     }
 }
@@ -319,6 +330,7 @@ impl WithSimd for Job<'_, '_> {
         let packed = scratch.columns.get_or_insert_with(|| Columns::empty(of.mac));
         let (first, channels) = if turned { (0, columns) } else { (share.first_channel, share.channels()) };
         let at_once = if of.unicast { 1 } else { CHANNELS };
+        let slides = !turned && !of.unicast && of.window.elements() > 1;
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
         let group = share.group;
         for part in Part::all(share, columns, turned, most) {
@@ -327,10 +339,25 @@ impl WithSimd for Job<'_, '_> {
             let halves = room(&mut scratch.halves, at_once * outputs);
             for c in (0..channels).step_by(at_once) {
                 let (channel, count) = (first + c, at_once.min(channels - c));
-                if c == 0 || of.unicast {
+                if c == 0 && slides {
+                    // Taps read the same numbers again and again: they are decoded before.
+                    let staging = of.staging.of_rows(outputs / columns);
+                    let staged = room(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
+                    let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
+                    staging.stage(from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
+                    beyond.fill(0.0);
+                    decode(of.mac, planes);
+                    let (offsets, staged) = (staging.offsets(), &*staged);
+                    packed.fill(taps, outputs, true, |tap, first, row| {
+                        let rows = staged[offsets[tap] as usize..].chunks(staging.width);
+                        gather_from(rows, columns, first, row);
+                    });
+                } else if c == 0 || of.unicast {
                     let read = if of.unicast { channel * of.channels } else { 0 };
-                    packed.fill(taps, outputs, |tap, first, row| {
-                        of.window.taken(from, group, read, &part, tap, first, row);
+                    let alone = of.window.is_pointwise();
+                    packed.fill(taps, outputs, false, |tap, first, row| match alone {
+                        true => from.widen_from(group, read + tap, &part, first, row),
+                        false => of.window.taken(from, group, read, &part, tap, first, row),
                     });
                 }
                 let (set, row) = if of.unicast { (channel, 0) } else { (0, channel) };
@@ -343,6 +370,20 @@ impl WithSimd for Job<'_, '_> {
                 of.exactly.row(halves);
                 part.store(halves, outputs, share, turned, c, count);
             }
+        }
+    }
+}
+
+/// Numbers from one on, of rows that have so many each.
+#[inline(always)]
+fn gather_from<'a>(rows: impl Iterator<Item = &'a [f32]>, columns: usize, first: usize, mut to: &mut [f32]) {
+    let mut column = first % columns;
+    for row in rows.skip(first / columns) {
+        let (piece, rest) = to.split_at_mut((columns - column).min(to.len()));
+        copy_short(&row[column..][..piece.len()], piece);
+        (to, column) = (rest, 0);
+        if to.is_empty() {
+            return;
         }
     }
 }

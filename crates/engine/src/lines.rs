@@ -9,7 +9,8 @@ use crate::memory;
 use crate::number;
 use crate::number::settle::{Line, STRETCH};
 use crate::pe::{Ending, FIRST, SECOND};
-use crate::rows::{Share, Source, cut};
+use crate::planar::BLOCK;
+use crate::rows::{Block, Share, Source, cut};
 use crate::tensor::Extents;
 use crate::work::{PER_THREAD, Workers, chunks};
 use anemone_facts::Field::*;
@@ -42,14 +43,17 @@ struct Operand<'a> {
 
 impl Operand<'_> {
     #[inline(always)]
-    fn read<N: Line>(&self, [g, c, h]: [usize; 3], wide: &mut [f32], to: &mut [N]) {
-        let columns = if self.one_column { 1 } else { to.len() };
-        let wide = &mut wide[..columns];
-        number::widen_row(self.source.row(g, c, h, columns), wide);
-        N::admit_line(wide, self.relu, &mut to[..columns]);
+    fn read<N: Line>(&self, block: Block, wide: &mut [f32], to: &mut [N]) {
+        let columns = if self.one_column { 1 } else { block.columns };
+        let n = block.count * columns;
+        block.widen(self.source, columns, wide);
+        N::admit_line(&mut wide[..n], self.relu, &mut to[..n]);
         if self.one_column {
-            let first = to[0];
-            to.fill(first);
+            // From the last on: what is spread lies where others stood.
+            for row in (0..block.count).rev() {
+                let first = to[row];
+                to[row * block.columns..][..block.columns].fill(first);
+            }
         }
     }
 }
@@ -71,35 +75,42 @@ struct Buffers<N> {
     wide: Vec<f32>,
     a: Vec<N>,
     b: Vec<N>,
+    halves: Vec<f16>,
 }
 
 impl<N: Line> Buffers<N> {
-    fn new(columns: usize) -> Buffers<N> {
-        Buffers { wide: vec![0.0; columns], a: vec![N::admit(0.0); columns], b: vec![N::admit(0.0); columns] }
+    fn new(elements: usize) -> Buffers<N> {
+        let zeros = || vec![N::admit(0.0); elements];
+        Buffers { wide: vec![0.0; elements], a: zeros(), b: zeros(), halves: vec![f16::ZERO; elements] }
     }
 }
 
 impl<N: Line> Lines<'_, N> {
-    /// A row before the task's end, in `at.a`.
+    /// Rows before the task's end, in `at.a`.
     #[inline(always)]
-    fn row(&self, [g, c, h]: [usize; 3], at: &mut Buffers<N>) {
-        let Buffers { wide, a, b } = at;
+    fn rows(&self, block: Block, at: &mut Buffers<N>) {
+        let Buffers { wide, a, b, .. } = at;
         let [first, second] = &self.operands;
-        first.read([g, c, h], wide, a);
+        first.read(block, wide, a);
+        let a = &mut a[..block.elements()];
         if let Some((pre, abs)) = self.pre {
             prepare(a, pre, abs);
         }
         match self.form {
             Form::One => {}
             Form::Two => {
-                second.read([g, c, h], wide, b);
+                second.read(block, wide, b);
                 self.operation.rows(a, b);
             }
             Form::Affine => {
-                let mut pair = [N::admit(0.0); 2];
-                second.read([g, c, 0], wide, &mut pair[..1]);
-                second.read([g, c, 1], wide, &mut pair[1..]);
-                self.operation.affine(a, pair);
+                // The second source's rows are the addends of channels, and their factors.
+                for (i, row) in a.chunks_exact_mut(block.columns).enumerate() {
+                    let [g, c, _] = block.row(i);
+                    let mut pair = [N::admit(0.0); 2];
+                    second.read(Block::of([g, c, 0], 1, 1), wide, &mut pair[..1]);
+                    second.read(Block::of([g, c, 1], 1, 1), wide, &mut pair[1..]);
+                    self.operation.affine(row, pair);
+                }
             }
         }
     }
@@ -199,14 +210,18 @@ impl<N: Line> WithSimd for Elements<'_, '_, N> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Elements { lines, share } = self;
-        let mut at = Buffers::new(lines.columns);
-        for c in 0..share.channels() {
-            for h in 0..share.rows {
-                lines.row([share.group, share.first_channel + c, share.first_row + h], &mut at);
-                lines.ending.apply(&mut at.a);
-                N::settle_line(lines.rules, &at.a, share.row(c, h, lines.columns));
+        let mut at = Buffers::new(lines.columns.max(BLOCK));
+        share.blocks(lines.columns, BLOCK, |block, to| {
+            lines.rows(block, &mut at);
+            let row = &mut at.a[..block.elements()];
+            lines.ending.apply(row);
+            if N::settle_rows(row, to, block.stored()) {
+                return;
             }
-        }
+            let halves = &mut at.halves[..row.len()];
+            N::settle_line(lines.rules, row, halves);
+            block.store(halves, to);
+        });
     }
 }
 
@@ -254,16 +269,18 @@ impl<N: Line> WithSimd for Reduce<'_, '_, N> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Reduce { lines, fold, ext, first, results } = self;
-        let mut at: [Buffers<N>; SIDE_BY_SIDE] = std::array::from_fn(|_| Buffers::new(lines.columns));
+        let rows = (BLOCK / ext.w).clamp(1, ext.h);
+        let mut at: [Buffers<N>; SIDE_BY_SIDE] = std::array::from_fn(|_| Buffers::new(rows * ext.w));
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
             let first = first + i * SIDE_BY_SIDE;
             let mut sums = fold.start::<N, SIDE_BY_SIDE>();
-            for h in 0..ext.h {
+            for h in (0..ext.h).step_by(rows) {
+                let elements = rows.min(ext.h - h) * ext.w;
                 for (p, at) in at.iter_mut().enumerate().take(results.len()) {
                     let plane = first + p;
-                    lines.row([plane / ext.c, plane % ext.c, h], at);
+                    lines.rows(Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w), at);
                 }
-                sums.go_on(at.each_ref().map(|at| &at.a[..]));
+                sums.go_on(at.each_ref().map(|at| &at.a[..elements]));
             }
             let mut ends = sums.end();
             let ends = &mut ends[..results.len()];

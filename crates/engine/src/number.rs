@@ -10,7 +10,7 @@ pub mod planar;
 pub mod settle;
 pub mod wide;
 
-use anemone_program::{Element, round_halves, widen_halves};
+use anemone_program::{Element, Rows, round_halves, widen_halves};
 use half::f16;
 
 /// fp32 to fp16, nearest even.
@@ -43,7 +43,7 @@ const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
 /// compiled for; longer rows go through the host's own conversion, if it has one.
 #[inline(always)]
 pub fn round_row(from: &[f32], to: &mut [f16]) {
-    if from.len() >= LEAST_ROW && round_halves(from, to) {
+    if from.len() >= LEAST_ROW && round_halves(from, to, Rows::one(from.len())) {
         return;
     }
     // Half a digit less one, and one more where the digit is odd: nearest even.
@@ -80,6 +80,24 @@ fn round_row_with(from: &[f32], to: &mut [f16], carry: impl Fn(u32) -> u32, othe
     }
 }
 
+/// As [`round_row`], row by row.
+#[inline(always)]
+pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
+    if !round_halves(from, to, rows) {
+        let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
+        (0..rows.count).for_each(|row| round_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+    }
+}
+
+/// As [`widen_row`], row by row.
+#[inline(always)]
+pub fn widen_rows(from: &[f16], to: &mut [f32], rows: Rows) {
+    if !widen_halves(from, to, rows) {
+        let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
+        (0..rows.count).for_each(|row| widen_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+    }
+}
+
 /// Widens one operand.
 #[inline(always)]
 pub fn widen(x: f16) -> f32 {
@@ -89,7 +107,7 @@ pub fn widen(x: f16) -> f32 {
 /// Widens a row of operands.
 #[inline(always)]
 pub fn widen_row(from: &[f16], to: &mut [f32]) {
-    if from.len() >= LEAST_ROW && widen_halves(from, to) {
+    if from.len() >= LEAST_ROW && widen_halves(from, to, Rows::one(from.len())) {
         return;
     }
     for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {

@@ -1,11 +1,15 @@
 //! Coefficients as they are kept between runs: as small as in their streams, widened where they are used.
 
 use crate::number;
+use anemone_program::widen_indices;
 use half::f16;
 use std::ops::Range;
 
 /// Values that a byte of indices can name.
 const BYTES: usize = 256;
+
+/// Fewer are not worth the call of the host's own way.
+const AT_ONCE: usize = 32;
 
 /// Coefficients, every one of them an fp16 number.
 #[derive(Clone, Debug)]
@@ -27,6 +31,14 @@ impl Values {
         match self {
             Values::Halves(halves) => halves.len(),
             Values::Indices(indices, _) => indices.len(),
+        }
+    }
+
+    /// All that occur, and maybe others.
+    pub(crate) fn each_value(&self) -> impl Iterator<Item = f16> {
+        match self {
+            Values::Halves(halves) => halves.iter().copied(),
+            Values::Indices(_, palette) => palette.iter().copied(),
         }
     }
 
@@ -63,7 +75,8 @@ enum Store {
     Halves(Vec<f16>),
     /// Panels of whole bytes, each holding one index or several, the first in its lowest bits; and what a byte stands for.
     One(Vec<u8>, Box<[[f32; 1]]>),
-    Two(Vec<u8>, Box<[[f32; 2]]>),
+    /// Here with the palette as well, for hosts that look up many at a time.
+    Two(Vec<u8>, Box<[[f32; 2]]>, [f16; 16]),
     Four(Vec<u8>, Box<[[f32; 4]]>),
 }
 
@@ -94,7 +107,10 @@ impl Packed {
                 };
                 match palette.len() {
                     0..=4 => Store::Four(bytes(4), table(palette)),
-                    5..=16 => Store::Two(bytes(2), table(palette)),
+                    5..=16 => {
+                        let value = |i: usize| palette.get(i).copied().unwrap_or_default();
+                        Store::Two(bytes(2), table(palette), std::array::from_fn(value))
+                    }
                     _ => Store::One(bytes(1), table(palette)),
                 }
             }
@@ -111,7 +127,7 @@ impl Packed {
     pub(crate) fn bytes(&self) -> usize {
         match &self.store {
             Store::Halves(halves) => 2 * halves.len(),
-            Store::One(bytes, _) | Store::Two(bytes, _) | Store::Four(bytes, _) => bytes.len(),
+            Store::One(bytes, _) | Store::Two(bytes, ..) | Store::Four(bytes, _) => bytes.len(),
         }
     }
 
@@ -134,7 +150,13 @@ impl Packed {
         match &self.store {
             Store::Halves(halves) => number::widen_row(&halves[first * self.taps + from..][..to.len()], to),
             Store::One(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(1), from, to),
-            Store::Two(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(2), from, to),
+            Store::Two(bytes, table, palette) => {
+                let panel = panel * self.panel_bytes(2);
+                let at_once = to.len() >= AT_ONCE && from.is_multiple_of(2);
+                if !at_once || !widen_indices(&bytes[panel + from / 2..], to, palette) {
+                    look_up(bytes, table, panel, from, to);
+                }
+            }
             Store::Four(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(4), from, to),
         }
         to

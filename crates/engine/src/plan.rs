@@ -8,8 +8,8 @@ use crate::memory::{Memory, Region, Snapshot};
 use crate::native::Own;
 use crate::ne::Neural;
 use crate::trace::TaskTrace;
-use crate::work::Workers;
-use anemone_facts::code::class;
+use crate::work::{Workers, on_all_threads};
+use anemone_facts::code::{class, neural};
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Port, Program, Task};
@@ -57,6 +57,8 @@ pub struct Plan {
     ports: Vec<Port>,
     l2: Region,
     workers: Workers,
+    /// Whether there is enough to do for threads to look for it throughout a run.
+    heavy: bool,
     /// The memory before and after a run that went well: what was written.
     seen: Option<(Snapshot, Snapshot)>,
 }
@@ -110,7 +112,19 @@ impl Fields {
     pub(crate) fn get(&self, field: Field) -> u32 {
         self.0[field as usize]
     }
+
+    /// About as many multiplications as the task asks for, or elements that it writes.
+    fn operations(&self) -> u64 {
+        let product = |of: &[Field]| of.iter().map(|&f| u64::from(self.get(f)).max(1)).fold(1, u64::saturating_mul);
+        let channels = if self.get(Field::UnicastEn) == 1 { Field::UnicastCin } else { Field::Cin };
+        let convolved = self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC;
+        let taps = if convolved { product(&[channels, Field::Kh, Field::Kw]) } else { 1 };
+        product(&[Field::NumGroups, Field::Cout, Field::Hout, Field::Wout, Field::Dout]).saturating_mul(taps)
+    }
 }
+
+/// Operations that make it worth waking the other threads for a whole run.
+const HEAVY: u64 = 1 << 23;
 
 /// Executes a program against bound memory, once. Outputs are in their regions afterwards.
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
@@ -168,6 +182,7 @@ impl Plan {
         let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
+        let heavy = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add) >= HEAVY;
         Ok(Plan {
             layout,
             mac,
@@ -180,6 +195,7 @@ impl Plan {
             ports: program.ports.clone(),
             l2,
             workers,
+            heavy,
             seen: None,
         })
     }
@@ -207,7 +223,7 @@ impl Plan {
 
     /// As [`Plan::run`], but asks before every task whether to go on. A run that was stopped says so by its number of tasks;
     /// what it wrote is not to be used.
-    pub fn run_while(&mut self, memory: &mut Memory, go_on: &dyn Fn() -> bool) -> Result<Outcome, Fault> {
+    pub fn run_while(&mut self, memory: &mut Memory, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Outcome, Fault> {
         let known = self.seen.take_if(|(before, _)| !memory.covers(before)).is_none() && self.seen.is_some();
         let before = (!known).then(|| memory.snapshot());
         if !known {
@@ -216,7 +232,10 @@ impl Plan {
         }
         self.l2.trust(known);
         memory.trust(known);
-        let done = self.execute(memory, go_on);
+        let done = match self.heavy {
+            true => on_all_threads(|| self.execute(memory, go_on)),
+            false => self.execute(memory, go_on),
+        };
         memory.trust(false);
         let (tasks, trace) = done?;
         if tasks < self.steps.len() {
@@ -232,7 +251,11 @@ impl Plan {
         Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace })
     }
 
-    fn execute(&mut self, memory: &mut Memory, go_on: &dyn Fn() -> bool) -> Result<(usize, Vec<TaskTrace>), Fault> {
+    fn execute(
+        &mut self,
+        memory: &mut Memory,
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
         let mut chain = Chain::default();
         for (index, step) in self.steps.iter().enumerate() {

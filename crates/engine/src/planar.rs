@@ -18,8 +18,10 @@ use anemone_facts::numerics::Planar;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
+/// Elements that are worked on together: few enough for the innermost cache, enough to make up for the calls.
+pub(crate) const BLOCK: usize = 1 << 10;
 /// Elements that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 15;
+const WORTH_SHARING: usize = 1 << 17;
 
 impl Machine<'_> {
     /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way. By the
@@ -132,31 +134,36 @@ impl WithSimd for Combine<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Combine { op, ending, rules, sources, relus, columns, share, scratch } = self;
-        let a = room(&mut scratch.wide, columns);
-        let b = room(&mut scratch.sums, columns);
-        for c in 0..share.channels() {
-            for h in 0..share.rows {
-                let (channel, row) = (share.first_channel + c, share.first_row + h);
-                let [first, second] = sources.map(|s| s.row(share.group, channel, row, columns));
-                number::widen_row(first, a);
-                number::widen_row(second, b);
+        let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| room(buffer, BLOCK.max(columns)));
+        let halves = room(&mut scratch.halves, BLOCK.max(columns));
+        share.blocks(columns, BLOCK, |block, to| {
+            let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
+            for ((row, source), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
+                block.widen(source, columns, row);
                 if rules.is_some() {
-                    admit_row(a);
-                    admit_row(b);
+                    admit_row(row);
                 }
-                for (row, _) in [&mut *a, &mut *b].into_iter().zip(relus).filter(|(_, relu)| *relu) {
+                if relu {
                     row.iter_mut().for_each(|x| *x = x.max(0.0));
                 }
-                let pairs = a.iter_mut().zip(b.iter());
-                match op {
-                    planar::ADD => pairs.for_each(|(x, &b)| *x += b),
-                    planar::MUL => pairs.for_each(|(x, &b)| *x *= b),
-                    planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
-                    _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
-                }
-                finish(ending, rules, a, share.row(c, h, columns));
             }
-        }
+            let pairs = a.iter_mut().zip(b.iter());
+            match op {
+                planar::ADD => pairs.for_each(|(x, &b)| *x += b),
+                planar::MUL => pairs.for_each(|(x, &b)| *x *= b),
+                planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
+                _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
+            }
+            ending.apply(a);
+            match rules {
+                None => number::round_rows(a, to, block.stored()),
+                Some(rules) => {
+                    let halves = &mut halves[..block.elements()];
+                    settle_row(rules, a, halves);
+                    block.store(halves, to);
+                }
+            }
+        });
     }
 }
 
@@ -188,12 +195,21 @@ impl WithSimd for Pool<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
-        let staged = room(&mut scratch.staged, staging.staged_elements());
-        let gather = &mut scratch.gather;
+        let area = staging.staged_elements();
+        let staged = room(&mut scratch.staged, area + staging.staged_slack());
         let sums = room(&mut scratch.sums, columns);
         let outside = if max { f32::NEG_INFINITY } else { 0.0 };
+        staged[area..].fill(outside);
         for c in 0..share.channels() {
-            staging.stage(source, share, share.first_channel + c, outside, staged, gather);
+            let around = (c == 0).then_some(outside);
+            staging.stage(
+                source,
+                [share.group, share.first_row],
+                share.first_channel + c,
+                around,
+                &mut staged[..area],
+                &mut scratch.wide,
+            );
             if rules.is_some() {
                 admit_row(staged);
             }

@@ -161,19 +161,19 @@ impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> 
     }
 }
 
-/// Panels of a [`Column`], and numbers that hold one.
+/// Most panels of a [`Column`].
 pub(crate) const COLUMN_PANELS: usize = 8;
-const COLUMN: usize = 8;
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
 
-/// Sums of [`COLUMN_PANELS`] whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to
-/// all of them.
-pub(crate) struct Column<'a> {
+/// Sums of `P` whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to all of them.
+pub(crate) struct Column<'a, const P: usize> {
     /// Coefficients by panel, then tap; some numbers may be read beyond the last.
     pub(crate) panels: &'a [f32],
     /// Elements between panels.
     pub(crate) distance: usize,
     pub(crate) taps: usize,
-    /// The operand of each tap leads as many numbers as [`run_outputs`] says.
+    /// The operand of the first tap; those of others follow as many numbers apart as [`run_outputs`] says.
     pub(crate) source: &'a [f32],
     /// By channel, `stride` apart.
     pub(crate) sums: &'a mut [f32],
@@ -183,31 +183,48 @@ pub(crate) struct Column<'a> {
 }
 
 /// Numbers that a [`Column`] may read beyond its coefficients.
-pub(crate) const COLUMN_SLACK: usize = COLUMN - PANEL;
+pub(crate) const COLUMN_SLACK: usize = LONGEST - PANEL;
 
-impl WithSimd for Column<'_> {
+/// How many of a run's last outputs are cheaper one by one than as a vector that they do not fill.
+pub(crate) fn columns_of<S: Simd>(outputs: usize) -> usize {
+    let rest = outputs % S::F32_LANES;
+    if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
+}
+
+/// What a column takes, of what a vector of columns takes, by its numbers: what vectors read beyond a panel is lost.
+const COLUMN_COST: usize = 5;
+
+impl<const P: usize> WithSimd for Column<'_, P> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Column { panels, distance, taps, source, sums, stride, resume } = self;
-        let mut columns = [[0.0f32; COLUMN]; COLUMN_PANELS];
+        let vectors = const { PANEL.div_ceil(S::F32_LANES) };
+        let numbers = vectors * S::F32_LANES;
         let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
+        let mut columns = [[simd.splat_f32s(0.0); PANEL]; P];
         if resume {
             for (p, column) in columns.iter_mut().enumerate() {
-                column.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
+                let mut before = [0.0; LONGEST];
+                before.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
+                column[..vectors].copy_from_slice(S::as_simd_f32s(&before[..numbers]).0);
             }
         }
-        let panels: [&[f32]; COLUMN_PANELS] =
-            std::array::from_fn(|p| &panels[p * distance..][..taps * PANEL + COLUMN_SLACK]);
-        for (tap, x) in source.chunks_exact(run_outputs::<S>()).enumerate().take(taps) {
-            for (column, panel) in columns.iter_mut().zip(panels) {
-                let Some(weights) = panel[tap * PANEL..].first_chunk::<COLUMN>() else { return };
-                column.iter_mut().zip(weights).for_each(|(sum, w)| *sum = w.mul_add(x[0], *sum));
+        let panels: [&[f32]; P] = std::array::from_fn(|p| &panels[p * distance..][..taps * PANEL + COLUMN_SLACK]);
+        for tap in 0..taps {
+            let x = simd.splat_f32s(source[tap * run_outputs::<S>()]);
+            for p in 0..P {
+                let weights = S::as_simd_f32s(&panels[p][tap * PANEL..][..numbers]).0;
+                for v in 0..vectors {
+                    columns[p][v] = simd.mul_add_f32s(weights[v], x, columns[p][v]);
+                }
             }
         }
         for (p, column) in columns.iter().enumerate() {
-            column.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);
+            let mut after = [0.0; LONGEST];
+            S::as_mut_simd_f32s(&mut after[..numbers]).0.copy_from_slice(&column[..vectors]);
+            after.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);
         }
     }
 }

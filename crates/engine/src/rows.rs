@@ -2,7 +2,7 @@
 
 use crate::number;
 use crate::tensor::Extents;
-use crate::work::room;
+use anemone_program::Rows;
 use half::f16;
 use std::ops::Range;
 
@@ -25,6 +25,12 @@ impl<'a> Source<'a> {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..][..columns]
     }
 
+    /// All from a row on.
+    #[inline(always)]
+    pub(crate) fn from(&self, g: usize, c: usize, h: usize) -> &'a [f16] {
+        &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..]
+    }
+
     /// A part of a channel, row by row without gaps.
     #[inline(always)]
     pub(crate) fn gather(&self, g: usize, c: usize, part: &Part, to: &mut [f16]) {
@@ -33,17 +39,35 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// As [`Source::gather`], widened; `gathered` is used up.
+    /// As [`Source::gather`], widened.
     #[inline(always)]
-    pub(crate) fn widen(&self, g: usize, c: usize, part: &Part, gathered: &mut Vec<f16>, to: &mut [f32]) {
+    pub(crate) fn widen(&self, g: usize, c: usize, part: &Part, to: &mut [f32]) {
         let columns = part.columns.len();
-        if columns < SHORT {
-            let gathered = room(gathered, to.len());
-            self.gather(g, c, part, gathered);
-            return number::widen_row(gathered, to);
+        let rows = Rows { count: part.rows.len(), columns, from_stride: self.strides[2], to_stride: columns };
+        number::widen_rows(&self.from(g, c, part.rows.start)[part.columns.start..], to, rows);
+    }
+}
+
+impl Source<'_> {
+    /// Elements of a part from one on, row by row without gaps, widened.
+    #[inline(always)]
+    pub(crate) fn widen_from(&self, g: usize, c: usize, part: &Part, first: usize, to: &mut [f32]) {
+        let (columns, stride) = (part.columns.len(), self.strides[2]);
+        let row = |i: usize| &self.from(g, c, part.rows.start + i / columns)[part.columns.start + i % columns..];
+        if stride == columns {
+            return number::widen_rows(row(first), to, Rows::one(to.len()));
         }
-        for (h, to) in part.rows.clone().zip(to.chunks_exact_mut(columns)) {
-            number::widen_row(&self.row(g, c, h, part.columns.end)[part.columns.clone()], to);
+        // What is left of a row, whole rows, and what of another is asked for.
+        let (begun, to) = to.split_at_mut(((columns - first % columns) % columns).min(to.len()));
+        let whole = to.len() / columns * columns;
+        let (whole, last) = to.split_at_mut(whole);
+        let rows = Rows { count: whole.len() / columns, columns, from_stride: stride, to_stride: columns };
+        let mut at = first;
+        for (rows, to) in [(Rows::one(begun.len()), begun), (rows, whole), (Rows::one(last.len()), last)] {
+            if !to.is_empty() {
+                number::widen_rows(row(at), to, rows);
+            }
+            at += to.len();
         }
     }
 }
@@ -55,6 +79,15 @@ pub(crate) fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
         8.. => copy_by::<T, 8>(from, to),
         4.. => copy_by::<T, 4>(from, to),
         _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+    }
+}
+
+/// Copies rows that may be a few elements long.
+#[inline(always)]
+pub(crate) fn copy_rows(from: &[f16], to: &mut [f16], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    for row in 0..count {
+        copy_short(&from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
     }
 }
 
@@ -90,6 +123,100 @@ impl Share<'_> {
     pub(crate) fn row(&mut self, channel: usize, row: usize, columns: usize) -> &mut [f16] {
         let (line, at) = if self.rows_outside { (row, channel) } else { (channel, row) };
         &mut self.lines[line][at * self.stride..][..columns]
+    }
+
+    /// Visits rows of `columns` elements, in blocks of about so many elements: `work` has the first row's group, channel and row,
+    /// what lies beside it, and where the rows go, so far apart.
+    #[inline(always)]
+    pub(crate) fn blocks(&mut self, columns: usize, most: usize, mut work: impl FnMut(Block, &mut [f16])) {
+        let (lines, beside) = if self.rows_outside { (self.rows, self.channels) } else { (self.channels, self.rows) };
+        let at_once = (most / columns.max(1)).clamp(1, beside.max(1));
+        for line in 0..lines {
+            for first in (0..beside).step_by(at_once) {
+                let [c, h] = if self.rows_outside { [first, line] } else { [line, first] };
+                let first_row = [self.group, self.first_channel + c, self.first_row + h];
+                let count = at_once.min(beside - first);
+                let block = Block { first_row, count, columns, channels: self.rows_outside, to_stride: self.stride };
+                work(block, &mut self.lines[line][first * self.stride..]);
+            }
+        }
+    }
+
+    /// Stores some channels' rows by `by`, from a channel, row and column of the share on; channels are `stride` apart in
+    /// `from`, and `rows` says how rows lie there.
+    #[inline(always)]
+    pub(crate) fn store<T>(
+        &mut self,
+        [first_channel, first_row, first_column]: [usize; 3],
+        channels: usize,
+        from: &[T],
+        stride: usize,
+        rows: Rows,
+        by: impl Fn(&[T], &mut [f16], Rows),
+    ) {
+        // What lies side by side in a line.
+        let (lines, first_line, next, first, beside, from_stride) = match self.rows_outside {
+            true => (rows.count, first_row, rows.from_stride, first_channel, channels, stride),
+            false => (channels, first_channel, stride, first_row, rows.count, rows.from_stride),
+        };
+        let to_stride = self.stride;
+        for (i, line) in self.lines[first_line..][..lines].iter_mut().enumerate() {
+            let to = &mut line[first * to_stride + first_column..];
+            by(&from[i * next..], to, Rows { count: beside, columns: rows.columns, from_stride, to_stride });
+        }
+    }
+}
+
+/// Rows that are worked on together: of one channel, or the same row of several channels.
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    /// Group, channel and row.
+    pub(crate) first_row: [usize; 3],
+    pub(crate) count: usize,
+    pub(crate) columns: usize,
+    /// Whether they are rows of several channels.
+    channels: bool,
+    /// Between them in the result.
+    to_stride: usize,
+}
+
+impl Block {
+    /// Rows of one channel that are not stored.
+    pub(crate) fn of(first_row: [usize; 3], count: usize, columns: usize) -> Block {
+        Block { first_row, count, columns, channels: false, to_stride: 0 }
+    }
+
+    pub(crate) fn elements(&self) -> usize {
+        self.count * self.columns
+    }
+
+    /// Group, channel and row of one of its rows.
+    pub(crate) fn row(&self, i: usize) -> [usize; 3] {
+        let [g, c, h] = self.first_row;
+        if self.channels { [g, c + i, h] } else { [g, c, h + i] }
+    }
+
+    /// Widens its elements of a source, without gaps. Only the first columns where there are fewer.
+    #[inline(always)]
+    pub(crate) fn widen(&self, source: Source, columns: usize, to: &mut [f32]) {
+        let ([g, c, h], from_stride) = (self.first_row, source.strides[if self.channels { 1 } else { 2 }]);
+        number::widen_rows(
+            source.from(g, c, h),
+            to,
+            Rows { count: self.count, columns, from_stride, to_stride: columns },
+        );
+    }
+
+    /// Where its elements, without gaps, go.
+    pub(crate) fn stored(&self) -> Rows {
+        let &Block { count, columns, to_stride, .. } = self;
+        Rows { count, columns, from_stride: columns, to_stride }
+    }
+
+    /// Stores its elements, without gaps.
+    #[inline(always)]
+    pub(crate) fn store(&self, from: &[f16], to: &mut [f16]) {
+        copy_rows(from, to, self.stored());
     }
 }
 
@@ -136,12 +263,8 @@ impl Part {
             let from = Turned { data, stride, columns, first };
             return from.store(share, first_row, self.rows.len(), self.columns.start - share.first_channel, count);
         }
-        for (c, plane) in data.chunks(stride).enumerate().take(count) {
-            for (row, from) in plane[..self.outputs()].chunks_exact(columns).enumerate() {
-                let to = share.row(first + c, first_row + row, self.columns.end);
-                copy_short(from, &mut to[self.columns.clone()]);
-            }
-        }
+        let rows = Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns };
+        share.store([first, first_row, self.columns.start], count, data, stride, rows, copy_rows);
     }
 }
 
@@ -218,7 +341,9 @@ fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
         apart(m, inner, ext.w) && apart(n, outer, line) && apart(ext.g, group, reach(n, outer) + line)
     };
     let (channels, rows) = ((ext.c, channel), (ext.h, row));
-    if fits(channels, rows) { Some(false) } else { fits(rows, channels).then_some(true) }
+    // Channels of a single row are then worked on together.
+    let outside = [ext.h == 1, ext.h != 1];
+    outside.into_iter().find(|&outside| if outside { fits(rows, channels) } else { fits(channels, rows) })
 }
 
 /// Cuts a result into shares of at most so many rows and channels. It must be [`nested`]; an empty one has no shares.
@@ -280,7 +405,13 @@ mod tests {
                     [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }]
                 {
                     let mut found = vec![f32::NAN; part.outputs()];
-                    source.widen(0, 1, &part, &mut Vec::new(), &mut found);
+                    source.widen(0, 1, &part, &mut found);
+                    // The same from any element on.
+                    for first in 0..found.len().min(90) {
+                        let mut some = vec![f32::NAN; (found.len() - first).min(3 * columns)];
+                        source.widen_from(0, 1, &part, first, &mut some);
+                        assert_eq!(some, found[first..][..some.len()], "{columns} {stride} {first}");
+                    }
                     let rows = part.rows.clone().flat_map(|h| part.columns.clone().map(move |w| (6 + h) * stride + w));
                     assert_eq!(found, rows.map(|i| draw(i).to_f32()).collect::<Vec<_>>(), "{columns} {stride}");
                 }

@@ -23,6 +23,11 @@ impl Window {
         self.k[0] * self.k[1]
     }
 
+    /// Whether every output reads one place of its own.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
+    }
+
     /// What outputs of a part, from one on, meet under a tap of channel `first_channel` on: zero outside of the source.
     #[inline(always)]
     pub(crate) fn taken(

@@ -4,8 +4,11 @@ use crate::memory::Aside;
 use crate::number::packed::Columns;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
+use rayon::Yield;
 use rayon::prelude::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The vector instructions of this machine, and scratch memory for each thread.
 pub(crate) struct Workers {
@@ -18,14 +21,38 @@ pub(crate) struct Workers {
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) staged: Vec<f32>,
+    pub(crate) packed: Vec<f32>,
     pub(crate) wide: Vec<f32>,
     pub(crate) panel: Vec<f32>,
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
-    pub(crate) gather: Gather,
+    pub(crate) gathered: Vec<f16>,
     /// Of the exact array.
     pub(crate) row: Vec<(f32, f32)>,
     pub(crate) columns: Option<Columns>,
+}
+
+/// A thread that was handed no work for so long sleeps until somebody wakes it.
+const IDLE: Duration = Duration::from_micros(500);
+
+/// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile: to wake one takes
+/// as long as many a task.
+pub(crate) fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| {
+        let (done, own) = (Arc::new(AtomicBool::new(false)), rayon::current_thread_index());
+        let seen = done.clone();
+        rayon::spawn_broadcast(move |thread| {
+            let mut last = Instant::now();
+            while Some(thread.index()) != own && !seen.load(Relaxed) && last.elapsed() < IDLE {
+                if rayon::yield_now() == Some(Yield::Executed) {
+                    last = Instant::now();
+                }
+            }
+        });
+        let result = work();
+        done.store(true, Relaxed);
+        result
+    })
 }
 
 /// Fewer elements are not worth waking another thread.
@@ -47,13 +74,6 @@ pub(crate) fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: im
 #[inline(never)]
 pub(crate) fn apart<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
-}
-
-/// Rows on their way from a source.
-#[derive(Default)]
-pub(crate) struct Gather {
-    pub(crate) halves: Vec<f16>,
-    pub(crate) wide: Vec<f32>,
 }
 
 /// The first `elements` of a buffer, with whatever they held before.

@@ -41,14 +41,16 @@ use std::ops::Range;
 
 /// Columns of a panel.
 const WIDTH: usize = 32;
-/// Rows of a block: with two vectors each, what 16 registers hold. The last one has half as many where these are enough.
-pub(crate) const HEIGHT: usize = 6;
+/// Rows of a block: with two vectors each, what 32 registers hold; they share the lists of their taps. The last one has fewer, in
+/// steps of the least, where these are enough.
+pub(crate) const HEIGHT: usize = 12;
+const LEAST_HEIGHT: usize = 3;
 /// Taps that share a bound.
 const SEGMENT: usize = 8;
 /// Panels packed together: their columns lie side by side in the source.
 const PANELS_AT_ONCE: usize = 8;
 /// Blocks of a task: what a core keeps of the weights.
-const TASK_BLOCKS: usize = 16;
+const TASK_BLOCKS: usize = 8;
 /// Panels of a task.
 const TASK_PANELS: usize = 16;
 /// Products of fewer multiply-additions are not worth waking the other cores.
@@ -64,6 +66,8 @@ struct Line([f32; WIDTH]);
 pub struct Weights {
     mac: Mac,
     packed: Packed,
+    /// Whether the model reads all of them as they are.
+    plain: bool,
     /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
     dropping: Vec<u32>,
     /// Largest norm of a row. By block, then segment.
@@ -94,8 +98,10 @@ impl Weights {
 
     pub(crate) fn of(mac: &Mac, rows: usize, taps: usize, values: &Values) -> Weights {
         let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
+        let reading = Reading::new(mac);
         let mut new = Weights {
             mac: *mac,
+            plain: values.each_value().all(|x| reading.decode(x.to_f32()) == x.to_f32()),
             packed: Packed::of(values, rows, taps, HEIGHT),
             dropping: vec![0; blocks * taps],
             norms: vec![0.0; blocks * segments],
@@ -103,7 +109,7 @@ impl Weights {
         if rows * taps == 0 {
             return new;
         }
-        let (packed, reading) = (&new.packed, Reading::new(mac));
+        let packed = &new.packed;
         let share = if rows * taps < WORTH_SHARING / 8 { blocks } else { 1 };
         let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
         parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
@@ -128,7 +134,8 @@ impl Weights {
     /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
     #[inline(always)]
     fn raised<'a>(&self, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
-        let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
+        let reading = (!self.plain).then(|| Reading::new(&self.mac));
+        let to = read_rows(&self.packed, reading, block, taps, to);
         to.iter_mut().for_each(|w| *w = raise(*w));
         to
     }
@@ -145,11 +152,12 @@ impl Weights {
     }
 }
 
-/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
+/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for. Without a `reading`, as they
+/// are.
 #[inline(always)]
 fn read_rows<'a>(
     packed: &Packed,
-    reading: Reading,
+    reading: Option<Reading>,
     block: usize,
     taps: Range<usize>,
     to: &'a mut [f32],
@@ -164,7 +172,9 @@ fn read_rows<'a>(
             }
         }
     }
-    to.iter_mut().for_each(|w| *w = reading.decode(*w));
+    if let Some(reading) = reading {
+        to.iter_mut().for_each(|w| *w = reading.decode(*w));
+    }
     to
 }
 
@@ -175,7 +185,7 @@ fn bound_block(reading: Reading, packed: &Packed, block: usize, dropping: &mut [
     let mut wide = [0.0f32; HEIGHT * SEGMENT];
     for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
         let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
-        let lines = read_rows(packed, reading, block, some, &mut wide);
+        let lines = read_rows(packed, Some(reading), block, some, &mut wide);
         let mut squares = [0.0f32; HEIGHT];
         for (to, line) in dropping.iter_mut().zip(lines.chunks_exact(height)) {
             *to = line.iter().fold(0, |set, &w| set | reading.dropping(w));
@@ -193,7 +203,7 @@ impl Columns {
         if new.panels.is_empty() {
             return new;
         }
-        let (segments, reading) = (taps.div_ceil(SEGMENT), Reading::new(mac));
+        let (segments, reading) = (taps.div_ceil(SEGMENT), Some(Reading::new(mac)));
         let share = if columns * taps < WORTH_SHARING / 8 { usize::MAX } else { 1 };
         let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
         let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
@@ -220,11 +230,11 @@ impl Columns {
     }
 
     /// As [`Columns::pack`], on this thread and into the room at hand. `source` is asked for a tap's numbers from a column
-    /// on.
+    /// on; it may have decoded them.
     #[inline(always)]
-    pub fn fill(&mut self, taps: usize, columns: usize, source: impl Fn(usize, usize, &mut [f32])) {
+    pub fn fill(&mut self, taps: usize, columns: usize, decoded: bool, source: impl Fn(usize, usize, &mut [f32])) {
         self.resize(taps, columns);
-        let (segments, reading) = (taps.div_ceil(SEGMENT), Reading::new(&self.mac));
+        let (segments, reading) = (taps.div_ceil(SEGMENT), (!decoded).then(|| Reading::new(&self.mac)));
         if self.panels.is_empty() {
             return;
         }
@@ -251,10 +261,10 @@ impl Columns {
     }
 }
 
-/// Packs neighbouring panels, whose first column is `first`.
+/// Packs neighbouring panels, whose first column is `first`. Without a `reading` the numbers are decoded.
 #[inline(always)]
 fn pack_panels(
-    reading: Reading,
+    reading: Option<Reading>,
     columns: usize,
     first: usize,
     taps: usize,
@@ -264,25 +274,23 @@ fn pack_panels(
     norms: &mut [f32],
 ) {
     let segments = taps.div_ceil(SEGMENT);
-    let end = columns.min(first + PANELS_AT_ONCE * WIDTH);
-    let mut squares = [[0.0f32; WIDTH]; PANELS_AT_ONCE];
-    let mut row = [0.0f32; PANELS_AT_ONCE * WIDTH];
-    for tap in 0..taps {
-        source(tap, first, &mut row[..end - first]);
-        let lines = row.as_chunks::<WIDTH>().0.iter().take((end - first).div_ceil(WIDTH));
-        for ((panel, row), squares) in lines.enumerate().zip(&mut squares) {
-            let to = &mut panels[panel * taps + tap].0;
-            *to = *row;
-            to.iter_mut().for_each(|x| *x = reading.decode(*x));
-            squares.iter_mut().zip(&*to).for_each(|(square, x)| *square += x * x);
-            let met = to.iter().fold(0, |set, &x| set | exponent_bit(x));
-            exponents[panel * taps + tap] = met;
-        }
-        if tap % SEGMENT == SEGMENT - 1 || tap == taps - 1 {
-            for (norms, squares) in norms.chunks_exact_mut(segments).zip(&mut squares) {
-                norms[tap / SEGMENT] = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
-                *squares = [0.0; WIDTH];
+    let outputs = columns.min(first + PANELS_AT_ONCE * WIDTH) - first;
+    let mut rows = [[0.0f32; PANELS_AT_ONCE * WIDTH]; SEGMENT];
+    for (segment, start) in (0..taps).step_by(SEGMENT).enumerate() {
+        let some = start..taps.min(start + SEGMENT);
+        some.clone().zip(&mut rows).for_each(|(tap, row)| source(tap, first, &mut row[..outputs]));
+        for (panel, norms) in norms.chunks_exact_mut(segments).enumerate().take(outputs.div_ceil(WIDTH)) {
+            let mut squares = [0.0f32; WIDTH];
+            for (tap, row) in some.clone().zip(&rows) {
+                let Some(mut line) = row[panel * WIDTH..].first_chunk::<WIDTH>().copied() else { return };
+                if let Some(reading) = reading {
+                    line.iter_mut().for_each(|x| *x = reading.decode(*x));
+                }
+                squares.iter_mut().zip(&line).for_each(|(square, x)| *square += x * x);
+                exponents[panel * taps + tap] = line.iter().fold(0, |set, &x| set | exponent_bit(x));
+                panels[panel * taps + tap].0 = line;
             }
+            norms[segment] = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
         }
     }
 }
@@ -356,7 +364,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
 
 /// Rows that a block has room for.
 fn height(rows: usize, block: usize) -> usize {
-    if rows - block * HEIGHT > HEIGHT / 2 { HEIGHT } else { HEIGHT / 2 }
+    (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
 }
 
 /// What a model makes of operands.
@@ -399,9 +407,15 @@ impl Reading {
     /// The smallest magnitude whose product with `w` counts; 0 where all do.
     #[inline(always)]
     fn keep_from(self, w: f32) -> f32 {
-        let least = self.least_exponent_sum - exponent(w);
-        let all = (w == 0.0) | w.is_infinite() | (least <= LEAST_EXPONENT);
-        f32::from_bits(if all { 0 } else { ((least + 127) as u32) << 23 })
+        // Exponents as fp32 has them, in their place.
+        const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
+        const LEAST: i32 = (127 + LEAST_EXPONENT) << DIGITS;
+        const SPECIAL: i32 = 0xff << DIGITS;
+        let of_w = w.to_bits() as i32 & SPECIAL;
+        let least = ((self.least_exponent_sum + 2 * 127) << DIGITS) - of_w.max(LEAST);
+        // Zero, and infinities, have no least operand either.
+        let some = (least > LEAST) & (of_w != 0) & (of_w != SPECIAL);
+        f32::from_bits(if some { least as u32 } else { 0 })
     }
 
     /// [`exponent_bit`] of every operand whose product with `w` is one of the dropped.

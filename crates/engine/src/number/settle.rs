@@ -3,6 +3,7 @@
 use super::planar::{admit_row, settle};
 use super::wide::{Exact, Wide};
 use anemone_facts::numerics::{PLANAR, Planar, Ties};
+use anemone_program::Rows;
 use half::f16;
 
 /// Numbers that whole rows are made of.
@@ -14,6 +15,10 @@ pub trait Line: Wide {
     fn admit_line(operands: &mut [f32], relu: bool, to: &mut [Self]);
     /// A row of results; `rules` are those of the model, where it has any.
     fn settle_line(rules: Option<&Planar>, row: &[Self], to: &mut [f16]);
+    /// Rows without gaps into memory, where no more than a conversion is needed.
+    fn settle_rows(_: &[Self], _: &mut [f16], _: Rows) -> bool {
+        false
+    }
     /// The sum of nothing.
     fn start() -> Self::Sum;
     /// Adds a term.
@@ -41,6 +46,12 @@ impl Line for f32 {
     #[inline(always)]
     fn settle_line(_: Option<&Planar>, row: &[f32], to: &mut [f16]) {
         super::round_row(row, to);
+    }
+
+    #[inline(always)]
+    fn settle_rows(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
+        super::round_rows(from, to, rows);
+        true
     }
 
     #[inline(always)]

@@ -2,18 +2,27 @@
 
 use super::super::mac;
 use super::careful::careful;
-use super::{Columns, HEIGHT, Line, Reading, SEGMENT, WIDTH, Weights, height, lower};
+use super::{Columns, HEIGHT, LEAST_HEIGHT, Line, Reading, SEGMENT, WIDTH, Weights, height, lower};
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
-const PASS: usize = 512;
+const PASS: usize = 640;
+/// Room for their numbers in a list, wherever a tap of [`PASS`] goes: a power of two.
+const ROOM: usize = 1024;
 /// Vectors of sums that are held in registers for each row of a block.
 const VECTORS: usize = 2;
+/// Rows whose sums 16 registers hold, two vectors each.
+const MOST_ROWS: usize = HEIGHT / 2;
+const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
+/// Sums of a column that are formed in turns: none waits for another.
+const TURNS: usize = 4;
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
 /// Rows of 64-bit sums that are.
-const ROWS: usize = HEIGHT / 2;
+const ROWS: usize = LEAST_HEIGHT;
 /// Taps converted to 64-bit floats at a time.
 const CONVERTED: usize = 32;
 /// Taps that are looked at together, as most of them have nothing to drop.
@@ -178,7 +187,7 @@ impl<'a> Pair<'a> {
         let first = pass * PASS;
         // One that is lost goes the other way with its whole tile.
         if !sums.as_flattened().contains(&LOST) {
-            self.run(simd, first, self.taps.min(first + PASS), &mut sums, lists);
+            self.run(simd, first, self.taps.min(first + PASS), part.len(), &mut sums, lists);
         }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
             let bound =
@@ -209,10 +218,10 @@ impl<'a> Pair<'a> {
 
     /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
     #[inline(always)]
-    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
+    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
         let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
         if sum < RUN_LIMIT {
-            return self.one_run(simd, first, end, sums, lists);
+            return self.one_run(simd, first, end, columns, sums, lists);
         }
         if largest >= RUN_LIMIT {
             *sums = [[LOST; WIDTH]; HEIGHT];
@@ -222,18 +231,18 @@ impl<'a> Pair<'a> {
         for (i, bound) in self.bounds(first, end).enumerate() {
             if sum + bound >= RUN_LIMIT {
                 let to = first + i * SEGMENT;
-                self.one_run(simd, start, to, sums, lists);
+                self.one_run(simd, start, to, columns, sums, lists);
                 (start, sum) = (to, 0.0);
             }
             sum += bound;
         }
-        self.one_run(simd, start, end, sums, lists);
+        self.one_run(simd, start, end, columns, sums, lists);
     }
 
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
     #[inline(always)]
-    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, sums: &mut Tile, lists: &mut Lists) {
-        apart(simd, OneRun { pair: self, taps: first..end, sums, lists });
+    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
+        apart(simd, OneRun { pair: self, taps: first..end, columns, sums, lists });
     }
 
     /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
@@ -285,6 +294,8 @@ impl<'a> Pair<'a> {
 struct OneRun<'a, 'b> {
     pair: &'a Pair<'b>,
     taps: Range<usize>,
+    /// Those of the panel that are wanted.
+    columns: usize,
     sums: &'a mut Tile,
     lists: &'a mut Lists,
 }
@@ -294,13 +305,15 @@ impl WithSimd for OneRun<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let OneRun { pair, taps, sums, lists } = self;
+        let OneRun { pair, taps, columns, sums, lists } = self;
         lists.fill(pair, taps.start, taps.end);
         let of_run = (taps.start - pair.first) * pair.height..(taps.end - pair.first) * pair.height;
         let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
         match pair.height {
-            HEIGHT => narrow::<S, HEIGHT>(simd, pair.reading, lists, w, x, sums),
-            _ => narrow::<S, { HEIGHT / 2 }>(simd, pair.reading, lists, w, x, sums),
+            LEAST_HEIGHT => narrow::<S, LEAST_HEIGHT>(simd, pair.reading, lists, w, x, columns, sums),
+            MOST_ROWS => narrow::<S, MOST_ROWS>(simd, pair.reading, lists, w, x, columns, sums),
+            THREE_QUARTERS => narrow::<S, THREE_QUARTERS>(simd, pair.reading, lists, w, x, columns, sums),
+            _ => narrow::<S, HEIGHT>(simd, pair.reading, lists, w, x, columns, sums),
         }
     }
 }
@@ -323,16 +336,16 @@ pub(super) fn start_wide(bias: f64) -> f64 {
 /// Taps of a run, counted from its first.
 struct Lists {
     /// None of their products is dropped, or all that are round to zero anyway.
-    clean: [u16; PASS],
+    clean: [u16; ROOM],
     cleans: usize,
-    mixed: [u16; PASS],
+    mixed: [u16; ROOM],
     mixes: usize,
     /// The least operands that count under each of `mixed`, by row.
     keep: [[f32; HEIGHT]; PASS],
 }
 
 impl Lists {
-    const EMPTY: Lists = Lists { clean: [0; PASS], cleans: 0, mixed: [0; PASS], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
+    const EMPTY: Lists = Lists { clean: [0; ROOM], cleans: 0, mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
 
     #[inline(always)]
     fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
@@ -351,8 +364,8 @@ impl Lists {
             }
             for i in 0..dropping.len() {
                 // Written to both, kept in one: no branch to mispredict.
-                self.clean[self.cleans % PASS] = tap + i as u16;
-                self.mixed[self.mixes % PASS] = tap + i as u16;
+                self.clean[self.cleans % ROOM] = tap + i as u16;
+                self.mixed[self.mixes % ROOM] = tap + i as u16;
                 let drops = usize::from(both(i) != 0);
                 (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
             }
@@ -385,30 +398,116 @@ fn narrow<S: Simd, const H: usize>(
     lists: &mut Lists,
     w: &[f32],
     x: &[Line],
+    columns: usize,
     sums: &mut Tile,
 ) {
     let (w, _) = w.as_chunks::<H>();
-    for (keep, &tap) in lists.keep.iter_mut().zip(&lists.mixed[..lists.mixes]) {
-        // A raised weight has the exponent of the weight.
-        keep.iter_mut().zip(&w[usize::from(tap)]).for_each(|(keep, &w)| *keep = reading.keep_from(w));
+    // A raised weight has the exponent of the weight. All in one loop, which vectors take in long strides.
+    let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
+    keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[usize::from(tap)]);
+    keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
+    let lists = &*lists;
+    if columns == 1 {
+        return narrow_column::<S, H>(simd, lists, w, x, sums);
     }
-    for vector in (0..WIDTH / S::F32_LANES).step_by(VECTORS) {
-        let mut acc = [[simd.splat_f32s(START); VECTORS]; H];
+    // Vectors that hold no column wanted are left out.
+    let lanes = S::F32_LANES;
+    if columns <= lanes && lanes * VECTORS == WIDTH {
+        return narrow_vectors::<S, H, 1>(simd, lists, w, x, lanes, sums);
+    }
+    narrow_vectors::<S, H, VECTORS>(simd, lists, w, x, columns, sums);
+}
+
+#[inline(always)]
+fn narrow_vectors<S: Simd, const H: usize, const V: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    x: &[Line],
+    columns: usize,
+    sums: &mut Tile,
+) {
+    if S::REGISTER_COUNT >= 32 || H <= MOST_ROWS {
+        return narrow_rows::<S, H, H, V>(simd, lists, w, 0, x, columns, sums);
+    }
+    narrow_rows::<S, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, sums);
+    match H {
+        HEIGHT => narrow_rows::<S, H, MOST_ROWS, V>(simd, lists, w, MOST_ROWS, x, columns, sums),
+        _ => narrow_rows::<S, H, LEAST_HEIGHT, V>(simd, lists, w, MOST_ROWS, x, columns, sums),
+    }
+}
+
+/// The first column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
+#[inline(always)]
+fn narrow_column<S: Simd, const H: usize>(simd: S, lists: &Lists, w: &[[f32; H]], x: &[Line], sums: &mut Tile) {
+    let mut of_run = [0u32; HEIGHT];
+    // What a row has of a vector that reaches past it is another tap's, and not looked at.
+    let flat = w.as_flattened();
+    let keep = lists.keep.as_flattened();
+    for first in (0..H).step_by(S::F32_LANES) {
+        let vector = |of: &[f32], tap: usize| -> S::f32s {
+            let at = tap * H + first;
+            match of.get(at..at + S::F32_LANES) {
+                Some(numbers) => S::as_simd_f32s(numbers).0[0],
+                None => simd.partial_load_f32s(&of[at..]),
+            }
+        };
+        let mut acc = [simd.splat_f32s(START); TURNS];
+        let add = |tap: u16, of_tap: &mut S::f32s| {
+            let tap = usize::from(tap);
+            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[0]), *of_tap);
+        };
+        let (turns, rest) = lists.clean[..lists.cleans].as_chunks::<TURNS>();
+        turns.iter().for_each(|taps| taps.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc)));
+        rest.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc));
+        for (i, tap) in lists.mixed().enumerate() {
+            let (x, of_tap) = (simd.splat_f32s(x[tap].0[0]), &mut acc[0]);
+            let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), vector(keep, i));
+            let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
+            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), kept, *of_tap);
+        }
+        for acc in acc {
+            let mut turn = [0; LONGEST];
+            S::as_mut_simd_u32s(&mut turn[..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(acc);
+            let rows = of_run[first..].iter_mut().zip(turn).take(S::F32_LANES);
+            rows.for_each(|(sum, acc)| *sum = sum.wrapping_add(acc.wrapping_sub(START.to_bits())));
+        }
+    }
+    for (sums, of_run) in sums.iter_mut().zip(of_run).take(H) {
+        let new = sums[0].wrapping_add(of_run);
+        sums[0] = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+    }
+}
+
+/// `R` of the rows, from one on: as many as the registers hold.
+#[inline(always)]
+fn narrow_rows<S: Simd, const H: usize, const R: usize, const V: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    first: usize,
+    x: &[Line],
+    columns: usize,
+    sums: &mut Tile,
+) {
+    let rows = |all: &[f32]| -> [f32; R] { std::array::from_fn(|r| all[first + r]) };
+    for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
+        let mut acc = [[simd.splat_f32s(START); V]; R];
         for tap in lists.clean() {
-            let (w, x) = (&w[tap], &S::as_simd_f32s(&x[tap].0).0[vector..vector + VECTORS]);
+            let (w, x) = (rows(&w[tap]), &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
             // Row by row: the registers hold all sums, and one weight.
-            for r in 0..H {
+            for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
-                for v in 0..VECTORS {
+                for v in 0..V {
                     acc[r][v] = simd.mul_add_e_f32s(weight, x[v], acc[r][v]);
                 }
             }
         }
-        for (tap, keep) in lists.mixed().zip(&lists.keep) {
-            let (w, x) = (&w[tap], S::as_simd_f32s(&x[tap].0).0);
-            for v in 0..VECTORS {
+        for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
+            let (w, keep, x) = (rows(&w[tap]), rows(keep), S::as_simd_f32s(&x[tap].0).0);
+            for v in 0..V {
                 let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
-                for r in 0..H {
+                for r in 0..R {
                     let counts = simd.greater_than_or_equal_f32s(magnitude, simd.splat_f32s(keep[r]));
                     // Weights are finite: a zero adds nothing.
                     let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
@@ -416,8 +515,8 @@ fn narrow<S: Simd, const H: usize>(
                 }
             }
         }
-        for (sums, acc) in sums.iter_mut().zip(acc) {
-            let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + VECTORS];
+        for (sums, acc) in sums[first..].iter_mut().zip(acc) {
+            let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + V];
             for (sum, mut acc) in sums.iter_mut().zip(acc) {
                 let mut new = *sum;
                 end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));

@@ -71,8 +71,19 @@ fn compare(mac: &Mac, seed: u64, rows: usize, taps: usize, columns: usize, field
 fn packed_sums_equal_the_reference() {
     for mac in [&FIXED, &TILED, &TILED_SUM] {
         let mut infinite = 0;
-        for (i, &(rows, taps, columns)) in
-            [(1, 1, 1), (4, 9, 64), (5, 27, 65), (3, 64, 7), (9, 33, 130), (2, 0, 3), (8, 5, 200)].iter().enumerate()
+        for (i, &(rows, taps, columns)) in [
+            (1, 1, 1),
+            (4, 9, 64),
+            (5, 27, 65),
+            (3, 64, 7),
+            (9, 33, 130),
+            (2, 0, 3),
+            (8, 5, 200),
+            (31, 40, 1),
+            (19, 9, 17),
+        ]
+        .iter()
+        .enumerate()
         {
             // Small numbers take the quick path, all numbers overflow, exponent 31 is special.
             for fields in [12, 15, 17, 19, 24, 31, 32] {
