@@ -130,9 +130,10 @@ impl Staging {
         self.channels * self.phases[0] * self.phases[1] * self.height * self.width
     }
 
-    /// Outputs with channels of their own that are worked on together.
-    pub(crate) fn at_once(&self) -> usize {
-        (NEAR / self.staged_elements().max(1)).clamp(1, MOST_AT_ONCE)
+    /// How many of so many outputs with channels of their own are worked on together. Behind the last one that was ever staged
+    /// there must be what surrounds the source.
+    pub(crate) fn at_once(&self, outputs: usize) -> usize {
+        (NEAR / self.staged_elements().max(1)).clamp(1, MOST_AT_ONCE).min(outputs)
     }
 
     /// Numbers that may be read beyond those.
@@ -411,14 +412,14 @@ impl WithSimd for Job<'_, '_> {
         let area = staging.staged_elements();
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
-        let at_once = if staging.unicast { staging.at_once() } else { CHANNELS };
+        let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
+        let at_once = if staging.unicast { staging.at_once(channels) } else { CHANNELS };
         let sources = if staging.unicast { at_once } else { 1 };
         let staged = room(&mut scratch.staged, sources * area + staging.staged_slack());
         let sums = room(&mut scratch.sums, at_once * stride);
         let widened = room(&mut scratch.panel, PANEL * TAPS.min(taps));
         let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
         let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
-        let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
         staged[sources * area..].fill(0.0);
         for c in (0..channels).step_by(at_once) {
             let channel = first + c;
@@ -476,6 +477,7 @@ mod tests {
     use crate::activation::Activation;
     use crate::panels::Values;
     use crate::rows::{dense, reach};
+    use crate::window::some_windows;
     use half::f16;
     use pulp::Arch;
 
@@ -531,18 +533,11 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         arches.extend(pulp::x86::V3::try_new().map(Arch::V3));
         let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
-        for i in 0..400 {
-            let pick = |n: usize, of: usize| 1 + (i * 31 + n * 17 + i * i * n) % of;
-            let (k, s) = ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]);
-            let p = [(pick(5, 4) - 1).min(k[0] - 1), (pick(6, 4) - 1).min(k[1] - 1)];
-            let (from, unicast) = ([pick(7, 9), pick(8, 40)], i % 3 == 0);
-            let to: [usize; 2] =
-                std::array::from_fn(|a| (from[a] + p[a] + pick(9 + a, k[a]) - 1).saturating_sub(k[a]) / s[a] + 1);
-            let (cin, cout) = if unicast { (pick(11, 9), pick(11, 9)) } else { (pick(11, 40), pick(12, 70)) };
-            let window = Window { k, s, p, from, to };
+        for (i, (window, [cin, cout], unicast)) in some_windows().enumerate() {
+            let Window { k, s, p, from, to } = window.clone();
             let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
             let of_output = if unicast { 1 } else { cin };
-            let staging = Staging::new(window, of_output, unicast, ext).expect("it is small");
+            let staging = Staging::new(window.clone(), of_output, unicast, ext).expect("it is small");
             let taps = of_output * k[0] * k[1];
             let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
             let groups = [Ok(Coefficients { weights: Values::Halves(weights.clone()), biases: None })];
@@ -564,14 +559,14 @@ mod tests {
                 wanted.push(f16::from_f32(sum));
             }
             for arch in &arches {
-                let mut workers = Workers::new();
-                workers.arch = *arch;
+                let workers = Workers::used(*arch);
                 for small in if unicast { &[false][..] } else { &[false, true] } {
                     let mut data = vec![f16::NAN; wanted.len()];
                     let to = Target { data: &mut data, strides: dense(ext), turned: false };
                     let from = Source { data: &x, strides };
                     convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, *small, true);
-                    assert_eq!(data, wanted, "{:?}, {cin} to {cout}, {arch:?}, small {small}", staging.window);
+                    let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
+                    assert_eq!(wrong, None, "{:?}, {cin} to {cout}, {arch:?}, small {small}", staging.window);
                 }
             }
         }
@@ -597,8 +592,7 @@ mod tests {
                 (0..cin).fold(0.0f32, |sum, k| weights[c * cin + k].to_f32().mul_add(x[k * w + o].to_f32(), sum))
             };
             for arch in &arches {
-                let mut workers = Workers::new();
-                workers.arch = *arch;
+                let workers = Workers::used(*arch);
                 for turned in [false, true] {
                     let stored = if turned { ext.transposed() } else { ext };
                     let mut data = vec![f16::NAN; cout * w];

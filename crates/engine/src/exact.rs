@@ -271,7 +271,7 @@ impl WithSimd for Alone<'_, '_> {
         let staging = of.staging;
         let Scratch { staged, wide, sums, halves, panel, row, columns: packed, .. } = scratch;
         let area = staging.staged_elements();
-        let at_once = staging.at_once();
+        let at_once = staging.at_once(share.channels());
         let staged = room(staged, at_once * area + staging.staged_slack());
         staged[at_once * area..].fill(0.0);
         let outputs = share.rows * staging.width;
@@ -411,4 +411,59 @@ fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     chunks(&mut y.data, PER_THREAD, cost, |i, row| {
         row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::mac::dot;
+    use crate::panels::Values;
+    use crate::rows::dense;
+    use crate::window::some_windows;
+    use anemone_facts::numerics::FIXED;
+    use pulp::Arch;
+
+    /// Windows of every kind, in buffers that held something else: the sums of the reference.
+    #[test]
+    fn windows_have_the_sums_of_the_array() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0) * f16::from_f32(0.02);
+        for (i, (window, [cin, cout], unicast)) in some_windows().enumerate().step_by(2) {
+            let (channels, Window { k, s, p, from, to }) = (if unicast { 1 } else { cin }, window.clone());
+            let taps = channels * k[0] * k[1];
+            let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
+            let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
+            let of =
+                |weights: &[f16]| Weights::of(&FIXED, weights.len() / taps, taps, &Values::Halves(weights.to_vec()));
+            let sets = if unicast { weights.chunks(taps).map(of).collect() } else { vec![of(&weights)] };
+            let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
+            let x: Vec<f16> = (0..cin * strides[1]).map(|n| draw(n) * f16::from_f32(40.0)).collect();
+            let staging = Staging::new(window.clone(), channels, unicast, ext).expect("it is small");
+            let groups = &[(sets, None)][..];
+            let exact = Exact {
+                mac: &FIXED,
+                window: &window,
+                channels,
+                unicast,
+                staging: &staging,
+                groups,
+                exactly: &Exactly::Admit,
+            };
+            let mut data = vec![f16::NAN; cout * to[0] * to[1]];
+            let target = Target { data: &mut data, strides: dense(ext), turned: false };
+            convolve(&Workers::used(Arch::new()), &exact, Source { data: &x, strides }, target, ext);
+            for (n, &found) in data.iter().enumerate() {
+                let (c, h, w) = (n / (to[0] * to[1]), n / to[1] % to[0], n % to[1]);
+                let terms: Vec<(f16, f16)> = (0..taps)
+                    .filter_map(|tap| {
+                        let (channel, kh, kw) = (tap / (k[0] * k[1]), tap / k[1] % k[0], tap % k[1]);
+                        let channel = if unicast { c } else { channel };
+                        let h = (h * s[0] + kh).checked_sub(p[0]).filter(|&h| h < from[0])?;
+                        let w = (w * s[1] + kw).checked_sub(p[1]).filter(|&w| w < from[1])?;
+                        Some((weights[c * taps + tap], x[channel * strides[1] + h * strides[2] + w]))
+                    })
+                    .collect();
+                assert_eq!(found, dot(&FIXED, &terms, 0.0), "{window:?}, {cin} to {cout}, {unicast}: {c}, {h}, {w}");
+            }
+        }
+    }
 }

@@ -90,6 +90,17 @@ impl Workers {
         Workers { arch: Arch::new(), scratch, aside: Mutex::default() }
     }
 
+    /// For these instructions, with buffers that held what no task may depend on.
+    #[cfg(test)]
+    pub(crate) fn used(arch: Arch) -> Workers {
+        let mut workers = Workers { arch, ..Workers::new() };
+        for scratch in workers.scratch.iter_mut().filter_map(|scratch| scratch.get_mut().ok()) {
+            let Scratch { staged, packed, wide, panel, sums, .. } = scratch;
+            [staged, packed, wide, panel, sums].into_iter().for_each(|buffer| buffer.resize(1 << 16, f32::NAN));
+        }
+        workers
+    }
+
     /// For one task at a time.
     pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
