@@ -339,9 +339,9 @@ impl WithSimd for Job<'_, '_> {
             let halves = room(&mut scratch.halves, at_once * outputs);
             for c in (0..channels).step_by(at_once) {
                 let (channel, count) = (first + c, at_once.min(channels - c));
-                if c == 0 && slides {
+                if c == 0 && slides && part.columns.len() == columns {
                     // Taps read the same numbers again and again: they are decoded before.
-                    let staging = of.staging.of_rows(outputs / columns);
+                    let staging = of.staging.of_rows(part.rows.len());
                     let staged = room(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
                     let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
                     staging.stage(from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn windows_have_the_sums_of_the_array() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0) * f16::from_f32(0.02);
-        for (i, (window, [cin, cout], unicast)) in some_windows().enumerate().step_by(2) {
+        for (i, (window, [cin, cout], unicast)) in some_windows().enumerate() {
             let (channels, Window { k, s, p, from, to }) = (if unicast { 1 } else { cin }, window.clone());
             let taps = channels * k[0] * k[1];
             let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
