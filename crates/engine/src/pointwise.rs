@@ -17,7 +17,7 @@ const TAPS: usize = 256;
 /// Channels whose coefficients are widened together.
 const CHANNELS: usize = 16 * PANEL;
 /// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
-const PACKED: usize = 1 << 19;
+const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
 
 /// One share at work. In a share of a turned result channels and columns are exchanged.
