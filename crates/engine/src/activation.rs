@@ -47,10 +47,6 @@ impl Activation {
         if low < high && (0..=u16::MAX).all(clamps) {
             Activation::Clamp(low, high)
         } else {
-            if std::env::var_os("PT").is_some() {
-                let bad: Vec<u16> = (0..=u16::MAX).filter(|&b| !clamps(b)).collect();
-                eprintln!("table {low} {high} {} {:x?}", bad.len(), &bad[..bad.len().min(8)]);
-            }
             Activation::Table(values.into())
         }
     }

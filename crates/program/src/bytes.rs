@@ -136,7 +136,7 @@ mod host {
     use super::Rows;
     use half::f16;
 
-    pub(super) fn convert<T, U, X>(_: &[T], _: &mut [U], _: X, _: fn(&[T], &mut [U], X)) -> bool {
+    pub(super) fn convert<T, U, X>(_: &[T], _: &mut [U], _: X, _: [fn(&[T], &mut [U], X); 2]) -> bool {
         false
     }
 
@@ -145,6 +145,8 @@ mod host {
     pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
 
     pub(super) fn round(_: &[f32], _: &mut [f16], _: Rows) {}
+
+    pub(super) use self::{round as round_sixteen, widen as widen_sixteen};
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -162,8 +164,11 @@ mod host {
     const LANES: usize = 8;
     const HALF: usize = LANES / 2;
 
-    /// Converts by one of the functions below, where the host can: the second wants longer vectors.
-    pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [unsafe fn(&[T], &mut [U], X); 2]) -> bool {
+    /// One of the functions below.
+    type Conversion<T, U, X> = unsafe fn(&[T], &mut [U], X);
+
+    /// Converts where the host can: by the second function where it has longer vectors.
+    pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [Conversion<T, U, X>; 2]) -> bool {
         let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
         let by = by[usize::from(is_x86_feature_detected!("avx512f"))];
         if able {
