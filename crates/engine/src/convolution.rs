@@ -83,7 +83,7 @@ impl Staging {
         Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
     }
 
-    /// Columns of a staged row. What lies behind its last one is what surrounds the source, and so is what lies before the first one
+    /// Columns of a staged row. What lies behind its last one surrounds the source, and so does what lies before the first one
     /// of the next row: the same numbers are both.
     fn width(window: &Window, columns: usize) -> usize {
         let [k, s, p, from] = [window.k, window.s, window.p, window.from].map(|axes| axes[1]);
@@ -141,8 +141,8 @@ impl Staging {
         SLACK + (self.window.k[1] - 1) / self.window.s[1]
     }
 
-    /// Stages channels from `first` on for the outputs of a group from a row on. `outside` stands for what lies beyond the source; it is where
-    /// it belongs already in a buffer that held other channels of the same share.
+    /// Stages channels from `first` on for the outputs of a group from a row on. `outside` stands for what lies beyond the
+    /// source; a buffer that held other channels of the same share has it where it belongs.
     #[inline(always)]
     pub(crate) fn stage(
         &self,

@@ -1,5 +1,6 @@
-//! Convolutions in the model `fast` that are computed as products of matrices, those of one tap a channel and those of small planes:
-//! both sides packed so that the innermost loop reads consecutive numbers, and cut so that what it reads again is near a core.
+//! Convolutions in the model `fast` that are computed as products of matrices, those of one tap a channel and those of small
+//! planes: both sides packed so that the innermost loop reads consecutive numbers, and cut so that what it reads again is near
+//! a core.
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
 
