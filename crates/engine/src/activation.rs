@@ -7,7 +7,7 @@ use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
 use crate::plan::Constants;
-use crate::rows::{Part, SHORT, SQUARE, Share, Source, Turned, copy_short, cut};
+use crate::rows::{Part, SQUARE, Share, Source, Turned, copy_short, cut};
 use crate::tensor::Extents;
 use crate::work::{Scratch, Workers, room};
 use anemone_facts::Field::*;
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// Elements that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 15;
+/// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
+/// row.
+const SHORT: usize = 64;
 
 /// The non-linearity of a task.
 #[derive(Clone)]

@@ -30,6 +30,7 @@ const CHANNELS: usize = 8 * PANEL;
 /// Numbers of staged channels, each read by an output of its own, that are worked on together: what was written a moment ago
 /// in other pieces cannot be read at once, and they stay in the innermost cache.
 const NEAR: usize = 1 << 12;
+/// Most of such channels.
 pub(crate) const MOST_AT_ONCE: usize = CHANNELS;
 /// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
 const VECTOR: usize = 16;
@@ -133,7 +134,7 @@ impl Staging {
     /// How many of so many outputs with channels of their own are worked on together. Behind the last one that was ever staged
     /// there must be what surrounds the source.
     pub(crate) fn at_once(&self, outputs: usize) -> usize {
-        (NEAR / self.staged_elements().max(1)).clamp(1, MOST_AT_ONCE).min(outputs)
+        (NEAR / self.staged_elements().max(1)).min(MOST_AT_ONCE).min(outputs).max(1)
     }
 
     /// Numbers that may be read beyond those.
@@ -478,8 +479,8 @@ mod tests {
     use crate::panels::Values;
     use crate::rows::{dense, reach};
     use crate::window::some_windows;
+    use crate::work::arches;
     use half::f16;
-    use pulp::Arch;
 
     /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
     #[test]
@@ -529,9 +530,6 @@ mod tests {
     #[test]
     fn windows_take_their_taps_in_order() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        let mut arches = vec![Arch::Scalar, Arch::new()];
-        #[cfg(target_arch = "x86_64")]
-        arches.extend(pulp::x86::V3::try_new().map(Arch::V3));
         let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
         for (i, (window, [cin, cout], unicast)) in some_windows().enumerate() {
             let Window { k, s, p, from, to } = window.clone();
@@ -558,8 +556,8 @@ mod tests {
                 });
                 wanted.push(f16::from_f32(sum));
             }
-            for arch in &arches {
-                let workers = Workers::used(*arch);
+            for arch in arches() {
+                let workers = Workers::used(arch);
                 for small in if unicast { &[false][..] } else { &[false, true] } {
                     let mut data = vec![f16::NAN; wanted.len()];
                     let to = Target { data: &mut data, strides: dense(ext), turned: false };
@@ -577,9 +575,6 @@ mod tests {
     fn columns_alone_have_the_sums_of_columns_together() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
         let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
-        let mut arches = vec![Arch::Scalar, Arch::new()];
-        #[cfg(target_arch = "x86_64")]
-        arches.extend(pulp::x86::V3::try_new().map(Arch::V3));
         for (cin, cout, w) in [(300, 100, 1), (40, 61, 49), (7, 13, 17), (600, 48, 66), (3, 5, 2)] {
             let (input, ext) = (Extents { g: 1, c: cin, h: 1, w }, Extents { g: 1, c: cout, h: 1, w });
             let window = Window { k: [1, 1], s: [1, 1], p: [0, 0], from: [1, w], to: [1, w] };
@@ -591,8 +586,8 @@ mod tests {
             let sum = |c: usize, o: usize| {
                 (0..cin).fold(0.0f32, |sum, k| weights[c * cin + k].to_f32().mul_add(x[k * w + o].to_f32(), sum))
             };
-            for arch in &arches {
-                let workers = Workers::used(*arch);
+            for arch in arches() {
+                let workers = Workers::used(arch);
                 for turned in [false, true] {
                     let stored = if turned { ext.transposed() } else { ext };
                     let mut data = vec![f16::NAN; cout * w];

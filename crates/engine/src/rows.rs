@@ -6,9 +6,6 @@ use anemone_program::Rows;
 use half::f16;
 use std::ops::Range;
 
-/// Shorter rows are gathered and converted together: a conversion takes long stretches, and vectors may be longer than a row.
-pub(crate) const SHORT: usize = 64;
-
 /// Distances in elements: groups, channels, rows.
 pub(crate) type Strides = [usize; 3];
 
@@ -46,9 +43,7 @@ impl<'a> Source<'a> {
         let rows = Rows { count: part.rows.len(), columns, from_stride: self.strides[2], to_stride: columns };
         number::widen_rows(&self.from(g, c, part.rows.start)[part.columns.start..], to, rows);
     }
-}
 
-impl Source<'_> {
     /// Elements of a part from one on, row by row without gaps, widened.
     #[inline(always)]
     pub(crate) fn widen_from(&self, g: usize, c: usize, part: &Part, first: usize, to: &mut [f32]) {

@@ -84,6 +84,15 @@ pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &
     &mut buffer[..elements]
 }
 
+/// Every instruction set that this host has.
+#[cfg(test)]
+pub(crate) fn arches() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar, Arch::new()];
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+    all
+}
+
 impl Workers {
     pub(crate) fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();

@@ -1,6 +1,7 @@
 use super::super::mac::{self, settle};
 use super::kernel::settle_away;
 use super::*;
+use crate::work::arches;
 use anemone_facts::numerics::{FIXED, TILED, TILED_SUM};
 use half::f16;
 
@@ -24,14 +25,6 @@ impl Draw {
         let fraction = if field == 31 && fraction != 0 { fraction | 0x200 } else { fraction };
         f16::from_bits((bits >> 3 & 0x8000 | field << 10 | fraction) as u16)
     }
-}
-
-/// Every instruction set that this host has.
-fn arches() -> Vec<Arch> {
-    let mut all = vec![Arch::Scalar, Arch::new()];
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-    all
 }
 
 fn widen(x: &[f16]) -> Vec<f32> {
