@@ -6,6 +6,7 @@ use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
+use crate::number::vectors::{self, Before};
 use crate::plan::Constants;
 use crate::rows::{Part, SQUARE, Share, Source, Turned, copy_short, cut};
 use crate::tensor::Extents;
@@ -62,6 +63,37 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x >= high { high } else { x }
 }
 
+/// What [`Finish::stages`] does, for vectors.
+#[derive(Clone, Copy)]
+struct Stages<V> {
+    bias: Option<V>,
+    /// Bias and scale of all channels.
+    all: Option<[V; 2]>,
+    clamp: Option<[V; 2]>,
+    relu: bool,
+}
+
+impl<S: Simd> Before<S> for Stages<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, mut v: S::f32s) -> S::f32s {
+        if let Some(bias) = self.bias {
+            v = simd.add_f32s(v, bias);
+        }
+        if let Some([bias, scale]) = self.all {
+            v = simd.mul_f32s(simd.add_f32s(v, bias), scale);
+        }
+        if let Some([low, high]) = self.clamp {
+            v = simd.select_f32s(simd.less_than_or_equal_f32s(v, low), low, v);
+            v = simd.select_f32s(simd.greater_than_or_equal_f32s(v, high), high, v);
+        }
+        if self.relu {
+            let zero = simd.splat_f32s(0.0);
+            v = simd.select_f32s(simd.greater_than_f32s(v, zero), v, zero);
+        }
+        v
+    }
+}
+
 /// Everything between a sum and its place in memory.
 pub(crate) struct Finish<'a> {
     pub(crate) bias: f32,
@@ -91,7 +123,8 @@ impl Finish<'_> {
     #[inline(always)]
     pub(crate) fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
         self.stages(bias, row);
-        self.rows(row, to, Rows::one(row.len()));
+        number::round_row(row, to);
+        self.look_up(to, Rows::one(to.len()));
     }
 
     /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
@@ -116,10 +149,37 @@ impl Finish<'_> {
         }
     }
 
+    /// [`Finish::stages`] for vectors.
+    #[inline(always)]
+    pub(crate) fn before<S: Simd>(&self, simd: S, bias: f32) -> impl Before<S> {
+        let splat = |x: f32| simd.splat_f32s(x);
+        Stages {
+            bias: (bias != 0.0).then(|| splat(bias)),
+            all: (self.bias != 0.0 || self.scale != 1.0).then(|| [splat(self.bias), splat(self.scale)]),
+            clamp: match *self.activation {
+                Activation::Clamp(low, high) => Some([splat(low), splat(high)]),
+                _ => None,
+            },
+            relu: matches!(self.activation, Activation::Relu),
+        }
+    }
+
     /// Rounds what [`Finish::stages`] left, and looks it up where there is a table.
     #[inline(always)]
-    pub(crate) fn rows(&self, from: &[f32], to: &mut [f16], rows: Rows) {
-        number::round_rows(from, to, rows);
+    pub(crate) fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+        vectors::round_rows(simd, from, to, rows);
+        self.look_up(to, rows);
+    }
+
+    /// [`Finish::stages`] and [`Finish::rows`] at once. `from` is used up.
+    #[inline(always)]
+    pub(crate) fn all<S: Simd>(&self, simd: S, bias: f32, from: &mut [f32], to: &mut [f16], rows: Rows) {
+        vectors::finish_rows(simd, self.before(simd, bias), from, to, rows);
+        self.look_up(to, rows);
+    }
+
+    #[inline(always)]
+    fn look_up(&self, to: &mut [f16], rows: Rows) {
         if let Activation::Table(values) = self.activation {
             for row in 0..rows.count {
                 to[row * rows.to_stride..][..rows.columns].iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
@@ -245,5 +305,53 @@ impl Machine<'_> {
     /// The table of this task.
     pub(crate) fn activation(&self) -> Result<Activation, FaultKind> {
         Ok(Activation::of(&Table::read(self.table_record(RECORD_BYTES as u64)?)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::arches;
+
+    struct Ways<'a>(Finish<'a>, f32);
+
+    impl WithSimd for Ways<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Ways(finish, bias) = self;
+            let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 6.0, 65520.0, -1e-9, 0.375];
+            let sums: Vec<f32> = special.into_iter().chain((0..40).map(|i| (i as f32 - 20.0) / 3.0)).collect();
+            for n in 0..sums.len() {
+                let (rows, [mut found, mut wanted]) = (Rows::one(n), [vec![f16::ONE; n], vec![f16::ONE; n]]);
+                finish.all(simd, bias, &mut sums.clone(), &mut found, rows);
+                let mut staged = sums.clone();
+                finish.stages(bias, &mut staged);
+                finish.rows(simd, &staged, &mut wanted, rows);
+                let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&found), bits(&wanted), "{bias} {n}");
+            }
+        }
+    }
+
+    /// Vectors of sums have the results of their numbers, special ones too.
+    #[test]
+    fn stages_at_once_are_the_stages_one_by_one() {
+        let table = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 0x55)).collect();
+        let activations = [
+            Activation::None,
+            Activation::Relu,
+            Activation::Clamp(0.0, 6.0),
+            Activation::Clamp(-1.5, 2.0),
+            Activation::Table(table),
+        ];
+        for (activation, arch) in activations.iter().flat_map(|a| arches().into_iter().map(move |arch| (a, arch))) {
+            for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0)] {
+                for channel in [0.0, 0.75] {
+                    arch.dispatch(Ways(Finish { bias, scale, activation }, channel));
+                }
+            }
+        }
     }
 }

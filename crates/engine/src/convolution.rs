@@ -5,6 +5,7 @@
 //! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored.
 
 use crate::activation::Finish;
+use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::number;
 use crate::panels::Packed;
@@ -35,6 +36,9 @@ pub(crate) const MOST_AT_ONCE: usize = CHANNELS;
 /// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
 const VECTOR: usize = 16;
 const UNFOLDING: usize = 24;
+/// Outputs whose sums take as long as to widen a coefficient, and channels whose sums take as long as to pack what they read.
+const WIDENING: usize = 10;
+const PACKING: usize = 8;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 
@@ -331,10 +335,16 @@ fn convolve_pointwise(
         cut(data, ext.transposed(), strides, ext.h, columns)
     } else {
         split_rows(&mut ext, &mut from.strides, &mut strides, threads);
-        if ext.h >= threads {
-            cut(data, ext, strides, ext.h.div_ceil(threads), ext.c)
+        let rows = ext.h.div_ceil(threads);
+        let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
+        // What the longest share computes, and what every share has to itself of that which all of them read.
+        let computed = |outputs: usize, channels: usize| outputs.next_multiple_of(VECTOR) * channels;
+        let by_rows = computed(rows * ext.w, ext.c) + WIDENING * ext.c;
+        let by_channels = computed(ext.plane(), channels) + PACKING * ext.plane();
+        if by_rows <= by_channels {
+            cut(data, ext, strides, rows, ext.c)
         } else {
-            cut(data, ext, strides, ext.h, ext.c.div_ceil(threads).next_multiple_of(PANEL))
+            cut(data, ext, strides, ext.h, channels)
         }
     };
     let columns = if turned { ext.c } else { ext.w };
@@ -356,12 +366,17 @@ fn convolve_staged(
     shared: bool,
 ) {
     let Target { data, strides, turned } = to;
+    let depthwise = staging.unicast && staging.channels == 1 && !turned && depthwise::executes(&staging.window);
     let shares = match turned {
         true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
         false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
     };
     workers.each(shares, shared, |share, scratch| {
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
+        if depthwise {
+            let (window, columns) = (&staging.window, ext.w);
+            return workers.arch.dispatch(depthwise::Job { window, kernel, finish, from, columns, share, scratch });
+        }
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);
             return workers.arch.dispatch(pointwise::Job {
@@ -460,11 +475,19 @@ impl WithSimd for Job<'_, '_> {
                 finish.stages(bias, &mut sums[m * stride..][..outputs]);
             }
             if !turned {
-                share.store([c, 0, 0], count, sums, stride, rows, |from, to, rows| finish.rows(from, to, rows));
+                share.store(
+                    [c, 0, 0],
+                    count,
+                    sums,
+                    stride,
+                    rows,
+                    #[inline(always)]
+                    |from, to, rows| finish.rows(simd, from, to, rows),
+                );
                 continue;
             }
             for m in 0..count {
-                finish.rows(&sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
+                finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
             }
             let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
             from.store(share, 0, share.rows, 0, count);

@@ -10,6 +10,7 @@
 
 mod activation;
 mod convolution;
+mod depthwise;
 mod direct;
 mod dma;
 mod exact;

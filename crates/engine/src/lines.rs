@@ -43,10 +43,10 @@ struct Operand<'a> {
 
 impl Operand<'_> {
     #[inline(always)]
-    fn read<N: Line>(&self, block: Block, wide: &mut [f32], to: &mut [N]) {
+    fn read<S: Simd, N: Line>(&self, simd: S, block: Block, wide: &mut [f32], to: &mut [N]) {
         let columns = if self.one_column { 1 } else { block.columns };
         let n = block.count * columns;
-        block.widen(self.source, columns, wide);
+        block.widen(simd, self.source, columns, wide);
         N::admit_line(&mut wide[..n], self.relu, &mut to[..n]);
         if self.one_column {
             // From the last on: what is spread lies where others stood.
@@ -88,10 +88,10 @@ impl<N: Line> Buffers<N> {
 impl<N: Line> Lines<'_, N> {
     /// Rows before the task's end, in `at.a`.
     #[inline(always)]
-    fn rows(&self, block: Block, at: &mut Buffers<N>) {
+    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut Buffers<N>) {
         let Buffers { wide, a, b, .. } = at;
         let [first, second] = &self.operands;
-        first.read(block, wide, a);
+        first.read(simd, block, wide, a);
         let a = &mut a[..block.elements()];
         if let Some((pre, abs)) = self.pre {
             prepare(a, pre, abs);
@@ -99,7 +99,7 @@ impl<N: Line> Lines<'_, N> {
         match self.form {
             Form::One => {}
             Form::Two => {
-                second.read(block, wide, b);
+                second.read(simd, block, wide, b);
                 self.operation.rows(a, b);
             }
             Form::Affine => {
@@ -107,8 +107,8 @@ impl<N: Line> Lines<'_, N> {
                 for (i, row) in a.chunks_exact_mut(block.columns).enumerate() {
                     let [g, c, _] = block.row(i);
                     let mut pair = [N::admit(0.0); 2];
-                    second.read(Block::of([g, c, 0], 1, 1), wide, &mut pair[..1]);
-                    second.read(Block::of([g, c, 1], 1, 1), wide, &mut pair[1..]);
+                    second.read(simd, Block::of([g, c, 0], 1, 1), wide, &mut pair[..1]);
+                    second.read(simd, Block::of([g, c, 1], 1, 1), wide, &mut pair[1..]);
                     self.operation.affine(row, pair);
                 }
             }
@@ -208,20 +208,25 @@ impl<N: Line> WithSimd for Elements<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Elements { lines, share } = self;
         let mut at = Buffers::new(lines.columns.max(BLOCK));
-        share.blocks(lines.columns, BLOCK, |block, to| {
-            lines.rows(block, &mut at);
-            let row = &mut at.a[..block.elements()];
-            lines.ending.apply(row);
-            if N::settle_rows(row, to, block.stored()) {
-                return;
-            }
-            let halves = &mut at.halves[..row.len()];
-            N::settle_line(lines.rules, row, halves);
-            block.store(halves, to);
-        });
+        share.blocks(
+            lines.columns,
+            BLOCK,
+            #[inline(always)]
+            |block, to| {
+                lines.rows(simd, block, &mut at);
+                let row = &mut at.a[..block.elements()];
+                lines.ending.apply(row);
+                if N::settle_rows(simd, row, to, block.stored()) {
+                    return;
+                }
+                let halves = &mut at.halves[..row.len()];
+                N::settle_line(lines.rules, row, halves);
+                block.store(halves, to);
+            },
+        );
     }
 }
 
@@ -267,7 +272,7 @@ impl<N: Line> WithSimd for Reduce<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Reduce { lines, fold, ext, first, results } = self;
         let rows = (BLOCK / ext.w).clamp(1, ext.h);
         let mut at: [Buffers<N>; SIDE_BY_SIDE] = std::array::from_fn(|_| Buffers::new(rows * ext.w));
@@ -278,7 +283,7 @@ impl<N: Line> WithSimd for Reduce<'_, '_, N> {
                 let elements = rows.min(ext.h - h) * ext.w;
                 for (p, at) in at.iter_mut().enumerate().take(results.len()) {
                     let plane = first + p;
-                    lines.rows(Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w), at);
+                    lines.rows(simd, Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w), at);
                 }
                 sums.go_on(at.each_ref().map(|at| &at.a[..elements]));
             }

@@ -8,6 +8,7 @@ pub mod mac;
 pub mod packed;
 pub mod planar;
 pub mod settle;
+pub(crate) mod vectors;
 pub mod wide;
 
 use anemone_program::{Element, Rows, round_halves, widen_halves};

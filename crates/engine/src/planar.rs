@@ -5,8 +5,8 @@ use crate::convolution::Staging;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
-use crate::number;
 use crate::number::planar::{admit_row, settle_row};
+use crate::number::{self, vectors};
 use crate::pe::Ending;
 use crate::rows::{Share, Source, cut};
 use crate::tensor::Extents;
@@ -132,38 +132,43 @@ impl WithSimd for Combine<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Combine { op, ending, rules, sources, relus, columns, share, scratch } = self;
         let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| room(buffer, BLOCK.max(columns)));
         let halves = room(&mut scratch.halves, BLOCK.max(columns));
-        share.blocks(columns, BLOCK, |block, to| {
-            let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
-            for ((row, source), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
-                block.widen(source, columns, row);
-                if rules.is_some() {
-                    admit_row(row);
+        share.blocks(
+            columns,
+            BLOCK,
+            #[inline(always)]
+            |block, to| {
+                let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
+                for ((row, source), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
+                    block.widen(simd, source, columns, row);
+                    if rules.is_some() {
+                        admit_row(row);
+                    }
+                    if relu {
+                        row.iter_mut().for_each(|x| *x = x.max(0.0));
+                    }
                 }
-                if relu {
-                    row.iter_mut().for_each(|x| *x = x.max(0.0));
+                let pairs = a.iter_mut().zip(b.iter());
+                match op {
+                    planar::ADD => pairs.for_each(|(x, &b)| *x += b),
+                    planar::MUL => pairs.for_each(|(x, &b)| *x *= b),
+                    planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
+                    _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
                 }
-            }
-            let pairs = a.iter_mut().zip(b.iter());
-            match op {
-                planar::ADD => pairs.for_each(|(x, &b)| *x += b),
-                planar::MUL => pairs.for_each(|(x, &b)| *x *= b),
-                planar::MAX => pairs.for_each(|(x, &b)| *x = x.max(b)),
-                _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
-            }
-            ending.apply(a);
-            match rules {
-                None => number::round_rows(a, to, block.stored()),
-                Some(rules) => {
-                    let halves = &mut halves[..block.elements()];
-                    settle_row(rules, a, halves);
-                    block.store(halves, to);
+                ending.apply(a);
+                match rules {
+                    None => vectors::round_rows(simd, a, to, block.stored()),
+                    Some(rules) => {
+                        let halves = &mut halves[..block.elements()];
+                        settle_row(rules, a, halves);
+                        block.store(halves, to);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 

@@ -13,10 +13,14 @@ use anemone_program::Rows;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Taps between two visits to the sums: a run's operands stay in the innermost cache.
-const TAPS: usize = 256;
+/// Most taps between two visits to the sums, for many outputs and for those of one run.
+const TAPS: [usize; 2] = [384, 2048];
 /// Channels whose coefficients are widened together.
 const CHANNELS: usize = 16 * PANEL;
+/// Shorter rows are rounded for many channels at a time.
+const LEAST_ROW: usize = 16;
+/// Sums that stay in the innermost cache.
+const NEAR: usize = 1 << 12;
 /// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
 const PACKED: usize = 1 << 20;
 const OUTPUTS: [usize; 2] = [256, 1024];
@@ -59,8 +63,8 @@ impl Job<'_, '_> {
         let stride = outputs.next_multiple_of(width);
         let Scratch { packed, wide, panel, sums, halves, .. } = &mut *self.scratch;
         let packed = room(packed, stride * taps);
-        stage(self.from, self.share.group, part, taps, width, packed, room(wide, stride));
-        let panel = room(panel, CHANNELS * TAPS + COLUMN_SLACK);
+        stage(simd, self.from, self.share.group, part, taps, packed, room(wide, stride));
+        let taps_at_once = evenly(taps, TAPS[usize::from(outputs <= width)]);
         let sums = room(sums, CHANNELS * stride);
         let halves = room(halves, if self.turned { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
@@ -70,22 +74,53 @@ impl Job<'_, '_> {
             false => (self.share.first_channel, self.share.channels()),
         };
         let (finish, all) = (self.finish, taps);
+        // Short rows are not worth being rounded on their own.
+        let direct = self.turned || rows.count == 1 || columns >= LEAST_ROW;
+        let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
+        let panel = room(panel, group * taps_at_once + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
-            let some = channel..channels.min(channel + CHANNELS);
-            let product = Product { kernel: self.kernel, first, outputs, stride };
-            for tap in (0..taps).step_by(TAPS) {
-                let taps = tap..taps.min(tap + TAPS);
-                product.add(simd, some.clone(), taps, &packed[tap * width..], all, panel, sums);
+            let block = channel..channels.min(channel + CHANNELS);
+            let product = Product { kernel: self.kernel, first, outputs, stride, taps_at_once };
+            for tap in (0..taps).step_by(taps_at_once) {
+                let taps = tap..taps.min(tap + taps_at_once);
+                for channel in block.clone().step_by(group) {
+                    let some = channel..block.end.min(channel + group);
+                    // Sums that are not gone on with stay where they were last.
+                    let at = if all <= taps_at_once { 0 } else { (channel - block.start) * stride };
+                    let sums = &mut sums[at..];
+                    product.add(simd, some.clone(), taps.clone(), &packed[tap * width..], all, panel, sums);
+                    if taps.end < all {
+                        continue;
+                    }
+                    for (c, sums) in some.clone().zip(sums.chunks_exact_mut(stride)) {
+                        let bias = product.bias(c);
+                        if !direct {
+                            finish.stages(bias, &mut sums[..outputs]);
+                        } else if self.turned {
+                            let halves = &mut halves[(c - block.start) * stride..];
+                            finish.all(simd, bias, sums, halves, Rows::one(outputs));
+                        } else {
+                            let at = [c, part.rows.start - self.share.first_row, part.columns.start];
+                            self.share.store_channel(simd, at, finish, bias, sums, rows);
+                        }
+                    }
+                    if !direct {
+                        let at = [channel, part.rows.start - self.share.first_row, part.columns.start];
+                        self.share.store(
+                            at,
+                            some.len(),
+                            sums,
+                            stride,
+                            rows,
+                            #[inline(always)]
+                            |from, to, rows| finish.rows(simd, from, to, rows),
+                        );
+                    }
+                }
             }
-            product.finish(finish, some.clone(), sums);
-            if !self.turned {
-                let at = [channel, part.rows.start - self.share.first_row, part.columns.start];
-                self.share.store(at, some.len(), sums, stride, rows, |from, to, rows| finish.rows(from, to, rows));
-                continue;
+            if self.turned {
+                part.store(halves, stride, self.share, true, block.start, block.len());
             }
-            let each = Rows { count: some.len(), columns: outputs, from_stride: stride, to_stride: stride };
-            finish.rows(sums, halves, each);
-            part.store(halves, stride, self.share, true, channel, some.len());
         }
     }
 
@@ -101,31 +136,39 @@ impl Job<'_, '_> {
         let staged = room(staged, area + staging.staged_slack());
         staging.stage(self.from, [self.share.group, self.share.first_row], 0, Some(0.0), &mut staged[..area], wide);
         staged[area..].fill(0.0);
-        let packed = room(packed, stride * TAPS.min(offsets.len()));
+        let taps_at_once = evenly(offsets.len(), TAPS[0]);
+        let packed = room(packed, stride * taps_at_once);
+        // What fills up the last run.
+        packed.fill(0.0);
         let wide = room(wide, stride);
         wide[outputs..].fill(0.0);
-        let panel = room(panel, CHANNELS * TAPS + COLUMN_SLACK);
+        let panel = room(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = room(sums, channels * stride);
-        let product = Product { kernel: self.kernel, first: self.share.first_channel, outputs, stride };
-        for (block, offsets) in offsets.chunks(TAPS).enumerate() {
+        let product = Product { kernel: self.kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
+        for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
                 let rows = staged[offset as usize..].chunks(staging.width);
-                for (to, row) in wide.chunks_exact_mut(columns).zip(rows).take(self.share.rows) {
+                // A single run is taken to where it is packed.
+                let single = stride == width;
+                let to = if single { &mut packed[tap * width..][..outputs] } else { &mut wide[..outputs] };
+                for (to, row) in to.chunks_exact_mut(columns).zip(rows) {
                     copy_short(&row[..columns], to);
                 }
-                pack(wide, width, offsets.len(), tap, packed);
+                if !single {
+                    pack(wide, width, offsets.len(), tap, packed);
+                }
             }
-            let taps = block * TAPS..block * TAPS + offsets.len();
+            let taps = block * taps_at_once..block * taps_at_once + offsets.len();
             for channel in (0..channels).step_by(CHANNELS) {
                 let some = channel..channels.min(channel + CHANNELS);
                 let sums = &mut sums[channel * stride..];
                 product.add(simd, some, taps.clone(), packed, offsets.len(), panel, sums);
             }
         }
-        product.finish(self.finish, 0..channels, sums);
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
-        let finish = self.finish;
-        self.share.store([0; 3], channels, sums, stride, rows, |from, to, rows| finish.rows(from, to, rows));
+        for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
+            self.share.store_channel(simd, [c, 0, 0], self.finish, product.bias(c), sums, rows);
+        }
     }
 }
 
@@ -137,6 +180,8 @@ struct Product<'a> {
     outputs: usize,
     /// Elements between the sums of channels.
     stride: usize,
+    /// Most of the taps that are added together.
+    taps_at_once: usize,
 }
 
 impl Product<'_> {
@@ -153,10 +198,10 @@ impl Product<'_> {
         panel: &mut [f32],
         sums: &mut [f32],
     ) {
-        let &Product { kernel, first, outputs, stride } = self;
+        let &Product { kernel, first, outputs, stride, taps_at_once } = self;
         let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
         for c in (0..count).step_by(PANEL) {
-            kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * TAPS..]);
+            kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
         }
         for (run, output) in (0..outputs).step_by(width).enumerate() {
             let source = &packed[run * taps_of_run * width..][..taps.len() * width];
@@ -168,8 +213,8 @@ impl Product<'_> {
             while c < alone {
                 let at_once = panels_at_once((alone - c) / PANEL);
                 for column in outputs - columns..outputs {
-                    let (panels, sums) = (&panel[c * TAPS..], &mut sums[c * stride + output + column..]);
-                    let (distance, taps, source) = (PANEL * TAPS, taps.len(), &source[column..]);
+                    let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output + column..]);
+                    let (distance, taps, source) = (PANEL * taps_at_once, taps.len(), &source[column..]);
                     match at_once {
                         1 => apart(simd, Column::<1> { panels, distance, taps, source, sums, stride, resume }),
                         2 => apart(simd, Column::<2> { panels, distance, taps, source, sums, stride, resume }),
@@ -185,22 +230,30 @@ impl Product<'_> {
             for c in (0..count).step_by(PANEL) {
                 let height = PANEL.min(count - c);
                 let outputs = if c < alone { outputs - columns } else { outputs };
-                let (panel, places) = (&panel[c * TAPS..][..height * taps.len()], SideBySide);
+                let (panel, places) = (&panel[c * taps_at_once..][..height * taps.len()], SideBySide);
                 let sums = &mut sums[c * stride + output..];
                 Sums { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
             }
         }
     }
 
-    /// What follows the sums, but for rounding.
-    #[inline(always)]
-    fn finish(&self, finish: &Finish, channels: Range<usize>, sums: &mut [f32]) {
-        let first = self.first + channels.start;
-        for (c, sums) in sums.chunks_exact_mut(self.stride).enumerate().take(channels.len()) {
-            let bias = self.kernel.biases.as_ref().map_or(0.0, |b| b[first + c]);
-            finish.stages(bias, &mut sums[..self.outputs]);
-        }
+    /// Of a channel.
+    fn bias(&self, channel: usize) -> f32 {
+        self.kernel.biases.as_ref().map_or(0.0, |b| b[self.first + channel])
     }
+}
+
+/// Channels whose sums are rounded together, soon after: as many as stay near with what they are made of; and enough for the last
+/// columns of a run.
+fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
+    let alone = columns_of::<S>(outputs % run_outputs::<S>()) > 0;
+    let near = (NEAR / (PANEL * stride)).max(1);
+    PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
+}
+
+/// As many taps at once as there may be, in visits of about one length.
+fn evenly(taps: usize, most: usize) -> usize {
+    taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
 }
 
 /// Panels of a [`Column`], of so many.
@@ -210,10 +263,11 @@ fn panels_at_once(panels: usize) -> usize {
 
 /// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
 #[inline(always)]
-fn stage(from: Source, group: usize, part: &Part, taps: usize, width: usize, to: &mut [f32], wide: &mut [f32]) {
+fn stage<S: Simd>(simd: S, from: Source, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
+    let width = run_outputs::<S>();
     wide[part.outputs()..].fill(0.0);
     for tap in 0..taps {
-        from.widen(group, tap, part, &mut wide[..part.outputs()]);
+        from.widen(simd, group, tap, part, &mut wide[..part.outputs()]);
         pack(wide, width, taps, tap, to);
     }
 }

@@ -1,9 +1,11 @@
 //! Tensors of fp16 where they lie: rows of contiguous columns at any distance.
 
-use crate::number;
+use crate::activation::Finish;
+use crate::number::{self, vectors};
 use crate::tensor::Extents;
 use anemone_program::Rows;
 use half::f16;
+use pulp::Simd;
 use std::ops::Range;
 
 /// Distances in elements: groups, channels, rows.
@@ -38,10 +40,10 @@ impl<'a> Source<'a> {
 
     /// As [`Source::gather`], widened.
     #[inline(always)]
-    pub(crate) fn widen(&self, g: usize, c: usize, part: &Part, to: &mut [f32]) {
+    pub(crate) fn widen<S: Simd>(&self, simd: S, g: usize, c: usize, part: &Part, to: &mut [f32]) {
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: self.strides[2], to_stride: columns };
-        number::widen_rows(&self.from(g, c, part.rows.start)[part.columns.start..], to, rows);
+        vectors::widen_rows(simd, &self.from(g, c, part.rows.start)[part.columns.start..], to, rows);
     }
 
     /// Elements of a part from one on, row by row without gaps, widened.
@@ -137,6 +139,27 @@ impl Share<'_> {
         }
     }
 
+    /// Finishes and stores a channel's rows, from a channel, row and column of the share on; `rows` says how they lie in `from`.
+    #[inline(always)]
+    pub(crate) fn store_channel<S: Simd>(
+        &mut self,
+        simd: S,
+        [channel, row, column]: [usize; 3],
+        finish: &Finish,
+        bias: f32,
+        from: &mut [f32],
+        rows: Rows,
+    ) {
+        let to_stride = self.stride;
+        if !self.rows_outside {
+            let to = &mut self.lines[channel][row * to_stride + column..];
+            return finish.all(simd, bias, from, to, Rows { to_stride, ..rows });
+        }
+        for (line, from) in self.lines[row..].iter_mut().zip(from.chunks_mut(rows.from_stride)).take(rows.count) {
+            finish.all(simd, bias, from, &mut line[channel * to_stride + column..], Rows { count: 1, ..rows });
+        }
+    }
+
     /// Stores some channels' rows by `by`, from a channel, row and column of the share on; channels are `stride` apart in
     /// `from`, and `rows` says how rows lie there.
     #[inline(always)]
@@ -193,13 +216,10 @@ impl Block {
 
     /// Widens its elements of a source, without gaps. Only the first columns where there are fewer.
     #[inline(always)]
-    pub(crate) fn widen(&self, source: Source, columns: usize, to: &mut [f32]) {
+    pub(crate) fn widen<S: Simd>(&self, simd: S, source: Source, columns: usize, to: &mut [f32]) {
         let ([g, c, h], from_stride) = (self.first_row, source.strides[if self.channels { 1 } else { 2 }]);
-        number::widen_rows(
-            source.from(g, c, h),
-            to,
-            Rows { count: self.count, columns, from_stride, to_stride: columns },
-        );
+        let rows = Rows { count: self.count, columns, from_stride, to_stride: columns };
+        vectors::widen_rows(simd, source.from(g, c, h), to, rows);
     }
 
     /// Where its elements, without gaps, go.
@@ -281,20 +301,35 @@ impl Turned<'_> {
     /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
     #[inline(always)]
     pub(crate) fn store(&self, share: &mut Share, first_row: usize, rows: usize, column: usize, channels: usize) {
-        let mut square = [[f16::ZERO; SQUARE]; SQUARE];
+        let (mut square, mut turned) = ([[f16::ZERO; SQUARE]; SQUARE], [[f16::ZERO; SQUARE]; SQUARE]);
         for row in 0..rows {
             for c in (0..channels).step_by(SQUARE) {
                 let height = SQUARE.min(channels - c);
                 for w in (0..self.columns).step_by(SQUARE) {
                     let width = SQUARE.min(self.columns - w);
-                    for (i, line) in square.iter_mut().enumerate().take(height) {
-                        let at = (c + i) * self.stride + row * self.columns + w;
-                        line[..width].copy_from_slice(&self.data[at..][..width]);
+                    let (at, to) = (c * self.stride + row * self.columns + w, self.first + c..self.first + c + height);
+                    if height.min(width) == 1 {
+                        // Nothing to turn.
+                        for j in 0..width {
+                            let line = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
+                            line.iter_mut().enumerate().for_each(|(i, to)| *to = self.data[at + i * self.stride + j]);
+                        }
+                        continue;
                     }
-                    let to = self.first + c..self.first + c + height;
-                    for j in 0..width {
+                    for (i, line) in square.iter_mut().enumerate().take(height) {
+                        let from = &self.data[at + i * self.stride..];
+                        match from.first_chunk() {
+                            Some(from) if width == SQUARE => *line = *from,
+                            _ => line[..width].copy_from_slice(&from[..width]),
+                        }
+                    }
+                    turn(&square, height, width, &mut turned);
+                    for (j, line) in turned.iter().enumerate().take(width) {
                         let to = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
-                        turn_line(&square, j, to);
+                        match to.first_chunk_mut() {
+                            Some(to) => *to = *line,
+                            None => to.copy_from_slice(&line[..height]),
+                        }
                     }
                 }
             }
@@ -302,13 +337,45 @@ impl Turned<'_> {
     }
 }
 
-/// Column `j` of a square.
+/// Exchanges rows and columns of a square, as many as asked for and some more.
 #[inline(always)]
-fn turn_line(square: &[[f16; SQUARE]; SQUARE], j: usize, to: &mut [f16]) {
-    match to.first_chunk_mut::<SQUARE>() {
-        Some(to) => *to = std::array::from_fn(|i| square[i][j]),
-        None => to.iter_mut().zip(square).for_each(|(to, line)| *to = line[j]),
+fn turn(square: &[[f16; SQUARE]; SQUARE], rows: usize, columns: usize, to: &mut [[f16; SQUARE]; SQUARE]) {
+    for row in (0..rows).step_by(EIGHT) {
+        for column in (0..columns).step_by(EIGHT) {
+            let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
+            for (eight, line) in eights.iter_mut().zip(&square[row..]) {
+                eight.copy_from_slice(&line[column..][..EIGHT]);
+            }
+            let eights = turn_eights(eights);
+            for (eight, line) in eights.iter().zip(&mut to[column..]) {
+                line[row..][..EIGHT].copy_from_slice(eight);
+            }
+        }
     }
+}
+
+/// Numbers of 16 bits in the vectors that every x86-64 has.
+const EIGHT: usize = 8;
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn turn_eights(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+    let Some(host) = pulp::core_arch::x86::Sse2::try_new() else { return turn_each(rows) };
+    let [a, b, c, d, e, f, g, h] = bytemuck::cast(rows);
+    let pairs = |x, y| [host._mm_unpacklo_epi16(x, y), host._mm_unpackhi_epi16(x, y)];
+    let fours = |x, y| [host._mm_unpacklo_epi32(x, y), host._mm_unpackhi_epi32(x, y)];
+    let all = |x, y| [host._mm_unpacklo_epi64(x, y), host._mm_unpackhi_epi64(x, y)];
+    let [[ab0, ab1], [cd0, cd1], [ef0, ef1], [gh0, gh1]] = [pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h)];
+    let [[left0, left1], [left2, left3]] = [fours(ab0, cd0), fours(ab1, cd1)];
+    let [[right0, right1], [right2, right3]] = [fours(ef0, gh0), fours(ef1, gh1)];
+    bytemuck::cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use turn_each as turn_eights;
+
+fn turn_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+    std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
 }
 
 /// Strides of rows, channels and groups that follow each other without gaps.
@@ -400,7 +467,7 @@ mod tests {
                     [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }]
                 {
                     let mut found = vec![f32::NAN; part.outputs()];
-                    source.widen(0, 1, &part, &mut found);
+                    source.widen(pulp::Scalar::new(), 0, 1, &part, &mut found);
                     // The same from any element on.
                     for first in 0..found.len().min(90) {
                         let mut some = vec![f32::NAN; (found.len() - first).min(3 * columns)];

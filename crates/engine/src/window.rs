@@ -85,7 +85,11 @@ pub(crate) fn some_windows() -> impl Iterator<Item = (Window, [usize; 2], bool)>
     let mix = |x: u64| (x ^ x >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..400).map(move |i| {
         let pick = |n: u64, of: usize| 1 + (mix(mix((i << 8 | n) + 1)) >> 33) as usize % of;
-        let (k, s) = ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]);
+        let (k, s) = match i % 4 {
+            // Usual ones.
+            0 => ([[3, 5][i as usize / 4 % 2]; 2], [pick(3, 2); 2]),
+            _ => ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]),
+        };
         let p = [pick(5, k[0]) - 1, pick(6, k[1]) - 1];
         // Some rows are longer than what is worked on at once.
         let from = if i % 50 == 7 { [2, 1400] } else { [pick(7, 9), pick(8, 40)] };

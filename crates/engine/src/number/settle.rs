@@ -5,6 +5,7 @@ use super::wide::{Exact, Wide};
 use anemone_facts::numerics::{PLANAR, Planar, Ties};
 use anemone_program::Rows;
 use half::f16;
+use pulp::Simd;
 
 /// Numbers that whole rows are made of.
 pub trait Line: Wide {
@@ -16,7 +17,7 @@ pub trait Line: Wide {
     /// A row of results; `rules` are those of the model, where it has any.
     fn settle_line(rules: Option<&Planar>, row: &[Self], to: &mut [f16]);
     /// Rows without gaps into memory, where no more than a conversion is needed.
-    fn settle_rows(_: &[Self], _: &mut [f16], _: Rows) -> bool {
+    fn settle_rows<S: Simd>(_: S, _: &[Self], _: &mut [f16], _: Rows) -> bool {
         false
     }
     /// The sum of nothing.
@@ -49,8 +50,8 @@ impl Line for f32 {
     }
 
     #[inline(always)]
-    fn settle_rows(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
-        super::round_rows(from, to, rows);
+    fn settle_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) -> bool {
+        super::vectors::round_rows(simd, from, to, rows);
         true
     }
 

@@ -1,0 +1,306 @@
+//! Rows converted within code that is compiled for vectors already. Where those are the longest of x86, which convert by
+//! themselves, there is no call for it, and what comes before rounding happens on the way. Others go through
+//! [`super::widen_rows`] and [`super::round_rows`].
+
+use anemone_program::Rows;
+use bytemuck::cast;
+use half::f16;
+use pulp::Simd;
+
+/// As [`super::widen_rows`].
+#[inline(always)]
+pub(crate) fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
+    match longest::of(simd) {
+        Some(host) => each(&Widening(host), from, to, rows),
+        None => super::widen_rows(from, to, rows),
+    }
+}
+
+/// Widens a row whose columns with even places go to one row and the others to another one.
+#[inline(always)]
+pub(crate) fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [f32]) {
+    let pairs = from.len() / 2;
+    if let (Some(host), true) = (longest::of(simd), pairs >= 4) {
+        let mut at = 0;
+        while let Some(x) = from[2 * at..].first_chunk::<32>() {
+            let [x, y]: [[f16; 16]; 2] = cast(*x);
+            let [evens, odds] = host.pairs(host.widen(x), host.widen(y));
+            even[at..][..16].copy_from_slice(&evens);
+            odd[at..][..16].copy_from_slice(&odds);
+            at += 16;
+        }
+        while at < pairs {
+            at = at.min(pairs - 4);
+            let Some(x) = from[2 * at..].first_chunk::<8>() else { return };
+            let x = cast([host.widen_eight(*x); 2]);
+            let [evens, odds] = host.pairs(x, x);
+            even[at..][..4].copy_from_slice(&evens[..4]);
+            odd[at..][..4].copy_from_slice(&odds[..4]);
+            at += 4;
+        }
+    } else {
+        let mut wide = [0.0; 64];
+        for (at, from) in from.chunks(wide.len()).enumerate() {
+            let (at, wide) = (at * wide.len() / 2, &mut wide[..from.len()]);
+            super::widen_row(from, wide);
+            for ((even, odd), pair) in even[at..].iter_mut().zip(&mut odd[at..]).zip(wide.as_chunks::<2>().0) {
+                [*even, *odd] = *pair;
+            }
+        }
+    }
+    if let (Some(last), 1) = (from.last(), from.len() % 2) {
+        even[pairs] = super::widen(*last);
+    }
+}
+
+/// What is done to a vector before it is rounded.
+pub(crate) trait Before<S: Simd>: Copy {
+    fn of(self, simd: S, x: S::f32s) -> S::f32s;
+}
+
+/// Nothing is done.
+impl<S: Simd> Before<S> for () {
+    #[inline(always)]
+    fn of(self, _: S, x: S::f32s) -> S::f32s {
+        x
+    }
+}
+
+/// As [`super::round_rows`].
+#[inline(always)]
+pub(crate) fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+    match longest::of(simd) {
+        Some(host) => each(&Rounding { simd, host, before: () }, from, to, rows),
+        None => super::round_rows(from, to, rows),
+    }
+}
+
+/// Rounds what `before` makes of vectors, as [`super::round_rows`] does. `from` may be used up.
+#[inline(always)]
+pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
+    if let Some(host) = longest::of(simd) {
+        return each(&Rounding { simd, host, before }, from, to, rows);
+    }
+    for row in 0..rows.count {
+        let (vectors, rest) = S::as_mut_simd_f32s(&mut from[row * rows.from_stride..][..rows.columns]);
+        for x in vectors {
+            *x = before.of(simd, *x);
+        }
+        let x = before.of(simd, simd.partial_load_f32s(rest));
+        simd.partial_store_f32s(rest, x);
+    }
+    super::round_rows(from, to, rows);
+}
+
+/// A conversion of as many numbers as a vector has, and of half as many.
+trait Convert<T, U> {
+    fn sixteen(&self, x: [T; 16]) -> [U; 16];
+    fn eight(&self, x: [T; 8]) -> [U; 8];
+}
+
+struct Widening(longest::Longest);
+
+impl Convert<f16, f32> for Widening {
+    #[inline(always)]
+    fn sixteen(&self, x: [f16; 16]) -> [f32; 16] {
+        self.0.widen(x)
+    }
+
+    #[inline(always)]
+    fn eight(&self, x: [f16; 8]) -> [f32; 8] {
+        self.0.widen_eight(x)
+    }
+}
+
+struct Rounding<S, B> {
+    simd: S,
+    host: longest::Longest,
+    before: B,
+}
+
+impl<S: Simd, B: Before<S>> Convert<f32, f16> for Rounding<S, B> {
+    #[inline(always)]
+    fn sixteen(&self, x: [f32; 16]) -> [f16; 16] {
+        self.host.round(cast(self.before.of(self.simd, cast(x))))
+    }
+
+    #[inline(always)]
+    fn eight(&self, x: [f32; 8]) -> [f16; 8] {
+        let both: [f32; 16] = cast(self.before.of(self.simd, cast([x; 2])));
+        let [x, _]: [[f32; 8]; 2] = cast(both);
+        self.host.round_eight(x)
+    }
+}
+
+#[inline(always)]
+fn each<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    for row in 0..count {
+        one(by, &from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
+    }
+}
+
+/// One row in vectors, the last of which may overlap the one before. Written out: what closures are called by is not always compiled
+/// for the same vectors.
+#[inline(always)]
+fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U]) {
+    let n = to.len();
+    if let (Some(last), true) = (from.last_chunk::<16>(), n >= 16) {
+        for (to, from) in to.as_chunks_mut::<16>().0.iter_mut().zip(from.as_chunks::<16>().0) {
+            *to = by.sixteen(*from);
+        }
+        if n % 16 > 0 {
+            to[n - 16..].copy_from_slice(&by.sixteen(*last));
+        }
+    } else if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
+        to[..8].copy_from_slice(&by.eight(*first));
+        to[n - 8..].copy_from_slice(&by.eight(*last));
+    } else if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
+        let done = by.eight([first[0], first[1], first[2], first[3], last[0], last[1], last[2], last[3]]);
+        to[..4].copy_from_slice(&done[..4]);
+        to[n - 4..].copy_from_slice(&done[4..]);
+    } else {
+        let mut few = [T::default(); 8];
+        few[..n].copy_from_slice(from);
+        to.copy_from_slice(&by.eight(few)[..n]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod longest {
+    use bytemuck::cast;
+    use half::f16;
+    use pulp::Simd;
+    use pulp::x86::V4;
+    use std::any::Any;
+    use std::arch::x86_64::_MM_FROUND_TO_NEAREST_INT;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Longest(V4);
+
+    #[inline(always)]
+    pub(super) fn of<S: Simd>(simd: S) -> Option<Longest> {
+        (&simd as &dyn Any).downcast_ref().copied().map(Longest)
+    }
+
+    impl Longest {
+        #[inline(always)]
+        pub(super) fn widen(self, x: [f16; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_cvtph_ps(cast(x)))
+        }
+
+        /// Numbers at even and at odd places.
+        #[inline(always)]
+        pub(super) fn pairs(self, x: [f32; 16], y: [f32; 16]) -> [[f32; 16]; 2] {
+            const EVEN: [i32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
+            const ODD: [i32; 16] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31];
+            let even = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(EVEN), cast(y));
+            let odd = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(ODD), cast(y));
+            [cast(even), cast(odd)]
+        }
+
+        #[inline(always)]
+        pub(super) fn widen_eight(self, x: [f16; 8]) -> [f32; 8] {
+            cast(self.0.avx512f._mm256_maskz_cvtph_ps(0xff, cast(x)))
+        }
+
+        #[inline(always)]
+        pub(super) fn round(self, x: [f32; 16]) -> [f16; 16] {
+            cast(self.0.avx512f._mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))
+        }
+
+        #[inline(always)]
+        pub(super) fn round_eight(self, x: [f32; 8]) -> [f16; 8] {
+            cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
+        }
+    }
+}
+
+/// Hosts without such vectors.
+#[cfg(not(target_arch = "x86_64"))]
+mod longest {
+    use half::f16;
+    use pulp::Simd;
+
+    #[derive(Clone, Copy)]
+    pub(super) enum Longest {}
+
+    pub(super) fn of<S: Simd>(_: S) -> Option<Longest> {
+        None
+    }
+
+    impl Longest {
+        pub(super) fn widen(self, _: [f16; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+            match self {}
+        }
+
+        pub(super) fn widen_eight(self, _: [f16; 8]) -> [f32; 8] {
+            match self {}
+        }
+
+        pub(super) fn round(self, _: [f32; 16]) -> [f16; 16] {
+            match self {}
+        }
+
+        pub(super) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
+            match self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::arches;
+    use pulp::WithSimd;
+
+    struct Both(Rows);
+
+    impl WithSimd for Both {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Both(rows) = self;
+            let halves: Vec<f16> = (0..4096u16).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();
+            let wide: Vec<f32> = halves.iter().map(|x| x.to_f32() * 1.0001).collect();
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let half_bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+
+            let (mut found, mut wanted) = (vec![7.0; 2048], vec![7.0; 2048]);
+            widen_rows(simd, &halves, &mut found, rows);
+            crate::number::widen_rows(&halves, &mut wanted, rows);
+            assert_eq!(bits(&found), bits(&wanted), "{rows:?}");
+
+            let (mut found, mut wanted) = (vec![f16::ONE; 2048], vec![f16::ONE; 2048]);
+            round_rows(simd, &wide, &mut found, rows);
+            crate::number::round_rows(&wide, &mut wanted, rows);
+            assert_eq!(half_bits(&found), half_bits(&wanted), "{rows:?}");
+
+            let (n, mut even, mut odd) = (rows.columns, vec![7.0; 100], vec![7.0; 100]);
+            widen_pairs(simd, &halves[..n], &mut even, &mut odd);
+            for i in 0..100 {
+                let at = |i: usize| if i < n { halves[i].to_f32() } else { 7.0 };
+                assert_eq!(
+                    [even[i], odd[i]].map(f32::to_bits),
+                    [at(2 * i), at(2 * i + 1)].map(f32::to_bits),
+                    "{n} {i}"
+                );
+            }
+        }
+    }
+
+    /// Rows of any length, at any distance, and nothing else.
+    #[test]
+    fn rows_convert_as_they_do_by_a_call() {
+        for arch in arches() {
+            for columns in 0..70 {
+                arch.dispatch(Both(Rows { count: 5, columns, from_stride: 3 * columns + 1, to_stride: columns + 2 }));
+            }
+        }
+    }
+}
