@@ -76,8 +76,10 @@ impl Direct {
     }
 }
 
-/// Time that this process' threads had a core, where the system tells; it does not count what others take.
+/// Time that this process' threads had a core, where the system tells; it does not count what others take. A thread's own time is
+/// up to date once it has rested.
 fn busy() -> Option<Duration> {
+    std::thread::sleep(Duration::from_nanos(1));
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let of = |path: std::path::PathBuf| std::fs::read_to_string(path).ok()?.split(' ').next()?.parse::<u64>().ok();
     Some(Duration::from_nanos(threads.flatten().filter_map(|t| of(t.path().join("schedstat"))).sum()))
@@ -85,7 +87,8 @@ fn busy() -> Option<Duration> {
 
 /// Time by the clock, and on cores.
 fn timed(step: &mut dyn FnMut()) -> [Duration; 2] {
-    let (start, before) = (Instant::now(), busy());
+    let before = busy();
+    let start = Instant::now();
     step();
     let elapsed = start.elapsed();
     let busy = busy().zip(before).map_or(elapsed, |(after, before)| after.saturating_sub(before));

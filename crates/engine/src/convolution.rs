@@ -366,16 +366,16 @@ fn convolve_staged(
     shared: bool,
 ) {
     let Target { data, strides, turned } = to;
-    let depthwise = staging.unicast && staging.channels == 1 && !turned && depthwise::executes(&staging.window);
+    let depthwise = staging.unicast && staging.channels == 1 && !turned;
     let shares = match turned {
         true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
         false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
     };
     workers.each(shares, shared, |share, scratch| {
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
-        if depthwise {
-            let (window, columns) = (&staging.window, ext.w);
-            return workers.arch.dispatch(depthwise::Job { window, kernel, finish, from, columns, share, scratch });
+        let (of, window, columns) = (depthwise::Of::Kernel(kernel, finish), &staging.window, ext.w);
+        if depthwise && of.executes(window) {
+            return workers.arch.dispatch(depthwise::Job { of, window, from, columns, share, scratch });
         }
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);

@@ -1,4 +1,4 @@
-//! Convolutions in the model `fast` of whose outputs each reads one channel, through windows of the usual sides.
+//! Convolutions and pooling in the model `fast` where every output reads one channel, through windows of the usual sides.
 //!
 //! Staged rows begin where vectors do, and the columns that a stride of 2 takes apart have planes of their own. Several rows of
 //! outputs are summed together: what is loaded of a staged row serves every output that it lies under.
@@ -8,10 +8,12 @@
 use crate::activation::Finish;
 use crate::convolution::Kernel;
 use crate::number::vectors::{self, Before};
+use crate::pe::Ending;
 use crate::rows::{Share, Source};
 use crate::window::Window;
 use crate::work::{Scratch, apart, room};
 use anemone_program::Rows;
+use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Numbers of staged channels that are worked on together: what was written a moment ago in other pieces cannot be read at once,
@@ -22,17 +24,30 @@ const CHANNELS: usize = 48;
 /// Rows of outputs that are summed together.
 const ROWS: [usize; 3] = [4, 2, 1];
 
-/// Whether this kernel is for such windows.
-pub(crate) fn executes(window: &Window) -> bool {
-    let [k, s] = [window.k, window.s];
-    k[0] == k[1] && s[0] == s[1] && matches!((k[0], s[0]), (3 | 5, 1 | 2))
+/// What is made of a channel's windows.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'a> {
+    Kernel(&'a Kernel, &'a Finish<'a>),
+    /// Maxima, or sums.
+    Pool(bool, &'a Ending<f32>),
+}
+
+impl Of<'_> {
+    /// Whether there is code for such windows.
+    pub(crate) fn executes(self, window: &Window) -> bool {
+        let ([k, other], [s, other_s]) = (window.k, window.s);
+        let side = match self {
+            Of::Kernel(..) => matches!(k, 3 | 5),
+            Of::Pool(..) => matches!(k, 2 | 3),
+        };
+        side && k == other && matches!(s, 1 | 2) && s == other_s
+    }
 }
 
 /// One share at work.
 pub(crate) struct Job<'a, 'b> {
+    pub(crate) of: Of<'a>,
     pub(crate) window: &'a Window,
-    pub(crate) kernel: &'a Kernel,
-    pub(crate) finish: &'a Finish<'a>,
     pub(crate) from: Source<'a>,
     pub(crate) columns: usize,
     pub(crate) share: &'a mut Share<'b>,
@@ -44,22 +59,40 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match (self.window.k[0], self.window.s[0]) {
-            (3, 1) => self.channels::<S, 3, 1>(simd),
-            (3, _) => self.channels::<S, 3, 2>(simd),
-            (_, 1) => self.channels::<S, 5, 1>(simd),
-            _ => self.channels::<S, 5, 2>(simd),
+        let side = [self.window.k[0], self.window.s[0]];
+        match self.of {
+            Of::Kernel(kernel, finish) => {
+                let of = Weighted { kernel, finish };
+                match side {
+                    [3, 1] => self.channels::<S, _, 3, 1>(simd, of),
+                    [3, _] => self.channels::<S, _, 3, 2>(simd, of),
+                    [_, 1] => self.channels::<S, _, 5, 1>(simd, of),
+                    _ => self.channels::<S, _, 5, 2>(simd, of),
+                }
+            }
+            Of::Pool(true, ending) => self.pooled(simd, side, Most(ending)),
+            Of::Pool(false, ending) => self.pooled(simd, side, Sum(ending)),
         }
     }
 }
 
 impl Job<'_, '_> {
     #[inline(always)]
-    fn channels<S: Simd, const K: usize, const STRIDE: usize>(self, simd: S) {
-        let Job { window, kernel, finish, from, columns, share, scratch } = self;
+    fn pooled<S: Simd>(self, simd: S, side: [usize; 2], of: impl Windows<2> + Windows<3>) {
+        match side {
+            [2, 1] => self.channels::<S, _, 2, 1>(simd, of),
+            [2, _] => self.channels::<S, _, 2, 2>(simd, of),
+            [_, 1] => self.channels::<S, _, 3, 1>(simd, of),
+            _ => self.channels::<S, _, 3, 2>(simd, of),
+        }
+    }
+
+    #[inline(always)]
+    fn channels<S: Simd, W: Windows<K>, const K: usize, const STRIDE: usize>(self, simd: S, of: W) {
+        let Job { window, from, columns, share, scratch, .. } = self;
         let plane = Plane::of::<STRIDE>(window, [share.first_row, share.rows], columns, S::F32_LANES);
         let across = columns.next_multiple_of(S::F32_LANES);
-        let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
+        let [area, outputs] = [STRIDE.min(K) * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
         let at_once = (NEAR / area.max(1)).min(CHANNELS).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
@@ -67,7 +100,7 @@ impl Job<'_, '_> {
         let slack = plane.lead + plane.p + S::F32_LANES;
         let (staged, sums) = (room(staged, at_once * area + slack), room(sums, at_once * outputs));
         // What surrounds the source stays as it is.
-        staged.fill(0.0);
+        staged.fill(W::OUTSIDE);
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
         for first in (0..channels).step_by(at_once) {
             let count = at_once.min(channels - first);
@@ -77,20 +110,30 @@ impl Job<'_, '_> {
             }
             for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
                 let staged = &staged[c * area..];
-                let mut weights = [[0.0; K]; K];
-                kernel.packed.widen(channel + c, 0..K * K, weights.as_flattened_mut());
-                let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + c]);
+                let weights = of.weights(channel + c);
                 let (width, phase) = (plane.width, plane.rows * plane.width);
                 let mut row = 0;
                 while row < share.rows {
                     let rows = ROWS.into_iter().find(|&rows| rows <= share.rows - row).unwrap_or(1);
                     let source = &staged[row * STRIDE * width + plane.lead..];
                     let (weights, sums) = (&weights, &mut sums[row * across..]);
-                    let band = Band::<K, STRIDE> { rows, source, width, phase, weights, finish, bias, sums, across };
+                    let band = Band::<W, K, STRIDE> {
+                        of,
+                        channel: channel + c,
+                        rows,
+                        source,
+                        width,
+                        phase,
+                        weights,
+                        sums,
+                        across,
+                    };
                     apart(simd, band);
                     row += rows;
                 }
             }
+            let sums = &mut sums[..count * outputs];
+            of.settle(sums);
             share.store(
                 [first, 0, 0],
                 count,
@@ -98,11 +141,107 @@ impl Job<'_, '_> {
                 outputs,
                 rows,
                 #[inline(always)]
-                |from, to, rows| finish.rows(simd, from, to, rows),
+                |from, to, rows| of.store(simd, from, to, rows),
             );
         }
     }
 }
+
+/// How windows of sides `K` are summed up.
+trait Windows<const K: usize>: Copy {
+    /// What surrounds the source, and what a sum begins with.
+    const OUTSIDE: f32;
+
+    /// Coefficients of a channel.
+    fn weights(self, channel: usize) -> [[f32; K]; K];
+
+    /// One more number.
+    fn add<S: Simd>(simd: S, weight: f32, x: S::f32s, sum: S::f32s) -> S::f32s;
+
+    /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
+    fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S>;
+    fn settle(self, sums: &mut [f32]);
+
+    /// Rounds.
+    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows);
+}
+
+#[derive(Clone, Copy)]
+struct Weighted<'a> {
+    kernel: &'a Kernel,
+    finish: &'a Finish<'a>,
+}
+
+impl<const K: usize> Windows<K> for Weighted<'_> {
+    const OUTSIDE: f32 = 0.0;
+
+    #[inline(always)]
+    fn weights(self, channel: usize) -> [[f32; K]; K] {
+        let mut weights = [[0.0; K]; K];
+        self.kernel.packed.widen(channel, 0..K * K, weights.as_flattened_mut());
+        weights
+    }
+
+    #[inline(always)]
+    fn add<S: Simd>(simd: S, weight: f32, x: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_f32s(simd.splat_f32s(weight), x, sum)
+    }
+
+    #[inline(always)]
+    fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S> {
+        self.finish.before(simd, self.kernel.biases.as_ref().map_or(0.0, |b| b[channel]))
+    }
+
+    #[inline(always)]
+    fn settle(self, _: &mut [f32]) {}
+
+    #[inline(always)]
+    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+        self.finish.rows(simd, from, to, rows);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Most<'a>(&'a Ending<f32>);
+
+#[derive(Clone, Copy)]
+struct Sum<'a>(&'a Ending<f32>);
+
+/// Pooling, by what a sum begins with and how it goes on.
+macro_rules! pooling {
+    ($name: ident, $outside: expr, |$simd: ident, $x: ident, $sum: ident| $add: expr) => {
+        impl<const K: usize> Windows<K> for $name<'_> {
+            const OUTSIDE: f32 = $outside;
+
+            #[inline(always)]
+            fn weights(self, _: usize) -> [[f32; K]; K] {
+                [[1.0; K]; K]
+            }
+
+            #[inline(always)]
+            fn add<S: Simd>($simd: S, _: f32, $x: S::f32s, $sum: S::f32s) -> S::f32s {
+                $add
+            }
+
+            #[inline(always)]
+            fn before<S: Simd>(&self, _: S, _: usize) -> impl Before<S> {}
+
+            #[inline(always)]
+            fn settle(self, sums: &mut [f32]) {
+                self.0.apply(sums);
+            }
+
+            #[inline(always)]
+            fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+                vectors::round_rows(simd, from, to, rows);
+            }
+        }
+    };
+}
+
+// NaN is passed over.
+pooling!(Most, f32::NEG_INFINITY, |simd, x, sum| simd.select_f32s(simd.greater_than_f32s(x, sum), x, sum));
+pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
 
 /// How a channel is staged: planes of the columns that a stride takes apart.
 struct Plane {
@@ -166,7 +305,9 @@ impl Plane {
 }
 
 /// Sums of some rows of outputs, and what comes between them and their rounding.
-struct Band<'a, const K: usize, const STRIDE: usize> {
+struct Band<'a, W, const K: usize, const STRIDE: usize> {
+    of: W,
+    channel: usize,
     /// One of [`ROWS`].
     rows: usize,
     /// From the first staged row that is read.
@@ -175,14 +316,12 @@ struct Band<'a, const K: usize, const STRIDE: usize> {
     width: usize,
     phase: usize,
     weights: &'a [[f32; K]; K],
-    finish: &'a Finish<'a>,
-    bias: f32,
     sums: &'a mut [f32],
     /// Elements between rows of sums, whole vectors.
     across: usize,
 }
 
-impl<const K: usize, const STRIDE: usize> WithSimd for Band<'_, K, STRIDE> {
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Band<'_, W, K, STRIDE> {
     type Output = ();
 
     #[inline(always)]
@@ -195,10 +334,11 @@ impl<const K: usize, const STRIDE: usize> WithSimd for Band<'_, K, STRIDE> {
     }
 }
 
-impl<const K: usize, const STRIDE: usize> Band<'_, K, STRIDE> {
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> Band<'_, W, K, STRIDE> {
     #[inline(always)]
     fn rows<S: Simd, const R: usize>(mut self, simd: S) {
-        let before = self.finish.before(simd, self.bias);
+        let of = self.of;
+        let before = of.before(simd, self.channel);
         let mut at = 0;
         // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
         while STRIDE > 1 && at + 2 * S::F32_LANES <= self.across {
@@ -215,7 +355,7 @@ impl<const K: usize, const STRIDE: usize> Band<'_, K, STRIDE> {
     #[inline(always)]
     fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl Before<S>, at: usize) {
         let Band { source, width, phase, weights, across, .. } = *self;
-        let mut sums = [[simd.splat_f32s(0.0); N]; R];
+        let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
         for i in 0..(R - 1) * STRIDE + K {
             for kw in 0..K {
                 let place = kw % STRIDE * phase + i * width + kw / STRIDE + at;
@@ -223,9 +363,8 @@ impl<const K: usize, const STRIDE: usize> Band<'_, K, STRIDE> {
                 let Some(x) = vectors.first_chunk::<N>() else { return };
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let Some(weights) = i.checked_sub(row * STRIDE).and_then(|kh| weights.get(kh)) else { continue };
-                    let weight = simd.splat_f32s(weights[kw]);
                     for n in 0..N {
-                        sums[n] = simd.mul_add_f32s(weight, x[n], sums[n]);
+                        sums[n] = W::add(simd, weights[kw], x[n], sums[n]);
                     }
                 }
             }
@@ -237,5 +376,67 @@ impl<const K: usize, const STRIDE: usize> Band<'_, K, STRIDE> {
             let to = &mut self.sums[row * across + at..][..N * S::F32_LANES];
             S::as_mut_simd_f32s(to).0.copy_from_slice(&sums);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{cut, dense};
+    use crate::tensor::Extents;
+    use crate::window::some_windows;
+    use crate::work::{Workers, arches};
+
+    /// Maxima, and sums in the order of the taps, by every instruction set, in buffers that held NaN; kernels are tested with the
+    /// other ways to compute a convolution.
+    #[test]
+    fn pooling_takes_what_lies_in_a_window() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let (ending, mut tried) = (Ending::nothing(), 0);
+        for (mut window, [cin, _], _) in some_windows() {
+            if window.k[0] > 3 {
+                continue;
+            }
+            window.k[1] = window.k[0];
+            window.s[1] = window.s[0];
+            window.p = window.p.map(|p| p.min(window.k[0] - 1));
+            window.to = [0, 1].map(|a| (window.from[a] + window.p[a]).saturating_sub(window.k[a]) / window.s[a] + 1);
+            let Window { k, s, p, from, to } = window;
+            let (ext, strides) = (Extents { g: 1, c: cin, h: to[0], w: to[1] }, [0, from[0] * from[1], from[1]]);
+            let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
+            for max in [true, false] {
+                let of = Of::Pool(max, &ending);
+                if !of.executes(&window) {
+                    continue;
+                }
+                let one = |c: usize, h: usize, w: usize| {
+                    let places = (0..k[0]).flat_map(|kh| (0..k[1]).map(move |kw| [h * s[0] + kh, w * s[1] + kw]));
+                    let inside = places.filter_map(|[h, w]| {
+                        let (h, w) = (h.checked_sub(p[0])?, w.checked_sub(p[1])?);
+                        (h < from[0] && w < from[1]).then(|| x[c * strides[1] + h * strides[2] + w].to_f32())
+                    });
+                    f16::from_f32(if max {
+                        inside.fold(f32::NEG_INFINITY, f32::max)
+                    } else {
+                        inside.fold(0.0, |a, b| a + b)
+                    })
+                };
+                let wanted: Vec<f16> = (0..cin)
+                    .flat_map(|c| (0..to[0]).flat_map(move |h| (0..to[1]).map(move |w| (c, h, w))))
+                    .map(|(c, h, w)| one(c, h, w))
+                    .collect();
+                for arch in arches() {
+                    let mut data = vec![f16::NAN; wanted.len()];
+                    Workers::used(arch).each(cut(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
+                        let from = Source { data: &x, strides };
+                        arch.dispatch(Job { of, window: &window, from, columns: to[1], share, scratch });
+                    });
+                    let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
+                    assert_eq!(wrong, None, "{window:?}, {cin} channels, {arch:?}, {max}");
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 100);
     }
 }

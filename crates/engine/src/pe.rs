@@ -341,6 +341,13 @@ impl<N: Wide> Ending<N> {
         self.plain && self.function.is_none() && !self.relu
     }
 
+    /// No stage at all.
+    #[cfg(test)]
+    pub(crate) fn nothing() -> Ending<N> {
+        let [zero, one] = [0.0, 1.0].map(N::admit);
+        Ending { plain: true, last: one, scale: one, bias: zero, epsilon: zero, function: None, relu: false }
+    }
+
     /// In place.
     #[inline(always)]
     pub(crate) fn apply(&self, row: &mut [N]) {

@@ -2,6 +2,7 @@
 //! form.
 
 use crate::convolution::Staging;
+use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
@@ -109,6 +110,10 @@ impl Machine<'_> {
         let shares = cut(target, output, to.strides, staging.share_rows, staging.share_channels);
         workers.each(shares, shared, |share, scratch| {
             let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
+            let (of, window) = (depthwise::Of::Pool(max, ending), &staging.window);
+            if rules.is_none() && of.executes(window) {
+                return workers.arch.dispatch(depthwise::Job { of, window, from: source, columns, share, scratch });
+            }
             workers.arch.dispatch(Pool { max, staging, offsets, ending, rules, source, columns, share, scratch });
         });
         self.done(&direct, output);

@@ -149,7 +149,7 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
         for (to, from) in to.as_chunks_mut::<16>().0.iter_mut().zip(from.as_chunks::<16>().0) {
             *to = by.sixteen(*from);
         }
-        if n % 16 > 0 {
+        if !n.is_multiple_of(16) {
             to[n - 16..].copy_from_slice(&by.sixteen(*last));
         }
     } else if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
