@@ -92,7 +92,7 @@ impl Job<'_, '_> {
         let Job { window, from, columns, share, scratch, .. } = self;
         let plane = Plane::of::<STRIDE>(window, [share.first_row, share.rows], columns, S::F32_LANES);
         let across = columns.next_multiple_of(S::F32_LANES);
-        let [area, outputs] = [STRIDE.min(K) * plane.rows * plane.width, share.rows * across];
+        let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
         let at_once = (NEAR / area.max(1)).min(CHANNELS).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
@@ -159,7 +159,7 @@ trait Windows<const K: usize>: Copy {
     fn add<S: Simd>(simd: S, weight: f32, x: S::f32s, sum: S::f32s) -> S::f32s;
 
     /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
-    fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S>;
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S>;
     fn settle(self, sums: &mut [f32]);
 
     /// Rounds.
@@ -188,7 +188,7 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
     }
 
     #[inline(always)]
-    fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S> {
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S> {
         self.finish.before(simd, self.kernel.biases.as_ref().map_or(0.0, |b| b[channel]))
     }
 
@@ -224,7 +224,7 @@ macro_rules! pooling {
             }
 
             #[inline(always)]
-            fn before<S: Simd>(&self, _: S, _: usize) -> impl Before<S> {}
+            fn before<S: Simd>(self, _: S, _: usize) -> impl Before<S> {}
 
             #[inline(always)]
             fn settle(self, sums: &mut [f32]) {
@@ -287,15 +287,13 @@ impl Plane {
         if inside.is_empty() || across == 0 {
             return;
         }
-        let place = |x: usize| (x + p) % STRIDE * rows * width + lead + (x + p) / STRIDE;
-        let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
+        let met = from.from(group, channel, first);
         if STRIDE == 1 {
-            let to = &mut to[inside.start * width + place(0)..];
-            return vectors::widen_rows(simd, from.from(group, channel, first), to, read);
+            let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
+            return vectors::widen_rows(simd, met, &mut to[inside.start * width + lead + p..], read);
         }
         let (first_plane, second) = to.split_at_mut(rows * width);
         let (even, odd) = if p.is_multiple_of(2) { (first_plane, second) } else { (second, first_plane) };
-        let met = from.from(group, channel, first);
         for i in 0..inside.len() {
             let begin = (inside.start + i) * width + lead;
             let (even, odd) = (&mut even[begin + p / 2..], &mut odd[begin + p.div_ceil(2)..]);
