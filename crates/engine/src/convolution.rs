@@ -7,7 +7,7 @@
 use crate::activation::Finish;
 use crate::depthwise;
 use crate::fault::FaultKind;
-use crate::number;
+use crate::number::vectors;
 use crate::panels::Packed;
 use crate::pointwise;
 use crate::product::{PANEL, SLACK, Sums};
@@ -149,8 +149,9 @@ impl Staging {
     /// Stages channels from `first` on for the outputs of a group from a row on. `outside` stands for what lies beyond the
     /// source; a buffer that held other channels of the same share has it where it belongs.
     #[inline(always)]
-    pub(crate) fn stage(
+    pub(crate) fn stage<S: Simd>(
         &self,
+        simd: S,
         source: Source,
         [group, first_row]: [usize; 2],
         first: usize,
@@ -173,9 +174,23 @@ impl Staging {
                     from_stride: source.strides[2] * s[0],
                     to_stride: across,
                 };
+                if [s[1], self.phases[1]] == [2; 2] {
+                    let (Some(first), Some(second)) = (planes.next(), planes.next()) else { return };
+                    if let Some(outside) = outside {
+                        surround(first, self.width, &rows, &self.inside(1, 0, 0, self.width), outside);
+                        surround(second, self.width, &rows, &self.inside(1, 0, 1, self.width), outside);
+                    }
+                    let (even, odd) = if p[1].is_multiple_of(2) { (first, second) } else { (second, first) };
+                    for (i, row) in rows.clone().enumerate().take_while(|_| across > 0) {
+                        let met = &met[i * read.from_stride..][..across];
+                        let even = &mut even[row * self.width + p[1] / 2..];
+                        vectors::widen_pairs(simd, met, even, &mut odd[row * self.width + p[1].div_ceil(2)..]);
+                    }
+                    continue;
+                }
                 let wide = room(wide, if s[1] > 1 { rows.len() * across } else { 0 });
                 if !wide.is_empty() {
-                    number::widen_rows(met, wide, read);
+                    vectors::widen_rows(simd, met, wide, read);
                 }
                 for kw in 0..self.phases[1] {
                     let Some(plane) = planes.next() else { return };
@@ -189,11 +204,8 @@ impl Staging {
                     let plane = &mut plane[rows.start * self.width + columns.start..];
                     let at = columns.start * s[1] + kw - p[1];
                     if s[1] == 1 {
-                        number::widen_rows(
-                            &met[at..],
-                            plane,
-                            Rows { columns: columns.len(), to_stride: self.width, ..read },
-                        );
+                        let read = Rows { columns: columns.len(), to_stride: self.width, ..read };
+                        vectors::widen_rows(simd, &met[at..], plane, read);
                         continue;
                     }
                     for (from, to) in wide.chunks_exact(across).zip(plane.chunks_mut(self.width)) {
@@ -228,24 +240,8 @@ fn surround(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Rang
 /// Every `stride`th number, as many as there is room for.
 #[inline(always)]
 fn take_every(stride: usize, from: &[f32], to: &mut [f32]) {
-    if stride != 2 {
-        return to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x);
-    }
-    // As many as become one instruction; the last ones overlap those before.
-    let (whole, n) = (to.len() - to.len() % PAIRS, to.len());
-    let starts = (0..whole).step_by(PAIRS).chain((whole < n && n >= PAIRS).then_some(n - PAIRS));
-    for at in starts {
-        if let Some(pairs) = from[2 * at..].first_chunk::<{ 2 * PAIRS - 1 }>() {
-            to[at..][..PAIRS].copy_from_slice(&std::array::from_fn::<f32, PAIRS, _>(|i| pairs[2 * i]));
-        }
-    }
-    if n < PAIRS {
-        to.iter_mut().zip(from.iter().step_by(2)).for_each(|(to, x)| *to = *x);
-    }
+    to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x);
 }
-
-/// Numbers of which every second one is taken at a time.
-const PAIRS: usize = 16;
 
 /// Coefficients of all groups.
 #[derive(Clone, Debug)]
@@ -445,6 +441,7 @@ impl WithSimd for Job<'_, '_> {
             if staging.unicast {
                 for (m, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
                     staging.stage(
+                        simd,
                         from,
                         [share.group, share.first_row],
                         (channel + m) * staging.channels,
@@ -454,7 +451,15 @@ impl WithSimd for Job<'_, '_> {
                     );
                 }
             } else if c == 0 {
-                staging.stage(from, [share.group, share.first_row], 0, around, &mut staged[..area], &mut scratch.wide);
+                staging.stage(
+                    simd,
+                    from,
+                    [share.group, share.first_row],
+                    0,
+                    around,
+                    &mut staged[..area],
+                    &mut scratch.wide,
+                );
             }
             let height = if staging.unicast { 1 } else { PANEL };
             for tap in (0..taps).step_by(TAPS) {

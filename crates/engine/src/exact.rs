@@ -5,11 +5,11 @@ use crate::convolution::{MOST_AT_ONCE, Staging, Target};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
-use crate::number;
 use crate::number::packed::{Columns, HEIGHT, LoneRow, Weights, decode, product, product_of_rows};
 use crate::number::planar;
 use crate::number::settle::STRETCH;
 use crate::number::wide::{Exact as Number, Wide};
+use crate::number::{self, vectors};
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
@@ -285,7 +285,7 @@ impl WithSimd for Alone<'_, '_> {
             for (m, (staged, largest)) in staged.chunks_exact_mut(area).zip(&mut largest).enumerate().take(count) {
                 // What surrounds the source is zero however it is read, and stays where the first channels left it.
                 let (around, place) = ((c == 0).then_some(0.0), [share.group, share.first_row]);
-                staging.stage(from, place, (first + m) * of.channels, around, staged, wide);
+                staging.stage(simd, from, place, (first + m) * of.channels, around, staged, wide);
                 *largest = decode(of.mac, staged);
             }
             for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
@@ -302,7 +302,7 @@ impl WithSimd for Alone<'_, '_> {
                 }
             }
             let (sums, halves) = (&sums[..count * outputs], &mut halves[..count * outputs]);
-            number::round_row(sums, halves);
+            vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
             of.exactly.row(halves);
             share.store([c, 0, 0], count, halves, outputs, rows, copy_rows);
         }
@@ -344,7 +344,7 @@ impl WithSimd for Job<'_, '_> {
                     let staging = of.staging.of_rows(part.rows.len());
                     let staged = room(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
                     let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
-                    staging.stage(from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
+                    staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
                     beyond.fill(0.0);
                     decode(of.mac, planes);
                     let (offsets, staged) = (staging.offsets(), &*staged);

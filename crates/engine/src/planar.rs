@@ -203,7 +203,7 @@ impl WithSimd for Pool<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
         let area = staging.staged_elements();
         let staged = room(&mut scratch.staged, area + staging.staged_slack());
@@ -213,6 +213,7 @@ impl WithSimd for Pool<'_, '_> {
         for c in 0..share.channels() {
             let around = (c == 0).then_some(outside);
             staging.stage(
+                simd,
                 source,
                 [share.group, share.first_row],
                 share.first_channel + c,

@@ -134,7 +134,15 @@ impl Job<'_, '_> {
         let Scratch { staged, packed, wide, panel, sums, .. } = &mut *self.scratch;
         let area = staging.staged_elements();
         let staged = room(staged, area + staging.staged_slack());
-        staging.stage(self.from, [self.share.group, self.share.first_row], 0, Some(0.0), &mut staged[..area], wide);
+        staging.stage(
+            simd,
+            self.from,
+            [self.share.group, self.share.first_row],
+            0,
+            Some(0.0),
+            &mut staged[..area],
+            wide,
+        );
         staged[area..].fill(0.0);
         let taps_at_once = evenly(offsets.len(), TAPS[0]);
         let packed = room(packed, stride * taps_at_once);
