@@ -17,6 +17,7 @@ use crate::unpack::Coefficients;
 use crate::window::Window;
 use crate::work::{Scratch, Workers, room};
 use anemone_program::Rows;
+use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ const TAPS: usize = 288;
 const CHANNELS: usize = 8 * PANEL;
 /// Numbers of staged channels, each read by an output of its own, that are worked on together: what was written a moment ago
 /// in other pieces cannot be read at once, and they stay in the innermost cache.
-const NEAR: usize = 1 << 12;
+pub(crate) const NEAR: usize = 1 << 12;
 /// Most of such channels.
 pub(crate) const MOST_AT_ONCE: usize = CHANNELS;
 /// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
@@ -180,12 +181,9 @@ impl Staging {
                         surround(first, self.width, &rows, &self.inside(1, 0, 0, self.width), outside);
                         surround(second, self.width, &rows, &self.inside(1, 0, 1, self.width), outside);
                     }
-                    let (even, odd) = if p[1].is_multiple_of(2) { (first, second) } else { (second, first) };
-                    for (i, row) in rows.clone().enumerate().take_while(|_| across > 0) {
-                        let met = &met[i * read.from_stride..][..across];
-                        let even = &mut even[row * self.width + p[1] / 2..];
-                        vectors::widen_pairs(simd, met, even, &mut odd[row * self.width + p[1].div_ceil(2)..]);
-                    }
+                    let begin = rows.start * self.width;
+                    let planes = [&mut first[begin..], &mut second[begin..]];
+                    stage_pairs(simd, met, p[1], planes, Rows { to_stride: self.width, ..read });
                     continue;
                 }
                 let wide = room(wide, if s[1] > 1 { rows.len() * across } else { 0 });
@@ -221,6 +219,19 @@ impl Staging {
         let Window { s, p, from, .. } = &self.window;
         let place = |input: usize| input.saturating_sub(phase).div_ceil(s[axis]).saturating_sub(first).min(staged);
         place(p[axis])..place(from[axis] + p[axis])
+    }
+}
+
+/// Stages rows whose columns a stride of 2 takes apart, behind `p` columns of what surrounds the source.
+#[inline(always)]
+pub(crate) fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&mut [f32]; 2], rows: Rows) {
+    if rows.columns == 0 {
+        return;
+    }
+    let (even, odd) = if p.is_multiple_of(2) { (first, second) } else { (second, first) };
+    for row in 0..rows.count {
+        let (from, to) = (&from[row * rows.from_stride..][..rows.columns], row * rows.to_stride);
+        vectors::widen_pairs(simd, from, &mut even[to + p / 2..], &mut odd[to + p.div_ceil(2)..]);
     }
 }
 
@@ -285,7 +296,7 @@ impl Kernels {
 
 /// Where a result goes.
 pub(crate) struct Target<'a> {
-    pub(crate) data: &'a mut [half::f16],
+    pub(crate) data: &'a mut [f16],
     pub(crate) strides: Strides,
     /// Whether it is stored with channels and columns exchanged.
     pub(crate) turned: bool,
@@ -508,7 +519,6 @@ mod tests {
     use crate::rows::{dense, reach};
     use crate::window::some_windows;
     use crate::work::arches;
-    use half::f16;
 
     /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
     #[test]

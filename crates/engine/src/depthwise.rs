@@ -6,7 +6,7 @@
 //! A sum takes its taps in their order, as in [`crate::convolution`].
 
 use crate::activation::Finish;
-use crate::convolution::Kernel;
+use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, stage_pairs};
 use crate::number::vectors::{self, Before};
 use crate::pe::Ending;
 use crate::rows::{Share, Source};
@@ -16,11 +16,6 @@ use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Numbers of staged channels that are worked on together: what was written a moment ago in other pieces cannot be read at once,
-/// and they stay in the innermost cache.
-const NEAR: usize = 1 << 12;
-/// Most channels of those.
-const CHANNELS: usize = 48;
 /// Rows of outputs that are summed together.
 const ROWS: [usize; 3] = [4, 2, 1];
 
@@ -94,7 +89,7 @@ impl Job<'_, '_> {
         let across = columns.next_multiple_of(S::F32_LANES);
         let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
-        let at_once = (NEAR / area.max(1)).min(CHANNELS).min(channels).max(1);
+        let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
         let Scratch { staged, sums, .. } = scratch;
         // The last vectors of a row reach into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;
@@ -288,17 +283,13 @@ impl Plane {
             return;
         }
         let met = from.from(group, channel, first);
+        let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
+        let begin = inside.start * width + lead;
         if STRIDE == 1 {
-            let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
-            return vectors::widen_rows(simd, met, &mut to[inside.start * width + lead + p..], read);
+            return vectors::widen_rows(simd, met, &mut to[begin + p..], read);
         }
-        let (first_plane, second) = to.split_at_mut(rows * width);
-        let (even, odd) = if p.is_multiple_of(2) { (first_plane, second) } else { (second, first_plane) };
-        for i in 0..inside.len() {
-            let begin = (inside.start + i) * width + lead;
-            let (even, odd) = (&mut even[begin + p / 2..], &mut odd[begin + p.div_ceil(2)..]);
-            vectors::widen_pairs(simd, &met[i * from.strides[2]..][..across], even, odd);
-        }
+        let (first, second) = to.split_at_mut(rows * width);
+        stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
     }
 }
 
