@@ -74,6 +74,7 @@ impl Job<'_, '_> {
             false => (self.share.first_channel, self.share.channels()),
         };
         let (finish, all) = (self.finish, taps);
+        let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Short rows are not worth being rounded on their own.
         let direct = self.turned || rows.count == 1 || columns >= LEAST_ROW;
         let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
@@ -100,14 +101,12 @@ impl Job<'_, '_> {
                             let halves = &mut halves[(c - block.start) * stride..];
                             finish.all(simd, bias, sums, halves, Rows::one(outputs));
                         } else {
-                            let at = [c, part.rows.start - self.share.first_row, part.columns.start];
-                            self.share.store_channel(simd, at, finish, bias, sums, rows);
+                            self.share.store_channel(simd, [c, row, column], finish, bias, sums, rows);
                         }
                     }
                     if !direct {
-                        let at = [channel, part.rows.start - self.share.first_row, part.columns.start];
                         self.share.store(
-                            at,
+                            [channel, row, column],
                             some.len(),
                             sums,
                             stride,
