@@ -207,7 +207,8 @@ impl Staging {
                         continue;
                     }
                     for (from, to) in wide.chunks_exact(across).zip(plane.chunks_mut(self.width)) {
-                        take_every(s[1], &from[at..], &mut to[..columns.len()]);
+                        let taken = from[at..].iter().step_by(s[1]);
+                        to[..columns.len()].iter_mut().zip(taken).for_each(|(to, x)| *to = *x);
                     }
                 }
             }
@@ -246,12 +247,6 @@ fn surround(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Rang
         let (row, right) = row.split_at_mut(columns.end);
         right.iter_mut().chain(&mut row[..columns.start]).for_each(|x| *x = with);
     }
-}
-
-/// Every `stride`th number, as many as there is room for.
-#[inline(always)]
-fn take_every(stride: usize, from: &[f32], to: &mut [f32]) {
-    to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, x)| *to = *x);
 }
 
 /// Coefficients of all groups.

@@ -15,6 +15,7 @@ use crate::work::{Scratch, apart, room};
 use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Rows of outputs that are summed together.
 const ROWS: [usize; 3] = [4, 2, 1];
@@ -22,8 +23,9 @@ const ROWS: [usize; 3] = [4, 2, 1];
 /// What is made of a channel's windows.
 #[derive(Clone, Copy)]
 pub(crate) enum Of<'a> {
+    /// Sums of a convolution, and what follows them.
     Kernel(&'a Kernel, &'a Finish<'a>),
-    /// Maxima, or sums.
+    /// Maxima, or sums, and what follows them.
     Pool(bool, &'a Ending<f32>),
 }
 
@@ -242,7 +244,7 @@ pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
 struct Plane {
     /// Rows, all of them read; those inside of the source, and the first of them there.
     rows: usize,
-    inside: std::ops::Range<usize>,
+    inside: Range<usize>,
     first: usize,
     /// Columns of the source that are read.
     across: usize,
@@ -392,8 +394,10 @@ mod tests {
             window.to = [0, 1].map(|a| (window.from[a] + window.p[a]).saturating_sub(window.k[a]) / window.s[a] + 1);
             let Window { k, s, p, from, to } = window;
             let (ext, strides) = (Extents { g: 1, c: cin, h: to[0], w: to[1] }, [0, from[0] * from[1], from[1]]);
-            let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
             for max in [true, false] {
+                // Maxima pass over NaN.
+                let draw = |i: usize| if max && i.is_multiple_of(5) { f16::NAN } else { draw(i) };
+                let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
                 let of = Of::Pool(max, &ending);
                 if !of.executes(&window) {
                     continue;

@@ -166,6 +166,7 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
     }
 }
 
+/// The longest vectors of x86, known by the type of the instructions that the caller is compiled for.
 #[cfg(target_arch = "x86_64")]
 mod longest {
     use bytemuck::cast;
