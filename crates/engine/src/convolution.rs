@@ -15,6 +15,7 @@ use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
+use crate::winograd;
 use crate::work::{Scratch, Workers, room};
 use anemone_program::Rows;
 use half::f16;
@@ -262,6 +263,8 @@ pub(crate) struct Kernels {
 pub(crate) struct Kernel {
     pub(crate) packed: Packed,
     pub(crate) biases: Option<Vec<f32>>,
+    /// Whether all coefficients are finite.
+    finite: bool,
 }
 
 impl Kernels {
@@ -273,8 +276,10 @@ impl Kernels {
     ) -> Result<Kernels, FaultKind> {
         let height = if staging.unicast { 1 } else { PANEL };
         let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
-        let pack =
-            |Coefficients { weights, biases }| Kernel { packed: Packed::of(&weights, channels, taps, height), biases };
+        let pack = |Coefficients { weights, biases }| {
+            let finite = weights.each_value().all(f16::is_finite);
+            Kernel { packed: Packed::of(&weights, channels, taps, height), biases, finite }
+        };
         let groups = groups.map(|c| c.map(pack)).collect::<Result<_, _>>()?;
         Ok(Kernels { groups, offsets: staging.offsets() })
     }
@@ -284,7 +289,7 @@ impl Kernels {
         self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
     }
 
-    fn of(&self, share: &Share) -> Option<&Kernel> {
+    pub(crate) fn of(&self, share: &Share) -> Option<&Kernel> {
         self.groups.get(share.group).or(self.groups.first())
     }
 }
@@ -315,6 +320,8 @@ pub(crate) fn convolve(
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
+    } else if !to.turned && is_for_winograd(staging, kernels, from, ext) {
+        convolve_squares(workers, staging, kernels, finish, from, to, ext, shared);
     } else {
         let small = !to.turned && staging.is_small(ext.w);
         convolve_staged(workers, staging, kernels, finish, from, to, ext, small, shared);
@@ -356,7 +363,7 @@ fn convolve_pointwise(
     });
 }
 
-fn convolve_staged(
+pub(crate) fn convolve_staged(
     workers: &Workers,
     staging: &Staging,
     kernels: &Kernels,
@@ -393,6 +400,33 @@ fn convolve_staged(
             });
         }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
+    });
+}
+
+fn is_for_winograd(staging: &Staging, kernels: &Kernels, from: Source, ext: Extents) -> bool {
+    let (window, channels) = (&staging.window, staging.channels);
+    !staging.unicast
+        && winograd::pays(window, channels, ext)
+        && kernels.groups.iter().all(|kernel| kernel.finite)
+        && (0..ext.g).all(|group| winograd::is_finite(from, group, channels, window.from))
+}
+
+/// In the form of [`crate::winograd`].
+pub(crate) fn convolve_squares(
+    workers: &Workers,
+    staging: &Staging,
+    kernels: &Kernels,
+    finish: &Finish,
+    from: Source,
+    to: Target,
+    ext: Extents,
+    shared: bool,
+) {
+    let (window, channels, columns) = (&staging.window, staging.channels, ext.w);
+    let [rows, share_channels] = winograd::cut_of(channels, ext, if shared { rayon::current_num_threads() } else { 1 });
+    workers.each(cut(to.data, ext, to.strides, rows, share_channels), shared, |share, scratch| {
+        let Some(kernel) = kernels.of(share) else { return };
+        workers.arch.dispatch(winograd::Job { kernel, finish, window, channels, from, columns, share, scratch });
     });
 }
 

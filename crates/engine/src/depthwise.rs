@@ -241,21 +241,26 @@ pooling!(Most, f32::NEG_INFINITY, |simd, x, sum| simd.select_f32s(simd.greater_t
 pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
 
 /// How a channel is staged: planes of the columns that a stride takes apart.
-struct Plane {
+pub(crate) struct Plane {
     /// Rows, all of them read; those inside of the source, and the first of them there.
-    rows: usize,
+    pub(crate) rows: usize,
     inside: Range<usize>,
     first: usize,
     /// Columns of the source that are read.
     across: usize,
     /// Elements between rows; before the first column that an output reads; leading padding.
-    width: usize,
+    pub(crate) width: usize,
     lead: usize,
     p: usize,
 }
 
 impl Plane {
-    fn of<const STRIDE: usize>(window: &Window, [first_row, rows]: [usize; 2], columns: usize, lanes: usize) -> Plane {
+    pub(crate) fn of<const STRIDE: usize>(
+        window: &Window,
+        [first_row, rows]: [usize; 2],
+        columns: usize,
+        lanes: usize,
+    ) -> Plane {
         let Window { k, p, from, .. } = window;
         let (staged, top) = (rows.saturating_sub(1) * STRIDE + k[0], first_row * STRIDE);
         let begin = p[0].saturating_sub(top).min(staged);
@@ -279,7 +284,14 @@ impl Plane {
     }
 
     #[inline(always)]
-    fn stage<S: Simd, const STRIDE: usize>(&self, simd: S, from: Source, group: usize, channel: usize, to: &mut [f32]) {
+    pub(crate) fn stage<S: Simd, const STRIDE: usize>(
+        &self,
+        simd: S,
+        from: Source,
+        group: usize,
+        channel: usize,
+        to: &mut [f32],
+    ) {
         let &Plane { rows, ref inside, first, across, width, lead, p } = self;
         if inside.is_empty() || across == 0 {
             return;

@@ -38,6 +38,7 @@ mod trace;
 mod unpack;
 mod volume;
 mod window;
+mod winograd;
 mod work;
 
 pub use fault::{Fault, FaultKind};

@@ -76,12 +76,17 @@ pub(crate) fn apart<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
 }
 
-/// The first `elements` of a buffer, with whatever they held before.
+/// Bytes of a line of cache, and of the longest vectors.
+const LINE_BYTES: usize = 64;
+
+/// `elements` of a buffer, with whatever they held before. They begin where a line of cache does.
 pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
-    if buffer.len() < elements {
-        buffer.resize(elements, T::default());
+    let line = LINE_BYTES / size_of::<T>();
+    if buffer.len() < elements + line {
+        buffer.resize(elements + line, T::default());
     }
-    &mut buffer[..elements]
+    let first = buffer.as_ptr().align_offset(LINE_BYTES).min(line);
+    &mut buffer[first..][..elements]
 }
 
 /// Every instruction set that this host has.

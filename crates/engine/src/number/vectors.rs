@@ -53,6 +53,26 @@ pub(crate) fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd:
     }
 }
 
+/// Two vectors' numbers in turns.
+#[inline(always)]
+pub(crate) fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32]) {
+    let vectors = S::as_mut_simd_f32s(to).0;
+    if let Some(host) = longest::of(simd) {
+        let [low, high] = host.interleave(cast(even), cast(odd));
+        (vectors[0], vectors[1]) = (cast(low), cast(high));
+        return;
+    }
+    vectors[0] = even;
+    vectors[1] = odd;
+    let mut both = [0.0; 32];
+    let both = &mut both[..to.len()];
+    both.copy_from_slice(to);
+    let (even, odd) = both.split_at(both.len() / 2);
+    for (to, (even, odd)) in to.as_chunks_mut::<2>().0.iter_mut().zip(even.iter().zip(odd)) {
+        *to = [*even, *odd];
+    }
+}
+
 /// What is done to a vector before it is rounded.
 pub(crate) trait Before<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
@@ -201,6 +221,15 @@ mod longest {
         }
 
         #[inline(always)]
+        pub(super) fn interleave(self, even: [f32; 16], odd: [f32; 16]) -> [[f32; 16]; 2] {
+            const LOW: [i32; 16] = [0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23];
+            const HIGH: [i32; 16] = [8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31];
+            let low = self.0.avx512f._mm512_permutex2var_ps(cast(even), cast(LOW), cast(odd));
+            let high = self.0.avx512f._mm512_permutex2var_ps(cast(even), cast(HIGH), cast(odd));
+            [cast(low), cast(high)]
+        }
+
+        #[inline(always)]
         pub(super) fn widen_eight(self, x: [f16; 8]) -> [f32; 8] {
             cast(self.0.avx512f._mm256_maskz_cvtph_ps(0xff, cast(x)))
         }
@@ -236,6 +265,10 @@ mod longest {
         }
 
         pub(super) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+            match self {}
+        }
+
+        pub(super) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
             match self {}
         }
 
