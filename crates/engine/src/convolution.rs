@@ -302,6 +302,16 @@ pub(crate) struct Target<'a> {
     pub(crate) turned: bool,
 }
 
+impl Target<'_> {
+    /// The channels of one column, stored as a row, are channels one element apart.
+    pub(crate) fn as_columns(mut self, ext: Extents) -> Self {
+        if self.turned && ext.w == 1 {
+            (self.turned, self.strides[1]) = (false, 1);
+        }
+        self
+    }
+}
+
 /// `to = finish(kernels * from)`; the extents are those of the result before it is turned.
 pub(crate) fn convolve(
     workers: &Workers,
@@ -309,14 +319,11 @@ pub(crate) fn convolve(
     kernels: &Kernels,
     finish: &Finish,
     from: Source,
-    mut to: Target,
+    to: Target,
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    if to.turned && ext.w == 1 {
-        // The channels of one column, stored as a row, are channels one element apart.
-        (to.turned, to.strides[1]) = (false, 1);
-    }
+    let to = to.as_columns(ext);
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);

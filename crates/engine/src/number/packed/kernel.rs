@@ -3,6 +3,7 @@
 use super::super::mac;
 use super::careful::careful;
 use super::{Columns, HEIGHT, LEAST_HEIGHT, Line, Reading, SEGMENT, WIDTH, Weights, height, lower};
+use crate::product::columns_of;
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
 use pulp::{Simd, WithSimd};
@@ -407,15 +408,16 @@ fn narrow<S: Simd, const H: usize>(
     keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[usize::from(tap)]);
     keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     let lists = &*lists;
-    if columns == 1 {
-        return narrow_column::<S, H>(simd, lists, w, x, sums);
-    }
+    let (lanes, whole) = (S::F32_LANES, columns - columns_of::<S>(columns));
     // Vectors that hold no column wanted are left out.
-    let lanes = S::F32_LANES;
-    if columns <= lanes && lanes * VECTORS == WIDTH {
-        return narrow_vectors::<S, H, 1>(simd, lists, w, x, lanes, sums);
+    if whole > lanes || lanes * VECTORS < WIDTH {
+        narrow_vectors::<S, H, VECTORS>(simd, lists, w, x, whole, sums);
+    } else if whole > 0 {
+        narrow_vectors::<S, H, 1>(simd, lists, w, x, lanes, sums);
     }
-    narrow_vectors::<S, H, VECTORS>(simd, lists, w, x, columns, sums);
+    for column in whole..columns {
+        narrow_column::<S, H>(simd, lists, w, x, column, sums);
+    }
 }
 
 #[inline(always)]
@@ -437,9 +439,16 @@ fn narrow_vectors<S: Simd, const H: usize, const V: usize>(
     }
 }
 
-/// The first column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
+/// One column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
 #[inline(always)]
-fn narrow_column<S: Simd, const H: usize>(simd: S, lists: &Lists, w: &[[f32; H]], x: &[Line], sums: &mut Tile) {
+fn narrow_column<S: Simd, const H: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    x: &[Line],
+    column: usize,
+    sums: &mut Tile,
+) {
     let mut of_run = [0u32; HEIGHT];
     // What a row has of a vector that reaches past it is another tap's, and not looked at.
     let flat = w.as_flattened();
@@ -455,13 +464,13 @@ fn narrow_column<S: Simd, const H: usize>(simd: S, lists: &Lists, w: &[[f32; H]]
         let mut acc = [simd.splat_f32s(START); TURNS];
         let add = |tap: u16, of_tap: &mut S::f32s| {
             let tap = usize::from(tap);
-            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[0]), *of_tap);
+            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[column]), *of_tap);
         };
         let (turns, rest) = lists.clean[..lists.cleans].as_chunks::<TURNS>();
         turns.iter().for_each(|taps| taps.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc)));
         rest.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc));
         for (i, tap) in lists.mixed().enumerate() {
-            let (x, of_tap) = (simd.splat_f32s(x[tap].0[0]), &mut acc[0]);
+            let (x, of_tap) = (simd.splat_f32s(x[tap].0[column]), &mut acc[0]);
             let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), vector(keep, i));
             let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
             *of_tap = simd.mul_add_e_f32s(vector(flat, tap), kept, *of_tap);
@@ -474,8 +483,8 @@ fn narrow_column<S: Simd, const H: usize>(simd: S, lists: &Lists, w: &[[f32; H]]
         }
     }
     for (sums, of_run) in sums.iter_mut().zip(of_run).take(H) {
-        let new = sums[0].wrapping_add(of_run);
-        sums[0] = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+        let new = sums[column].wrapping_add(of_run);
+        sums[column] = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
     }
 }
 
