@@ -164,20 +164,7 @@ impl WithSimd for Job<'_, '_> {
             let count = at_once.min(down - first);
             let first_row = share.first_row / SIDE + first;
             let plane = Plane::of::<SIDE>(&windows, [first_row, count], across, S::F32_LANES);
-            let (width, phase) = (plane.width, plane.rows * plane.width);
-            let some = (ELSEWHERE / (SIDE * phase)).clamp(1, channels);
-            let staged = room(staged, some * SIDE * phase + 2 * LONGEST);
-            staged.fill(0.0);
-            for c in (0..channels).step_by(some) {
-                let some = some.min(channels - c);
-                for (i, staged) in staged.chunks_exact_mut(SIDE * phase).enumerate().take(some) {
-                    plane.stage::<S, SIDE>(simd, from, share.group, c + i, staged);
-                }
-                for i in 0..some {
-                    let (staged, to) = (&staged[i * SIDE * phase..], &mut transformed[(c + i) * source.stride..]);
-                    apart(simd, Squares { staged, phase, width, down: count, across, to, plane: source.plane });
-                }
-            }
+            transform_source(simd, from, share.group, &plane, [count, across], channels, staged, transformed, &source);
             for line in 0..lines {
                 let channel = line * HEIGHT;
                 let [begin, left] = [share.first_channel + channel, HEIGHT.min(share.channels() - channel)];
@@ -204,8 +191,8 @@ impl WithSimd for Job<'_, '_> {
                     }
                 }
                 let row = SIDE * first;
-                let count_rows = (SIDE * count).min(share.rows - row);
-                let rows = Rows { count: count_rows, columns, from_stride: result, to_stride: 0 };
+                let below = (SIDE * count).min(share.rows - row);
+                let rows = Rows { count: below, columns, from_stride: result, to_stride: 0 };
                 for c in 0..left {
                     let from = &products[c * sums.stride..];
                     let of = Results { from, plane: sums.plane, down: count, across, to: results, stride: result };
@@ -214,6 +201,37 @@ impl WithSimd for Job<'_, '_> {
                     share.store_channel(simd, [channel + c, row, 0], finish, bias, results, rows);
                 }
             }
+        }
+    }
+}
+
+/// Transforms some rows of squares of all channels of a source.
+#[inline(always)]
+fn transform_source<S: Simd>(
+    simd: S,
+    from: Source,
+    group: usize,
+    plane: &Plane,
+    [down, across]: [usize; 2],
+    channels: usize,
+    staged: &mut Vec<f32>,
+    to: &mut [f32],
+    planes: &Planes,
+) {
+    let (width, phase) = (plane.width, plane.rows * plane.width);
+    let area = SIDE * phase;
+    let at_once = (ELSEWHERE / area).clamp(1, channels);
+    let staged = room(staged, at_once * area + 2 * LONGEST);
+    // What surrounds the source stays as it is.
+    staged.fill(0.0);
+    for first in (0..channels).step_by(at_once) {
+        let count = at_once.min(channels - first);
+        for (c, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
+            plane.stage::<S, SIDE>(simd, from, group, first + c, staged);
+        }
+        for c in 0..count {
+            let (staged, to) = (&staged[c * area..], &mut to[(first + c) * planes.stride..]);
+            apart(simd, Squares { staged, phase, width, down, across, to, plane: planes.plane });
         }
     }
 }
