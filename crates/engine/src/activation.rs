@@ -210,7 +210,7 @@ impl Ending<'_> {
 
 /// `to = finish(from)`, element by element; the extents are those of the source.
 pub(crate) fn copy(workers: &Workers, finish: &Ending, from: Source, to: Target, ext: Extents) {
-    let Target { data, strides, turned } = to.as_columns(ext);
+    let Target { data, strides, turned } = to.in_columns(ext);
     let stored = if turned { ext.transposed() } else { ext };
     let parts = 4 * rayon::current_num_threads();
     let channels = stored.c.div_ceil(parts).max(1);

@@ -304,7 +304,7 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     /// The channels of one column, stored as a row, are channels one element apart.
-    pub(crate) fn as_columns(mut self, ext: Extents) -> Self {
+    pub(crate) fn in_columns(mut self, ext: Extents) -> Self {
         if self.turned && ext.w == 1 {
             (self.turned, self.strides[1]) = (false, 1);
         }
@@ -323,7 +323,7 @@ pub(crate) fn convolve(
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let to = to.as_columns(ext);
+    let to = to.in_columns(ext);
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
@@ -410,6 +410,7 @@ pub(crate) fn convolve_staged(
     });
 }
 
+/// Whether Winograd's form is faster, and every operand can go through it.
 fn is_for_winograd(staging: &Staging, kernels: &Kernels, from: Source, ext: Extents) -> bool {
     let (window, channels) = (&staging.window, staging.channels);
     !staging.unicast

@@ -226,7 +226,7 @@ pub(crate) struct Exact<'a> {
 
 /// The extents are those of the result before it is turned.
 pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Extents) {
-    let Target { data, strides, turned } = to.as_columns(ext);
+    let Target { data, strides, turned } = to.in_columns(ext);
     let threads = rayon::current_num_threads();
     let taps = of.channels * of.window.elements();
     if taps == 0 {

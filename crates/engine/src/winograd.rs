@@ -375,8 +375,7 @@ impl WithSimd for Lines<'_> {
             *place = &mut to.as_chunks_mut().0[..channels];
         }
         let half = simd.splat_f32s(0.5);
-        for c in 0..channels {
-            let at = c * KERNEL * PANEL;
+        for (c, at) in (0..channels).zip((0..).step_by(KERNEL * PANEL)) {
             let (Some(first), Some(second)) = (first[at..].first_chunk(), second[at..].first_chunk()) else { return };
             let halves: [&[f32; KERNEL * PANEL + LINE]; 2] = [first, second];
             for part in (0..LINE).step_by(S::F32_LANES) {
