@@ -2,7 +2,9 @@
 //!
 //! Staging pads rows and takes strides apart: input rows and columns that are a stride apart become neighbours in a plane
 //! of their own. Every tap then reads consecutive numbers for consecutive outputs, at an offset that is the tap's own.
-//! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored.
+//! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored. Some convolutions go
+//! other ways: those of one tap ([`crate::pointwise`]), of a channel an output ([`crate::depthwise`]), and of 3x3 taps
+//! ([`crate::winograd`]).
 
 use crate::activation::Finish;
 use crate::depthwise;

@@ -58,6 +58,7 @@ pub(crate) fn pays(window: &Window, channels: usize, to: Extents) -> bool {
         return false;
     }
     let taps = KERNEL * channels * to.c * (to.plane() / LONGEST).max(1);
+    // By a tenth at least: both are estimates.
     10 * cost(channels, to.c, down, across) < 9 * taps
 }
 
@@ -416,6 +417,12 @@ fn spread<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s;
     [a, simd.add_f32s(outer, inner), simd.sub_f32s(outer, inner), c]
 }
 
+/// Where a line has one of its output channels.
+#[inline(always)]
+const fn place_of(channel: usize) -> usize {
+    channel / PANEL * HALF + channel % PANEL
+}
+
 /// Sums over channels, for one place of the squares.
 struct Sums<'a> {
     /// A line of output channels for every channel.
@@ -483,7 +490,7 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
             let (vectors, _) = S::as_simd_f32s(&source[c * stride..][..N * S::F32_LANES]);
             let Some(x) = vectors.first_chunk::<N>() else { return };
             for m in 0..M {
-                let weight = simd.splat_f32s(weights[m / PANEL * HALF + m % PANEL]);
+                let weight = simd.splat_f32s(weights[place_of(m)]);
                 for n in 0..N {
                     sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
                 }
@@ -515,11 +522,10 @@ impl<const R: usize> WithSimd for Few<'_, R> {
         let Few { weights, source, stride, sums: to, squares, resume } = self;
         let vectors = const { if LINE / S::F32_LANES < MOST { LINE / S::F32_LANES } else { MOST } };
         let mut sums = [[simd.splat_f32s(0.0); MOST]; R];
-        let place = |m: usize| m / PANEL * HALF + m % PANEL;
         if resume {
             for (r, sums) in sums.iter_mut().enumerate().take(squares) {
                 let mut line = [0.0; LINE];
-                (0..HEIGHT).for_each(|m| line[place(m)] = to[m * stride + r]);
+                (0..HEIGHT).for_each(|m| line[place_of(m)] = to[m * stride + r]);
                 sums[..vectors].copy_from_slice(&S::as_simd_f32s(&line).0[..vectors]);
             }
         }
@@ -536,7 +542,7 @@ impl<const R: usize> WithSimd for Few<'_, R> {
         for (r, sums) in sums.iter().enumerate().take(squares) {
             let mut line = [0.0; LINE];
             S::as_mut_simd_f32s(&mut line).0[..vectors].copy_from_slice(&sums[..vectors]);
-            (0..HEIGHT).for_each(|m| to[m * stride + r] = line[place(m)]);
+            (0..HEIGHT).for_each(|m| to[m * stride + r] = line[place_of(m)]);
         }
     }
 }
