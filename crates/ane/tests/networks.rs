@@ -3,6 +3,7 @@
 
 mod common;
 
+use anemone::execute::Execution;
 use anemone::tensor::compare;
 use anemone::{Array, execute};
 use anemone_compile::{Compat, Options, compile};
@@ -213,7 +214,16 @@ fn check(seed: u64, matrices: bool) -> Result<String, String> {
     let run = execute(&program, &inputs, Default::default()).map_err(|e| e.to_string())?;
     let bytes = hwx::from_program(&program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
     let read = Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())?;
-    let again = execute(&read, &inputs, Default::default()).map_err(|e| e.to_string())?;
+    // From the container, and by a plan that ran before on other inputs.
+    let mut later = Execution::new(&read, Default::default()).map_err(|e| e.to_string())?;
+    let others: Vec<_> = (inputs.iter())
+        .map(|(name, a)| {
+            let data = a.data.iter().rev().map(|x| 0.5 * x).collect();
+            (name.clone(), Array { shape: a.shape.clone(), data })
+        })
+        .collect();
+    later.run(&others).map_err(|e| e.to_string())?;
+    let again = later.run(&inputs).map_err(|e| e.to_string())?;
     let mut worst = 0f32;
     for (&id, wanted) in net.outputs.iter().zip(&wanted) {
         let (name, wanted) = (&net.value(id).name, wanted.data.to_f32());

@@ -7,11 +7,12 @@
 //! ([`crate::winograd`]).
 
 use crate::activation::Finish;
-use crate::depthwise;
+use crate::depthwise::{self, Feed};
 use crate::fault::FaultKind;
+use crate::lone;
 use crate::number::vectors;
 use crate::panels::Packed;
-use crate::pointwise;
+use crate::pointwise::{self, Made};
 use crate::product::{PANEL, SLACK, Sums};
 use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
@@ -117,6 +118,11 @@ impl Staging {
     /// Whether every output reads one place of all channels.
     fn is_pointwise(&self) -> bool {
         !self.unicast && self.channels > 0 && self.window.is_pointwise()
+    }
+
+    /// Whether there is one output, and of one tap a channel.
+    fn is_lone(&self) -> bool {
+        self.is_pointwise() && self.window.to == [1; 2]
     }
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
@@ -229,14 +235,21 @@ impl Staging {
 /// Stages rows whose columns a stride of 2 takes apart, behind `p` columns of what surrounds the source.
 #[inline(always)]
 pub(crate) fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&mut [f32]; 2], rows: Rows) {
-    if rows.columns == 0 {
+    if rows.columns * rows.count == 0 {
         return;
     }
-    let (even, odd) = if p.is_multiple_of(2) { (first, second) } else { (second, first) };
+    let [even, odd] = by_parity(p, [first, second]);
     for row in 0..rows.count {
         let (from, to) = (&from[row * rows.from_stride..][..rows.columns], row * rows.to_stride);
-        vectors::widen_pairs(simd, from, &mut even[to + p / 2..], &mut odd[to + p.div_ceil(2)..]);
+        vectors::widen_pairs(simd, from, &mut even[to..], &mut odd[to..]);
     }
+}
+
+/// Where columns of a source with even and odd places go, in planes that begin with `p` columns of what surrounds it.
+#[inline(always)]
+pub(crate) fn by_parity(p: usize, [first, second]: [&mut [f32]; 2]) -> [&mut [f32]; 2] {
+    let (even, odd) = if p.is_multiple_of(2) { (first, second) } else { (second, first) };
+    [&mut even[p / 2..], &mut odd[p.div_ceil(2)..]]
 }
 
 /// Fills what surrounds some rows and columns of a plane.
@@ -269,6 +282,13 @@ pub(crate) struct Kernel {
     finite: bool,
 }
 
+impl Kernel {
+    /// Of a channel.
+    pub(crate) fn bias(&self, channel: usize) -> f32 {
+        self.biases.as_ref().map_or(0.0, |biases| biases[channel])
+    }
+}
+
 impl Kernels {
     /// Packs what the coefficient streams hold: one item for all groups, or one a group.
     pub(crate) fn pack(
@@ -276,7 +296,11 @@ impl Kernels {
         channels: usize,
         groups: impl Iterator<Item = Result<Coefficients, FaultKind>>,
     ) -> Result<Kernels, FaultKind> {
-        let height = if staging.unicast { 1 } else { PANEL };
+        let height = match staging.unicast {
+            true => 1,
+            false if staging.is_lone() => lone::PANEL,
+            false => PANEL,
+        };
         let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
         let pack = |Coefficients { weights, biases }| {
             let finite = weights.each_value().all(f16::is_finite);
@@ -327,7 +351,14 @@ pub(crate) fn convolve(
     let Some(first) = kernels.groups.first() else { return };
     let to = to.in_columns(ext);
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
-    if staging.is_pointwise() {
+    if staging.is_lone() {
+        let threads = if shared { rayon::current_num_threads() } else { 1 };
+        let channels = ext.c.div_ceil(threads).next_multiple_of(lone::PANEL);
+        workers.each(cut(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
+            let Some(kernel) = kernels.of(share) else { return };
+            workers.arch.dispatch(lone::Job { kernel, finish, from, share, scratch });
+        });
+    } else if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
     } else if !to.turned && is_for_winograd(staging, kernels, from, ext) {
         convolve_squares(workers, staging, kernels, finish, from, to, ext, shared);
@@ -393,7 +424,14 @@ pub(crate) fn convolve_staged(
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
         let (of, window, columns) = (depthwise::Of::Kernel(kernel, finish), &staging.window, ext.w);
         if depthwise && of.executes(window) {
-            return workers.arch.dispatch(depthwise::Job { of, window, from, columns, share, scratch });
+            return workers.arch.dispatch(depthwise::Job {
+                of,
+                window,
+                from: Feed::Stored(from),
+                columns,
+                share,
+                scratch,
+            });
         }
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);
@@ -410,6 +448,54 @@ pub(crate) fn convolve_staged(
         }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
     });
+}
+
+/// A convolution of one tap a channel whose result nothing reads but one in which every channel reads itself.
+pub(crate) struct Pair<'a> {
+    pub(crate) kernels: [&'a Kernels; 2],
+    pub(crate) finish: [&'a Finish<'a>; 2],
+    /// Of the second one.
+    pub(crate) staging: &'a Staging,
+}
+
+/// Numbers of the first source that are packed together.
+const MADE_OF: usize = 1 << 16;
+
+impl Pair<'_> {
+    /// Whether there is code for such windows.
+    pub(crate) fn executes(first: &Staging, second: &Staging) -> bool {
+        let depthwise = second.unicast && second.channels == 1 && depthwise::convolves(&second.window);
+        first.is_pointwise()
+            && !first.is_lone()
+            && depthwise
+            && first.channels * second.window.from[1] <= MADE_OF / second.window.k[0]
+    }
+
+    /// Both at once; the extents are those of the second result.
+    pub(crate) fn convolve(&self, workers: &Workers, from: Source, to: Target, ext: Extents) {
+        let (window, [k, s]) = (&self.staging.window, [self.staging.window.k[0], self.staging.window.s[0]]);
+        let [height, columns] = window.from;
+        let Some(first) = self.kernels[0].groups.first() else { return };
+        let taps = first.packed.taps();
+        let shared = ext.g * ext.c * height * columns * taps >= WORTH_SHARING;
+        let threads = if shared { rayon::current_num_threads() } else { 1 };
+        // What is made for so many rows of results.
+        let made = |rows: usize| (((rows - 1) * s + k).min(height) * columns).next_multiple_of(VECTOR);
+        let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
+        let bands = ext.h.div_ceil(most);
+        let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
+        let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
+        let by_rows = (made(rows) + WIDENING) * ext.c * ext.h.div_ceil(rows);
+        let by_channels = made(band) * (channels + PACKING) * bands * threads;
+        let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };
+        workers.each(cut(to.data, ext, to.strides, rows, channels), shared, |share, scratch| {
+            let [Some(kernel), Some(second)] = self.kernels.map(|kernels| kernels.of(share)) else { return };
+            let [finish, after] = self.finish;
+            let made = Feed::Made(Made { kernel, finish, from, columns });
+            let of = depthwise::Of::Kernel(second, after);
+            workers.arch.dispatch(depthwise::Job { of, window, from: made, columns: ext.w, share, scratch });
+        });
+    }
 }
 
 /// Whether Winograd's form is faster, and every operand can go through it.
@@ -525,7 +611,7 @@ impl WithSimd for Job<'_, '_> {
                 }
             }
             for m in 0..count {
-                let bias = kernel.biases.as_ref().map_or(0.0, |b| b[channel + m]);
+                let bias = kernel.bias(channel + m);
                 // With what stands between rows.
                 finish.stages(bias, &mut sums[m * stride..][..outputs]);
             }
@@ -564,8 +650,7 @@ mod tests {
     fn the_ways_to_one_product_agree() {
         let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16), (1, 600, 130, 1, 1)]
-        {
+        for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
             let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
@@ -663,21 +748,93 @@ mod tests {
         assert!(squares > 20);
     }
 
+    /// A pair has the bits of its tasks one after the other: through clamps, in fp16, beside infinities and NaN, however it is cut.
+    #[test]
+    fn pairs_have_the_bits_of_two_tasks() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let odd = [f16::NAN, f16::INFINITY, f16::NEG_INFINITY, f16::NEG_ZERO, f16::MIN_POSITIVE_SUBNORMAL, f16::MAX];
+        let activations = [
+            Activation::None,
+            Activation::Relu,
+            Activation::Clamp(0.0, 6.0),
+            Activation::Clamp(-0.5, 0.75),
+            Activation::Clamp(-0.0, 2.0),
+        ];
+        let (mut tried, mut cuts) = (0, 0);
+        for (i, (h, w, cin, c)) in
+            [(7, 7, 40, 61), (14, 14, 5, 24), (9, 40, 3, 13), (16, 33, 390, 7), (5, 1, 2, 6), (64, 112, 64, 8)]
+                .into_iter()
+                .enumerate()
+        {
+            for (k, s, p) in [(3, 1, 1), (3, 2, 1), (3, 2, 0), (5, 1, 2), (5, 2, 2), (3, 1, 0)] {
+                let to = [h, w].map(|n: usize| (n + 2 * p).checked_sub(k).map_or(0, |n| n / s + 1));
+                if to.contains(&0) {
+                    continue;
+                }
+                let ext = |[h, w]: [usize; 2]| Extents { g: 1, c, h, w };
+                let window = |k, s, p, to| Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to };
+                let first = Staging::new(window(1, 1, 0, [h, w]), cin, false, ext([h, w])).expect("it is small");
+                let second = Staging::new(window(k, s, p, to), 1, true, ext(to)).expect("it is small");
+                assert!(Pair::executes(&first, &second));
+                cuts += usize::from(h * w * cin > 2 * MADE_OF);
+                let kernels = |staging: &Staging, taps: usize, biases: bool| {
+                    let weights = Values::Halves((0..c * taps).map(|n| draw(n + i)).collect());
+                    let biases = biases.then(|| (0..c).map(|n| draw(n).to_f32()).collect());
+                    Kernels::pack(staging, c, [Ok(Coefficients { weights, biases })].into_iter()).expect("it is packed")
+                };
+                let kernels = [kernels(&first, cin, i % 2 == 0), kernels(&second, k * k, i % 2 == 1)];
+                let mut x: Vec<f16> = (0..cin * h * (w + 1)).map(draw).collect();
+                if s == 1 {
+                    x.iter_mut().step_by(97).zip(odd).for_each(|(x, odd)| *x = odd);
+                }
+                let from = Source { data: &x, strides: [0, h * (w + 1), w + 1] };
+                let finish = |n: usize, bias| Finish { bias, scale: 1.0 + bias, activation: &activations[n % 5] };
+                let finish = [finish(tried, 0.0), finish(tried + 2, if p == 0 { 0.5 } else { 0.0 })];
+                for arch in arches() {
+                    let workers = Workers::used(arch);
+                    let between = Extents { g: 1, c, h, w };
+                    let mut data = vec![f16::ONE; c * h * w];
+                    let target = Target { data: &mut data, strides: dense(between), turned: false };
+                    convolve(&workers, &first, &kernels[0], &finish[0], from, target, between);
+                    let source = Source { data: &data, strides: dense(between) };
+                    let mut wanted = vec![f16::ONE; c * to[0] * to[1]];
+                    let mut found = wanted.clone();
+                    // Rows of channels, or channels of rows.
+                    let strides = if i % 2 == 0 { dense(ext(to)) } else { [0, to[1], c * to[1]] };
+                    let target = Target { data: &mut wanted, strides, turned: false };
+                    convolve(&workers, &second, &kernels[1], &finish[1], source, target, ext(to));
+                    let target = Target { data: &mut found, strides, turned: false };
+                    let pair = Pair { kernels: kernels.each_ref(), finish: finish.each_ref(), staging: &second };
+                    pair.convolve(&workers, from, target, ext(to));
+                    let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert!(bits(&found) == bits(&wanted), "{h}x{w}, {cin} to {c}, {k} {s} {p}, {arch:?}");
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 25 && cuts > 0, "{tried} {cuts}");
+    }
+
     /// Products of few columns, where the last ones go one by one, by every instruction set.
     #[test]
     fn columns_alone_have_the_sums_of_columns_together() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
         let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
-        for (cin, cout, w) in [(300, 100, 1), (40, 61, 49), (7, 13, 17), (600, 48, 66), (3, 5, 2)] {
+        for (cin, cout, w) in
+            [(300, 100, 1), (1280, 330, 1), (5, 9, 1), (40, 61, 49), (7, 13, 17), (600, 48, 66), (3, 5, 2)]
+        {
             let (input, ext) = (Extents { g: 1, c: cin, h: 1, w }, Extents { g: 1, c: cout, h: 1, w });
             let window = Window { k: [1, 1], s: [1, 1], p: [0, 0], from: [1, w], to: [1, w] };
             let staging = Staging::new(window, cin, false, ext).expect("it is small");
             let weights: Vec<f16> = (0..cout * cin).map(draw).collect();
-            let groups = [Ok(Coefficients { weights: Values::Halves(weights.clone()), biases: None })];
+            let biases: Vec<f32> = (0..cout).map(|c| draw(c).to_f32()).collect();
+            let groups = [Ok(Coefficients { weights: Values::Halves(weights.clone()), biases: Some(biases.clone()) })];
             let kernels = Kernels::pack(&staging, cout, groups.into_iter()).expect("it is packed");
             let x: Vec<f16> = (0..cin * w).map(|i| draw(i + 5)).collect();
             let sum = |c: usize, o: usize| {
-                (0..cin).fold(0.0f32, |sum, k| weights[c * cin + k].to_f32().mul_add(x[k * w + o].to_f32(), sum))
+                let product = |k: usize| (weights[c * cin + k].to_f32(), x[k * w + o].to_f32());
+                let sum = (0..cin).map(product).fold(0.0f32, |sum, (weight, x)| weight.mul_add(x, sum));
+                sum + biases[c]
             };
             for arch in arches() {
                 let workers = Workers::used(arch);

@@ -6,9 +6,10 @@
 //! A sum takes its taps in their order, as in [`crate::convolution`].
 
 use crate::activation::Finish;
-use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, stage_pairs};
+use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, by_parity, stage_pairs};
 use crate::number::vectors::{self, Before};
 use crate::pe::Ending;
+use crate::pointwise::Made;
 use crate::rows::{Share, Source};
 use crate::window::Window;
 use crate::work::{Scratch, apart, room};
@@ -16,9 +17,6 @@ use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
-
-/// Rows of outputs that are summed together.
-const ROWS: [usize; 3] = [4, 2, 1];
 
 /// What is made of a channel's windows.
 #[derive(Clone, Copy)]
@@ -32,20 +30,35 @@ pub(crate) enum Of<'a> {
 impl Of<'_> {
     /// Whether there is code for such windows.
     pub(crate) fn executes(self, window: &Window) -> bool {
-        let ([k, other], [s, other_s]) = (window.k, window.s);
-        let side = match self {
-            Of::Kernel(..) => matches!(k, 3 | 5),
-            Of::Pool(..) => matches!(k, 2 | 3),
-        };
-        side && k == other && matches!(s, 1 | 2) && s == other_s
+        match self {
+            Of::Kernel(..) => convolves(window),
+            Of::Pool(..) => is_square(window, [2, 3]),
+        }
     }
+}
+
+/// Whether there is code for convolutions with such windows.
+pub(crate) fn convolves(window: &Window) -> bool {
+    is_square(window, [3, 5])
+}
+
+fn is_square(window: &Window, sides: [usize; 2]) -> bool {
+    let ([k, other], [s, other_s]) = (window.k, window.s);
+    sides.contains(&k) && k == other && matches!(s, 1 | 2) && s == other_s
+}
+
+/// Where the channels that are read come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Feed<'a> {
+    Stored(Source<'a>),
+    Made(Made<'a>),
 }
 
 /// One share at work.
 pub(crate) struct Job<'a, 'b> {
     pub(crate) of: Of<'a>,
     pub(crate) window: &'a Window,
-    pub(crate) from: Source<'a>,
+    pub(crate) from: Feed<'a>,
     pub(crate) columns: usize,
     pub(crate) share: &'a mut Share<'b>,
     pub(crate) scratch: &'a mut Scratch,
@@ -91,43 +104,44 @@ impl Job<'_, '_> {
         let across = columns.next_multiple_of(S::F32_LANES);
         let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
-        let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
-        let Scratch { staged, sums, .. } = scratch;
+        let at_once = match from {
+            Feed::Stored(_) => (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1),
+            Feed::Made(made) => made.at_once(simd, plane.inside.len()),
+        };
+        let Scratch { staged, sums, making, .. } = scratch;
         // The last vectors of a row reach into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;
         let (staged, sums) = (room(staged, at_once * area + slack), room(sums, at_once * outputs));
         // What surrounds the source stays as it is.
         staged.fill(W::OUTSIDE);
+        if let Feed::Made(made) = from {
+            made.prepare(simd, share.group, plane.first..plane.first + plane.inside.len(), making);
+        }
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
         for first in (0..channels).step_by(at_once) {
             let count = at_once.min(channels - first);
             let channel = share.first_channel + first;
-            for (c, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
-                plane.stage::<S, STRIDE>(simd, from, share.group, channel + c, staged);
+            let staged_channels = staged.chunks_exact_mut(area).take(count).enumerate();
+            match from {
+                Feed::Stored(source) => {
+                    for (c, staged) in staged_channels {
+                        plane.stage::<S, STRIDE>(simd, source, share.group, channel + c, staged);
+                    }
+                }
+                Feed::Made(made) => {
+                    let sums = made.sums(simd, channel..channel + count, making);
+                    for ((c, staged), sums) in staged_channels.zip(sums) {
+                        plane.settle::<S, STRIDE>(simd, made.before(simd, channel + c), sums, made.columns, staged);
+                    }
+                }
             }
             for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
                 let staged = &staged[c * area..];
                 let weights = of.weights(channel + c);
                 let (width, phase) = (plane.width, plane.rows * plane.width);
-                let mut row = 0;
-                while row < share.rows {
-                    let rows = ROWS.into_iter().find(|&rows| rows <= share.rows - row).unwrap_or(1);
-                    let source = &staged[row * STRIDE * width + plane.lead..];
-                    let (weights, sums) = (&weights, &mut sums[row * across..]);
-                    let band = Band::<W, K, STRIDE> {
-                        of,
-                        channel: channel + c,
-                        rows,
-                        source,
-                        width,
-                        phase,
-                        weights,
-                        sums,
-                        across,
-                    };
-                    apart(simd, band);
-                    row += rows;
-                }
+                let source = &staged[plane.lead..];
+                let (weights, rows, channel) = (&weights, share.rows, channel + c);
+                apart(simd, Bands::<W, K, STRIDE> { of, channel, rows, source, width, phase, weights, sums, across });
             }
             let sums = &mut sums[..count * outputs];
             of.settle(sums);
@@ -186,7 +200,7 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
 
     #[inline(always)]
     fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S> {
-        self.finish.before(simd, self.kernel.biases.as_ref().map_or(0.0, |b| b[channel]))
+        self.finish.before(simd, self.kernel.bias(channel))
     }
 
     #[inline(always)]
@@ -305,13 +319,36 @@ impl Plane {
         let (first, second) = to.split_at_mut(rows * width);
         stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
     }
+
+    /// Stages a channel from the sums of what is read of it, as many columns a row: after `before`, and rounded.
+    #[inline(always)]
+    fn settle<S: Simd, const STRIDE: usize>(
+        &self,
+        simd: S,
+        before: impl Before<S>,
+        sums: &mut [f32],
+        columns: usize,
+        to: &mut [f32],
+    ) {
+        let &Plane { rows, ref inside, across, width, lead, p, .. } = self;
+        if inside.is_empty() || across == 0 {
+            return;
+        }
+        let begin = inside.start * width + lead;
+        let rows_read = Rows { count: inside.len(), columns: across, from_stride: columns, to_stride: width };
+        if STRIDE == 1 {
+            return vectors::settle_rows(simd, before, sums, &mut to[begin + p..], rows_read);
+        }
+        let (first, second) = to.split_at_mut(rows * width);
+        let planes = by_parity(p, [&mut first[begin..], &mut second[begin..]]);
+        vectors::settle_pairs(simd, before, sums, planes, rows_read);
+    }
 }
 
-/// Sums of some rows of outputs, and what comes between them and their rounding.
-struct Band<'a, W, const K: usize, const STRIDE: usize> {
+/// Sums of rows of outputs, and what comes between them and their rounding.
+struct Bands<'a, W, const K: usize, const STRIDE: usize> {
     of: W,
     channel: usize,
-    /// One of [`ROWS`].
     rows: usize,
     /// From the first staged row that is read.
     source: &'a [f32],
@@ -324,24 +361,28 @@ struct Band<'a, W, const K: usize, const STRIDE: usize> {
     across: usize,
 }
 
-impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Band<'_, W, K, STRIDE> {
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Bands<'_, W, K, STRIDE> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match self.rows {
-            4 => self.rows::<S, 4>(simd),
-            2 => self.rows::<S, 2>(simd),
-            _ => self.rows::<S, 1>(simd),
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let before = self.of.before(simd, self.channel);
+        while self.rows >= 4 {
+            self.next::<S, 4>(simd, before);
+        }
+        if self.rows >= 2 {
+            self.next::<S, 2>(simd, before);
+        }
+        if self.rows == 1 {
+            self.next::<S, 1>(simd, before);
         }
     }
 }
 
-impl<W: Windows<K>, const K: usize, const STRIDE: usize> Band<'_, W, K, STRIDE> {
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE> {
+    /// The next `R` rows, all columns.
     #[inline(always)]
-    fn rows<S: Simd, const R: usize>(mut self, simd: S) {
-        let of = self.of;
-        let before = of.before(simd, self.channel);
+    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl Before<S>) {
         let mut at = 0;
         // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
         while STRIDE > 1 && at + 2 * S::F32_LANES <= self.across {
@@ -352,12 +393,15 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Band<'_, W, K, STRIDE> 
             self.columns::<S, R, 1>(simd, before, at);
             at += S::F32_LANES;
         }
+        self.rows -= R;
+        self.source = &self.source[R * STRIDE * self.width..];
+        self.sums = &mut std::mem::take(&mut self.sums)[R * self.across..];
     }
 
     /// `R` rows of `N` vectors.
     #[inline(always)]
     fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl Before<S>, at: usize) {
-        let Band { source, width, phase, weights, across, .. } = *self;
+        let Bands { source, width, phase, weights, across, .. } = *self;
         let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
         for i in 0..(R - 1) * STRIDE + K {
             for kw in 0..K {
@@ -434,7 +478,14 @@ mod tests {
                     let mut data = vec![f16::NAN; wanted.len()];
                     Workers::used(arch).each(cut(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
                         let from = Source { data: &x, strides };
-                        arch.dispatch(Job { of, window: &window, from, columns: to[1], share, scratch });
+                        arch.dispatch(Job {
+                            of,
+                            window: &window,
+                            from: Feed::Stored(from),
+                            columns: to[1],
+                            share,
+                            scratch,
+                        });
                     });
                     let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
                     assert_eq!(wrong, None, "{window:?}, {cin} channels, {arch:?}, {max}");

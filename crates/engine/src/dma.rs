@@ -22,7 +22,7 @@ pub(crate) struct Place {
     pub(crate) base: Field,
     row: Field,
     channel: Field,
-    depth: Field,
+    pub(crate) depth: Field,
     group: Field,
     /// Element format of the operand.
     pub(crate) format: Field,

@@ -20,6 +20,7 @@ mod gains;
 mod honours;
 mod interleave;
 mod lines;
+mod lone;
 mod lut;
 mod machine;
 mod memory;

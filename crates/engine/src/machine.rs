@@ -3,7 +3,7 @@
 use crate::fault::FaultKind;
 use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
-use crate::plan::{Fields, Work};
+use crate::plan::{Fields, Step, Work};
 use crate::tensor::Tensor;
 use crate::work::Workers;
 use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
@@ -75,6 +75,18 @@ impl Chain {
 }
 
 impl Machine<'_> {
+    /// At another task.
+    pub(crate) fn at<'a>(&'a mut self, step: &'a Step) -> Machine<'a> {
+        Machine {
+            memory: &mut *self.memory,
+            l2: &mut *self.l2,
+            chain: &mut *self.chain,
+            task: &step.task,
+            fields: &step.fields,
+            ..*self
+        }
+    }
+
     /// Plane after plane of the result.
     pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
         self.depths().try_for_each(|depth| self.execute_at(depth, work))?;

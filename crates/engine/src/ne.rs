@@ -1,5 +1,7 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
+mod pair;
+
 use crate::activation::{self, Activation, Ending, Finish};
 use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact::{self, Exact, Exactly, Sets};

@@ -45,22 +45,55 @@ pub struct Outcome {
 /// Coefficients and tables that no task can change are taken from the program, once. Later runs do not look at the
 /// kernel section that their memory binds, except where a task reads it as a tensor.
 pub struct Plan {
-    layout: &'static Layout,
-    mac: Option<&'static Mac>,
-    model: Model,
+    common: Common,
     trace: bool,
     steps: Vec<Step>,
     passed_over: Vec<Fault>,
     /// What the program's own memory has: sizes by base register, and the sections that some task reads in every run.
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Vec<u8>)>,
-    ports: Vec<Port>,
     l2: Region,
-    workers: Workers,
-    /// Whether there is enough to do for threads to look for it throughout a run.
-    heavy: bool,
+    /// Tasks that are done with the one after, in runs whose accesses are known.
+    pairs: Vec<bool>,
     /// The memory before and after a run that went well: what was written.
     seen: Option<(Snapshot, Snapshot)>,
+}
+
+/// What all tasks have in common.
+struct Common {
+    layout: &'static Layout,
+    mac: Option<&'static Mac>,
+    model: Model,
+    ports: Vec<Port>,
+    workers: Workers,
+}
+
+impl Common {
+    fn machine<'a>(
+        &'a self,
+        memory: &'a mut Memory,
+        l2: &'a mut Region,
+        chain: &'a mut Chain,
+        task: &'a Task,
+        fields: &'a Fields,
+    ) -> Machine<'a> {
+        let &Common { layout, mac, model, ref ports, ref workers } = self;
+        Machine {
+            layout,
+            memory,
+            constants: None,
+            l2,
+            chain,
+            task,
+            fields,
+            workers,
+            mac,
+            model,
+            depth: 0,
+            source_depth: 0,
+            ports,
+        }
+    }
 }
 
 /// One task, decoded.
@@ -140,12 +173,13 @@ impl Plan {
             return Err(Fault { task: None, offset: 0, kind });
         }
         let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
-        let mac = options.model.mac();
-        let workers = Workers::new();
+        let model = options.model;
+        let mut common =
+            Common { layout, mac: model.mac(), model, ports: program.ports.clone(), workers: Workers::new() };
         let mut passed_over = Vec::new();
         let mut constants = Constants::of(program, &tasks);
         let mut steps = Vec::with_capacity(tasks.len());
-        let (mut nothing, mut nowhere) = (Memory::new(), Region::unwritten("L2", 0));
+        let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
         for (index, task) in tasks.into_iter().enumerate() {
             let offset = task.offset;
             let fault = |kind| Fault { task: Some(index), offset, kind };
@@ -156,21 +190,8 @@ impl Plan {
                 return Err(fault(kind));
             }
             let fields = Fields::of(layout, &task);
-            let machine = Machine {
-                layout,
-                memory: &mut nothing,
-                constants: Some(constants.bytes),
-                l2: &mut nowhere,
-                chain: &mut Chain::default(),
-                task: &task,
-                fields: &fields,
-                workers: &workers,
-                mac,
-                model: options.model,
-                depth: 0,
-                source_depth: 0,
-                ports: &program.ports,
-            };
+            let machine = common.machine(&mut nothing, &mut nowhere, &mut chain, &task, &fields);
+            let machine = Machine { constants: Some(constants.bytes), ..machine };
             let work = machine.prepare(&mut constants).map_err(fault)?;
             steps.push(Step { task, fields, work });
         }
@@ -182,20 +203,20 @@ impl Plan {
         let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        let heavy = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add) >= HEAVY;
+        let operations = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add);
+        common.workers.awake = operations >= HEAVY;
+        let pairs = steps.first().filter(|_| !options.trace).map(|first| {
+            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).pairs(&steps)
+        });
         Ok(Plan {
-            layout,
-            mac,
-            model: options.model,
+            common,
             trace: options.trace,
             steps,
             passed_over,
             buffers,
             sections,
-            ports: program.ports.clone(),
             l2,
-            workers,
-            heavy,
+            pairs: pairs.unwrap_or_default(),
             seen: None,
         })
     }
@@ -211,7 +232,8 @@ impl Plan {
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
     ///
     /// The first run checks every row that it reads or writes. Which rows those are does not depend on data, so later
-    /// runs on memory of the same sizes, with no less written before, check sizes alone.
+    /// runs on memory of the same sizes, with no less written before, check sizes alone. They may leave out of the program's
+    /// own memory what one task writes for the next one.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
         self.run_while(memory, &|| true)
     }
@@ -232,7 +254,7 @@ impl Plan {
         }
         self.l2.trust(known);
         memory.trust(known);
-        let done = match self.heavy {
+        let done = match self.common.workers.awake {
             true => on_all_threads(|| self.execute(memory, go_on)),
             false => self.execute(memory, go_on),
         };
@@ -246,7 +268,7 @@ impl Plan {
             (None, Some((_, after))) => memory.mark(after),
             (None, None) => {}
         }
-        let outputs = self.ports.iter().filter(|p| p.direction == Direction::Output);
+        let outputs = self.common.ports.iter().filter(|p| p.direction == Direction::Output);
         let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
         Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace })
     }
@@ -258,30 +280,26 @@ impl Plan {
     ) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
         let mut chain = Chain::default();
-        for (index, step) in self.steps.iter().enumerate() {
+        let known = self.l2.is_trusted();
+        let mut index = 0;
+        while let Some(step) = self.steps.get(index) {
             if !go_on() {
                 return Ok((index, trace));
             }
-            let mut machine = Machine {
-                layout: self.layout,
-                memory,
-                constants: None,
-                l2: &mut self.l2,
-                chain: &mut chain,
-                task: &step.task,
-                fields: &step.fields,
-                workers: &self.workers,
-                mac: self.mac,
-                model: self.model,
-                depth: 0,
-                source_depth: 0,
-                ports: &self.ports,
-            };
+            let mut machine = self.common.machine(memory, &mut self.l2, &mut chain, &step.task, &step.fields);
+            let fault = |kind| Fault { task: Some(index), offset: step.task.offset, kind };
+            if let (true, Some(next)) = (known && self.pairs.get(index) == Some(&true), self.steps.get(index + 1))
+                && machine.pair(step, next).map_err(fault)?
+            {
+                index += 2;
+                continue;
+            }
             let done = match self.trace {
                 true => machine.execute_traced(&step.work).map(|task| trace.push(task)),
                 false => machine.execute(&step.work),
             };
-            done.map_err(|kind| Fault { task: Some(index), offset: step.task.offset, kind })?;
+            done.map_err(fault)?;
+            index += 1;
         }
         Ok((self.steps.len(), trace))
     }

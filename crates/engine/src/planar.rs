@@ -2,7 +2,7 @@
 //! form.
 
 use crate::convolution::Staging;
-use crate::depthwise;
+use crate::depthwise::{self, Feed};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
@@ -23,6 +23,8 @@ use pulp::{Simd, WithSimd};
 pub(crate) const BLOCK: usize = 1 << 10;
 /// Elements that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
+/// The same where they look for work.
+const WORTH_SHARING_AWAKE: usize = 1 << 13;
 
 impl Machine<'_> {
     /// Whether the result and source 1 are what memory holds: nothing repeated, exchanged or changed on the way. By the
@@ -67,7 +69,8 @@ impl Machine<'_> {
         let parts = 4 * rayon::current_num_threads();
         let channels = ext.c.div_ceil(parts).max(1);
         let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
-        let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
+        let least = if workers.awake { WORTH_SHARING_AWAKE } else { WORTH_SHARING };
+        let shared = ext.g * ext.c * ext.plane() >= least;
         workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
             workers.arch.dispatch(Combine {
                 op,
@@ -112,7 +115,14 @@ impl Machine<'_> {
             let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
             let (of, window) = (depthwise::Of::Pool(max, ending), &staging.window);
             if rules.is_none() && of.executes(window) {
-                return workers.arch.dispatch(depthwise::Job { of, window, from: source, columns, share, scratch });
+                return workers.arch.dispatch(depthwise::Job {
+                    of,
+                    window,
+                    from: Feed::Stored(source),
+                    columns,
+                    share,
+                    scratch,
+                });
             }
             workers.arch.dispatch(Pool { max, staging, offsets, ending, rules, source, columns, share, scratch });
         });

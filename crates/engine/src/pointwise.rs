@@ -6,6 +6,7 @@
 
 use crate::activation::Finish;
 use crate::convolution::{Kernel, Staging};
+use crate::number::vectors::Before;
 use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, columns_of, run_outputs};
 use crate::rows::{Part, Share, Source, copy_short};
 use crate::work::{Scratch, apart, room};
@@ -179,6 +180,106 @@ impl Job<'_, '_> {
     }
 }
 
+/// A convolution of one tap a channel whose results are made when they are wanted, and not stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) finish: &'a Finish<'a>,
+    pub(crate) from: Source<'a>,
+    pub(crate) columns: usize,
+}
+
+/// Its buffers: what some rows of results are made of, and the sums of some channels.
+#[derive(Default)]
+pub(crate) struct Making {
+    packed: Vec<f32>,
+    wide: Vec<f32>,
+    panel: Vec<f32>,
+    sums: Vec<f32>,
+    outputs: usize,
+}
+
+impl Made<'_> {
+    /// Channels that are made together, of so many rows: whole panels.
+    #[inline(always)]
+    pub(crate) fn at_once<S: Simd>(&self, _: S, rows: usize) -> usize {
+        let outputs = (rows * self.columns).max(1);
+        channels_at_once::<S>(outputs, outputs.next_multiple_of(run_outputs::<S>()))
+    }
+
+    /// Packs what some rows of results are made of.
+    #[inline(always)]
+    pub(crate) fn prepare<S: Simd>(&self, simd: S, group: usize, rows: Range<usize>, making: &mut Making) {
+        apart(simd, Packing { made: *self, group, rows, making });
+    }
+
+    /// Sums of those rows, one behind the other, of some channels; the first one begins a panel.
+    #[inline(always)]
+    pub(crate) fn sums<'m, S: Simd>(
+        &self,
+        simd: S,
+        channels: Range<usize>,
+        making: &'m mut Making,
+    ) -> impl Iterator<Item = &'m mut [f32]> {
+        let (count, stride) = (channels.len(), making.outputs.next_multiple_of(run_outputs::<S>()));
+        apart(simd, Adding { kernel: self.kernel, channels, making: &mut *making });
+        room(&mut making.sums, count * stride).chunks_exact_mut(stride.max(1))
+    }
+
+    /// What comes between a channel's sums and their rounding.
+    #[inline(always)]
+    pub(crate) fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S> {
+        self.finish.before(simd, self.kernel.bias(channel))
+    }
+}
+
+struct Packing<'a, 'm> {
+    made: Made<'a>,
+    group: usize,
+    rows: Range<usize>,
+    making: &'m mut Making,
+}
+
+impl WithSimd for Packing<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packing { made, group, rows, making } = self;
+        let part = Part { rows, columns: 0..made.columns };
+        let (taps, stride) = (made.kernel.packed.taps(), part.outputs().next_multiple_of(run_outputs::<S>()));
+        let (packed, wide) = (room(&mut making.packed, stride * taps), room(&mut making.wide, stride));
+        stage(simd, made.from, group, &part, taps, packed, wide);
+        making.outputs = part.outputs();
+    }
+}
+
+struct Adding<'a, 'm> {
+    kernel: &'a Kernel,
+    channels: Range<usize>,
+    making: &'m mut Making,
+}
+
+impl WithSimd for Adding<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Adding { kernel, channels, making } = self;
+        let (width, outputs, all) = (run_outputs::<S>(), making.outputs, kernel.packed.taps());
+        let stride = outputs.next_multiple_of(width);
+        let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
+        let packed = room(&mut making.packed, stride * all);
+        let panel = room(&mut making.panel, channels.len().next_multiple_of(PANEL) * taps_at_once + COLUMN_SLACK);
+        let sums = room(&mut making.sums, channels.len() * stride);
+        let product = Product { kernel, first: 0, outputs, stride, taps_at_once };
+        for tap in (0..all).step_by(taps_at_once) {
+            let taps = tap..all.min(tap + taps_at_once);
+            product.add(simd, channels.clone(), taps, &packed[tap * width..], all, panel, sums);
+        }
+    }
+}
+
 /// Sums of some channels for the outputs of a part.
 struct Product<'a> {
     kernel: &'a Kernel,
@@ -246,7 +347,7 @@ impl Product<'_> {
 
     /// Of a channel.
     fn bias(&self, channel: usize) -> f32 {
-        self.kernel.biases.as_ref().map_or(0.0, |b| b[self.first + channel])
+        self.kernel.bias(self.first + channel)
     }
 }
 

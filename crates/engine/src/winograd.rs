@@ -198,7 +198,7 @@ impl WithSimd for Job<'_, '_> {
                     let from = &products[c * sums.stride..];
                     let of = Results { from, plane: sums.plane, down: count, across, to: results, stride: result };
                     apart(simd, of);
-                    let bias = kernel.biases.as_ref().map_or(0.0, |b| b[begin + c]);
+                    let bias = kernel.bias(begin + c);
                     share.store_channel(simd, [channel + c, row, 0], finish, bias, results, rows);
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::memory::Aside;
 use crate::number::packed::Columns;
+use crate::pointwise::Making;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::Yield;
@@ -15,6 +16,8 @@ pub(crate) struct Workers {
     pub(crate) arch: Arch,
     scratch: Vec<Mutex<Scratch>>,
     aside: Mutex<Aside>,
+    /// Whether threads look for work throughout a run, see [`on_all_threads`].
+    pub(crate) awake: bool,
 }
 
 /// Buffers of one thread. They grow to what the largest task needs and stay.
@@ -27,6 +30,8 @@ pub(crate) struct Scratch {
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
     pub(crate) gathered: Vec<f16>,
+    /// Of channels that are made for the task after.
+    pub(crate) making: Making,
     /// Of the exact array.
     pub(crate) row: Vec<(f32, f32)>,
     pub(crate) columns: Option<Columns>,
@@ -101,7 +106,7 @@ pub(crate) fn arches() -> Vec<Arch> {
 impl Workers {
     pub(crate) fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
-        Workers { arch: Arch::new(), scratch, aside: Mutex::default() }
+        Workers { arch: Arch::new(), scratch, aside: Mutex::default(), awake: false }
     }
 
     /// For these instructions, with buffers that held what no task may depend on.

@@ -7,6 +7,9 @@ use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
 
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
+
 /// As [`super::widen_rows`].
 #[inline(always)]
 pub(crate) fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
@@ -102,14 +105,94 @@ pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [
         return each(&Rounding { simd, host, before }, from, to, rows);
     }
     for row in 0..rows.count {
-        let (vectors, rest) = S::as_mut_simd_f32s(&mut from[row * rows.from_stride..][..rows.columns]);
-        for x in vectors {
-            *x = before.of(simd, *x);
-        }
-        let x = before.of(simd, simd.partial_load_f32s(rest));
-        simd.partial_store_f32s(rest, x);
+        prepare(simd, before, &mut from[row * rows.from_stride..][..rows.columns]);
     }
     super::round_rows(from, to, rows);
+}
+
+#[inline(always)]
+fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
+    let (vectors, rest) = S::as_mut_simd_f32s(row);
+    for x in vectors {
+        *x = before.of(simd, *x);
+    }
+    let x = before.of(simd, simd.partial_load_f32s(rest));
+    simd.partial_store_f32s(rest, x);
+}
+
+/// As [`finish_rows`] and then [`widen_rows`]. Zeros may follow each row, up to whole vectors. `from` may be used up.
+#[inline(always)]
+pub(crate) fn settle_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f32], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    let whole = columns.next_multiple_of(LONGEST);
+    for row in 0..count {
+        let (from, to) = (&mut from[row * from_stride..], &mut to[row * to_stride..]);
+        match (longest::of(simd), from.get(..whole), to.get_mut(..whole)) {
+            (Some(host), Some(from), Some(to)) if whole <= to_stride => {
+                let by = Settling(Rounding { simd, host, before });
+                let pieces = to.as_chunks_mut::<LONGEST>().0.iter_mut().zip(from.as_chunks::<LONGEST>().0);
+                for (i, (to, from)) in pieces.enumerate() {
+                    *to = host.first(by.sixteen(*from), columns - i * LONGEST);
+                }
+            }
+            _ => {
+                settle(simd, before, &mut from[..columns]);
+                to[..columns].copy_from_slice(&from[..columns]);
+            }
+        }
+    }
+}
+
+/// As [`finish_rows`] and then [`widen_pairs`], with zeros as for [`settle_rows`].
+#[inline(always)]
+pub(crate) fn settle_pairs<S: Simd>(
+    simd: S,
+    before: impl Before<S>,
+    from: &mut [f32],
+    [even, odd]: [&mut [f32]; 2],
+    rows: Rows,
+) {
+    const PAIR: usize = 2 * LONGEST;
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    let whole = columns.next_multiple_of(PAIR);
+    for row in 0..count {
+        let (from, to) = (&mut from[row * from_stride..], row * to_stride);
+        let (even, odd) = (&mut even[to..], &mut odd[to..]);
+        match (longest::of(simd), from.get(..whole), even.get_mut(..whole / 2), odd.get_mut(..whole / 2)) {
+            (Some(host), Some(from), Some(even), Some(odd)) if whole / 2 <= to_stride => {
+                let by = Settling(Rounding { simd, host, before });
+                let (even, odd) = (even.as_chunks_mut::<LONGEST>().0, odd.as_chunks_mut::<LONGEST>().0);
+                let pieces = from.as_chunks::<PAIR>().0.iter().zip(even.iter_mut().zip(odd));
+                for (i, (from, (even, odd))) in pieces.enumerate() {
+                    let (Some(x), Some(y)) = (from.first_chunk(), from.last_chunk()) else { return };
+                    let [evens, odds] = host.pairs(by.sixteen(*x), by.sixteen(*y));
+                    let left = columns - i * PAIR;
+                    (*even, *odd) = (host.first(evens, left.div_ceil(2)), host.first(odds, left / 2));
+                }
+            }
+            _ => {
+                settle(simd, before, &mut from[..columns]);
+                let (pairs, last) = from[..columns].as_chunks::<2>();
+                for (pair, (even, odd)) in pairs.iter().zip(even.iter_mut().zip(odd)) {
+                    [*even, *odd] = *pair;
+                }
+                if let Some(last) = last.first() {
+                    even[pairs.len()] = *last;
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn settle<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
+    prepare(simd, before, row);
+    let mut halves = [f16::ZERO; 64];
+    for row in row.chunks_mut(halves.len()) {
+        let halves = &mut halves[..row.len()];
+        super::round_row(row, halves);
+        super::widen_row(halves, row);
+    }
 }
 
 /// A conversion of as many numbers as a vector has, and of half as many.
@@ -152,6 +235,16 @@ impl<S: Simd, B: Before<S>> Convert<f32, f16> for Rounding<S, B> {
     }
 }
 
+/// Rounding, and widening what was rounded.
+struct Settling<S, B>(Rounding<S, B>);
+
+impl<S: Simd, B: Before<S>> Settling<S, B> {
+    #[inline(always)]
+    fn sixteen(&self, x: [f32; 16]) -> [f32; 16] {
+        self.0.host.widen(self.0.sixteen(x))
+    }
+}
+
 #[inline(always)]
 fn each<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U], rows: Rows) {
     let Rows { count, columns, from_stride, to_stride } = rows;
@@ -173,8 +266,9 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
             to[n - 16..].copy_from_slice(&by.sixteen(*last));
         }
     } else if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
-        to[..8].copy_from_slice(&by.eight(*first));
-        to[n - 8..].copy_from_slice(&by.eight(*last));
+        let done = by.sixteen(*[*first, *last].as_flattened().first_chunk().unwrap_or(&[T::default(); 16]));
+        to[..8].copy_from_slice(&done[..8]);
+        to[n - 8..].copy_from_slice(&done[8..]);
     } else if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
         let done = by.eight([first[0], first[1], first[2], first[3], last[0], last[1], last[2], last[3]]);
         to[..4].copy_from_slice(&done[..4]);
@@ -218,6 +312,13 @@ mod longest {
             let even = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(EVEN), cast(y));
             let odd = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(ODD), cast(y));
             [cast(even), cast(odd)]
+        }
+
+        /// The first ones, and zeros.
+        #[inline(always)]
+        pub(super) fn first(self, x: [f32; 16], count: usize) -> [f32; 16] {
+            let mask = if count < 16 { (1 << count) - 1 } else { u16::MAX };
+            cast(self.0.avx512f._mm512_maskz_mov_ps(mask, cast(x)))
         }
 
         #[inline(always)]
@@ -269,6 +370,10 @@ mod longest {
         }
 
         pub(super) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+            match self {}
+        }
+
+        pub(super) fn first(self, _: [f32; 16], _: usize) -> [f32; 16] {
             match self {}
         }
 

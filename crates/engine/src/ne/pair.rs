@@ -1,0 +1,209 @@
+//! Two tasks at once: a convolution of one tap a channel, and a convolution in which every channel reads itself alone. Where
+//! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
+//! at a time are made, rounded as they would be stored, and used. Results have the same bits.
+//!
+//! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
+
+use super::{Convolution, Neural, Operation, Packed};
+use crate::activation::{Activation, Finish};
+use crate::convolution::{Kernels, Pair, Target};
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::memory::{self, Home};
+use crate::plan::{Step, Work};
+use crate::rows::Source;
+use crate::tensor::Extents;
+use anemone_facts::Field::{self, *};
+use anemone_facts::code::{class, format, residency};
+use anemone_program::Program;
+
+/// Where a tensor lies.
+#[derive(PartialEq)]
+struct Lying {
+    home: Home,
+    base_bytes: u64,
+    /// Groups, channels, rows, planes, in any order: how many, and how far apart where there are several.
+    axes: [(u64, u64); 4],
+    columns: u64,
+}
+
+impl Lying {
+    /// One past the last byte; elements have two at most.
+    fn end(&self) -> u64 {
+        self.base_bytes + self.axes.iter().map(|(count, bytes)| (count - 1) * bytes).sum::<u64>() + 2 * self.columns
+    }
+
+    fn overlaps(&self, other: &Lying) -> bool {
+        self.home == other.home && self.base_bytes < other.end() && other.base_bytes < self.end()
+    }
+}
+
+/// Of one task.
+struct Accesses {
+    /// `None` where it is not known.
+    read: Option<Vec<Lying>>,
+    /// In tile memory, and in memory.
+    left: [Option<Lying>; 2],
+    /// Whether a convolution does nothing that is not done for a pair.
+    plain: bool,
+}
+
+/// Results of tasks that are compared with what others read, at most.
+const MOST_WRITTEN: usize = 64;
+
+/// A convolution whose coefficients are known, with no table behind it.
+fn plain(work: &Work) -> Option<(&Convolution, &Kernels)> {
+    let Work::Neural(neural) = work else { return None };
+    let Operation::Convolution(convolution) = &neural.operation else { return None };
+    match (&convolution.coefficients, &neural.activation) {
+        (_, Activation::Unread | Activation::Table(_)) => None,
+        (Some(Packed::Fast(kernels)), _) => Some((convolution, kernels)),
+        _ => None,
+    }
+}
+
+impl Machine<'_> {
+    /// Which tasks can be done with the one after.
+    pub(crate) fn pairs(&mut self, steps: &[Step]) -> Vec<bool> {
+        let may = |i: usize| -> bool {
+            let (Some(first), Some(second)) = (steps.get(i), steps.get(i + 1)) else { return false };
+            let (Some((one, _)), Some((other, _))) = (plain(&first.work), plain(&second.work)) else { return false };
+            Pair::executes(&one.staging, &other.staging)
+        };
+        if !(0..steps.len()).any(may) {
+            return Vec::new();
+        }
+        let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
+        let plain = |i: usize| accesses[i..].iter().take(2).all(|access| access.plain);
+        (0..steps.len()).map(|i| may(i) && plain(i) && self.is_alone(&accesses, i)).collect()
+    }
+
+    /// Whether what a task leaves is read by the next one alone, in this run and in those after.
+    fn is_alone(&self, accesses: &[Accesses], i: usize) -> bool {
+        let (before, rest) = accesses.split_at(i);
+        let [first, second, later @ ..] = rest else { return false };
+        let ([Some(left), None] | [None, Some(left)], Some([read])) = (&first.left, second.read.as_deref()) else {
+            return false;
+        };
+        // Ports are looked at from outside.
+        let own = match left.home {
+            Home::Tile => true,
+            Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
+        };
+        let mut written: Vec<&Lying> = Vec::new();
+        own && left == read
+            && later.iter().chain(before).all(|access| {
+                let Some(sources) = &access.read else { return false };
+                let apart = sources.iter().all(|read| !read.overlaps(left) || written.contains(&read));
+                written.extend(access.left.iter().flatten().filter(|written| written.overlaps(left)));
+                apart && written.len() < MOST_WRITTEN
+            })
+    }
+
+    /// What a task reads and leaves.
+    fn accesses(&self, work: &Work) -> Accesses {
+        let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0);
+        let plain = !set && self.depth_window().is_none() && self.depths() == (0..1);
+        Accesses { read: self.read(work), left: self.left(work), plain }
+    }
+
+    /// Operands that a task reads, and where it puts those that it keeps; `None` where that is not known.
+    fn read(&self, work: &Work) -> Option<Vec<Lying>> {
+        let (first, second) = match work {
+            Work::Neural(neural) if neural.reads_streams() => return None,
+            Work::Neural(neural) => (neural.input, None),
+            Work::Planar => self.planar_sources(),
+            Work::Own(_) => return None,
+            Work::Skipped => return Some(Vec::new()),
+        };
+        let planes = self.source_depths().end;
+        let mut read = Vec::new();
+        let source = self.get(SrcType);
+        if [residency::DMA, residency::DMA_KEEP].contains(&source) {
+            read.push(self.lying_in_memory(RBase0, Src1Interleave, &SRC1_DMA, first, planes)?);
+        }
+        if ![residency::DMA, residency::CHAIN].contains(&source) {
+            read.push(self.lying(Home::Tile, &SRC1_L2, first, planes));
+        }
+        if let Some(second) = second {
+            read.push(match self.get(Src2Type) {
+                0 => self.lying(Home::Tile, &SRC2_L2, second, planes),
+                _ => self.lying_in_memory(RBase1, Src2Interleave, &SRC2_DMA, second, planes)?,
+            });
+        }
+        Some(read)
+    }
+
+    /// What a task leaves in tile memory, and in memory, where it is one tensor of fp16 numbers as declared.
+    fn left(&self, work: &Work) -> [Option<Lying>; 2] {
+        let size = |field| self.size(field).max(1);
+        let ext = match work {
+            Work::Neural(neural) => neural.output,
+            Work::Planar => {
+                let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass));
+                let [h, w] = if reduces { [1; 2] } else { [size(Hout), size(Wout)] };
+                Extents { g: size(NumGroups), c: size(Cout), h, w }
+            }
+            Work::Own(_) | Work::Skipped => return [None, None],
+        };
+        let declared = [NeTranspose, ResultTranspose].iter().all(|&field| self.get(field) == 0);
+        let halves = |format| declared && self.get(format) == format::FP16;
+        let (planes, result) = (self.depths().end, self.get(ResType));
+        let kept = halves(OutFmt) && [residency::L2, residency::DMA_KEEP].contains(&result);
+        let sent = halves(DstMemFmt) && self.get(DstEn) == 1 && [residency::DMA, residency::DMA_KEEP].contains(&result);
+        let sent = sent.then(|| self.lying_in_memory(WBase, DstInterleave, &DST_DMA, ext, planes)).flatten();
+        [kept.then(|| self.lying(Home::Tile, &RES_L2, ext, planes)), sent]
+    }
+
+    /// `None` where channels stand side by side.
+    fn lying_in_memory(
+        &self,
+        base: Field,
+        interleave: Field,
+        place: &Place,
+        ext: Extents,
+        planes: u64,
+    ) -> Option<Lying> {
+        let home = Home::Bar(self.get(base) as u8);
+        (self.get(interleave) <= 1).then(|| self.lying(home, place, ext, planes))
+    }
+
+    fn lying(&self, home: Home, place: &Place, ext: Extents, planes: u64) -> Lying {
+        let (base_bytes, [group, channel, row]) = self.place(place);
+        let counts = [ext.g, ext.c, ext.h].map(|count| count as u64);
+        let axes = [(counts[0], group), (counts[1], channel), (counts[2], row), (planes, self.bytes(place.depth))];
+        let mut axes = axes.map(|(count, bytes)| if count > 1 { (count, bytes) } else { (1, 0) });
+        axes.sort_unstable();
+        Lying { home, base_bytes, axes, columns: ext.w as u64 }
+    }
+
+    /// The task at hand and the next one, a pair, at once. False where they do not go from memory to memory.
+    pub(crate) fn pair(&mut self, step: &Step, next: &Step) -> Result<bool, FaultKind> {
+        let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(false) };
+        let (Some((_, first)), Some((convolution, second))) = (plain(&step.work), plain(&next.work)) else {
+            return Ok(false);
+        };
+        let Some(direct) = self.direct(one.input, one.output)? else { return Ok(false) };
+        let finish = self.followed_by(one);
+        let mut after = self.at(next);
+        let Some(then) = after.direct(other.input, other.output)? else { return Ok(false) };
+        let finish = [&finish, &after.followed_by(other)];
+        let mut aside = after.workers.aside();
+        let from = [direct.from.part()];
+        let Some(([data], target)) = memory::views(after.memory, after.l2, from, then.to.part(), &mut aside) else {
+            return Ok(false);
+        };
+        let source = Source { data, strides: direct.from.strides };
+        let target = Target { data: target, strides: then.to.strides, turned: false };
+        let pair = Pair { kernels: [first, second], finish, staging: &convolution.staging };
+        pair.convolve(after.workers, source, target, other.output);
+        after.done(&then, other.output);
+        Ok(true)
+    }
+
+    /// What follows the sums of such a task.
+    fn followed_by<'a>(&self, neural: &'a Neural) -> Finish<'a> {
+        Finish { bias: self.added(), scale: self.factor(), activation: &neural.activation }
+    }
+}
