@@ -5,12 +5,16 @@
 
 mod common;
 
-use anemone_engine::{Memory, Options, run};
+use anemone_compile::compile;
+use anemone_engine::{Memory, Options, Plan, run};
+use anemone_facts::chips;
 use anemone_facts::numerics::Model;
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Program, raw};
 use common::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Damaged programs of a short run, and its time.
@@ -55,9 +59,14 @@ fn damage(program: &mut Program, random: &mut Random) {
     }
 }
 
+/// How many programs to damage, where somebody says so.
+fn asked() -> Option<u64> {
+    std::env::var("ANE_FLIPS").ok().and_then(|n| n.parse().ok())
+}
+
 #[test]
 fn flipped_bits_end_in_an_outcome() {
-    let asked = std::env::var("ANE_FLIPS").ok().and_then(|n| n.parse::<u64>().ok());
+    let asked = asked();
     let flips = asked.unwrap_or(FLIPS);
     let started = Instant::now();
     let all = programs();
@@ -103,4 +112,77 @@ fn flipped_bits_end_in_an_outcome() {
     println!("{ran} ran, {refused} refused, {seconds:.1} s, the slowest run {:.2} s", slowest.as_secs_f32());
     reasons.iter().for_each(|(reason, n)| println!("  {n} {reason}"));
     assert!(all.is_empty() || ran > 0 && refused > 0, "no program ran, or none was refused");
+}
+
+/// Two times an expansion of channels, a convolution in which every channel reads itself, and a projection.
+fn expansions() -> Program {
+    let mut net = Net { name: "expansions".into(), ..Net::default() };
+    let value = |name: String, shape: Vec<usize>| {
+        let ty = TensorType { dtype: DType::F16, shape };
+        Value { name, ty, data: None, surface: None }
+    };
+    let mut last = net.add_value(value("x".into(), vec![1, 4, 6, 6]));
+    net.inputs = vec![last];
+    let layers = [(4, 16, 1, 1), (16, 16, 3, 16), (16, 4, 1, 1)];
+    for (layer, (cin, cout, k, groups)) in layers.into_iter().chain(layers).enumerate() {
+        let shape = vec![cout, cin / groups, k, k];
+        let weight = |i: usize| half::f16::from_f32((i * 7919 % 101 + layer) as f32 / 64.0 - 0.8);
+        let data = Data::F16((0..shape.iter().product()).map(weight).collect());
+        let tensor = Tensor { shape: shape.clone(), data };
+        let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), shape) };
+        let weights = net.add_value(weights);
+        let y = net.add_value(value(format!("y{layer}"), vec![1, cout, 6, 6]));
+        let kind = OpKind::Conv { strides: vec![1; 2], pads: vec![(k / 2, k / 2); 2], dilations: vec![1; 2], groups };
+        net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
+        last = y;
+    }
+    net.outputs = vec![last];
+    compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")
+}
+
+/// Later runs of a plan, which do tasks together, have the results of a first run: of damaged programs too.
+#[test]
+fn damaged_programs_run_again_as_they_run_first() {
+    let asked = asked();
+    let (program, mut random, started) = (expansions(), Random::new(7), Instant::now());
+    let (mut ran, mut others) = (0, 0);
+    let memory = |program: &Program, factor: usize| {
+        let mut memory = Memory::for_program(program);
+        for region in program.ports_of(Direction::Input).map(|port| port.bar) {
+            let Some(region) = memory.region_mut(region) else { continue };
+            let halves = region.bytes_mut().chunks_exact_mut(2).enumerate();
+            halves.for_each(|(i, half)| half.copy_from_slice(&[(factor * i) as u8, 0x3b]));
+        }
+        memory
+    };
+    let results = |program: &Program, memory: &Memory| -> Vec<Vec<u8>> {
+        let regions = program.ports_of(Direction::Output).filter_map(|port| memory.region(port.bar));
+        regions.map(|region| region.bytes().to_vec()).collect()
+    };
+    let undamaged = {
+        let mut first = memory(&program, 3);
+        run(&program, &mut first, Options::default()).expect("runs");
+        results(&program, &first)
+    };
+    for _ in 0..asked.unwrap_or(FLIPS) / 4 {
+        if asked.is_none() && started.elapsed() > TIME {
+            println!("stopped after {TIME:?}");
+            break;
+        }
+        let mut damaged = program.clone();
+        damage(&mut damaged, &mut random);
+        let options = Options { lenient: random.next().is_multiple_of(2), ..Options::default() };
+        let Ok(mut plan) = Plan::new(&damaged, options) else { continue };
+        if plan.run(&mut memory(&damaged, 1)).is_err() {
+            continue;
+        }
+        let (mut later, mut first) = (memory(&damaged, 3), memory(&damaged, 3));
+        plan.run(&mut later).expect("what ran once runs again");
+        run(&damaged, &mut first, options).expect("what ran once runs again");
+        let wanted = results(&damaged, &first);
+        assert!(results(&damaged, &later) == wanted);
+        (ran, others) = (ran + 1, others + usize::from(wanted != undamaged));
+    }
+    println!("{ran} ran, {others} of them with other results, {:.1} s", started.elapsed().as_secs_f32());
+    assert!(ran > 100 && others > 20, "{ran} {others}");
 }
