@@ -277,6 +277,9 @@ impl Machine<'_> {
         if unicast && per_output * output.c != input.c {
             return Err(self.inconsistent(UnicastCin, "input channels over output channels expected"));
         }
+        if per_output == 0 {
+            return Err(self.inconsistent(Cin, "a convolution reads at least one channel"));
+        }
         // A kernel's planes are channels: see `volume.rs`.
         let per_output = per_output * self.kernel_planes();
         let reuse = self.get(GroupKernelReuse) == 1;

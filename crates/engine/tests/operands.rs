@@ -196,6 +196,14 @@ fn kernels_have_a_depth() {
 }
 
 #[test]
+fn a_convolution_of_nothing_is_refused() {
+    let source = rows_of(&PLAIN.source(), PLAIN.side);
+    let task = with(PLAIN.task(), &[(Cin, 0)]);
+    let fault = execute(vec![task], vec![], &[(SOURCE, &source)], 4096).expect_err("must be refused");
+    assert!(matches!(fault, FaultKind::Inconsistent { field: Cin, value: 0, .. }), "{fault}");
+}
+
+#[test]
 fn a_descriptor_can_be_skipped() {
     let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
     let source = rows_of(&x, 5);

@@ -23,7 +23,7 @@ use anemone_program::Program;
 struct Lying {
     home: Home,
     base_bytes: u64,
-    /// Groups, channels, rows, planes, in any order: how many, and how far apart where there are several.
+    /// Groups, channels, rows, planes: how many, and how far apart where there are several.
     axes: [(u64, u64); 4],
     columns: u64,
 }
@@ -32,6 +32,16 @@ impl Lying {
     /// One past the last byte; elements have two at most.
     fn end(&self) -> u64 {
         self.base_bytes + self.axes.iter().map(|(count, bytes)| (count - 1) * bytes).sum::<u64>() + 2 * self.columns
+    }
+
+    /// Whether it has the same elements, whatever their order.
+    fn has_all_of(&self, other: &Lying) -> bool {
+        let sorted = |mut axes: [(u64, u64); 4]| {
+            axes.sort_unstable();
+            axes
+        };
+        (self.home, self.base_bytes, self.columns) == (other.home, other.base_bytes, other.columns)
+            && sorted(self.axes) == sorted(other.axes)
     }
 
     fn overlaps(&self, other: &Lying) -> bool {
@@ -95,7 +105,9 @@ impl Machine<'_> {
         own && left == read
             && later.iter().chain(before).all(|access| {
                 let Some(sources) = &access.read else { return false };
-                let apart = sources.iter().all(|read| !read.overlaps(left) || written.contains(&read));
+                let apart = sources
+                    .iter()
+                    .all(|read| !read.overlaps(left) || written.iter().any(|written| written.has_all_of(read)));
                 written.extend(access.left.iter().flatten().filter(|written| written.overlaps(left)));
                 apart && written.len() < MOST_WRITTEN
             })
@@ -173,8 +185,7 @@ impl Machine<'_> {
         let (base_bytes, [group, channel, row]) = self.place(place);
         let counts = [ext.g, ext.c, ext.h].map(|count| count as u64);
         let axes = [(counts[0], group), (counts[1], channel), (counts[2], row), (planes, self.bytes(place.depth))];
-        let mut axes = axes.map(|(count, bytes)| if count > 1 { (count, bytes) } else { (1, 0) });
-        axes.sort_unstable();
+        let axes = axes.map(|(count, bytes)| if count > 1 { (count, bytes) } else { (1, 0) });
         Lying { home, base_bytes, axes, columns: ext.w as u64 }
     }
 
