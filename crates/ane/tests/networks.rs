@@ -11,7 +11,7 @@ use anemone_facts::chips;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR, TABLE};
 use anemone_net::*;
 use anemone_program::hwx::{self, Container};
-use common::{Random, Score};
+use common::{Random, Score, nets};
 use half::f16;
 use std::sync::Arc;
 
@@ -216,13 +216,7 @@ fn check(seed: u64, matrices: bool) -> Result<String, String> {
     let read = Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())?;
     // From the container, and by a plan that ran before on other inputs.
     let mut later = Execution::new(&read, Default::default()).map_err(|e| e.to_string())?;
-    let others: Vec<_> = (inputs.iter())
-        .map(|(name, a)| {
-            let data = a.data.iter().rev().map(|x| 0.5 * x).collect();
-            (name.clone(), Array { shape: a.shape.clone(), data })
-        })
-        .collect();
-    later.run(&others).map_err(|e| e.to_string())?;
+    later.run(&nets::others(&inputs)).map_err(|e| e.to_string())?;
     let again = later.run(&inputs).map_err(|e| e.to_string())?;
     let mut worst = 0f32;
     for (&id, wanted) in net.outputs.iter().zip(&wanted) {

@@ -51,13 +51,7 @@ fn check(folder: &Path) -> Result<String, String> {
         let seconds = started.elapsed().as_secs_f32();
         // Later runs may do several tasks at once.
         let mut later = Execution::new(&compiled.program, options).map_err(text)?;
-        let others: Vec<_> = (inputs.iter())
-            .map(|(name, a)| {
-                let data = a.data.iter().map(|x| 0.5 * x).collect();
-                (name.clone(), Array { shape: a.shape.clone(), data })
-            })
-            .collect();
-        later.run(&others).map_err(text)?;
+        later.run(&nets::others(&inputs)).map_err(text)?;
         let again = later.run(&inputs).map_err(text)?;
         if again.outputs.iter().zip(&run.outputs).any(|(again, first)| again.1.data != first.1.data) {
             return Err(format!("{}: another result in a later run", model.name()));

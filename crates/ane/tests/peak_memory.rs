@@ -1,12 +1,12 @@
 //! What the engine allocates for a run, beside what the program says it needs.
 
-use anemone_compile::{Options, compile};
+mod common;
+
 use anemone_engine::Plan;
 use anemone_facts::chips;
-use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use anemone_program::{Direction, Program};
+use common::nets::convolutions;
 use peak_alloc::PeakAlloc;
-use std::sync::Arc;
 
 #[global_allocator]
 static ALLOCATIONS: PeakAlloc = PeakAlloc;
@@ -21,28 +21,9 @@ fn needed(program: &Program) -> usize {
 
 /// Convolutions one after another, of so many channels on so many rows and columns.
 fn chain(channels: usize, extent: usize, kernel: usize, layers: usize) -> Program {
-    let mut net = Net { name: "chain".into(), ..Net::default() };
-    let shape = vec![1, channels, extent, extent];
-    let ty = |shape: &[usize]| TensorType { dtype: DType::F16, shape: shape.to_vec() };
-    let value = |name: String, shape: &[usize]| Value { name, ty: ty(shape), data: None, surface: None };
-    let mut last = net.add_value(value("x".into(), &shape));
-    net.inputs = vec![last];
-    for layer in 0..layers {
-        let of = [channels, channels, kernel, kernel];
-        // Each layer has its own: equal constants would be stored once.
-        let weight = |i: usize| half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0);
-        let data = (0..of.iter().product()).map(weight).collect();
-        let tensor = Tensor { shape: of.to_vec(), data: Data::F16(data) };
-        let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), &of) };
-        let weights = net.add_value(weights);
-        let y = net.add_value(value(format!("y{layer}"), &shape));
-        let pads = vec![(kernel / 2, kernel / 2); 2];
-        let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups: 1 };
-        net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
-        last = y;
-    }
-    net.outputs = vec![last];
-    compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("the network compiles")
+    // Each layer has its own: equal constants would be stored once.
+    let weight = |layer: usize, i: usize| half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0);
+    convolutions("chain", [channels, extent], &vec![[channels, kernel, 1]; layers], weight)
 }
 
 #[test]

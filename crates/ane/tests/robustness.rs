@@ -5,16 +5,12 @@
 
 mod common;
 
-use anemone_compile::compile;
 use anemone_engine::{Memory, Options, Plan, run};
-use anemone_facts::chips;
 use anemone_facts::numerics::Model;
-use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Program, raw};
 use common::*;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Damaged programs of a short run, and its time.
@@ -116,28 +112,9 @@ fn flipped_bits_end_in_an_outcome() {
 
 /// Two times an expansion of channels, a convolution in which every channel reads itself, and a projection.
 fn expansions() -> Program {
-    let mut net = Net { name: "expansions".into(), ..Net::default() };
-    let value = |name: String, shape: Vec<usize>| {
-        let ty = TensorType { dtype: DType::F16, shape };
-        Value { name, ty, data: None, surface: None }
-    };
-    let mut last = net.add_value(value("x".into(), vec![1, 4, 6, 6]));
-    net.inputs = vec![last];
-    let layers = [(4, 16, 1, 1), (16, 16, 3, 16), (16, 4, 1, 1)];
-    for (layer, (cin, cout, k, groups)) in layers.into_iter().chain(layers).enumerate() {
-        let shape = vec![cout, cin / groups, k, k];
-        let weight = |i: usize| half::f16::from_f32((i * 7919 % 101 + layer) as f32 / 64.0 - 0.8);
-        let data = Data::F16((0..shape.iter().product()).map(weight).collect());
-        let tensor = Tensor { shape: shape.clone(), data };
-        let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), shape) };
-        let weights = net.add_value(weights);
-        let y = net.add_value(value(format!("y{layer}"), vec![1, cout, 6, 6]));
-        let kind = OpKind::Conv { strides: vec![1; 2], pads: vec![(k / 2, k / 2); 2], dilations: vec![1; 2], groups };
-        net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
-        last = y;
-    }
-    net.outputs = vec![last];
-    compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")
+    let layers = [[16, 1, 1], [16, 3, 16], [4, 1, 1]];
+    let weight = |layer: usize, i: usize| half::f16::from_f32((i * 7919 % 101 + layer) as f32 / 64.0 - 0.8);
+    nets::convolutions("expansions", [4, 6], &[layers, layers].concat(), weight)
 }
 
 /// Later runs of a plan, which do tasks together, have the results of a first run: of damaged programs too.

@@ -1,5 +1,5 @@
 //! Convolutions in the model `fast` of one tap a channel to a single output, as at a network's end: a vector by a matrix that is
-//! read once. Coefficients of as many channels as a vector has lie side by side.
+//! read once, in the order in which it lies: a tap of all channels of a panel, then the next tap.
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`].
 

@@ -196,6 +196,7 @@ pub(crate) struct Making {
     wide: Vec<f32>,
     panel: Vec<f32>,
     sums: Vec<f32>,
+    /// Of a channel.
     outputs: usize,
 }
 
@@ -233,6 +234,7 @@ impl Made<'_> {
     }
 }
 
+/// [`Made::prepare`], apart.
 struct Packing<'a, 'm> {
     made: Made<'a>,
     group: usize,
@@ -254,6 +256,7 @@ impl WithSimd for Packing<'_, '_> {
     }
 }
 
+/// [`Made::sums`], apart.
 struct Adding<'a, 'm> {
     kernel: &'a Kernel,
     channels: Range<usize>,

@@ -29,32 +29,30 @@ enum At {
     Memory(u32, u64),
 }
 
-fn sends(mut task: Task, at: At) -> Task {
-    match at {
-        At::Tile(base) => {
-            task = with(task, &[(ResType, residency::L2)]);
-            place(&mut task, [ResL2Base, ResL2RowStride, ResL2ChannelStride], base);
-        }
-        At::Memory(bar, base) => {
-            task = with(task, &[(WBase, bar)]);
-            place(&mut task, [DstBase, DstRowStride, DstPlaneStride], base);
-        }
-    }
+/// Fields of an operand: its kind and its base register; then base and strides in tile memory, and in memory.
+type Operand = ([Field; 2], [Field; 3], [Field; 3]);
+
+const SENT: Operand =
+    ([ResType, WBase], [ResL2Base, ResL2RowStride, ResL2ChannelStride], [DstBase, DstRowStride, DstPlaneStride]);
+const READ: Operand =
+    ([SrcType, RBase0], [SrcL2Base, SrcL2RowStride, SrcL2ChannelStride], [Src1Base, Src1RowStride, Src1PlaneStride]);
+
+fn lies(task: Task, ([kind, bar], tile, memory): Operand, at: At) -> Task {
+    let (field, value, fields, base) = match at {
+        At::Tile(base) => (kind, residency::L2, tile, base),
+        At::Memory(register, base) => (bar, register, memory, base),
+    };
+    let mut task = with(task, &[(field, value)]);
+    place(&mut task, fields, base);
     task
 }
 
-fn reads(mut task: Task, at: At) -> Task {
-    match at {
-        At::Tile(base) => {
-            task = with(task, &[(SrcType, residency::L2)]);
-            place(&mut task, [SrcL2Base, SrcL2RowStride, SrcL2ChannelStride], base);
-        }
-        At::Memory(bar, base) => {
-            task = with(task, &[(RBase0, bar)]);
-            place(&mut task, [Src1Base, Src1RowStride, Src1PlaneStride], base);
-        }
-    }
-    task
+fn sends(task: Task, at: At) -> Task {
+    lies(task, SENT, at)
+}
+
+fn reads(task: Task, at: At) -> Task {
+    lies(task, READ, at)
 }
 
 /// Rows of 64 bytes; a result of fewer rows lies as its source did.

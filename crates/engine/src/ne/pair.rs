@@ -62,8 +62,8 @@ struct Accesses {
 /// Results of tasks that are compared with what others read, at most.
 const MOST_WRITTEN: usize = 64;
 
-/// A convolution whose coefficients are known, with no table behind it.
-fn plain(work: &Work) -> Option<(&Convolution, &Kernels)> {
+/// What computes a convolution whose coefficients are known, with no table behind it.
+fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
     match (&convolution.coefficients, &neural.activation) {
@@ -78,18 +78,20 @@ impl Machine<'_> {
     pub(crate) fn pairs(&mut self, steps: &[Step]) -> Vec<bool> {
         let may = |i: usize| -> bool {
             let (Some(first), Some(second)) = (steps.get(i), steps.get(i + 1)) else { return false };
-            let (Some((one, _)), Some((other, _))) = (plain(&first.work), plain(&second.work)) else { return false };
+            let (Some((one, _)), Some((other, _))) = (kernels_of(&first.work), kernels_of(&second.work)) else {
+                return false;
+            };
             Pair::executes(&one.staging, &other.staging)
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
         }
         let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
-        let plain = |i: usize| accesses[i..].iter().take(2).all(|access| access.plain);
-        (0..steps.len()).map(|i| may(i) && plain(i) && self.is_alone(&accesses, i)).collect()
+        (0..steps.len()).map(|i| may(i) && self.is_alone(&accesses, i)).collect()
     }
 
-    /// Whether what a task leaves is read by the next one alone, in this run and in those after.
+    /// Whether a task and the next one do nothing that is not done for a pair, and what the first leaves is read by the second
+    /// alone, in this run and in those after.
     fn is_alone(&self, accesses: &[Accesses], i: usize) -> bool {
         let (before, rest) = accesses.split_at(i);
         let [first, second, later @ ..] = rest else { return false };
@@ -102,7 +104,10 @@ impl Machine<'_> {
             Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
         };
         let mut written: Vec<&Lying> = Vec::new();
-        own && left == read
+        first.plain
+            && second.plain
+            && own
+            && left == read
             && later.iter().chain(before).all(|access| {
                 let Some(sources) = &access.read else { return false };
                 let apart = sources
@@ -192,7 +197,7 @@ impl Machine<'_> {
     /// The task at hand and the next one, a pair, at once. False where they do not go from memory to memory.
     pub(crate) fn pair(&mut self, step: &Step, next: &Step) -> Result<bool, FaultKind> {
         let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(false) };
-        let (Some((_, first)), Some((convolution, second))) = (plain(&step.work), plain(&next.work)) else {
+        let (Some((_, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work)) else {
             return Ok(false);
         };
         let Some(direct) = self.direct(one.input, one.output)? else { return Ok(false) };

@@ -110,6 +110,7 @@ pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [
     super::round_rows(from, to, rows);
 }
 
+/// What comes before rounding, in place.
 #[inline(always)]
 fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(row);
@@ -184,6 +185,7 @@ pub(crate) fn settle_pairs<S: Simd>(
     }
 }
 
+/// Rounds a row and widens it again, in place.
 #[inline(always)]
 fn settle<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
     prepare(simd, before, row);

@@ -1,0 +1,46 @@
+//! Networks by hand, and inputs for a run before the one that is looked at.
+
+use anemone::Array;
+use anemone_compile::compile;
+use anemone_facts::chips;
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
+use anemone_program::Program;
+use half::f16;
+use std::sync::Arc;
+
+/// Convolutions one after another, on so many channels at first and on so many rows and columns throughout. Layers are output
+/// channels, kernel and groups; `weight` has a layer's number and a coefficient's place.
+pub fn convolutions(
+    name: &str,
+    [mut channels, extent]: [usize; 2],
+    layers: &[[usize; 3]],
+    weight: impl Fn(usize, usize) -> f16,
+) -> Program {
+    let mut net = Net { name: name.into(), ..Net::default() };
+    let value = |name: String, shape: Vec<usize>| {
+        let ty = TensorType { dtype: DType::F16, shape };
+        Value { name, ty, data: None, surface: None }
+    };
+    let mut last = net.add_value(value("x".into(), vec![1, channels, extent, extent]));
+    net.inputs = vec![last];
+    for (layer, &[cout, kernel, groups]) in layers.iter().enumerate() {
+        let shape = vec![cout, channels / groups, kernel, kernel];
+        let data = Data::F16((0..shape.iter().product()).map(|i| weight(layer, i)).collect());
+        let tensor = Tensor { shape: shape.clone(), data };
+        let weights = Value { data: Some(Arc::new(tensor)), ..value(format!("w{layer}"), shape) };
+        let weights = net.add_value(weights);
+        let y = net.add_value(value(format!("y{layer}"), vec![1, cout, extent, extent]));
+        let pads = vec![(kernel / 2, kernel / 2); 2];
+        let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups };
+        net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
+        (last, channels) = (y, cout);
+    }
+    net.outputs = vec![last];
+    compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")
+}
+
+/// Other inputs of the same extents: what a plan runs on before, so that what it leaves behind would show.
+pub fn others(inputs: &[(String, Array)]) -> Vec<(String, Array)> {
+    let other = |a: &Array| Array { shape: a.shape.clone(), data: a.data.iter().rev().map(|x| 0.5 * x).collect() };
+    inputs.iter().map(|(name, a)| (name.clone(), other(a))).collect()
+}
