@@ -5,9 +5,12 @@ use crate::convolution::{MOST_AT_ONCE, Staging, Target};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
-use crate::number::packed::{Columns, HEIGHT, LoneRow, Weights, decode, product, product_of_rows};
+use crate::number::packed::{
+    Columns, HEIGHT, LEAST_HEIGHT, LoneRow, Operands, Weights, decode, product, product_of_rows,
+};
 use crate::number::planar;
 use crate::number::settle::STRETCH;
+use crate::number::vectors::Before;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::number::{self, vectors};
 use crate::plan::Constants;
@@ -159,6 +162,17 @@ impl Exactly {
         chunks(&mut y.data, PER_THREAD, cost, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
     }
 
+    /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.
+    #[inline(always)]
+    fn bounds(&self) -> Option<[f32; 2]> {
+        match self {
+            Exactly::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
+            Exactly::Relu => Some([0.0, f32::INFINITY]),
+            Exactly::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
+            Exactly::Map(_) => None,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn row(&self, row: &mut [f16]) {
         match self {
@@ -173,6 +187,21 @@ impl Exactly {
             }),
             Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
         }
+    }
+}
+
+/// Numbers that stay between two others. No zero has a sign.
+#[derive(Clone, Copy)]
+struct Between([f32; 2]);
+
+impl<S: Simd> Before<S> for Between {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        let [low, high] = self.0.map(
+            #[inline(always)]
+            |bound| simd.splat_f32s(bound),
+        );
+        simd.min_f32s(simd.max_f32s(x, low), high)
     }
 }
 
@@ -204,8 +233,9 @@ const CHANNELS: usize = 8 * HEIGHT;
 /// Numbers of packed columns, and bounds of their outputs.
 const PACKED: usize = 1 << 19;
 const OUTPUTS: [usize; 2] = [256, 1024];
-/// Planes with fewer outputs are shared by channels.
-const WORTH_CUTTING: usize = 512;
+/// Channels whose sums take as long as to pack what they read, and outputs whose sums take as long as to raise a coefficient.
+const PACKING: usize = 24;
+const RAISING: usize = 12;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 16;
 
@@ -233,14 +263,22 @@ pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, 
         return;
     }
     let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
-    let by_channels = of.unicast || ext.plane() < WORTH_CUTTING && ext.c >= 8 * threads;
-    let channels = if by_channels { ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT) } else { ext.c };
+    let (rows, channels) = if of.unicast {
+        (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
+    } else {
+        // What the longest share computes, packs and raises.
+        let (rows, channels) = (ext.h.div_ceil(threads), ext.c.div_ceil(threads).next_multiple_of(LEAST_HEIGHT));
+        let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
+        match cost(rows * ext.w, ext.c) <= cost(ext.plane(), channels) {
+            true => (rows, ext.c),
+            false => (ext.h, channels.next_multiple_of(HEIGHT)),
+        }
+    };
     let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
     let shares = match turned {
         _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
         true => cut(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
-        false if by_channels => cut(data, ext, strides, ext.h, channels),
-        false => cut(data, ext, strides, ext.h.div_ceil(threads), ext.c),
+        false => cut(data, ext, strides, rows, channels),
     };
     let columns = if turned { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
@@ -295,13 +333,25 @@ impl WithSimd for Alone<'_, '_> {
                 let (start, largest) = (bias.first().copied().unwrap_or(0.0), largest[m]);
                 let row = LoneRow { weights, row, bias: start, source, offsets, largest, out: &mut *out };
                 if !row.with_simd(simd) {
-                    packed.fill(offsets.len(), outputs, true, |tap, first, row| {
-                        row.copy_from_slice(&source[offsets[tap] as usize + first..][..row.len()]);
-                    });
+                    packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
                     product_of_rows(simd, weights, 0, packed, bias, out, panel);
                 }
             }
-            let (sums, halves) = (&sums[..count * outputs], &mut halves[..count * outputs]);
+            let sums = &sums[..count * outputs];
+            if let Some(bounds) = of.exactly.bounds() {
+                let between = Between(bounds);
+                share.store(
+                    [c, 0, 0],
+                    count,
+                    sums,
+                    outputs,
+                    rows,
+                    #[inline(always)]
+                    |from, to, rows| vectors::convert_rows(simd, between, from, to, rows),
+                );
+                continue;
+            }
+            let halves = &mut halves[..count * outputs];
             vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
             of.exactly.row(halves);
             share.store([c, 0, 0], count, halves, outputs, rows, copy_rows);
@@ -347,26 +397,33 @@ impl WithSimd for Job<'_, '_> {
                     staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
                     beyond.fill(0.0);
                     decode(of.mac, planes);
-                    let (offsets, staged) = (staging.offsets(), &*staged);
-                    packed.fill(taps, outputs, true, |tap, first, row| {
-                        let rows = staged[offsets[tap] as usize..].chunks(staging.width);
-                        gather_from(rows, columns, first, row);
-                    });
+                    let staged = Staged { staged, offsets: &staging.offsets(), width: staging.width, columns };
+                    packed.fill(simd, taps, outputs, true, &staged);
                 } else if c == 0 || of.unicast {
                     let read = if of.unicast { channel * of.channels } else { 0 };
-                    let alone = of.window.is_pointwise();
-                    packed.fill(taps, outputs, false, |tap, first, row| match alone {
-                        true => from.widen_from(group, read + tap, &part, first, row),
-                        false => of.window.taken(from, group, read, &part, tap, first, row),
-                    });
+                    let place = [group, read];
+                    packed.fill(simd, taps, outputs, false, &Lying { window: of.window, from, place, part: &part });
                 }
                 let (set, row) = if of.unicast { (channel, 0) } else { (0, channel) };
                 let Some(weights) = sets.get(set) else { return };
                 let sums = &mut sums[..count * outputs];
                 let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
+                if let (Some(bounds), false) = (of.exactly.bounds(), turned) {
+                    let between = Between(bounds);
+                    part.store_by(
+                        sums,
+                        outputs,
+                        share,
+                        c,
+                        count,
+                        #[inline(always)]
+                        |from, to, rows| vectors::convert_rows(simd, between, from, to, rows),
+                    );
+                    continue;
+                }
                 let halves = &mut halves[..count * outputs];
-                number::round_row(sums, halves);
+                vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
                 of.exactly.row(halves);
                 part.store(halves, outputs, share, turned, c, count);
             }
@@ -374,16 +431,59 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// Numbers from one on, of rows that have so many each.
-#[inline(always)]
-fn gather_from<'a>(rows: impl Iterator<Item = &'a [f32]>, columns: usize, first: usize, mut to: &mut [f32]) {
-    let mut column = first % columns;
-    for row in rows.skip(first / columns) {
-        let (piece, rest) = to.split_at_mut((columns - column).min(to.len()));
-        copy_short(&row[column..][..piece.len()], piece);
-        (to, column) = (rest, 0);
-        if to.is_empty() {
-            return;
+/// What windows take of a source where it lies.
+struct Lying<'a> {
+    window: &'a Window,
+    from: Source<'a>,
+    /// Group, first channel.
+    place: [usize; 2],
+    part: &'a Part,
+}
+
+impl Operands for Lying<'_> {
+    #[inline(always)]
+    fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]) {
+        let &Lying { window, from, place: [group, channel], part } = self;
+        match window.is_pointwise() {
+            true => from.widen_from(simd, group, channel + tap, part, first, to),
+            false => window.taken(from, group, channel, part, tap, first, to),
+        }
+    }
+}
+
+/// Numbers that follow a tap's first one.
+struct Sliding<'a> {
+    source: &'a [f32],
+    offsets: &'a [u32],
+}
+
+impl Operands for Sliding<'_> {
+    #[inline(always)]
+    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
+        to.copy_from_slice(&self.source[self.offsets[tap] as usize + first..][..to.len()]);
+    }
+}
+
+/// As many columns of each row from a tap's first number on.
+struct Staged<'a> {
+    staged: &'a [f32],
+    offsets: &'a [u32],
+    width: usize,
+    columns: usize,
+}
+
+impl Operands for Staged<'_> {
+    #[inline(always)]
+    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, mut to: &mut [f32]) {
+        let mut column = first % self.columns;
+        let rows = self.staged[self.offsets[tap] as usize..].chunks(self.width);
+        for row in rows.skip(first / self.columns) {
+            let (piece, rest) = to.split_at_mut((self.columns - column).min(to.len()));
+            copy_short(&row[column..][..piece.len()], piece);
+            (to, column) = (rest, 0);
+            if to.is_empty() {
+                return;
+            }
         }
     }
 }

@@ -48,11 +48,11 @@ impl<'a> Source<'a> {
 
     /// Elements of a part from one on, row by row without gaps, widened.
     #[inline(always)]
-    pub(crate) fn widen_from(&self, g: usize, c: usize, part: &Part, first: usize, to: &mut [f32]) {
+    pub(crate) fn widen_from<S: Simd>(&self, simd: S, g: usize, c: usize, part: &Part, first: usize, to: &mut [f32]) {
         let (columns, stride) = (part.columns.len(), self.strides[2]);
         let row = |i: usize| &self.from(g, c, part.rows.start + i / columns)[part.columns.start + i % columns..];
         if stride == columns {
-            return number::widen_rows(row(first), to, Rows::one(to.len()));
+            return vectors::widen_rows(simd, row(first), to, Rows::one(to.len()));
         }
         // What is left of a row, whole rows, and what of another is asked for.
         let (begun, to) = to.split_at_mut(((columns - first % columns) % columns).min(to.len()));
@@ -62,7 +62,7 @@ impl<'a> Source<'a> {
         let mut at = first;
         for (rows, to) in [(Rows::one(begun.len()), begun), (rows, whole), (Rows::one(last.len()), last)] {
             if !to.is_empty() {
-                number::widen_rows(row(at), to, rows);
+                vectors::widen_rows(simd, row(at), to, rows);
             }
             at += to.len();
         }
@@ -272,14 +272,29 @@ impl Part {
         first: usize,
         count: usize,
     ) {
-        let first_row = self.rows.start - share.first_row;
-        let columns = self.columns.len();
         if turned {
-            let from = Turned { data, stride, columns, first };
-            return from.store(share, first_row, self.rows.len(), self.columns.start - share.first_channel, count);
+            let from = Turned { data, stride, columns: self.columns.len(), first };
+            let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
+            return from.store(share, row, self.rows.len(), column, count);
         }
+        self.store_by(data, stride, share, first, count, copy_rows);
+    }
+
+    /// The same by `by`, where the result is not turned.
+    #[inline(always)]
+    pub(crate) fn store_by<T>(
+        &self,
+        data: &[T],
+        stride: usize,
+        share: &mut Share,
+        first: usize,
+        count: usize,
+        by: impl Fn(&[T], &mut [f16], Rows),
+    ) {
+        let columns = self.columns.len();
         let rows = Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns };
-        share.store([first, first_row, self.columns.start], count, data, stride, rows, copy_rows);
+        let place = [first, self.rows.start - share.first_row, self.columns.start];
+        share.store(place, count, data, stride, rows, by);
     }
 }
 
@@ -471,7 +486,7 @@ mod tests {
                     // The same from any element on.
                     for first in 0..found.len().min(90) {
                         let mut some = vec![f32::NAN; (found.len() - first).min(3 * columns)];
-                        source.widen_from(0, 1, &part, first, &mut some);
+                        source.widen_from(pulp::Scalar::new(), 0, 1, &part, first, &mut some);
                         assert_eq!(some, found[first..][..some.len()], "{columns} {stride} {first}");
                     }
                     let rows = part.rows.clone().flat_map(|h| part.columns.clone().map(move |w| (6 + h) * stride + w));

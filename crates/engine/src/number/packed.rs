@@ -15,7 +15,8 @@
 //!   64-bit floats: the same with 1.5 * 2^36 in place of 192.
 //! - A product is dropped where the exponents add up to too little, that is where `x` is below a power of two that
 //!   depends on `w` alone. Most of these round to zero anyway. The others need certain pairs of exponents: the sets of
-//!   exponents met say which taps need the comparison.
+//!   exponents met say which taps need the comparison. All products are added first, and what is dropped is subtracted
+//!   again: rounding is the same on both sides of zero, so nothing is left of it.
 //!
 //! Models with a first stage go the careful way, in 64-bit floats and integers.
 //!
@@ -33,9 +34,10 @@ use crate::panels::{Packed, Values};
 use crate::work::room;
 pub(crate) use alone::LoneRow;
 use anemone_facts::numerics::{Mac, Specials};
+use bytemuck::{Pod, Zeroable};
 use half::f16;
 use kernel::Task;
-use pulp::{Arch, Simd};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -44,7 +46,9 @@ const WIDTH: usize = 32;
 /// Rows of a block: with two vectors each, what 32 registers hold; they share the lists of their taps. The last one has fewer, in
 /// steps of the least, where these are enough.
 pub(crate) const HEIGHT: usize = 12;
-const LEAST_HEIGHT: usize = 3;
+pub(crate) const LEAST_HEIGHT: usize = 3;
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
 /// Taps that share a bound.
 const SEGMENT: usize = 8;
 /// Panels packed together: their columns lie side by side in the source.
@@ -57,8 +61,8 @@ const TASK_PANELS: usize = 16;
 const WORTH_SHARING: usize = 1 << 18;
 
 /// The columns of a panel under one tap. Aligned to the longest vectors.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C, align(64))]
 struct Line([f32; WIDTH]);
 
 /// Weights, and what bounds their sums.
@@ -203,23 +207,15 @@ impl Columns {
         if new.panels.is_empty() {
             return new;
         }
-        let (segments, reading) = (taps.div_ceil(SEGMENT), Some(Reading::new(mac)));
+        let segments = taps.div_ceil(SEGMENT);
         let share = if columns * taps < WORTH_SHARING / 8 { usize::MAX } else { 1 };
         let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
         let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
         let parts = parts.zip(new.norms.par_chunks_mut(PANELS_AT_ONCE * segments));
-        let source = |tap: usize, first: usize, row: &mut [f32]| {
-            let from = &values[(tap * columns + first).min(values.len())..];
-            let from = &from[..from.len().min(row.len())];
-            row[..from.len()].copy_from_slice(from);
-            row[from.len()..].fill(0.0);
-        };
         parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
             let first = group * PANELS_AT_ONCE * WIDTH;
-            Arch::new().dispatch(
-                #[inline(always)]
-                || pack_panels(reading, columns, first, taps, &source, panels, exponents, norms),
-            );
+            let (reading, source) = (Some(Reading::new(mac)), &Rows { values, columns });
+            Arch::new().dispatch(Packing { reading, columns, first, taps, source, panels, exponents, norms });
         });
         new
     }
@@ -229,10 +225,16 @@ impl Columns {
         Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
     }
 
-    /// As [`Columns::pack`], on this thread and into the room at hand. `source` is asked for a tap's numbers from a column
-    /// on; it may have decoded them.
+    /// As [`Columns::pack`], on this thread and into the room at hand. The source may have decoded its numbers.
     #[inline(always)]
-    pub fn fill(&mut self, taps: usize, columns: usize, decoded: bool, source: impl Fn(usize, usize, &mut [f32])) {
+    pub(crate) fn fill<S: Simd>(
+        &mut self,
+        simd: S,
+        taps: usize,
+        columns: usize,
+        decoded: bool,
+        source: &impl Operands,
+    ) {
         self.resize(taps, columns);
         let (segments, reading) = (taps.div_ceil(SEGMENT), (!decoded).then(|| Reading::new(&self.mac)));
         if self.panels.is_empty() {
@@ -243,7 +245,7 @@ impl Columns {
         let parts = parts.zip(self.norms.chunks_mut(PANELS_AT_ONCE * segments));
         for (group, ((panels, exponents), norms)) in parts.enumerate() {
             let first = group * PANELS_AT_ONCE * WIDTH;
-            pack_panels(reading, columns, first, taps, &source, panels, exponents, norms);
+            Packing { reading, columns, first, taps, source, panels, exponents, norms }.with_simd(simd);
         }
     }
 
@@ -261,46 +263,129 @@ impl Columns {
     }
 }
 
+/// Where columns come from.
+pub(crate) trait Operands {
+    /// A tap's numbers from a column on.
+    fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]);
+}
+
+/// Tap by tap. Missing ones count as zero.
+struct Rows<'a> {
+    values: &'a [f32],
+    columns: usize,
+}
+
+impl Operands for Rows<'_> {
+    #[inline(always)]
+    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
+        let from = &self.values[(tap * self.columns + first).min(self.values.len())..];
+        let (whole, missing) = to.split_at_mut(from.len().min(to.len()));
+        whole.copy_from_slice(&from[..whole.len()]);
+        missing.fill(0.0);
+    }
+}
+
 /// Packs neighbouring panels, whose first column is `first`. Without a `reading` the numbers are decoded.
-#[inline(always)]
-fn pack_panels(
+struct Packing<'a, O> {
     reading: Option<Reading>,
     columns: usize,
     first: usize,
     taps: usize,
-    source: &impl Fn(usize, usize, &mut [f32]),
-    panels: &mut [Line],
-    exponents: &mut [u32],
-    norms: &mut [f32],
-) {
-    let segments = taps.div_ceil(SEGMENT);
-    let outputs = columns.min(first + PANELS_AT_ONCE * WIDTH) - first;
-    let mut rows = [[0.0f32; PANELS_AT_ONCE * WIDTH]; SEGMENT];
-    for (segment, start) in (0..taps).step_by(SEGMENT).enumerate() {
-        let some = start..taps.min(start + SEGMENT);
-        some.clone().zip(&mut rows).for_each(|(tap, row)| source(tap, first, &mut row[..outputs]));
-        for (panel, norms) in norms.chunks_exact_mut(segments).enumerate().take(outputs.div_ceil(WIDTH)) {
-            let mut squares = [0.0f32; WIDTH];
-            for (tap, row) in some.clone().zip(&rows) {
-                let Some(mut line) = row[panel * WIDTH..].first_chunk::<WIDTH>().copied() else { return };
-                if let Some(reading) = reading {
-                    line.iter_mut().for_each(|x| *x = reading.decode(*x));
+    source: &'a O,
+    panels: &'a mut [Line],
+    exponents: &'a mut [u32],
+    norms: &'a mut [f32],
+}
+
+impl<O: Operands> WithSimd for Packing<'_, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packing { reading, columns, first, taps, source, panels, exponents, norms } = self;
+        let segments = taps.div_ceil(SEGMENT);
+        let outputs = columns.min(first + PANELS_AT_ONCE * WIDTH) - first;
+        let mut rows = [Line([0.0; WIDTH]); PANELS_AT_ONCE * SEGMENT];
+        for segment in 0..segments {
+            let start = segment * SEGMENT;
+            let count = SEGMENT.min(taps - start);
+            for (t, row) in rows.chunks_exact_mut(PANELS_AT_ONCE).enumerate() {
+                let row = &mut lines(row)[..outputs];
+                if t >= count {
+                    row.fill(0.0);
+                    continue;
                 }
-                squares.iter_mut().zip(&line).for_each(|(square, x)| *square += x * x);
-                exponents[panel * taps + tap] = line.iter().fold(0, |set, &x| set | exponent_bit(x));
-                panels[panel * taps + tap].0 = line;
+                source.row(simd, start + t, first, row);
+                if let Some(reading) = reading {
+                    reading.row(row);
+                }
             }
-            norms[segment] = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
+            for panel in 0..outputs.div_ceil(WIDTH) {
+                let at = panel * taps + start;
+                let (lines, met) = (&mut panels[at..at + count], &mut exponents[at..at + count]);
+                norms[panel * segments + segment] = pack_segment(simd, &rows[panel..], lines, met);
+            }
         }
     }
+}
+
+/// The numbers of lines.
+#[inline(always)]
+fn lines(lines: &mut [Line]) -> &mut [f32] {
+    bytemuck::cast_slice_mut(lines)
+}
+
+/// Packs some taps of a panel, which lie [`PANELS_AT_ONCE`] lines apart. Returns the largest norm of a column.
+#[inline(always)]
+fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: &mut [u32]) -> f32 {
+    // Exponents as fp32 has them, in their place; the least one and all below it count as the same.
+    const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
+    let (zero, one, digits) = (simd.splat_f32s(0.0), simd.splat_u32s(1), simd.splat_u32s(DIGITS));
+    let least = simd.splat_f32s(exp2i(LEAST_EXPONENT));
+    let mut met = [simd.splat_u32s(0); SEGMENT];
+    let mut largest = zero;
+    for v in 0..WIDTH / S::F32_LANES {
+        let mut squares = zero;
+        for t in 0..SEGMENT {
+            let Some(row) = rows.get(t * PANELS_AT_ONCE) else { return 0.0 };
+            let x = S::as_simd_f32s(&row.0).0[v];
+            squares = simd.mul_add_e_f32s(x, x, squares);
+            let magnitude = simd.abs_f32s(x);
+            let clamped = simd.transmute_u32s_f32s(simd.max_f32s(magnitude, least));
+            let above = simd.sub_u32s(clamped, simd.transmute_u32s_f32s(least));
+            let bit = simd.wrapping_dyn_shl_u32s(one, simd.wrapping_dyn_shr_u32s(above, digits));
+            let some = simd.greater_than_f32s(magnitude, zero);
+            met[t] = simd.or_u32s(met[t], simd.select_u32s(some, bit, simd.splat_u32s(0)));
+            if let Some(to) = panel.get_mut(t) {
+                S::as_mut_simd_f32s(&mut to.0).0[v] = x;
+            }
+        }
+        largest = simd.max_f32s(largest, squares);
+    }
+    for (to, met) in exponents.iter_mut().zip(met) {
+        let mut lanes = [0u32; LONGEST];
+        S::as_mut_simd_u32s(&mut lanes[..S::F32_LANES]).0[0] = met;
+        *to = lanes.iter().fold(0, |set, lane| set | lane);
+    }
+    simd.reduce_max_f32s(largest).sqrt()
 }
 
 /// Operands as the model reads them, in place. Returns the largest magnitude.
 #[inline(always)]
 pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
     let reading = Reading::new(mac);
+    let largest = largest_bits(row);
+    if largest < SPECIAL && reading.flush == 0.0 {
+        return f32::from_bits(largest);
+    }
     row.iter_mut().for_each(|x| *x = reading.decode(*x));
-    row.iter().fold(0.0, |largest: f32, x| largest.max(x.abs()))
+    f32::from_bits(largest_bits(row))
+}
+
+/// Of the largest magnitude; they are ordered as numbers are.
+#[inline(always)]
+fn largest_bits(row: &[f32]) -> u32 {
+    row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
 }
 
 /// Rows of [`product`] from a row on, which begins a block; on this thread. `raised` is used up.
@@ -367,6 +452,9 @@ fn height(rows: usize, block: usize) -> usize {
     (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
 }
 
+/// Exponents of fp32, in their place, that infinities and NaN have.
+const SPECIAL: u32 = 0xff << 23;
+
 /// What a model makes of operands.
 #[derive(Clone, Copy)]
 struct Reading {
@@ -392,9 +480,16 @@ impl Reading {
         }
     }
 
+    /// A row, in place.
+    #[inline(always)]
+    fn row(self, row: &mut [f32]) {
+        if largest_bits(row) >= SPECIAL || self.flush > 0.0 {
+            row.iter_mut().for_each(|x| *x = self.decode(*x));
+        }
+    }
+
     #[inline(always)]
     fn decode(self, x: f32) -> f32 {
-        const SPECIAL: u32 = 0xff << 23;
         let bits = x.to_bits();
         // The same fraction under exponent 16.
         let number = f32::from_bits(bits & !SPECIAL | (127 + 16) << 23);

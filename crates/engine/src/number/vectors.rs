@@ -9,6 +9,8 @@ use pulp::Simd;
 
 /// Numbers of the longest vectors.
 const LONGEST: usize = 16;
+/// Numbers that are worked on together by other hosts.
+const STRETCH: usize = 64;
 
 /// As [`super::widen_rows`].
 #[inline(always)]
@@ -108,6 +110,24 @@ pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [
         prepare(simd, before, &mut from[row * rows.from_stride..][..rows.columns]);
     }
     super::round_rows(from, to, rows);
+}
+
+/// As [`finish_rows`], of numbers that stay as they are.
+#[inline(always)]
+pub(crate) fn convert_rows<S: Simd>(simd: S, before: impl Before<S>, from: &[f32], to: &mut [f16], rows: Rows) {
+    if let Some(host) = longest::of(simd) {
+        return each(&Rounding { simd, host, before }, from, to, rows);
+    }
+    let mut some = [0.0; STRETCH];
+    for row in 0..rows.count {
+        let (from, to) = (&from[row * rows.from_stride..], &mut to[row * rows.to_stride..]);
+        for (from, to) in from[..rows.columns].chunks(STRETCH).zip(to.chunks_mut(STRETCH)) {
+            let some = &mut some[..from.len()];
+            some.copy_from_slice(from);
+            prepare(simd, before, some);
+            super::round_row(some, &mut to[..from.len()]);
+        }
+    }
 }
 
 /// What comes before rounding, in place.

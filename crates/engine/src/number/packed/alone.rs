@@ -1,7 +1,9 @@
 //! Sums of a row alone, over operands that need no packing.
 
-use super::kernel::{RUN_LIMIT, START, UNIT, WIDE_START, end_run, is_fixed, settle_away, start, start_wide};
-use super::{Weights, lower};
+use super::kernel::{
+    RUN_LIMIT, START, UNIT, WIDE_START, end_run, is_fixed, settle_away, settle_run, start, start_wide,
+};
+use super::{LONGEST, Weights, lower};
 use crate::work::apart;
 use anemone_facts::numerics::Ties;
 use pulp::{Simd, WithSimd};
@@ -9,8 +11,6 @@ use pulp::{Simd, WithSimd};
 /// Of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
 const ALONE_VECTORS: usize = 4;
 const ALONE: usize = 16;
-/// Numbers of the longest vectors.
-const MOST_LANES: usize = 16;
 
 /// As [`super::product`] of the first row of `weights` alone, with columns that need no packing: under tap `t` of output `o`
 /// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
@@ -34,14 +34,16 @@ impl WithSimd for LoneRow<'_> {
         let (mac, largest) = (&self.weights.mac, f64::from(self.largest));
         let magnitudes = self.taps().map(|(w, _, _)| f64::from(w.abs()));
         let (all, steepest) = magnitudes.fold((0.0, 0.0f64), |(all, most), w| (all + w, most.max(w)));
-        let bounded = all * largest + f64::from(self.bias.abs()) < 32700.0;
-        if !bounded || !is_fixed(mac) || mac.flush_subnormals || mac.ties != Ties::Away {
+        let bound = all * largest + f64::from(self.bias.abs());
+        if bound >= 32700.0 || bound.is_nan() || !is_fixed(mac) || mac.flush_subnormals || mac.ties != Ties::Away {
             return false;
         }
         let reach = self.out.len().next_multiple_of(ALONE_VECTORS * S::F32_LANES);
         let inside = self.offsets.iter().all(|&offset| offset as usize + reach <= self.source.len());
-        if inside && steepest * largest < f64::from(RUN_LIMIT) {
-            apart(simd, InRuns(self));
+        if inside && bound < f64::from(RUN_LIMIT) {
+            apart(simd, InRuns::<true>(self));
+        } else if inside && steepest * largest < f64::from(RUN_LIMIT) {
+            apart(simd, InRuns::<false>(self));
         } else {
             self.in_64_bits();
         }
@@ -82,39 +84,55 @@ impl LoneRow<'_> {
     }
 }
 
-/// Where no product reaches [`RUN_LIMIT`], and whole vectors may be read: a function of its own, as `kernel::OneRun` has.
-struct InRuns<'a>(LoneRow<'a>);
+/// Where no product reaches [`RUN_LIMIT`], and no sum if there is `ONE` run, and whole vectors may be read: a function of its
+/// own, as `kernel::OneRun` has.
+struct InRuns<'a, const ONE: bool>(LoneRow<'a>);
 
-impl WithSimd for InRuns<'_> {
+impl<const ONE: bool> WithSimd for InRuns<'_, ONE> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let InRuns(row) = self;
         let block = ALONE_VECTORS * S::F32_LANES;
-        for at in (0..row.out.len()).step_by(block) {
-            let mut units = [simd.splat_u32s(start(f64::from(row.bias))); ALONE_VECTORS];
-            let mut acc = [simd.splat_f32s(START); ALONE_VECTORS];
+        let bias = start(f64::from(row.bias));
+        let begin = simd.splat_f32s(if ONE { START + bias as i32 as f32 / UNIT as f32 } else { START });
+        for (at, out) in row.out.chunks_mut(block).enumerate() {
+            let at = at * block;
+            let mut units = [simd.splat_u32s(bias); ALONE_VECTORS];
+            let mut acc = [begin; ALONE_VECTORS];
             let mut reached = 0.0;
-            for (w, keep, offset) in row.taps() {
-                let reach = w.abs() * row.largest;
-                if reached + reach >= RUN_LIMIT {
-                    end_run(simd, &mut acc, &mut units);
-                    reached = 0.0;
+            for (&(w, keep), &offset) in row.row.iter().zip(row.offsets) {
+                if !ONE {
+                    let reach = w.abs() * row.largest;
+                    if reached + reach >= RUN_LIMIT {
+                        end_run(simd, &mut acc, &mut units);
+                        reached = 0.0;
+                    }
+                    reached += reach;
                 }
-                reached += reach;
-                let x = S::as_simd_f32s(&row.source[offset + at..][..block]).0;
-                let w = simd.splat_f32s(w);
+                let x = S::as_simd_f32s(&row.source[offset as usize + at..][..block]).0;
+                let Some(x) = x.first_chunk::<ALONE_VECTORS>() else { return };
+                let (w, keep, all) = (simd.splat_f32s(w), simd.splat_f32s(keep), keep == 0.0);
                 for v in 0..ALONE_VECTORS {
                     let sum = simd.mul_add_e_f32s(w, x[v], acc[v]);
-                    let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), simd.splat_f32s(keep));
-                    acc[v] = if keep == 0.0 { sum } else { simd.select_f32s(counts, sum, acc[v]) };
+                    let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x[v]), keep);
+                    acc[v] = if all { sum } else { simd.select_f32s(counts, sum, acc[v]) };
                 }
             }
-            end_run(simd, &mut acc, &mut units);
-            let mut sums = [0; ALONE_VECTORS * MOST_LANES];
-            S::as_mut_simd_u32s(&mut sums[..block]).0.copy_from_slice(&units);
-            row.out[at..].iter_mut().zip(sums).take(block).for_each(|(to, sum)| *to = settle_away(sum as i32));
+            let mut settled = [0.0; ALONE_VECTORS * LONGEST];
+            let settled = &mut settled[..block];
+            if ONE {
+                for (to, acc) in S::as_mut_simd_f32s(settled).0.iter_mut().zip(acc) {
+                    *to = settle_run(simd, acc);
+                }
+            } else {
+                end_run(simd, &mut acc, &mut units);
+                let mut sums = [0; ALONE_VECTORS * LONGEST];
+                S::as_mut_simd_u32s(&mut sums[..block]).0.copy_from_slice(&units);
+                settled.iter_mut().zip(sums).for_each(|(to, sum)| *to = settle_away(sum as i32));
+            }
+            out.copy_from_slice(&settled[..out.len()]);
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::super::mac;
 use super::careful::careful;
-use super::{Columns, HEIGHT, LEAST_HEIGHT, Line, Reading, SEGMENT, WIDTH, Weights, height, lower};
+use super::{
+    Columns, HEIGHT, LEAST_HEIGHT, LONGEST, Line, Reading, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height, lower,
+};
 use crate::product::columns_of;
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
@@ -20,8 +22,6 @@ const MOST_ROWS: usize = HEIGHT / 2;
 const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
 /// Sums of a column that are formed in turns: none waits for another.
 const TURNS: usize = 4;
-/// Numbers of the longest vectors.
-const LONGEST: usize = 16;
 /// Rows of 64-bit sums that are.
 const ROWS: usize = LEAST_HEIGHT;
 /// Taps converted to 64-bit floats at a time.
@@ -74,11 +74,15 @@ impl Task<'_> {
         let (panels, blocks) = (width.div_ceil(WIDTH), self.out.len().div_ceil(HEIGHT));
         let rows = |block: usize, all: usize| block * HEIGHT..all.min((block + 1) * HEIGHT);
         let part = |panel: usize| panel * WIDTH..width.min((panel + 1) * WIDTH);
+        let mut biases = [Biases::NONE; TASK_BLOCKS];
+        for (block, biases) in biases.iter_mut().enumerate().take(blocks) {
+            *biases = Biases::of(self.bias.get((self.block + block) * HEIGHT..).unwrap_or_default());
+        }
         if !is_fixed(&self.weights.mac) {
             for block in 0..blocks {
                 let raised = self.weights.raised(self.block + block, 0..taps, room(raised, HEIGHT * taps));
                 for panel in 0..panels {
-                    let pair = Pair::new(&self, raised, 0, self.block + block, self.panel + panel);
+                    let pair = Pair::new(&self, &biases[block], raised, 0, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
                     let out = self.out[rows].iter_mut().enumerate();
                     out.for_each(|(row, out)| pair.careful(row, &mut out[part(panel)]));
@@ -98,7 +102,8 @@ impl Task<'_> {
             for panel in 0..panels {
                 for block in 0..blocks {
                     let raised = &raised[block * of_block..][..of_block];
-                    let pair = Pair::new(&self, raised, some.start, self.block + block, self.panel + panel);
+                    let pair =
+                        Pair::new(&self, &biases[block], raised, some.start, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
                     let out = &mut self.out[rows];
                     pair.pass(simd, pass, pass + 1 == passes, part(panel), out, &mut lists);
@@ -140,12 +145,37 @@ struct Pair<'a> {
     x: &'a [Line],
     exponents: &'a [u32],
     column_norms: &'a [f32],
-    bias: [f64; HEIGHT],
+    bias: &'a Biases,
+}
+
+/// What the sums of a block begin with.
+#[derive(Clone, Copy)]
+struct Biases {
+    all: [f64; HEIGHT],
+    /// Their largest magnitude.
+    most: f32,
+    /// Where a run is all of a sum, and they are small enough.
+    starts: [f32; HEIGHT],
+}
+
+impl Biases {
+    const NONE: Biases = Biases { all: [0.0; HEIGHT], most: 0.0, starts: [START; HEIGHT] };
+
+    #[inline(always)]
+    fn of(bias: &[f32]) -> Biases {
+        let mut new = Biases::NONE;
+        for ((all, start), &bias) in new.all.iter_mut().zip(&mut new.starts).zip(bias) {
+            *all = f64::from(bias);
+            new.most = new.most.max(bias.abs());
+            *start = START + (self::start(*all) as i32) as f32 / UNIT as f32;
+        }
+        new
+    }
 }
 
 impl<'a> Pair<'a> {
     #[inline(always)]
-    fn new(task: &Task<'a>, raised: &'a [f32], first: usize, block: usize, panel: usize) -> Pair<'a> {
+    fn new(task: &Task<'a>, bias: &'a Biases, raised: &'a [f32], first: usize, block: usize, panel: usize) -> Pair<'a> {
         let (weights, columns) = (task.weights, task.columns);
         let taps = columns.taps;
         let segments = taps.div_ceil(SEGMENT);
@@ -162,7 +192,7 @@ impl<'a> Pair<'a> {
             x: &columns.panels[panel * taps..][..taps],
             exponents: &columns.exponents[panel * taps..][..taps],
             column_norms: &columns.norms[panel * segments..][..segments],
-            bias: std::array::from_fn(|row| task.bias.get(block * HEIGHT + row).map_or(0.0, |&b| f64::from(b))),
+            bias,
         }
     }
 
@@ -177,23 +207,26 @@ impl<'a> Pair<'a> {
         out: &mut [&mut [f32]],
         lists: &mut Lists,
     ) {
+        let first = pass * PASS;
+        if pass == 0 && last && self.weights.mac.ties == Ties::Away && self.bound() < RUN_LIMIT {
+            let columns = part.len();
+            let ends = Outputs { starts: &self.bias.starts, part, out };
+            return apart(simd, OneRun { pair: self, taps: 0..self.taps, columns, ends, lists });
+        }
         let mut sums: Tile = [[0; WIDTH]; HEIGHT];
-        for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias) {
+        for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias.all) {
             if pass == 0 {
                 sums.fill(start(bias));
             } else {
                 sums.iter_mut().zip(&out[part.clone()]).for_each(|(sum, out)| *sum = out.to_bits());
             }
         }
-        let first = pass * PASS;
         // One that is lost goes the other way with its whole tile.
         if !sums.as_flattened().contains(&LOST) {
             self.run(simd, first, self.taps.min(first + PASS), part.len(), &mut sums, lists);
         }
         if last && sums[..out.len()].as_flattened().contains(&LOST) {
-            let bound =
-                self.bounds(0, self.taps).sum::<f32>() + self.bias.iter().fold(0.0f32, |a, b| a.max(b.abs() as f32));
-            match bound < 32700.0 {
+            match self.bound() < 32700.0 {
                 true => self.wide::<S, false>(simd, part, out, lists),
                 false => self.wide::<S, true>(simd, part, out, lists),
             }
@@ -207,6 +240,16 @@ impl<'a> Pair<'a> {
                 (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
             }
         }
+    }
+
+    /// No part of a sum is larger, in magnitude.
+    #[inline(always)]
+    fn bound(&self) -> f32 {
+        let mut sum = self.bias.most;
+        for bound in self.bounds(0, self.taps) {
+            sum += bound;
+        }
+        sum
     }
 
     /// By segment: no part of its products adds up to more, in magnitude. `first` begins a segment.
@@ -243,26 +286,25 @@ impl<'a> Pair<'a> {
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
     #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
-        apart(simd, OneRun { pair: self, taps: first..end, columns, sums, lists });
+        apart(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
     }
 
     /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
     #[inline(always)]
     fn wide<S: Simd, const WATCH: bool>(&self, simd: S, part: Range<usize>, out: &mut [&mut [f32]], lists: &mut Lists) {
         let mut sums = [[0.0; WIDTH]; HEIGHT];
-        for (sums, bias) in sums.iter_mut().zip(self.bias) {
+        for (sums, bias) in sums.iter_mut().zip(self.bias.all) {
             sums.fill(start_wide(bias));
         }
         let mut converted = Converted::default();
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(self, first);
-            match WATCH {
-                true => lists.fill_in_order(count),
-                false => lists.fill(self, first, first + count),
+            if !WATCH {
+                lists.fill(self, first, first + count);
             }
             for row in (0..out.len()).step_by(ROWS) {
                 for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
-                    wide_run::<S, WATCH>(simd, &converted, lists, row, vector, &mut sums);
+                    wide_run::<S, WATCH>(simd, &converted, count, lists, row, vector, &mut sums);
                 }
             }
         }
@@ -287,34 +329,106 @@ impl<'a> Pair<'a> {
     fn careful(&self, row: usize, out: &mut [f32]) {
         let of_row = self.raised.iter().skip(row).step_by(self.height);
         let weights = of_row.map(|&w| (w, self.reading.keep_from(w)));
-        careful(&self.weights.mac, weights, self.x, self.bias[row], out);
+        careful(&self.weights.mac, weights, self.x, self.bias.all[row], out);
+    }
+}
+
+/// Where the sums of a run go.
+trait Ends {
+    /// What a row's sums begin with.
+    fn start(&self, row: usize) -> f32;
+
+    /// Takes a vector of a row's sums.
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s);
+
+    /// Takes a sum of products, without what it begins with, in units of 2^-16.
+    fn one(&mut self, row: usize, column: usize, units: u32);
+}
+
+/// To the sums of other runs.
+struct Units<'a>(&'a mut Tile);
+
+impl Ends for Units<'_> {
+    #[inline(always)]
+    fn start(&self, _: usize) -> f32 {
+        START
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, mut acc: S::f32s) {
+        let sum = &mut S::as_mut_simd_u32s(&mut self.0[row]).0[vector];
+        let mut new = *sum;
+        end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
+        let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
+        let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
+        *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
+    }
+
+    #[inline(always)]
+    fn one(&mut self, row: usize, column: usize, units: u32) {
+        let sum = &mut self.0[row][column];
+        let new = sum.wrapping_add(units);
+        *sum = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+    }
+}
+
+/// To the output port, where there is no other run.
+struct Outputs<'a, 'b> {
+    /// By row: the bias, that far from [`START`].
+    starts: &'a [f32; HEIGHT],
+    part: Range<usize>,
+    out: &'a mut [&'b mut [f32]],
+}
+
+impl Ends for Outputs<'_, '_> {
+    #[inline(always)]
+    fn start(&self, row: usize) -> f32 {
+        self.starts[row]
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s) {
+        let Some(out) = self.out.get_mut(row) else { return };
+        let settled = settle_run(simd, acc);
+        let Some(to) = out[self.part.clone()].get_mut(vector * S::F32_LANES..) else { return };
+        match S::as_mut_simd_f32s(to).0.first_mut() {
+            Some(to) => *to = settled,
+            None => simd.partial_store_f32s(to, settled),
+        }
+    }
+
+    #[inline(always)]
+    fn one(&mut self, row: usize, column: usize, units: u32) {
+        let Some(out) = self.out.get_mut(row) else { return };
+        let bias = self.starts[row].to_bits().wrapping_sub(START.to_bits());
+        out[self.part.start + column] = settle_away(units.wrapping_add(bias) as i32);
     }
 }
 
 /// The work of [`Pair::one_run`].
-struct OneRun<'a, 'b> {
+struct OneRun<'a, 'b, E> {
     pair: &'a Pair<'b>,
     taps: Range<usize>,
     /// Those of the panel that are wanted.
     columns: usize,
-    sums: &'a mut Tile,
+    ends: E,
     lists: &'a mut Lists,
 }
 
-impl WithSimd for OneRun<'_, '_> {
+impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let OneRun { pair, taps, columns, sums, lists } = self;
+        let OneRun { pair, taps, columns, mut ends, lists } = self;
         lists.fill(pair, taps.start, taps.end);
         let of_run = (taps.start - pair.first) * pair.height..(taps.end - pair.first) * pair.height;
         let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
         match pair.height {
-            LEAST_HEIGHT => narrow::<S, LEAST_HEIGHT>(simd, pair.reading, lists, w, x, columns, sums),
-            MOST_ROWS => narrow::<S, MOST_ROWS>(simd, pair.reading, lists, w, x, columns, sums),
-            THREE_QUARTERS => narrow::<S, THREE_QUARTERS>(simd, pair.reading, lists, w, x, columns, sums),
-            _ => narrow::<S, HEIGHT>(simd, pair.reading, lists, w, x, columns, sums),
+            LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, w, x, columns, &mut ends),
+            MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, w, x, columns, &mut ends),
+            THREE_QUARTERS => narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, w, x, columns, &mut ends),
+            _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, w, x, columns, &mut ends),
         }
     }
 }
@@ -334,55 +448,34 @@ pub(super) fn start_wide(bias: f64) -> f64 {
     }
 }
 
-/// Taps of a run, counted from its first.
+/// What a run, or some taps of it, must take back: products are added as they come, and those that are dropped subtracted. Taps
+/// are counted from the first.
 struct Lists {
-    /// None of their products is dropped, or all that are round to zero anyway.
-    clean: [u16; ROOM],
-    cleans: usize,
+    /// Under these, some products are dropped that do not round to zero anyway.
     mixed: [u16; ROOM],
     mixes: usize,
-    /// The least operands that count under each of `mixed`, by row.
+    /// The least operands that count under each of them, by row.
     keep: [[f32; HEIGHT]; PASS],
 }
 
 impl Lists {
-    const EMPTY: Lists = Lists { clean: [0; ROOM], cleans: 0, mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
+    const EMPTY: Lists = Lists { mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
 
     #[inline(always)]
     fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
-        (self.cleans, self.mixes) = (0, 0);
+        self.mixes = 0;
         let pairs = pair.dropping[first..end].chunks(LISTED).zip(pair.exponents[first..end].chunks(LISTED));
         for (i, (dropping, met)) in pairs.enumerate() {
-            let tap = (i * LISTED) as u16;
             let both = |i: usize| dropping[i] & met[i];
-            if dropping.len() == LISTED
-                && (0..LISTED).fold(0, |set, i| set | both(i)) == 0
-                && let Some(to) = self.clean[self.cleans..].first_chunk_mut::<LISTED>()
-            {
-                *to = std::array::from_fn(|i| tap + i as u16);
-                self.cleans += LISTED;
+            if dropping.len() == LISTED && (0..LISTED).fold(0, |set, i| set | both(i)) == 0 {
                 continue;
             }
-            for i in 0..dropping.len() {
-                // Written to both, kept in one: no branch to mispredict.
-                self.clean[self.cleans % ROOM] = tap + i as u16;
-                self.mixed[self.mixes % ROOM] = tap + i as u16;
-                let drops = usize::from(both(i) != 0);
-                (self.cleans, self.mixes) = (self.cleans + 1 - drops, self.mixes + drops);
+            for j in 0..dropping.len() {
+                // Written, and kept or not: no branch to mispredict.
+                self.mixed[self.mixes % ROOM] = (i * LISTED + j) as u16;
+                self.mixes += usize::from(both(j) != 0);
             }
         }
-    }
-
-    /// All are compared, one after the other.
-    #[inline(always)]
-    fn fill_in_order(&mut self, taps: usize) {
-        (self.cleans, self.mixes) = (0, taps);
-        self.mixed.iter_mut().zip(0..).take(taps).for_each(|(to, tap)| *to = tap);
-    }
-
-    #[inline(always)]
-    fn clean(&self) -> impl Iterator<Item = usize> {
-        self.clean[..self.cleans].iter().map(|&tap| usize::from(tap))
     }
 
     #[inline(always)]
@@ -393,14 +486,14 @@ impl Lists {
 
 /// One run over `H` rows.
 #[inline(always)]
-fn narrow<S: Simd, const H: usize>(
+fn narrow<S: Simd, E: Ends, const H: usize>(
     simd: S,
     reading: Reading,
     lists: &mut Lists,
     w: &[f32],
     x: &[Line],
     columns: usize,
-    sums: &mut Tile,
+    ends: &mut E,
 ) {
     let (w, _) = w.as_chunks::<H>();
     // A raised weight has the exponent of the weight. All in one loop, which vectors take in long strides.
@@ -411,45 +504,44 @@ fn narrow<S: Simd, const H: usize>(
     let (lanes, whole) = (S::F32_LANES, columns - columns_of::<S>(columns));
     // Vectors that hold no column wanted are left out.
     if whole > lanes || lanes * VECTORS < WIDTH {
-        narrow_vectors::<S, H, VECTORS>(simd, lists, w, x, whole, sums);
+        narrow_vectors::<S, E, H, VECTORS>(simd, lists, w, x, whole, ends);
     } else if whole > 0 {
-        narrow_vectors::<S, H, 1>(simd, lists, w, x, lanes, sums);
+        narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
     }
     for column in whole..columns {
-        narrow_column::<S, H>(simd, lists, w, x, column, sums);
+        narrow_column::<S, E, H>(simd, lists, w, x, column, ends);
     }
 }
 
 #[inline(always)]
-fn narrow_vectors<S: Simd, const H: usize, const V: usize>(
+fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     simd: S,
     lists: &Lists,
     w: &[[f32; H]],
     x: &[Line],
     columns: usize,
-    sums: &mut Tile,
+    ends: &mut E,
 ) {
     if S::REGISTER_COUNT >= 32 || H <= MOST_ROWS {
-        return narrow_rows::<S, H, H, V>(simd, lists, w, 0, x, columns, sums);
+        return narrow_rows::<S, E, H, H, V>(simd, lists, w, 0, x, columns, ends);
     }
-    narrow_rows::<S, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, sums);
+    narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, ends);
     match H {
-        HEIGHT => narrow_rows::<S, H, MOST_ROWS, V>(simd, lists, w, MOST_ROWS, x, columns, sums),
-        _ => narrow_rows::<S, H, LEAST_HEIGHT, V>(simd, lists, w, MOST_ROWS, x, columns, sums),
+        HEIGHT => narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
+        _ => narrow_rows::<S, E, H, LEAST_HEIGHT, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
     }
 }
 
 /// One column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
 #[inline(always)]
-fn narrow_column<S: Simd, const H: usize>(
+fn narrow_column<S: Simd, E: Ends, const H: usize>(
     simd: S,
     lists: &Lists,
     w: &[[f32; H]],
     x: &[Line],
     column: usize,
-    sums: &mut Tile,
+    ends: &mut E,
 ) {
-    let mut of_run = [0u32; HEIGHT];
     // What a row has of a vector that reaches past it is another tap's, and not looked at.
     let flat = w.as_flattened();
     let keep = lists.keep.as_flattened();
@@ -462,48 +554,50 @@ fn narrow_column<S: Simd, const H: usize>(
             }
         };
         let mut acc = [simd.splat_f32s(START); TURNS];
-        let add = |tap: u16, of_tap: &mut S::f32s| {
-            let tap = usize::from(tap);
-            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[column]), *of_tap);
-        };
-        let (turns, rest) = lists.clean[..lists.cleans].as_chunks::<TURNS>();
-        turns.iter().for_each(|taps| taps.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc)));
-        rest.iter().zip(&mut acc).for_each(|(&tap, acc)| add(tap, acc));
-        for (i, tap) in lists.mixed().enumerate() {
-            let (x, of_tap) = (simd.splat_f32s(x[tap].0[column]), &mut acc[0]);
-            let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), vector(keep, i));
-            let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
-            *of_tap = simd.mul_add_e_f32s(vector(flat, tap), kept, *of_tap);
+        for tap in (0..w.len()).step_by(TURNS) {
+            for (tap, acc) in (tap..w.len()).zip(&mut acc) {
+                *acc = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[column]), *acc);
+            }
         }
+        for (i, tap) in lists.mixed().enumerate() {
+            let (x, acc) = (simd.splat_f32s(x[tap].0[column]), &mut acc[0]);
+            let drops = simd.less_than_f32s(simd.abs_f32s(x), vector(keep, i));
+            let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
+            *acc = simd.mul_add_e_f32s(simd.neg_f32s(vector(flat, tap)), dropped, *acc);
+        }
+        let mut units = [0u32; LONGEST];
         for acc in acc {
             let mut turn = [0; LONGEST];
             S::as_mut_simd_u32s(&mut turn[..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(acc);
-            let rows = of_run[first..].iter_mut().zip(turn).take(S::F32_LANES);
-            rows.for_each(|(sum, acc)| *sum = sum.wrapping_add(acc.wrapping_sub(START.to_bits())));
+            for (units, turn) in units.iter_mut().zip(turn) {
+                *units = units.wrapping_add(turn.wrapping_sub(START.to_bits()));
+            }
         }
-    }
-    for (sums, of_run) in sums.iter_mut().zip(of_run).take(H) {
-        let new = sums[column].wrapping_add(of_run);
-        sums[column] = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+        for (row, units) in (first..H).zip(units).take(S::F32_LANES) {
+            ends.one(row, column, units);
+        }
     }
 }
 
 /// `R` of the rows, from one on: as many as the registers hold.
 #[inline(always)]
-fn narrow_rows<S: Simd, const H: usize, const R: usize, const V: usize>(
+fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>(
     simd: S,
     lists: &Lists,
     w: &[[f32; H]],
     first: usize,
     x: &[Line],
     columns: usize,
-    sums: &mut Tile,
+    ends: &mut E,
 ) {
     let rows = |all: &[f32]| -> [f32; R] { std::array::from_fn(|r| all[first + r]) };
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
         let mut acc = [[simd.splat_f32s(START); V]; R];
-        for tap in lists.clean() {
-            let (w, x) = (rows(&w[tap]), &S::as_simd_f32s(&x[tap].0).0[vector..vector + V]);
+        for r in 0..R {
+            acc[r] = [simd.splat_f32s(ends.start(first + r)); V];
+        }
+        for (w, x) in w.iter().zip(x) {
+            let (w, x) = (rows(w), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
             // Row by row: the registers hold all sums, and one weight.
             for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
@@ -517,21 +611,16 @@ fn narrow_rows<S: Simd, const H: usize, const R: usize, const V: usize>(
             for v in 0..V {
                 let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
                 for r in 0..R {
-                    let counts = simd.greater_than_or_equal_f32s(magnitude, simd.splat_f32s(keep[r]));
+                    let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
                     // Weights are finite: a zero adds nothing.
-                    let kept = simd.select_f32s(counts, x, simd.splat_f32s(0.0));
-                    acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(w[r]), kept, acc[r][v]);
+                    let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
+                    acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, acc[r][v]);
                 }
             }
         }
-        for (sums, acc) in sums[first..].iter_mut().zip(acc) {
-            let sums = &mut S::as_mut_simd_u32s(sums).0[vector..vector + V];
-            for (sum, mut acc) in sums.iter_mut().zip(acc) {
-                let mut new = *sum;
-                end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
-                let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
-                let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
-                *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
+        for (r, acc) in acc.into_iter().enumerate() {
+            for (v, acc) in acc.into_iter().enumerate() {
+                ends.vector(simd, first + r, vector + v, acc);
             }
         }
     }
@@ -571,6 +660,7 @@ impl Converted {
 fn wide_run<S: Simd, const WATCH: bool>(
     simd: S,
     from: &Converted,
+    taps: usize,
     lists: &Lists,
     row: usize,
     vector: usize,
@@ -579,22 +669,16 @@ fn wide_run<S: Simd, const WATCH: bool>(
     let mut acc: [[S::f64s; VECTORS]; ROWS] =
         std::array::from_fn(|r| std::array::from_fn(|v| S::as_simd_f64s(&sums[row + r]).0[vector + v]));
     let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
-    for tap in lists.clean() {
-        let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
+    let kept = |tap: usize, r: usize, x: S::f64s| {
+        let counts = simd.greater_than_or_equal_f64s(simd.abs_f64s(x), simd.splat_f64s(from.keep[tap][row + r]));
+        simd.select_f64s(counts, x, simd.splat_f64s(0.0))
+    };
+    for (tap, (w, x)) in from.w.iter().zip(&from.x).enumerate().take(taps) {
+        let x = S::as_simd_f64s(x).0;
         for v in 0..VECTORS {
             for r in 0..ROWS {
-                acc[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x[vector + v], acc[r][v]);
-            }
-        }
-    }
-    for tap in lists.mixed() {
-        let (w, keep, x) = (&from.w[tap], &from.keep[tap], S::as_simd_f64s(&from.x[tap]).0);
-        for v in 0..VECTORS {
-            let (x, magnitude) = (x[vector + v], simd.abs_f64s(x[vector + v]));
-            for r in 0..ROWS {
-                let counts = simd.greater_than_or_equal_f64s(magnitude, simd.splat_f64s(keep[row + r]));
-                let new = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x, acc[r][v]);
-                let mut sum = simd.select_f64s(counts, new, acc[r][v]);
+                let x = if WATCH { kept(tap, r, x[vector + v]) } else { x[vector + v] };
+                let mut sum = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x, acc[r][v]);
                 if WATCH {
                     let over = simd.greater_than_or_equal_f64s(sum, top);
                     sum = simd.select_f64s(over, simd.splat_f64s(f64::INFINITY), sum);
@@ -605,15 +689,38 @@ fn wide_run<S: Simd, const WATCH: bool>(
             }
         }
     }
+    for tap in lists.mixed().filter(|_| !WATCH) {
+        let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
+        for v in 0..VECTORS {
+            for r in 0..ROWS {
+                let dropped = simd.sub_f64s(x[vector + v], kept(tap, r, x[vector + v]));
+                acc[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(-w[row + r]), dropped, acc[r][v]);
+            }
+        }
+    }
     for (r, acc) in acc.into_iter().enumerate() {
         S::as_mut_simd_f64s(&mut sums[row + r]).0[vector..vector + VECTORS].copy_from_slice(&acc);
     }
 }
 
-/// A sum in units of 2^-16 to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
+/// Half of what comes behind the digits that fp16 keeps of fp32, and these digits.
+const HALF: u32 = 1 << 12;
+const KEPT: u32 = !(2 * HALF - 1);
+
+/// A sum of one run to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
+#[inline(always)]
+pub(super) fn settle_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
+    // Exact: both are multiples of 2^-16, and less than 64 apart.
+    let sum = simd.transmute_u32s_f32s(simd.sub_f32s(acc, simd.splat_f32s(START)));
+    simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(sum, simd.splat_u32s(HALF)), simd.splat_u32s(KEPT)))
+}
+
+/// The same for a sum in units of 2^-16.
 #[inline(always)]
 pub(super) fn settle_away(sum: i32) -> f32 {
-    // Ten of the 52 digits of the fraction stay.
-    let bits = (f64::from(sum).to_bits() + (1 << 41)) & !((1 << 42) - 1);
-    (f64::from_bits(bits) / UNIT) as f32
+    let magnitude = sum.unsigned_abs();
+    // What does not fit into fp32 does not matter, as digits behind the first one that is left off do not.
+    let fits = if magnitude >> 24 == 0 { magnitude } else { magnitude & !0xff };
+    let bits = (fits as i32 as f32).to_bits().wrapping_add(HALF) & KEPT;
+    f32::from_bits(bits | (sum as u32 & 1 << 31)) / UNIT as f32
 }
