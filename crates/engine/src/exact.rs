@@ -329,7 +329,7 @@ impl WithSimd for Alone<'_, '_> {
             for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
                 let (Some(weights), source) = (sets.get(first + m), &staged[m * area..]) else { return };
                 let bias = biases.as_ref().and_then(|b| b.get(first + m)).map_or(&[][..], std::slice::from_ref);
-                let row = weights.row(panel, row);
+                let row = weights.row(simd, panel, row);
                 let (start, largest) = (bias.first().copied().unwrap_or(0.0), largest[m]);
                 let row = LoneRow { weights, row, bias: start, source, offsets, largest, out: &mut *out };
                 if !row.with_simd(simd) {

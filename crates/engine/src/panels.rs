@@ -1,8 +1,10 @@
 //! Coefficients as they are kept between runs: as small as in their streams, widened where they are used.
 
 use crate::number;
+use crate::number::vectors::{self, Before};
 use anemone_program::widen_indices;
 use half::f16;
+use pulp::Simd;
 use std::ops::Range;
 
 /// Values that a byte of indices can name.
@@ -134,6 +136,27 @@ impl Packed {
     /// Channels of all panels.
     pub(crate) fn channels(&self) -> usize {
         self.channels
+    }
+
+    /// As [`Packed::widen`], and keeps what `after` makes of vectors.
+    #[inline(always)]
+    pub(crate) fn widen_and<'a, S: Simd>(
+        &self,
+        simd: S,
+        first: usize,
+        taps: Range<usize>,
+        to: &'a mut [f32],
+        after: impl Before<S>,
+    ) -> &'a mut [f32] {
+        if let Store::Halves(halves) = &self.store {
+            let height = self.height(first);
+            let (from, to) = (taps.start * height, &mut to[..taps.len() * height]);
+            vectors::widen_row_and(simd, &halves[first * self.taps + from..][..to.len()], to, after);
+            return to;
+        }
+        let to = self.widen(first, taps, to);
+        vectors::prepare(simd, after, to);
+        to
     }
 
     /// Channels of the panel that begins with a channel.

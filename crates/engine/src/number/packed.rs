@@ -30,6 +30,7 @@ mod kernel;
 mod tests;
 
 use super::mac::LEAST_EXPONENT;
+use super::vectors::{self, Before};
 use crate::panels::{Packed, Values};
 use crate::work::room;
 pub(crate) use alone::LoneRow;
@@ -137,49 +138,69 @@ impl Weights {
 
     /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
     #[inline(always)]
-    fn raised<'a>(&self, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
-        let reading = (!self.plain).then(|| Reading::new(&self.mac));
-        let to = read_rows(&self.packed, reading, block, taps, to);
-        to.iter_mut().for_each(|w| *w = raise(*w));
+    fn raised<'a, S: Simd>(
+        &self,
+        simd: S,
+        block: usize,
+        taps: Range<usize>,
+        to: &'a mut [f32],
+    ) -> &'a mut [f32] {
+        if !self.plain {
+            let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
+            vectors::prepare(simd, Raising, to);
+            return to;
+        }
+        let (rows, room) = (self.packed.height(block * HEIGHT), height(self.rows(), block));
+        let to = &mut to[..taps.len() * room];
+        self.packed.widen_and(simd, block * HEIGHT, taps, to, Raising);
+        spread(to, rows, room);
         to
     }
 
     /// The raised weight, and the least operand that counts, of every tap of the only row.
     #[inline(always)]
-    pub(crate) fn row<'a>(&self, wide: &mut Vec<f32>, to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+    pub(crate) fn row<'a, S: Simd>(
+        &self,
+        simd: S,
+        wide: &mut Vec<f32>,
+        to: &'a mut Vec<(f32, f32)>,
+    ) -> &'a [(f32, f32)] {
         let reading = Reading::new(&self.mac);
         let height = height(self.rows(), 0);
-        let all = self.raised(0, 0..self.packed.taps(), room(wide, height * self.packed.taps()));
+        let all = self.raised(simd, 0, 0..self.packed.taps(), room(wide, height * self.packed.taps()));
         to.clear();
         to.extend(all.iter().step_by(height).map(|&w| (w, reading.keep_from(w))));
         to
     }
 }
 
-/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for. Without a `reading`, as they
-/// are.
+/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
 #[inline(always)]
 fn read_rows<'a>(
     packed: &Packed,
-    reading: Option<Reading>,
+    reading: Reading,
     block: usize,
     taps: Range<usize>,
     to: &'a mut [f32],
 ) -> &'a mut [f32] {
     let (rows, room) = (packed.height(block * HEIGHT), height(packed.channels(), block));
     let to = &mut to[..taps.len() * room];
-    packed.widen(block * HEIGHT, taps.clone(), to);
+    packed.widen(block * HEIGHT, taps, to);
+    spread(to, rows, room);
+    to.iter_mut().for_each(|w| *w = reading.decode(*w));
+    to
+}
+
+/// Makes `room` rows a tap of fewer; those that are missing are zero.
+#[inline(always)]
+fn spread(to: &mut [f32], rows: usize, room: usize) {
     if rows < room {
-        for tap in (0..taps.len()).rev() {
+        for tap in (0..to.len() / room).rev() {
             for row in (0..room).rev() {
                 to[tap * room + row] = if row < rows { to[tap * rows + row] } else { 0.0 };
             }
         }
     }
-    if let Some(reading) = reading {
-        to.iter_mut().for_each(|w| *w = reading.decode(*w));
-    }
-    to
 }
 
 #[inline(always)]
@@ -189,7 +210,7 @@ fn bound_block(reading: Reading, packed: &Packed, block: usize, dropping: &mut [
     let mut wide = [0.0f32; HEIGHT * SEGMENT];
     for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
         let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
-        let lines = read_rows(packed, Some(reading), block, some, &mut wide);
+        let lines = read_rows(packed, reading, block, some, &mut wide);
         let mut squares = [0.0f32; HEIGHT];
         for (to, line) in dropping.iter_mut().zip(lines.chunks_exact(height)) {
             *to = line.iter().fold(0, |set, &w| set | reading.dropping(w));
@@ -522,13 +543,21 @@ impl Reading {
 }
 
 /// One step away from zero; zero and infinities stay.
-#[inline(always)]
-fn raise(w: f32) -> f32 {
-    let raised = f32::from_bits(w.to_bits().wrapping_add(1));
-    if (w == 0.0) | w.is_infinite() { w } else { raised }
+#[derive(Clone, Copy)]
+struct Raising;
+
+impl<S: Simd> Before<S> for Raising {
+    #[inline(always)]
+    fn of(self, simd: S, w: S::f32s) -> S::f32s {
+        let magnitude = simd.abs_f32s(w);
+        let some = simd.greater_than_f32s(magnitude, simd.splat_f32s(0.0));
+        let finite = simd.less_than_f32s(magnitude, simd.splat_f32s(f32::INFINITY));
+        let raised = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(w), simd.splat_u32s(1)));
+        simd.select_f32s(simd.and_m32s(some, finite), raised, w)
+    }
 }
 
-/// Undoes [`raise`].
+/// Undoes [`Raising`].
 #[inline(always)]
 fn lower(w: f32) -> f32 {
     let lowered = f32::from_bits(w.to_bits().wrapping_sub(1));

@@ -16,8 +16,20 @@ const STRETCH: usize = 64;
 #[inline(always)]
 pub(crate) fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
     match longest::of(simd) {
-        Some(host) => each(&Widening(host), from, to, rows),
+        Some(host) => each(&Widening { simd, host, after: () }, from, to, rows),
         None => super::widen_rows(from, to, rows),
+    }
+}
+
+/// Widens a row, and what `after` makes of vectors is kept.
+#[inline(always)]
+pub(crate) fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl Before<S>) {
+    match longest::of(simd) {
+        Some(host) => one(&Widening { simd, host, after }, from, to),
+        None => {
+            super::widen_row(from, to);
+            prepare(simd, after, to);
+        }
     }
 }
 
@@ -78,7 +90,7 @@ pub(crate) fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut
     }
 }
 
-/// What is done to a vector before it is rounded.
+/// What is done to a vector before it is rounded, or after it was widened.
 pub(crate) trait Before<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
 }
@@ -130,9 +142,9 @@ pub(crate) fn convert_rows<S: Simd>(simd: S, before: impl Before<S>, from: &[f32
     }
 }
 
-/// What comes before rounding, in place.
+/// What is done to vectors, in place.
 #[inline(always)]
-fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
+pub(crate) fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(row);
     for x in vectors {
         *x = before.of(simd, *x);
@@ -223,17 +235,23 @@ trait Convert<T, U> {
     fn eight(&self, x: [T; 8]) -> [U; 8];
 }
 
-struct Widening(longest::Longest);
+struct Widening<S, A> {
+    simd: S,
+    host: longest::Longest,
+    after: A,
+}
 
-impl Convert<f16, f32> for Widening {
+impl<S: Simd, A: Before<S>> Convert<f16, f32> for Widening<S, A> {
     #[inline(always)]
     fn sixteen(&self, x: [f16; 16]) -> [f32; 16] {
-        self.0.widen(x)
+        cast(self.after.of(self.simd, cast(self.host.widen(x))))
     }
 
     #[inline(always)]
     fn eight(&self, x: [f16; 8]) -> [f32; 8] {
-        self.0.widen_eight(x)
+        let both: [f32; 16] = cast(self.after.of(self.simd, cast([self.host.widen_eight(x); 2])));
+        let [x, _]: [[f32; 8]; 2] = cast(both);
+        x
     }
 }
 

@@ -22,6 +22,8 @@ const MOST_ROWS: usize = HEIGHT / 2;
 const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
 /// Sums of a column that are formed in turns: none waits for another.
 const TURNS: usize = 4;
+/// Most columns of a panel that [`columns_of`] says to sum one by one.
+const MOST_ALONE: usize = 4;
 /// Rows of 64-bit sums that are.
 const ROWS: usize = LEAST_HEIGHT;
 /// Taps converted to 64-bit floats at a time.
@@ -80,7 +82,7 @@ impl Task<'_> {
         }
         if !is_fixed(&self.weights.mac) {
             for block in 0..blocks {
-                let raised = self.weights.raised(self.block + block, 0..taps, room(raised, HEIGHT * taps));
+                let raised = self.weights.raised(simd, self.block + block, 0..taps, room(raised, HEIGHT * taps));
                 for panel in 0..panels {
                     let pair = Pair::new(&self, &biases[block], raised, 0, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
@@ -97,9 +99,11 @@ impl Task<'_> {
             let some = pass * PASS..taps.min((pass + 1) * PASS);
             let of_block = HEIGHT * some.len();
             for (block, to) in raised.chunks_mut(of_block.max(1)).take(blocks).enumerate() {
-                self.weights.raised(self.block + block, some.clone(), to);
+                self.weights.raised(simd, self.block + block, some.clone(), to);
             }
             for panel in 0..panels {
+                let x = &self.columns.panels[(self.panel + panel) * taps..][some.clone()];
+                lists.take_alone(simd, x, part(panel).len());
                 for block in 0..blocks {
                     let raised = &raised[block * of_block..][..of_block];
                     let pair =
@@ -298,7 +302,7 @@ impl<'a> Pair<'a> {
         }
         let mut converted = Converted::default();
         for first in (0..self.taps).step_by(CONVERTED) {
-            let count = converted.fill(self, first);
+            let count = converted.fill(simd, self, first);
             if !WATCH {
                 lists.fill(self, first, first + count);
             }
@@ -422,13 +426,14 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
     fn with_simd<S: Simd>(self, simd: S) {
         let OneRun { pair, taps, columns, mut ends, lists } = self;
         lists.fill(pair, taps.start, taps.end);
-        let of_run = (taps.start - pair.first) * pair.height..(taps.end - pair.first) * pair.height;
+        let begin = taps.start - pair.first;
+        let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
         let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
         match pair.height {
-            LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, w, x, columns, &mut ends),
-            MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, w, x, columns, &mut ends),
-            THREE_QUARTERS => narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, w, x, columns, &mut ends),
-            _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, w, x, columns, &mut ends),
+            LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            THREE_QUARTERS => narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
         }
     }
 }
@@ -456,10 +461,23 @@ struct Lists {
     mixes: usize,
     /// The least operands that count under each of them, by row.
     keep: [[f32; HEIGHT]; PASS],
+    /// Columns that are summed one by one, in a pass.
+    alone: [[f32; PASS]; MOST_ALONE],
 }
 
 impl Lists {
-    const EMPTY: Lists = Lists { mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS] };
+    const EMPTY: Lists =
+        Lists { mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_ALONE] };
+
+    /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.
+    #[inline(always)]
+    fn take_alone<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
+        for (column, to) in (columns - columns_of::<S>(columns)..columns).zip(&mut self.alone) {
+            for (to, x) in to.iter_mut().zip(x) {
+                *to = x.0[column];
+            }
+        }
+    }
 
     #[inline(always)]
     fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
@@ -484,12 +502,13 @@ impl Lists {
     }
 }
 
-/// One run over `H` rows.
+/// One run over `H` rows; `first` is its first tap in the pass.
 #[inline(always)]
 fn narrow<S: Simd, E: Ends, const H: usize>(
     simd: S,
     reading: Reading,
     lists: &mut Lists,
+    first: usize,
     w: &[f32],
     x: &[Line],
     columns: usize,
@@ -508,8 +527,8 @@ fn narrow<S: Simd, E: Ends, const H: usize>(
     } else if whole > 0 {
         narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
     }
-    for column in whole..columns {
-        narrow_column::<S, E, H>(simd, lists, w, x, column, ends);
+    for (column, x) in (whole..columns).zip(&lists.alone) {
+        narrow_column::<S, E, H>(simd, lists, w, &x[first..][..w.len()], column, ends);
     }
 }
 
@@ -538,7 +557,7 @@ fn narrow_column<S: Simd, E: Ends, const H: usize>(
     simd: S,
     lists: &Lists,
     w: &[[f32; H]],
-    x: &[Line],
+    x: &[f32],
     column: usize,
     ends: &mut E,
 ) {
@@ -554,13 +573,22 @@ fn narrow_column<S: Simd, E: Ends, const H: usize>(
             }
         };
         let mut acc = [simd.splat_f32s(START); TURNS];
-        for tap in (0..w.len()).step_by(TURNS) {
-            for (tap, acc) in (tap..w.len()).zip(&mut acc) {
-                *acc = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x[tap].0[column]), *acc);
+        // Taps whose vectors do not reach past the last one.
+        let within = (flat.len() - first + H).saturating_sub(S::F32_LANES) / H;
+        let turns = x.as_chunks::<TURNS>().0.iter().take(within / TURNS);
+        let done = turns.len() * TURNS;
+        for (i, x) in turns.enumerate() {
+            let rows = &flat[i * TURNS * H + first..][..(TURNS - 1) * H + S::F32_LANES];
+            for t in 0..TURNS {
+                let w = S::as_simd_f32s(&rows[t * H..][..S::F32_LANES]).0[0];
+                acc[t] = simd.mul_add_e_f32s(w, simd.splat_f32s(x[t]), acc[t]);
             }
         }
+        for (tap, &x) in x.iter().enumerate().skip(done) {
+            acc[0] = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x), acc[0]);
+        }
         for (i, tap) in lists.mixed().enumerate() {
-            let (x, acc) = (simd.splat_f32s(x[tap].0[column]), &mut acc[0]);
+            let (x, acc) = (simd.splat_f32s(x[tap]), &mut acc[0]);
             let drops = simd.less_than_f32s(simd.abs_f32s(x), vector(keep, i));
             let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
             *acc = simd.mul_add_e_f32s(simd.neg_f32s(vector(flat, tap)), dropped, *acc);
@@ -637,10 +665,10 @@ struct Converted {
 impl Converted {
     /// Returns how many taps there were.
     #[inline(always)]
-    fn fill(&mut self, pair: &Pair, first: usize) -> usize {
+    fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize) -> usize {
         let count = CONVERTED.min(pair.taps - first);
         let mut raised = [0.0; HEIGHT * CONVERTED];
-        let raised = pair.weights.raised(pair.block, first..first + count, &mut raised);
+        let raised = pair.weights.raised(simd, pair.block, first..first + count, &mut raised);
         for (i, raised) in raised.chunks_exact(pair.height).enumerate() {
             for (to, &from) in self.w[i].iter_mut().zip(raised) {
                 // One step of the wider format suffices, and does not move large products.

@@ -183,7 +183,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let offsets: Vec<u32> = (0..taps as u32).collect();
         let mut out = vec![0.0; outputs];
         let (mut wide, mut row) = (vec![], vec![]);
-        let row = weights.row(&mut wide, &mut row);
+        let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
         let (weights, source, offsets) = (&weights, &source[..], &offsets[..]);
         let row = LoneRow { weights, row, bias: 0.3, source, offsets, largest, out: &mut out };
         assert!(Arch::new().dispatch(row));
@@ -196,7 +196,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
     let weights = Weights::pack(&FIXED, 1, 1, &[200.0]);
     let out = &mut [0.0];
     let (mut wide, mut row) = (vec![], vec![]);
-    let row = weights.row(&mut wide, &mut row);
+    let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
     let row = LoneRow { weights: &weights, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
     assert!(!Arch::new().dispatch(row));
 }
