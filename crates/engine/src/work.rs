@@ -43,6 +43,9 @@ const IDLE: Duration = Duration::from_micros(500);
 /// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile: to wake one takes
 /// as long as many a task.
 pub(crate) fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if !are_several() {
+        return work();
+    }
     rayon::scope(|_| {
         let (done, own) = (Arc::new(AtomicBool::new(false)), rayon::current_thread_index());
         let seen = done.clone();
@@ -60,6 +63,11 @@ pub(crate) fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// Whether there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
+fn are_several() -> bool {
+    rayon::current_num_threads() > 1
+}
+
 /// Fewer elements are not worth waking another thread.
 pub(crate) const PER_THREAD: usize = 1 << 14;
 
@@ -67,7 +75,7 @@ pub(crate) const PER_THREAD: usize = 1 << 14;
 /// it worth it: handing work to another thread takes longer than small tasks do.
 pub(crate) fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
     let size = size.max(1);
-    if cost < PER_THREAD || data.len() <= size {
+    if cost < PER_THREAD || data.len() <= size || !are_several() {
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
     } else {
         data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
@@ -134,7 +142,7 @@ impl Workers {
                 None => work(item, &mut Scratch::default()),
             }
         };
-        if shared && items.len() > 1 {
+        if shared && items.len() > 1 && are_several() {
             items.par_iter_mut().with_max_len(1).for_each(one);
         } else {
             items.iter_mut().for_each(one);
