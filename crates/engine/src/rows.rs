@@ -1,7 +1,7 @@
 //! Tensors of fp16 where they lie: rows of contiguous columns at any distance.
 
 use crate::activation::Finish;
-use crate::number::{self, vectors};
+use crate::number::vectors;
 use crate::tensor::Extents;
 use anemone_program::Rows;
 use half::f16;

@@ -138,13 +138,7 @@ impl Weights {
 
     /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
     #[inline(always)]
-    fn raised<'a, S: Simd>(
-        &self,
-        simd: S,
-        block: usize,
-        taps: Range<usize>,
-        to: &'a mut [f32],
-    ) -> &'a mut [f32] {
+    fn raised<'a, S: Simd>(&self, simd: S, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         if !self.plain {
             let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
             vectors::prepare(simd, Raising, to);
@@ -367,7 +361,7 @@ fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: 
     let mut largest = zero;
     for v in 0..WIDTH / S::F32_LANES {
         let mut squares = zero;
-        for t in 0..SEGMENT {
+        for (t, met) in met.iter_mut().enumerate() {
             let Some(row) = rows.get(t * PANELS_AT_ONCE) else { return 0.0 };
             let x = S::as_simd_f32s(&row.0).0[v];
             squares = simd.mul_add_e_f32s(x, x, squares);
@@ -376,7 +370,7 @@ fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: 
             let above = simd.sub_u32s(clamped, simd.transmute_u32s_f32s(least));
             let bit = simd.wrapping_dyn_shl_u32s(one, simd.wrapping_dyn_shr_u32s(above, digits));
             let some = simd.greater_than_f32s(magnitude, zero);
-            met[t] = simd.or_u32s(met[t], simd.select_u32s(some, bit, simd.splat_u32s(0)));
+            *met = simd.or_u32s(*met, simd.select_u32s(some, bit, simd.splat_u32s(0)));
             if let Some(to) = panel.get_mut(t) {
                 S::as_mut_simd_f32s(&mut to.0).0[v] = x;
             }
@@ -534,7 +528,7 @@ impl Reading {
         f32::from_bits(if some { least as u32 } else { 0 })
     }
 
-    /// [`exponent_bit`] of every operand whose product with `w` is one of the dropped.
+    /// Exponents of all operands whose product with `w` is one of the dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
     #[inline(always)]
     fn dropping(self, w: f32) -> u32 {
         let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
@@ -568,13 +562,6 @@ fn lower(w: f32) -> f32 {
 #[inline(always)]
 fn exponent(x: f32) -> i32 {
     ((x.to_bits() >> 23 & 0xff) as i32 - 127).max(LEAST_EXPONENT)
-}
-
-/// Bit `e - LEAST_EXPONENT` for exponent `e`.
-#[inline(always)]
-fn exponent_bit(x: f32) -> u32 {
-    let bit = 1u32.wrapping_shl((exponent(x) - LEAST_EXPONENT) as u32);
-    if x == 0.0 { 0 } else { bit }
 }
 
 #[inline(always)]

@@ -81,10 +81,10 @@ impl Task<'_> {
             *biases = Biases::of(self.bias.get((self.block + block) * HEIGHT..).unwrap_or_default());
         }
         if !is_fixed(&self.weights.mac) {
-            for block in 0..blocks {
+            for (block, bias) in biases.iter().enumerate().take(blocks) {
                 let raised = self.weights.raised(simd, self.block + block, 0..taps, room(raised, HEIGHT * taps));
                 for panel in 0..panels {
-                    let pair = Pair::new(&self, &biases[block], raised, 0, self.block + block, self.panel + panel);
+                    let pair = Pair::new(&self, bias, raised, 0, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
                     let out = self.out[rows].iter_mut().enumerate();
                     out.for_each(|(row, out)| pair.careful(row, &mut out[part(panel)]));
@@ -432,7 +432,9 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
         match pair.height {
             LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
             MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
-            THREE_QUARTERS => narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            THREE_QUARTERS => {
+                narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends)
+            }
             _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
         }
     }
@@ -621,8 +623,8 @@ fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>
     let rows = |all: &[f32]| -> [f32; R] { std::array::from_fn(|r| all[first + r]) };
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
         let mut acc = [[simd.splat_f32s(START); V]; R];
-        for r in 0..R {
-            acc[r] = [simd.splat_f32s(ends.start(first + r)); V];
+        for (r, acc) in acc.iter_mut().enumerate() {
+            *acc = [simd.splat_f32s(ends.start(first + r)); V];
         }
         for (w, x) in w.iter().zip(x) {
             let (w, x) = (rows(w), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
