@@ -360,7 +360,7 @@ pub(crate) fn convolve(
         });
     } else if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
-    } else if !to.turned && is_for_winograd(staging, kernels, from, ext) {
+    } else if !to.turned && is_for_winograd(workers, staging, kernels, from, ext) {
         convolve_squares(workers, staging, kernels, finish, from, to, ext, shared);
     } else {
         let small = !to.turned && staging.is_small(ext.w);
@@ -499,12 +499,15 @@ impl Pair<'_> {
 }
 
 /// Whether Winograd's form is faster, and every operand can go through it.
-fn is_for_winograd(staging: &Staging, kernels: &Kernels, from: Source, ext: Extents) -> bool {
+fn is_for_winograd(workers: &Workers, staging: &Staging, kernels: &Kernels, from: Source, ext: Extents) -> bool {
     let (window, channels) = (&staging.window, staging.channels);
     !staging.unicast
         && winograd::pays(window, channels, ext)
         && kernels.groups.iter().all(|kernel| kernel.finite)
-        && (0..ext.g).all(|group| winograd::is_finite(from, group, channels, window.from))
+        && workers.arch.dispatch(
+            #[inline(always)]
+            || (0..ext.g).all(|group| winograd::is_finite(from, group, channels, window.from)),
+        )
 }
 
 /// In the form of [`crate::winograd`].

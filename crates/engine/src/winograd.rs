@@ -111,6 +111,7 @@ fn few(squares: usize, lanes: usize) -> Option<usize> {
 }
 
 /// Whether all elements are finite.
+#[inline(always)]
 pub(crate) fn is_finite(source: Source, group: usize, channels: usize, [rows, columns]: [usize; 2]) -> bool {
     let [_, channel, row] = source.strides;
     let gapless = [rows == 1 || row == columns, channels == 1 || channel == rows * columns];
@@ -119,9 +120,17 @@ pub(crate) fn is_finite(source: Source, group: usize, channels: usize, [rows, co
         [true, false] => [channels, 1, rows * columns],
         _ => [channels, rows, columns],
     };
-    (0..channels).all(|c| (0..rows).all(|h| is_row_finite(source.row(group, c, h, columns))))
+    for c in 0..channels {
+        for h in 0..rows {
+            if !is_row_finite(source.row(group, c, h, columns)) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
+#[inline(always)]
 fn is_row_finite(row: &[f16]) -> bool {
     let magnitude = |x: f16| x.to_bits() as i16 & i16::MAX;
     row.iter().fold(0, |largest, &x| magnitude(x).max(largest)) < magnitude(f16::INFINITY)

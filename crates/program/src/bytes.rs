@@ -127,7 +127,7 @@ pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
 /// Looks up indices of four bits, the first of a byte in its lower ones, and widens what they name, as [`widen_halves`] does.
 /// Panics where there are fewer bytes than numbers ask for.
 pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
-    host::convert(from, to, palette, [host::look_up; 2])
+    host::convert(from, to, *palette, [host::look_up, host::look_up_sixteen])
 }
 
 /// Hosts without conversions that can be asked for at run time.
@@ -140,13 +140,13 @@ mod host {
         false
     }
 
-    pub(super) fn look_up(_: &[u8], _: &mut [f32], _: &[f16; 16]) {}
+    pub(super) fn look_up(_: &[u8], _: &mut [f32], _: [f16; 16]) {}
 
     pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
 
     pub(super) fn round(_: &[f32], _: &mut [f16], _: Rows) {}
 
-    pub(super) use self::{round as round_sixteen, widen as widen_sixteen};
+    pub(super) use self::{look_up as look_up_sixteen, round as round_sixteen, widen as widen_sixteen};
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -156,8 +156,10 @@ mod host {
     use half::f16;
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
-        __m128i, _MM_FROUND_TO_NEAREST_INT, _mm_and_si128, _mm_set1_epi8, _mm_shuffle_epi8, _mm_srli_epi16,
-        _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_cvtph_ps, _mm512_cvtps_ph,
+        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _mm_and_si128, _mm_set1_epi8, _mm_shuffle_epi8, _mm_srli_epi16,
+        _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_and_si512, _mm512_cvtepu8_epi32,
+        _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_set1_epi32,
+        _mm512_slli_epi32,
     };
 
     /// Numbers of a vector, and of its half.
@@ -170,7 +172,8 @@ mod host {
     /// Converts where the host can: by the second function where it has longer vectors.
     pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [Conversion<T, U, X>; 2]) -> bool {
         let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
-        let by = by[usize::from(is_x86_feature_detected!("avx512f"))];
+        let longest = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+        let by = by[usize::from(longest)];
         if able {
             // SAFETY: they ask for nothing but the instructions that the lines above looked for.
             #[allow(unsafe_code)]
@@ -182,24 +185,40 @@ mod host {
     }
 
     #[target_feature(enable = "avx,f16c")]
-    pub(super) fn look_up(from: &[u8], to: &mut [f32], palette: &[f16; 16]) {
+    pub(super) fn look_up(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
         let bits = palette.map(f16::to_bits);
         let (low, high): (__m128i, __m128i) = (cast(bits.map(|b| b as u8)), cast(bits.map(|b| (b >> 8) as u8)));
         let nibble = _mm_set1_epi8(15);
-        let widened = |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
+        in_turn(from, to, |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
             let bytes = cast(u128::from(u64::from_le_bytes(bytes)));
             let first = _mm_and_si128(bytes, nibble);
             let indices = _mm_unpacklo_epi8(first, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
             let (low, high) = (_mm_shuffle_epi8(low, indices), _mm_shuffle_epi8(high, indices));
             let halves = [_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)];
             cast(halves.map(|x| _mm256_cvtph_ps(x)))
-        };
-        let (whole, rest) = to.as_chunks_mut::<{ 2 * LANES }>();
-        let (bytes, last) = from[..whole.len() * LANES + rest.len().div_ceil(2)].as_chunks::<LANES>();
-        let mut few = [0; LANES];
+        });
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,f16c")]
+    pub(super) fn look_up_sixteen(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
+        let (values, nibbles) = (cast([palette.map(f16::to_bits); 2]), _mm512_set1_epi32(0x000f_000f));
+        in_turn(from, to, |bytes: [u8; 2 * LANES]| -> [f32; 4 * LANES] {
+            let bytes = _mm512_cvtepu8_epi32(cast(bytes));
+            let indices = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32::<12>(bytes)), nibbles);
+            let halves: [__m256i; 2] = cast(_mm512_permutexvar_epi16(indices, values));
+            cast(halves.map(|x| _mm512_cvtph_ps(x)))
+        });
+    }
+
+    /// Bytes of two indices each, `B` at a time.
+    #[inline(always)]
+    fn in_turn<const B: usize, const N: usize>(from: &[u8], to: &mut [f32], widened: impl Fn([u8; B]) -> [f32; N]) {
+        let (whole, rest) = to.as_chunks_mut::<N>();
+        let (bytes, last) = from[..whole.len() * B + rest.len().div_ceil(2)].as_chunks::<B>();
+        let mut few = [0; B];
         let pieces = whole.iter_mut().zip(bytes);
         pieces.for_each(|(to, from)| *to = widened(*from));
-        // Seven bytes at most, or eight that hold fifteen indices.
+        // All but one, or all with one index in the last.
         few.iter_mut().zip(bytes[whole.len()..].as_flattened().iter().chain(last)).for_each(|(few, from)| *few = *from);
         rest.iter_mut().zip(widened(few)).for_each(|(to, x)| *to = x);
     }
