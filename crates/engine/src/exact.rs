@@ -520,8 +520,49 @@ mod tests {
     use crate::panels::Values;
     use crate::rows::dense;
     use crate::window::some_windows;
+    use crate::work::arches;
     use anemone_facts::numerics::FIXED;
     use pulp::Arch;
+
+    /// A row on its way to memory.
+    struct Stored<'a>([f32; 2], &'a [f32], &'a mut [f16]);
+
+    impl WithSimd for Stored<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Stored(bounds, from, to) = self;
+            vectors::convert_rows(simd, Between(bounds), from, to, Rows::one(from.len()));
+        }
+    }
+
+    /// What bounds make of sums, which are no NaN and no minus zero, is what their stage makes of fp16 numbers.
+    #[test]
+    fn bounded_sums_are_those_of_the_stage() {
+        let sums = number::every_f16().filter(|x| !x.is_nan() && (*x != 0.0 || x.is_sign_positive()));
+        let sums: Vec<f32> = sums.collect();
+        let six = f16::from_f32(6.0);
+        let stages = [
+            (Exactly::Admit, true),
+            (Exactly::Relu, true),
+            (Exactly::Clamp(f16::ZERO, six), true),
+            (Exactly::Clamp(f16::ONE, six), true),
+            (Exactly::Map(vec![f16::ONE; 1 << 16].into()), false),
+        ];
+        for (exactly, bounded) in stages {
+            assert_eq!(exactly.bounds().is_some(), bounded);
+            let Some(bounds) = exactly.bounds() else { continue };
+            let mut wanted: Vec<f16> = sums.iter().map(|&x| f16::from_f32(x)).collect();
+            exactly.row(&mut wanted);
+            for arch in arches() {
+                let mut found = vec![f16::NAN; sums.len()];
+                arch.dispatch(Stored(bounds, &sums, &mut found));
+                let wrong = (0..sums.len()).find(|&i| found[i].to_bits() != wanted[i].to_bits());
+                assert_eq!(wrong.map(|i| sums[i]), None, "{bounds:?}, {arch:?}");
+            }
+        }
+    }
 
     /// Windows of every kind, in buffers that held something else: the sums of the reference.
     #[test]
