@@ -25,21 +25,26 @@
 
 mod alone;
 mod careful;
+mod columns;
+mod doubles;
 mod kernel;
+mod reading;
 #[cfg(test)]
 mod tests;
 
-use super::mac::LEAST_EXPONENT;
-use super::vectors::{self, Before};
+use super::vectors;
 use crate::panels::{Packed, Values};
 use crate::work::room;
 pub(crate) use alone::LoneRow;
-use anemone_facts::numerics::{Mac, Specials};
-use bytemuck::{Pod, Zeroable};
+use anemone_facts::numerics::Mac;
+pub use columns::Columns;
+pub(crate) use columns::Operands;
 use half::f16;
 use kernel::Task;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, Simd};
 use rayon::prelude::*;
+pub(crate) use reading::decode;
+use reading::{Raising, Reading};
 use std::ops::Range;
 
 /// Columns of a panel.
@@ -52,19 +57,12 @@ pub(crate) const LEAST_HEIGHT: usize = 3;
 const LONGEST: usize = 16;
 /// Taps that share a bound.
 const SEGMENT: usize = 8;
-/// Panels packed together: their columns lie side by side in the source.
-const PANELS_AT_ONCE: usize = 8;
 /// Blocks of a task: what a core keeps of the weights.
 const TASK_BLOCKS: usize = 8;
 /// Panels of a task.
 const TASK_PANELS: usize = 16;
 /// Products of fewer multiply-additions are not worth waking the other cores.
 const WORTH_SHARING: usize = 1 << 18;
-
-/// The columns of a panel under one tap. Aligned to the longest vectors.
-#[derive(Clone, Copy, Debug, Zeroable, Pod)]
-#[repr(C, align(64))]
-struct Line([f32; WIDTH]);
 
 /// Weights, and what bounds their sums.
 #[derive(Clone, Debug)]
@@ -76,20 +74,6 @@ pub struct Weights {
     /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
     dropping: Vec<u32>,
     /// Largest norm of a row. By block, then segment.
-    norms: Vec<f32>,
-}
-
-/// Columns, decoded.
-#[derive(Clone, Debug)]
-pub struct Columns {
-    mac: Mac,
-    taps: usize,
-    columns: usize,
-    /// By panel, then tap. Zeros after the last column.
-    panels: Vec<Line>,
-    /// Exponents met, one bit each; zeros have none. By panel, then tap.
-    exponents: Vec<u32>,
-    /// Largest norm of a column. By panel, then segment.
     norms: Vec<f32>,
 }
 
@@ -214,195 +198,6 @@ fn bound_block(reading: Reading, packed: &Packed, block: usize, dropping: &mut [
     }
 }
 
-impl Columns {
-    /// Packs `taps * columns` fp16 numbers, tap by tap. Missing ones count as zero.
-    pub fn pack(mac: &Mac, taps: usize, columns: usize, values: &[f32]) -> Columns {
-        let mut new = Columns::empty(mac);
-        new.resize(taps, columns);
-        if new.panels.is_empty() {
-            return new;
-        }
-        let segments = taps.div_ceil(SEGMENT);
-        let share = if columns * taps < WORTH_SHARING / 8 { usize::MAX } else { 1 };
-        let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
-        let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
-        let parts = parts.zip(new.norms.par_chunks_mut(PANELS_AT_ONCE * segments));
-        parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
-            let first = group * PANELS_AT_ONCE * WIDTH;
-            let (reading, source) = (Some(Reading::new(mac)), &Rows { values, columns });
-            Arch::new().dispatch(Packing { reading, columns, first, taps, source, panels, exponents, norms });
-        });
-        new
-    }
-
-    /// No columns yet.
-    pub fn empty(mac: &Mac) -> Columns {
-        Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
-    }
-
-    /// As [`Columns::pack`], on this thread and into the room at hand. The source may have decoded its numbers.
-    #[inline(always)]
-    pub(crate) fn fill<S: Simd>(
-        &mut self,
-        simd: S,
-        taps: usize,
-        columns: usize,
-        decoded: bool,
-        source: &impl Operands,
-    ) {
-        self.resize(taps, columns);
-        let (segments, reading) = (taps.div_ceil(SEGMENT), (!decoded).then(|| Reading::new(&self.mac)));
-        if self.panels.is_empty() {
-            return;
-        }
-        let parts = self.panels.chunks_mut(PANELS_AT_ONCE * taps);
-        let parts = parts.zip(self.exponents.chunks_mut(PANELS_AT_ONCE * taps));
-        let parts = parts.zip(self.norms.chunks_mut(PANELS_AT_ONCE * segments));
-        for (group, ((panels, exponents), norms)) in parts.enumerate() {
-            let first = group * PANELS_AT_ONCE * WIDTH;
-            Packing { reading, columns, first, taps, source, panels, exponents, norms }.with_simd(simd);
-        }
-    }
-
-    fn resize(&mut self, taps: usize, columns: usize) {
-        let (panels, segments) = (columns.div_ceil(WIDTH), taps.div_ceil(SEGMENT));
-        (self.taps, self.columns) = (taps, columns);
-        self.panels.resize(panels * taps, Line([0.0; WIDTH]));
-        self.exponents.resize(panels * taps, 0);
-        self.norms.resize(panels * segments, 0.0);
-    }
-
-    /// Columns.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-}
-
-/// Where columns come from.
-pub(crate) trait Operands {
-    /// A tap's numbers from a column on.
-    fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]);
-}
-
-/// Tap by tap. Missing ones count as zero.
-struct Rows<'a> {
-    values: &'a [f32],
-    columns: usize,
-}
-
-impl Operands for Rows<'_> {
-    #[inline(always)]
-    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
-        let from = &self.values[(tap * self.columns + first).min(self.values.len())..];
-        let (whole, missing) = to.split_at_mut(from.len().min(to.len()));
-        whole.copy_from_slice(&from[..whole.len()]);
-        missing.fill(0.0);
-    }
-}
-
-/// Packs neighbouring panels, whose first column is `first`. Without a `reading` the numbers are decoded.
-struct Packing<'a, O> {
-    reading: Option<Reading>,
-    columns: usize,
-    first: usize,
-    taps: usize,
-    source: &'a O,
-    panels: &'a mut [Line],
-    exponents: &'a mut [u32],
-    norms: &'a mut [f32],
-}
-
-impl<O: Operands> WithSimd for Packing<'_, O> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Packing { reading, columns, first, taps, source, panels, exponents, norms } = self;
-        let segments = taps.div_ceil(SEGMENT);
-        let outputs = columns.min(first + PANELS_AT_ONCE * WIDTH) - first;
-        let mut rows = [Line([0.0; WIDTH]); PANELS_AT_ONCE * SEGMENT];
-        for segment in 0..segments {
-            let start = segment * SEGMENT;
-            let count = SEGMENT.min(taps - start);
-            for (t, row) in rows.chunks_exact_mut(PANELS_AT_ONCE).enumerate() {
-                let row = &mut lines(row)[..outputs];
-                if t >= count {
-                    row.fill(0.0);
-                    continue;
-                }
-                source.row(simd, start + t, first, row);
-                if let Some(reading) = reading {
-                    reading.row(row);
-                }
-            }
-            for panel in 0..outputs.div_ceil(WIDTH) {
-                let at = panel * taps + start;
-                let (lines, met) = (&mut panels[at..at + count], &mut exponents[at..at + count]);
-                norms[panel * segments + segment] = pack_segment(simd, &rows[panel..], lines, met);
-            }
-        }
-    }
-}
-
-/// The numbers of lines.
-#[inline(always)]
-fn lines(lines: &mut [Line]) -> &mut [f32] {
-    bytemuck::cast_slice_mut(lines)
-}
-
-/// Packs some taps of a panel, which lie [`PANELS_AT_ONCE`] lines apart. Returns the largest norm of a column.
-#[inline(always)]
-fn pack_segment<S: Simd>(simd: S, rows: &[Line], panel: &mut [Line], exponents: &mut [u32]) -> f32 {
-    // Exponents as fp32 has them, in their place; the least one and all below it count as the same.
-    const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
-    let (zero, one, digits) = (simd.splat_f32s(0.0), simd.splat_u32s(1), simd.splat_u32s(DIGITS));
-    let least = simd.splat_f32s(exp2i(LEAST_EXPONENT));
-    let mut met = [simd.splat_u32s(0); SEGMENT];
-    let mut largest = zero;
-    for v in 0..WIDTH / S::F32_LANES {
-        let mut squares = zero;
-        for (t, met) in met.iter_mut().enumerate() {
-            let Some(row) = rows.get(t * PANELS_AT_ONCE) else { return 0.0 };
-            let x = S::as_simd_f32s(&row.0).0[v];
-            squares = simd.mul_add_e_f32s(x, x, squares);
-            let magnitude = simd.abs_f32s(x);
-            let clamped = simd.transmute_u32s_f32s(simd.max_f32s(magnitude, least));
-            let above = simd.sub_u32s(clamped, simd.transmute_u32s_f32s(least));
-            let bit = simd.wrapping_dyn_shl_u32s(one, simd.wrapping_dyn_shr_u32s(above, digits));
-            let some = simd.greater_than_f32s(magnitude, zero);
-            *met = simd.or_u32s(*met, simd.select_u32s(some, bit, simd.splat_u32s(0)));
-            if let Some(to) = panel.get_mut(t) {
-                S::as_mut_simd_f32s(&mut to.0).0[v] = x;
-            }
-        }
-        largest = simd.max_f32s(largest, squares);
-    }
-    for (to, met) in exponents.iter_mut().zip(met) {
-        let mut lanes = [0u32; LONGEST];
-        S::as_mut_simd_u32s(&mut lanes[..S::F32_LANES]).0[0] = met;
-        *to = lanes.iter().fold(0, |set, lane| set | lane);
-    }
-    simd.reduce_max_f32s(largest).sqrt()
-}
-
-/// Operands as the model reads them, in place. Returns the largest magnitude.
-#[inline(always)]
-pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
-    let reading = Reading::new(mac);
-    let largest = largest_bits(row);
-    if largest < SPECIAL && reading.flush == 0.0 {
-        return f32::from_bits(largest);
-    }
-    row.iter_mut().for_each(|x| *x = reading.decode(*x));
-    f32::from_bits(largest_bits(row))
-}
-
-/// Of the largest magnitude; they are ordered as numbers are.
-#[inline(always)]
-fn largest_bits(row: &[f32]) -> u32 {
-    row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
-}
-
 /// Rows of [`product`] from a row on, which begins a block; on this thread. `raised` is used up.
 #[inline(always)]
 pub(crate) fn product_of_rows<S: Simd>(
@@ -465,106 +260,4 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
 /// Rows that a block has room for.
 fn height(rows: usize, block: usize) -> usize {
     (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
-}
-
-/// Exponents of fp32, in their place, that infinities and NaN have.
-const SPECIAL: u32 = 0xff << 23;
-
-/// What a model makes of operands.
-#[derive(Clone, Copy)]
-struct Reading {
-    /// Exponent 31 makes a number.
-    numbers: bool,
-    /// Smaller magnitudes count as zero.
-    flush: f32,
-    least_exponent_sum: i32,
-    /// Sums of exponents whose products are dropped and would not round to zero, bit `sum - 2 * LEAST_EXPONENT` each.
-    dropped: u32,
-}
-
-// No branches below: these become vector instructions.
-impl Reading {
-    fn new(mac: &Mac) -> Reading {
-        const ROUND_TO_ZERO_BELOW: i32 = -18;
-        let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
-        Reading {
-            numbers: mac.specials == Specials::Numbers,
-            flush: if mac.flush_subnormals { exp2i(LEAST_EXPONENT) } else { 0.0 },
-            least_exponent_sum: mac.least_exponent_sum,
-            dropped: (below(mac.least_exponent_sum) & !below(ROUND_TO_ZERO_BELOW)) as u32,
-        }
-    }
-
-    /// A row, in place.
-    #[inline(always)]
-    fn row(self, row: &mut [f32]) {
-        if largest_bits(row) >= SPECIAL || self.flush > 0.0 {
-            row.iter_mut().for_each(|x| *x = self.decode(*x));
-        }
-    }
-
-    #[inline(always)]
-    fn decode(self, x: f32) -> f32 {
-        let bits = x.to_bits();
-        // The same fraction under exponent 16.
-        let number = f32::from_bits(bits & !SPECIAL | (127 + 16) << 23);
-        let infinite = if x.is_nan() { f32::INFINITY } else { x };
-        let read = if self.numbers { number } else { infinite };
-        let x = if bits & SPECIAL == SPECIAL { read } else { x };
-        if x.abs() < self.flush { 0.0 } else { x }
-    }
-
-    /// The smallest magnitude whose product with `w` counts; 0 where all do.
-    #[inline(always)]
-    fn keep_from(self, w: f32) -> f32 {
-        // Exponents as fp32 has them, in their place.
-        const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
-        const LEAST: i32 = (127 + LEAST_EXPONENT) << DIGITS;
-        const SPECIAL: i32 = 0xff << DIGITS;
-        let of_w = w.to_bits() as i32 & SPECIAL;
-        let least = ((self.least_exponent_sum + 2 * 127) << DIGITS) - of_w.max(LEAST);
-        // Zero, and infinities, have no least operand either.
-        let some = (least > LEAST) & (of_w != 0) & (of_w != SPECIAL);
-        f32::from_bits(if some { least as u32 } else { 0 })
-    }
-
-    /// Exponents of all operands whose product with `w` is one of the dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
-    #[inline(always)]
-    fn dropping(self, w: f32) -> u32 {
-        let all = self.dropped >> (exponent(w) - LEAST_EXPONENT).min(31);
-        if w == 0.0 { 0 } else { all }
-    }
-}
-
-/// One step away from zero; zero and infinities stay.
-#[derive(Clone, Copy)]
-struct Raising;
-
-impl<S: Simd> Before<S> for Raising {
-    #[inline(always)]
-    fn of(self, simd: S, w: S::f32s) -> S::f32s {
-        let magnitude = simd.abs_f32s(w);
-        let some = simd.greater_than_f32s(magnitude, simd.splat_f32s(0.0));
-        let finite = simd.less_than_f32s(magnitude, simd.splat_f32s(f32::INFINITY));
-        let raised = simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(w), simd.splat_u32s(1)));
-        simd.select_f32s(simd.and_m32s(some, finite), raised, w)
-    }
-}
-
-/// Undoes [`Raising`].
-#[inline(always)]
-fn lower(w: f32) -> f32 {
-    let lowered = f32::from_bits(w.to_bits().wrapping_sub(1));
-    if (w == 0.0) | w.is_infinite() { w } else { lowered }
-}
-
-/// Exponent, as the arrays count it.
-#[inline(always)]
-fn exponent(x: f32) -> i32 {
-    ((x.to_bits() >> 23 & 0xff) as i32 - 127).max(LEAST_EXPONENT)
-}
-
-#[inline(always)]
-fn exp2i(e: i32) -> f32 {
-    f32::from_bits(((e + 127) as u32) << 23)
 }

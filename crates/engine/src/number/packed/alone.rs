@@ -1,9 +1,9 @@
 //! Sums of a row alone, over operands that need no packing.
 
-use super::kernel::{
-    RUN_LIMIT, START, UNIT, WIDE_START, end_run, is_fixed, settle_away, settle_run, start, start_wide,
-};
-use super::{LONGEST, Weights, lower};
+use super::doubles::{WIDE_START, start_wide};
+use super::kernel::{RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
+use super::reading::lower;
+use super::{LONGEST, Weights};
 use crate::work::apart;
 use anemone_facts::numerics::Ties;
 use pulp::{Simd, WithSimd};
@@ -63,7 +63,7 @@ impl LoneRow<'_> {
         for at in (0..self.out.len()).step_by(ALONE) {
             let mut sums = [start_wide(f64::from(self.bias)); ALONE];
             for (raised, keep, offset) in self.taps() {
-                // As in `kernel::Converted`.
+                // As in `doubles::Converted`.
                 let w = f64::from(lower(raised));
                 let w = if w == 0.0 { 0.0 } else { f64::from_bits(w.to_bits() + 1) };
                 let source = &self.source[offset + at..];

@@ -1,7 +1,9 @@
 //! One row over a panel for any model: the first stage, infinite operands, every ceiling.
 
 use super::super::mac::settle;
-use super::{Line, WIDTH, lower};
+use super::WIDTH;
+use super::columns::Line;
+use super::reading::lower;
 use anemone_facts::numerics::{Mac, Specials};
 use half::f16;
 

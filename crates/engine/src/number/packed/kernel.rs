@@ -2,9 +2,9 @@
 
 use super::super::mac;
 use super::careful::careful;
-use super::{
-    Columns, HEIGHT, LEAST_HEIGHT, LONGEST, Line, Reading, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height, lower,
-};
+use super::columns::{Columns, Line};
+use super::reading::Reading;
+use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
 use crate::product::columns_of;
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
@@ -16,7 +16,7 @@ const PASS: usize = 640;
 /// Room for their numbers in a list, wherever a tap of [`PASS`] goes: a power of two.
 const ROOM: usize = 1024;
 /// Vectors of sums that are held in registers for each row of a block.
-const VECTORS: usize = 2;
+pub(super) const VECTORS: usize = 2;
 /// Rows whose sums 16 registers hold, two vectors each.
 const MOST_ROWS: usize = HEIGHT / 2;
 const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
@@ -24,18 +24,12 @@ const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
 const TURNS: usize = 4;
 /// Most columns of a panel that [`columns_of`] says to sum one by one.
 const MOST_ALONE: usize = 4;
-/// Rows of 64-bit sums that are.
-const ROWS: usize = LEAST_HEIGHT;
-/// Taps converted to 64-bit floats at a time.
-const CONVERTED: usize = 32;
 /// Taps that are looked at together, as most of them have nothing to drop.
 const LISTED: usize = 8;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 pub(super) const START: f32 = 192.0;
 /// Products of one run add up to less, with room for the rounding of norms.
 pub(super) const RUN_LIMIT: f32 = 31.0;
-/// As [`START`], for everything less than 2^35 away: products stay below 2^34.
-pub(super) const WIDE_START: f64 = 1.5 * (1u64 << 36) as f64;
 /// Units of the accumulator in one.
 pub(super) const UNIT: f64 = 65536.0;
 /// Sums below this never touched the ceiling of 2^15 on their way to the end of a run.
@@ -135,27 +129,27 @@ pub(super) fn is_fixed(mac: &Mac) -> bool {
 }
 
 /// A block and a panel.
-struct Pair<'a> {
-    weights: &'a Weights,
-    block: usize,
-    reading: Reading,
-    taps: usize,
-    height: usize,
+pub(super) struct Pair<'a> {
+    pub(super) weights: &'a Weights,
+    pub(super) block: usize,
+    pub(super) reading: Reading,
+    pub(super) taps: usize,
+    pub(super) height: usize,
     /// Of some taps, from `first` on.
     raised: &'a [f32],
     first: usize,
     dropping: &'a [u32],
     row_norms: &'a [f32],
-    x: &'a [Line],
+    pub(super) x: &'a [Line],
     exponents: &'a [u32],
     column_norms: &'a [f32],
-    bias: &'a Biases,
+    pub(super) bias: &'a Biases,
 }
 
 /// What the sums of a block begin with.
 #[derive(Clone, Copy)]
-struct Biases {
-    all: [f64; HEIGHT],
+pub(super) struct Biases {
+    pub(super) all: [f64; HEIGHT],
     /// Their largest magnitude.
     most: f32,
     /// Where a run is all of a sum, and they are small enough.
@@ -293,36 +287,8 @@ impl<'a> Pair<'a> {
         apart(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
     }
 
-    /// The whole sums in 64-bit floats, in the order of the taps. Unless `WATCH`, none reaches the ceiling.
     #[inline(always)]
-    fn wide<S: Simd, const WATCH: bool>(&self, simd: S, part: Range<usize>, out: &mut [&mut [f32]], lists: &mut Lists) {
-        let mut sums = [[0.0; WIDTH]; HEIGHT];
-        for (sums, bias) in sums.iter_mut().zip(self.bias.all) {
-            sums.fill(start_wide(bias));
-        }
-        let mut converted = Converted::default();
-        for first in (0..self.taps).step_by(CONVERTED) {
-            let count = converted.fill(simd, self, first);
-            if !WATCH {
-                lists.fill(self, first, first + count);
-            }
-            for row in (0..out.len()).step_by(ROWS) {
-                for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {
-                    wide_run::<S, WATCH>(simd, &converted, count, lists, row, vector, &mut sums);
-                }
-            }
-        }
-        for (sums, out) in sums.iter().zip(out) {
-            for (to, &sum) in out[part.clone()].iter_mut().zip(sums) {
-                let infinite = if sum > 0.0 { f32::INFINITY } else { f32::NEG_INFINITY };
-                let finite = self.settle(((sum - WIDE_START) * UNIT) as i32);
-                *to = if sum.is_finite() { finite } else { infinite };
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn settle(&self, sum: i32) -> f32 {
+    pub(super) fn settle(&self, sum: i32) -> f32 {
         match self.weights.mac.ties {
             Ties::Away => settle_away(sum),
             Ties::Even => mac::settle(&self.weights.mac, i64::from(sum)).to_f32(),
@@ -446,18 +412,9 @@ pub(super) fn start(bias: f64) -> u32 {
     if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
 }
 
-pub(super) fn start_wide(bias: f64) -> f64 {
-    let units = (bias * UNIT).round();
-    match () {
-        () if bias.is_nan() => WIDE_START,
-        () if units.abs() < 32768.0 * UNIT => WIDE_START + units / UNIT,
-        () => f64::INFINITY.copysign(bias),
-    }
-}
-
 /// What a run, or some taps of it, must take back: products are added as they come, and those that are dropped subtracted. Taps
 /// are counted from the first.
-struct Lists {
+pub(super) struct Lists {
     /// Under these, some products are dropped that do not round to zero anyway.
     mixed: [u16; ROOM],
     mixes: usize,
@@ -482,7 +439,7 @@ impl Lists {
     }
 
     #[inline(always)]
-    fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
+    pub(super) fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
         self.mixes = 0;
         let pairs = pair.dropping[first..end].chunks(LISTED).zip(pair.exponents[first..end].chunks(LISTED));
         for (i, (dropping, met)) in pairs.enumerate() {
@@ -499,7 +456,7 @@ impl Lists {
     }
 
     #[inline(always)]
-    fn mixed(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn mixed(&self) -> impl Iterator<Item = usize> {
         self.mixed[..self.mixes].iter().map(|&tap| usize::from(tap))
     }
 }
@@ -653,83 +610,6 @@ fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>
                 ends.vector(simd, first + r, vector + v, acc);
             }
         }
-    }
-}
-
-/// Operands of a few taps as 64-bit floats.
-#[derive(Default)]
-struct Converted {
-    w: [[f64; HEIGHT]; CONVERTED],
-    keep: [[f64; HEIGHT]; CONVERTED],
-    x: [[f64; WIDTH]; CONVERTED],
-}
-
-impl Converted {
-    /// Returns how many taps there were.
-    #[inline(always)]
-    fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize) -> usize {
-        let count = CONVERTED.min(pair.taps - first);
-        let mut raised = [0.0; HEIGHT * CONVERTED];
-        let raised = pair.weights.raised(simd, pair.block, first..first + count, &mut raised);
-        for (i, raised) in raised.chunks_exact(pair.height).enumerate() {
-            for (to, &from) in self.w[i].iter_mut().zip(raised) {
-                // One step of the wider format suffices, and does not move large products.
-                let w = f64::from(lower(from));
-                let raised = f64::from_bits(w.to_bits() + 1);
-                *to = if w == 0.0 { 0.0 } else { raised };
-            }
-            let keep = raised.iter().map(|&w| f64::from(pair.reading.keep_from(w)));
-            self.keep[i].iter_mut().zip(keep).for_each(|(to, keep)| *to = keep);
-            self.x[i].iter_mut().zip(&pair.x[first + i].0).for_each(|(to, &from)| *to = f64::from(from));
-        }
-        count
-    }
-}
-
-#[inline(always)]
-fn wide_run<S: Simd, const WATCH: bool>(
-    simd: S,
-    from: &Converted,
-    taps: usize,
-    lists: &Lists,
-    row: usize,
-    vector: usize,
-    sums: &mut [[f64; WIDTH]; HEIGHT],
-) {
-    let mut acc: [[S::f64s; VECTORS]; ROWS] =
-        std::array::from_fn(|r| std::array::from_fn(|v| S::as_simd_f64s(&sums[row + r]).0[vector + v]));
-    let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
-    let kept = |tap: usize, r: usize, x: S::f64s| {
-        let counts = simd.greater_than_or_equal_f64s(simd.abs_f64s(x), simd.splat_f64s(from.keep[tap][row + r]));
-        simd.select_f64s(counts, x, simd.splat_f64s(0.0))
-    };
-    for (tap, (w, x)) in from.w.iter().zip(&from.x).enumerate().take(taps) {
-        let x = S::as_simd_f64s(x).0;
-        for v in 0..VECTORS {
-            for r in 0..ROWS {
-                let x = if WATCH { kept(tap, r, x[vector + v]) } else { x[vector + v] };
-                let mut sum = simd.mul_add_e_f64s(simd.splat_f64s(w[row + r]), x, acc[r][v]);
-                if WATCH {
-                    let over = simd.greater_than_or_equal_f64s(sum, top);
-                    sum = simd.select_f64s(over, simd.splat_f64s(f64::INFINITY), sum);
-                    let under = simd.less_than_or_equal_f64s(sum, bottom);
-                    sum = simd.select_f64s(under, simd.splat_f64s(f64::NEG_INFINITY), sum);
-                }
-                acc[r][v] = sum;
-            }
-        }
-    }
-    for tap in lists.mixed().filter(|_| !WATCH) {
-        let (w, x) = (&from.w[tap], S::as_simd_f64s(&from.x[tap]).0);
-        for v in 0..VECTORS {
-            for r in 0..ROWS {
-                let dropped = simd.sub_f64s(x[vector + v], kept(tap, r, x[vector + v]));
-                acc[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(-w[row + r]), dropped, acc[r][v]);
-            }
-        }
-    }
-    for (r, acc) in acc.into_iter().enumerate() {
-        S::as_mut_simd_f64s(&mut sums[row + r]).0[vector..vector + VECTORS].copy_from_slice(&acc);
     }
 }
 
