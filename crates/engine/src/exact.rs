@@ -190,6 +190,44 @@ impl Exactly {
     }
 }
 
+impl Exactly {
+    /// What is made of sums, which are no NaN and no minus zero.
+    #[inline(always)]
+    fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
+        let halves = &mut halves[..sums.len()];
+        vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
+        self.row(halves);
+        halves
+    }
+
+    /// Stores that, as [`Share::store`] does; `halves` may be used up.
+    #[inline(always)]
+    fn store<S: Simd>(
+        &self,
+        simd: S,
+        share: &mut Share,
+        place: [usize; 3],
+        channels: usize,
+        sums: &[f32],
+        stride: usize,
+        rows: Rows,
+        halves: &mut [f16],
+    ) {
+        match self.bounds() {
+            Some(bounds) => share.store(
+                place,
+                channels,
+                sums,
+                stride,
+                rows,
+                #[inline(always)]
+                |from, to, rows| vectors::convert_rows(simd, Between(bounds), from, to, rows),
+            ),
+            None => share.store(place, channels, self.rounded(simd, sums, halves), stride, rows, copy_rows),
+        }
+    }
+}
+
 /// Numbers that stay between two others. No zero has a sign.
 #[derive(Clone, Copy)]
 struct Between([f32; 2]);
@@ -338,23 +376,7 @@ impl WithSimd for Alone<'_, '_> {
                 }
             }
             let sums = &sums[..count * outputs];
-            if let Some(bounds) = of.exactly.bounds() {
-                let between = Between(bounds);
-                share.store(
-                    [c, 0, 0],
-                    count,
-                    sums,
-                    outputs,
-                    rows,
-                    #[inline(always)]
-                    |from, to, rows| vectors::convert_rows(simd, between, from, to, rows),
-                );
-                continue;
-            }
-            let halves = &mut halves[..count * outputs];
-            vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
-            of.exactly.row(halves);
-            share.store([c, 0, 0], count, halves, outputs, rows, copy_rows);
+            of.exactly.store(simd, share, [c, 0, 0], count, sums, outputs, rows, halves);
         }
     }
 }
@@ -409,23 +431,13 @@ impl WithSimd for Job<'_, '_> {
                 let sums = &mut sums[..count * outputs];
                 let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
-                if let (Some(bounds), false) = (of.exactly.bounds(), turned) {
-                    let between = Between(bounds);
-                    part.store_by(
-                        sums,
-                        outputs,
-                        share,
-                        c,
-                        count,
-                        #[inline(always)]
-                        |from, to, rows| vectors::convert_rows(simd, between, from, to, rows),
-                    );
-                    continue;
+                if turned {
+                    let halves = of.exactly.rounded(simd, sums, halves);
+                    part.store(halves, outputs, share, turned, c, count);
+                } else {
+                    let (place, rows) = (part.place(share, c), part.gapless());
+                    of.exactly.store(simd, share, place, count, sums, outputs, rows, halves);
                 }
-                let halves = &mut halves[..count * outputs];
-                vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
-                of.exactly.row(halves);
-                part.store(halves, outputs, share, turned, c, count);
             }
         }
     }

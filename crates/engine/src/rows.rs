@@ -277,24 +277,18 @@ impl Part {
             let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
             return from.store(share, row, self.rows.len(), column, count);
         }
-        self.store_by(data, stride, share, first, count, copy_rows);
+        share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
     }
 
-    /// The same by `by`, where the result is not turned.
-    #[inline(always)]
-    pub(crate) fn store_by<T>(
-        &self,
-        data: &[T],
-        stride: usize,
-        share: &mut Share,
-        first: usize,
-        count: usize,
-        by: impl Fn(&[T], &mut [f16], Rows),
-    ) {
+    /// Where a channel's first result goes in a share, counted from the share's first channel, row and column.
+    pub(crate) fn place(&self, share: &Share, channel: usize) -> [usize; 3] {
+        [channel, self.rows.start - share.first_row, self.columns.start]
+    }
+
+    /// Its rows, one behind the other.
+    pub(crate) fn gapless(&self) -> Rows {
         let columns = self.columns.len();
-        let rows = Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns };
-        let place = [first, self.rows.start - share.first_row, self.columns.start];
-        share.store(place, count, data, stride, rows, by);
+        Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns }
     }
 }
 

@@ -218,7 +218,7 @@ mod host {
         let mut few = [0; B];
         let pieces = whole.iter_mut().zip(bytes);
         pieces.for_each(|(to, from)| *to = widened(*from));
-        // All but one, or all with one index in the last.
+        // Fewer than `B` bytes, or as many, the last with one index.
         few.iter_mut().zip(bytes[whole.len()..].as_flattened().iter().chain(last)).for_each(|(few, from)| *few = *from);
         rest.iter_mut().zip(widened(few)).for_each(|(to, x)| *to = x);
     }

@@ -33,12 +33,15 @@ impl Reading {
         }
     }
 
-    /// A row, in place.
+    /// A row, in place. Returns the largest magnitude.
     #[inline(always)]
-    pub(super) fn row(self, row: &mut [f32]) {
-        if largest_bits(row) >= SPECIAL || self.flush > 0.0 {
+    pub(super) fn row(self, row: &mut [f32]) -> f32 {
+        let mut largest = largest_bits(row);
+        if largest >= SPECIAL || self.flush > 0.0 {
             row.iter_mut().for_each(|x| *x = self.decode(*x));
+            largest = largest_bits(row);
         }
+        f32::from_bits(largest)
     }
 
     #[inline(always)]
@@ -110,13 +113,7 @@ pub(super) fn exp2i(e: i32) -> f32 {
 /// Operands as the model reads them, in place. Returns the largest magnitude.
 #[inline(always)]
 pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
-    let reading = Reading::new(mac);
-    let largest = largest_bits(row);
-    if largest < SPECIAL && reading.flush == 0.0 {
-        return f32::from_bits(largest);
-    }
-    row.iter_mut().for_each(|x| *x = reading.decode(*x));
-    f32::from_bits(largest_bits(row))
+    Reading::new(mac).row(row)
 }
 
 /// Of the largest magnitude; they are ordered as numbers are.
