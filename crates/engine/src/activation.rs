@@ -63,35 +63,74 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x >= high { high } else { x }
 }
 
-/// What [`Finish::stages`] does, for vectors.
+/// What [`Finish::stages`] does, for vectors: a channel's bias, and what follows it.
+#[derive(Clone, Copy)]
+struct Biased<V, A> {
+    /// Minus zero where there is none: it changes no number.
+    bias: V,
+    after: A,
+}
+
+/// Whatever follows.
 #[derive(Clone, Copy)]
 struct Stages<V> {
-    bias: Option<V>,
     /// Bias and scale of all channels.
     all: Option<[V; 2]>,
     clamp: Option<[V; 2]>,
     relu: bool,
 }
 
+/// To zero, NaN as well.
+#[derive(Clone, Copy)]
+struct Rectified;
+
+/// Between two limits.
+#[derive(Clone, Copy)]
+struct Clamped<V>(V, V);
+
+impl<S: Simd, A: Before<S>> Before<S> for Biased<S::f32s, A> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        self.after.of(simd, simd.add_f32s(v, self.bias))
+    }
+}
+
 impl<S: Simd> Before<S> for Stages<S::f32s> {
     #[inline(always)]
     fn of(self, simd: S, mut v: S::f32s) -> S::f32s {
-        if let Some(bias) = self.bias {
-            v = simd.add_f32s(v, bias);
-        }
         if let Some([bias, scale]) = self.all {
             v = simd.mul_f32s(simd.add_f32s(v, bias), scale);
         }
         if let Some([low, high]) = self.clamp {
-            v = simd.select_f32s(simd.less_than_or_equal_f32s(v, low), low, v);
-            v = simd.select_f32s(simd.greater_than_or_equal_f32s(v, high), high, v);
+            v = Clamped(low, high).of(simd, v);
         }
         if self.relu {
-            let zero = simd.splat_f32s(0.0);
-            v = simd.select_f32s(simd.greater_than_f32s(v, zero), v, zero);
+            v = Rectified.of(simd, v);
         }
         v
     }
+}
+
+impl<S: Simd> Before<S> for Rectified {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        let zero = simd.splat_f32s(0.0);
+        simd.select_f32s(simd.greater_than_f32s(v, zero), v, zero)
+    }
+}
+
+impl<S: Simd> Before<S> for Clamped<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        let Clamped(low, high) = self;
+        let v = simd.select_f32s(simd.less_than_or_equal_f32s(v, low), low, v);
+        simd.select_f32s(simd.greater_than_or_equal_f32s(v, high), high, v)
+    }
+}
+
+#[inline(always)]
+fn bias_of<S: Simd>(simd: S, bias: f32) -> S::f32s {
+    simd.splat_f32s(if bias == 0.0 { -0.0 } else { bias })
 }
 
 /// Everything between a sum and its place in memory.
@@ -153,14 +192,31 @@ impl Finish<'_> {
     #[inline(always)]
     pub(crate) fn before<S: Simd>(&self, simd: S, bias: f32) -> impl Before<S> {
         let splat = |x: f32| simd.splat_f32s(x);
-        Stages {
-            bias: (bias != 0.0).then(|| splat(bias)),
+        let after = Stages {
             all: (self.bias != 0.0 || self.scale != 1.0).then(|| [splat(self.bias), splat(self.scale)]),
             clamp: match *self.activation {
                 Activation::Clamp(low, high) => Some([splat(low), splat(high)]),
                 _ => None,
             },
             relu: matches!(self.activation, Activation::Relu),
+        };
+        Biased { bias: bias_of(simd, bias), after }
+    }
+
+    /// Does work with [`Finish::stages`] for vectors, in code for the usual ones.
+    #[inline(always)]
+    pub(crate) fn with_stages<S: Simd>(&self, simd: S, bias: f32, work: impl Staged<S>) {
+        if self.bias != 0.0 || self.scale != 1.0 {
+            return work.with(simd, self.before(simd, bias));
+        }
+        let bias = bias_of(simd, bias);
+        match *self.activation {
+            Activation::Relu => work.with(simd, Biased { bias, after: Rectified }),
+            Activation::Clamp(low, high) => {
+                let after = Clamped(simd.splat_f32s(low), simd.splat_f32s(high));
+                work.with(simd, Biased { bias, after });
+            }
+            Activation::None | Activation::Unread | Activation::Table(_) => work.with(simd, Biased { bias, after: () }),
         }
     }
 
@@ -186,6 +242,11 @@ impl Finish<'_> {
             }
         }
     }
+}
+
+/// Work on vectors to which stages are applied.
+pub(crate) trait Staged<S: Simd> {
+    fn with(self, simd: S, stages: impl Before<S>);
 }
 
 /// What is made of a copied element.

@@ -5,7 +5,7 @@
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`].
 
-use crate::activation::Finish;
+use crate::activation::{Finish, Staged};
 use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, by_parity, stage_pairs};
 use crate::number::vectors::{self, Before};
 use crate::pe::Ending;
@@ -131,7 +131,8 @@ impl Job<'_, '_> {
                 Feed::Made(made) => {
                     let sums = made.sums(simd, channel..channel + count, making);
                     for ((c, staged), sums) in staged_channels.zip(sums) {
-                        plane.settle::<S, STRIDE>(simd, made.before(simd, channel + c), sums, made.columns, staged);
+                        let settled = Settled::<STRIDE> { plane: &plane, sums, columns: made.columns, to: staged };
+                        made.with_stages(simd, channel + c, settled);
                     }
                 }
             }
@@ -319,30 +320,56 @@ impl Plane {
         let (first, second) = to.split_at_mut(rows * width);
         stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
     }
+}
 
-    /// Stages a channel from the sums of what is read of it, as many columns a row: after `before`, and rounded.
+/// A channel that is staged from the sums of what is read of it, as many columns a row: after their stages, and rounded.
+struct Settled<'a, const STRIDE: usize> {
+    plane: &'a Plane,
+    sums: &'a mut [f32],
+    columns: usize,
+    to: &'a mut [f32],
+}
+
+impl<S: Simd, const STRIDE: usize> Staged<S> for Settled<'_, STRIDE> {
     #[inline(always)]
-    fn settle<S: Simd, const STRIDE: usize>(
-        &self,
-        simd: S,
-        before: impl Before<S>,
-        sums: &mut [f32],
-        columns: usize,
-        to: &mut [f32],
-    ) {
-        let &Plane { rows, ref inside, across, width, lead, p, .. } = self;
+    fn with(self, simd: S, stages: impl Before<S>) {
+        let Settled { plane, sums, columns, to } = self;
+        let &Plane { rows, ref inside, across, width, lead, p, .. } = plane;
         if inside.is_empty() || across == 0 {
             return;
         }
         let begin = inside.start * width + lead;
         let rows_read = Rows { count: inside.len(), columns: across, from_stride: columns, to_stride: width };
         if STRIDE == 1 {
-            return vectors::settle_rows(simd, before, sums, &mut to[begin + p..], rows_read);
+            let to = &mut to[begin + p..];
+            return apart(
+                simd,
+                #[inline(always)]
+                || vectors::settle_rows(simd, stages, sums, to, rows_read),
+            );
         }
         let (first, second) = to.split_at_mut(rows * width);
         let planes = by_parity(p, [&mut first[begin..], &mut second[begin..]]);
-        vectors::settle_pairs(simd, before, sums, planes, rows_read);
+        apart(
+            simd,
+            #[inline(always)]
+            || vectors::settle_pairs(simd, stages, sums, planes, rows_read),
+        );
     }
+}
+
+/// A loop of 11 rounds at most, which the compiler would leave one: each has code of its own, where its number is known.
+macro_rules! written_out {
+    (for $i: ident in 0..$count: expr => $work: block) => {
+        written_out!($i $count; $work; 0 1 2 3 4 5 6 7 8 9 10)
+    };
+    ($i: ident $count: expr; $work: block; $($n: literal)*) => {
+        const { assert!($count <= 11) };
+        $({
+            const $i: usize = $n;
+            if $i < $count $work
+        })*
+    };
 }
 
 /// Sums of rows of outputs, and what comes between them and their rounding.
@@ -403,19 +430,21 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE>
     fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl Before<S>, at: usize) {
         let Bands { source, width, phase, weights, across, .. } = *self;
         let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
-        for i in 0..(R - 1) * STRIDE + K {
+        written_out!(for I in 0..(R - 1) * STRIDE + K => {
+            // A row of every plane, as far as it is read.
+            let lines: [&[f32]; STRIDE] =
+                std::array::from_fn(|i| &source[i * phase + I * width + at..][..N * S::F32_LANES + (K - 1) / STRIDE]);
             for kw in 0..K {
-                let place = kw % STRIDE * phase + i * width + kw / STRIDE + at;
-                let (vectors, _) = S::as_simd_f32s(&source[place..][..N * S::F32_LANES]);
+                let (vectors, _) = S::as_simd_f32s(&lines[kw % STRIDE][kw / STRIDE..][..N * S::F32_LANES]);
                 let Some(x) = vectors.first_chunk::<N>() else { return };
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let Some(weights) = i.checked_sub(row * STRIDE).and_then(|kh| weights.get(kh)) else { continue };
+                    let Some(weights) = I.checked_sub(row * STRIDE).and_then(|kh| weights.get(kh)) else { continue };
                     for n in 0..N {
                         sums[n] = W::add(simd, weights[kw], x[n], sums[n]);
                     }
                 }
             }
-        }
+        });
         for (row, mut sums) in sums.into_iter().enumerate() {
             for sum in &mut sums {
                 *sum = before.of(simd, *sum);

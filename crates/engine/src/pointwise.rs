@@ -4,9 +4,8 @@
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
 
-use crate::activation::Finish;
+use crate::activation::{Finish, Staged};
 use crate::convolution::{Kernel, Staging};
-use crate::number::vectors::Before;
 use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, columns_of, run_outputs};
 use crate::rows::{Part, Share, Source, copy_short};
 use crate::work::{Scratch, apart, room};
@@ -227,10 +226,10 @@ impl Made<'_> {
         room(&mut making.sums, count * stride).chunks_exact_mut(stride.max(1))
     }
 
-    /// What comes between a channel's sums and their rounding.
+    /// Does work that applies what comes between a channel's sums and their rounding.
     #[inline(always)]
-    pub(crate) fn before<S: Simd>(&self, simd: S, channel: usize) -> impl Before<S> {
-        self.finish.before(simd, self.kernel.bias(channel))
+    pub(crate) fn with_stages<S: Simd>(&self, simd: S, channel: usize, work: impl Staged<S>) {
+        self.finish.with_stages(simd, self.kernel.bias(channel), work);
     }
 }
 
