@@ -13,7 +13,7 @@ use crate::lone;
 use crate::number::vectors;
 use crate::panels::Packed;
 use crate::pointwise::{self, Made};
-use crate::product::{PANEL, SLACK, Sums};
+use crate::product::{self, PANEL, SLACK, Sums};
 use crate::rows::{Share, Source, Strides, Turned, cut};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
@@ -387,7 +387,7 @@ fn convolve_pointwise(
         let rows = ext.h.div_ceil(threads);
         let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
         // What the longest share computes, and what every share has to itself of that which all of them read.
-        let computed = |outputs: usize, channels: usize| outputs.next_multiple_of(VECTOR) * channels;
+        let computed = |outputs: usize, channels: usize| product::computed(outputs) * channels;
         let by_rows = computed(rows * ext.w, ext.c) + WIDENING * ext.c;
         let by_channels = computed(ext.plane(), channels) + PACKING * ext.plane();
         if by_rows <= by_channels {
