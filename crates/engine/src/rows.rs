@@ -325,14 +325,19 @@ impl Turned<'_> {
                         }
                         continue;
                     }
-                    for (i, line) in square.iter_mut().enumerate().take(height) {
-                        let from = &self.data[at + i * self.stride..];
-                        match from.first_chunk() {
-                            Some(from) if width == SQUARE => *line = *from,
-                            _ => line[..width].copy_from_slice(&from[..width]),
+                    let mut from = self.data[at..].as_chunks().0;
+                    if [self.stride, width] != [SQUARE; 2] {
+                        // Each line of cache is looked at once: a usual distance leaves few places for all of them.
+                        for (i, line) in square.iter_mut().enumerate().take(height) {
+                            let from = &self.data[at + i * self.stride..];
+                            match from.first_chunk() {
+                                Some(from) if width == SQUARE => *line = *from,
+                                _ => line[..width].copy_from_slice(&from[..width]),
+                            }
                         }
+                        from = &square;
                     }
-                    turn(&square, height, width, &mut turned);
+                    turn(from, height, width, &mut turned);
                     for (j, line) in turned.iter().enumerate().take(width) {
                         let to = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
                         match to.first_chunk_mut() {
@@ -348,7 +353,7 @@ impl Turned<'_> {
 
 /// Exchanges rows and columns of a square, as many as asked for and some more.
 #[inline(always)]
-fn turn(square: &[[f16; SQUARE]; SQUARE], rows: usize, columns: usize, to: &mut [[f16; SQUARE]; SQUARE]) {
+fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut [[f16; SQUARE]; SQUARE]) {
     for row in (0..rows).step_by(EIGHT) {
         for column in (0..columns).step_by(EIGHT) {
             let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
