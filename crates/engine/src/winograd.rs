@@ -30,6 +30,8 @@ const KERNEL: usize = 9;
 const HEIGHT: usize = 2 * PANEL;
 const HALF: usize = 8;
 const LINE: usize = 2 * HALF;
+/// Elements between the lines of input channels: one a place, and as much again, lest all lie in few places of the caches.
+const STEP: usize = (PLACES + 1) * LINE;
 /// Input channels between two visits to the sums.
 const CHANNELS: usize = 128;
 /// Transformed kernels that are kept for all squares.
@@ -95,7 +97,7 @@ fn squares(rows: usize, columns: usize) -> [usize; 2] {
 /// Elements between the channels of a transformed source: the last vector may reach into the next channel's, or beyond. Never a
 /// multiple of a large power of two, which caches keep in few places.
 fn stride(down: usize, across: usize) -> usize {
-    (down * across + LONGEST).next_multiple_of(LONGEST) | LONGEST
+    (down * across).next_multiple_of(LONGEST) | LONGEST
 }
 
 /// Rows of squares that are worked on together.
@@ -160,14 +162,14 @@ impl WithSimd for Job<'_, '_> {
         let windows = Window { k: [READ; 2], s: [SIDE; 2], ..window.clone() };
         let segment = channels.min(CHANNELS);
         let source = Planes::of(channels, stride(at_once, across));
-        let weights = Planes::of(segment, LINE);
+        let weights = segment * STEP + PLACES * LINE;
         let sums = Planes::of(HEIGHT, source.stride);
         let result = SIDE * across.next_multiple_of(LONGEST);
         let [lines, segments] = [share.channels().div_ceil(HEIGHT), channels.div_ceil(segment)];
-        let kept = down > at_once && lines * segments * weights.elements() <= KEPT;
+        let kept = down > at_once && lines * segments * weights <= KEPT;
         let Scratch { packed, wide, panel, sums: buffer, staged, .. } = scratch;
         let transformed = room(packed, source.elements());
-        let kernels = room(panel, weights.elements() * if kept { lines * segments } else { 1 });
+        let kernels = room(panel, weights * if kept { lines * segments } else { 1 });
         let buffer = room(buffer, sums.elements() + SIDE * at_once * result);
         let (products, results) = buffer.split_at_mut(sums.elements());
         for first in (0..down).step_by(at_once) {
@@ -181,13 +183,13 @@ impl WithSimd for Job<'_, '_> {
                 for (s, c) in (0..channels).step_by(segment).enumerate() {
                     let some = c..channels.min(c + segment);
                     let place = if kept { line * segments + s } else { 0 };
-                    let kernels = &mut kernels[place * weights.elements()..];
+                    let kernels = &mut kernels[place * weights..];
                     if !kept || first == 0 {
-                        transform_line(simd, kernel, begin, some.clone(), wide, kernels, weights.plane);
+                        transform_line(simd, kernel, begin, some.clone(), wide, kernels);
                     }
                     for i in 0..PLACES {
                         let of = Sums {
-                            weights: &kernels[i * weights.plane..][..some.len() * LINE],
+                            weights: &kernels[i * LINE..][..some.len() * STEP],
                             source: &transformed[i * source.plane + c * source.stride..],
                             stride: source.stride,
                             sums: &mut products[i * sums.plane..],
@@ -255,7 +257,6 @@ fn transform_line<S: Simd>(
     channels: Range<usize>,
     wide: &mut Vec<f32>,
     to: &mut [f32],
-    plane: usize,
 ) {
     let taps = KERNEL * channels.start..KERNEL * channels.end;
     // A line reaches further than a panel.
@@ -268,7 +269,7 @@ fn transform_line<S: Simd>(
         }
     }
     let halves = [&wide[..], &wide[half - HALF..]];
-    apart(simd, Lines { halves, channels: channels.len(), to, plane });
+    apart(simd, Lines { halves, to: &mut to[..channels.len() * STEP] });
 }
 
 /// Gives taps of fewer channels than a panel has as much room as others.
@@ -369,9 +370,7 @@ fn transform<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; READ]) -> [S::f32s; READ]
 struct Lines<'a> {
     /// Coefficients by panel, tap by tap; those of the second one behind half a line.
     halves: [&'a [f32]; 2],
-    channels: usize,
     to: &'a mut [f32],
-    plane: usize,
 }
 
 impl WithSimd for Lines<'_> {
@@ -379,25 +378,21 @@ impl WithSimd for Lines<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Lines { halves: [first, second], channels, to, plane } = self;
-        let mut places = <[&mut [[f32; LINE]]; PLACES]>::default();
-        for (place, to) in places.iter_mut().zip(to.chunks_mut(plane)) {
-            *place = &mut to.as_chunks_mut().0[..channels];
-        }
+        let Lines { halves: [first, second], to } = self;
         let half = simd.splat_f32s(0.5);
-        for (c, at) in (0..channels).zip((0..).step_by(KERNEL * PANEL)) {
+        for (to, at) in to.as_chunks_mut::<STEP>().0.iter_mut().zip((0..).step_by(KERNEL * PANEL)) {
             let (Some(first), Some(second)) = (first[at..].first_chunk(), second[at..].first_chunk()) else { return };
             let halves: [&[f32; KERNEL * PANEL + LINE]; 2] = [first, second];
             for part in (0..LINE).step_by(S::F32_LANES) {
                 let mut columns = [[half; READ]; 3];
-                for (i, to) in columns.iter_mut().enumerate() {
+                for (i, column) in columns.iter_mut().enumerate() {
                     let (x, y) = (both(simd, halves, 3 * i, part), both(simd, halves, 3 * i + 1, part));
-                    *to = spread(simd, half, [x, y, both(simd, halves, 3 * i + 2, part)]);
+                    *column = spread(simd, half, [x, y, both(simd, halves, 3 * i + 2, part)]);
                 }
-                for j in 0..READ {
-                    let done = spread(simd, half, [columns[0][j], columns[1][j], columns[2][j]]);
-                    for i in 0..READ {
-                        store::<S>(done[i], &mut places[i * READ + j][c], part);
+                let [first, second, third] = &columns;
+                for (j, ((&x, &y), &z)) in first.iter().zip(second).zip(third).enumerate() {
+                    for (i, done) in spread(simd, half, [x, y, z]).into_iter().enumerate() {
+                        store::<S>(done, to, (i * READ + j) * LINE + part);
                     }
                 }
             }
@@ -495,7 +490,7 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
                 sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
             }
         }
-        for (c, weights) in weights.as_chunks::<LINE>().0.iter().enumerate() {
+        for (c, weights) in weights.as_chunks::<STEP>().0.iter().enumerate() {
             let (vectors, _) = S::as_simd_f32s(&source[c * stride..][..N * S::F32_LANES]);
             let Some(x) = vectors.first_chunk::<N>() else { return };
             for m in 0..M {
@@ -538,8 +533,8 @@ impl<const R: usize> WithSimd for Few<'_, R> {
                 sums[..vectors].copy_from_slice(&S::as_simd_f32s(&line).0[..vectors]);
             }
         }
-        for (c, line) in weights.as_chunks::<LINE>().0.iter().enumerate() {
-            let line = S::as_simd_f32s(line).0;
+        for (c, line) in weights.as_chunks::<STEP>().0.iter().enumerate() {
+            let line = S::as_simd_f32s(&line[..LINE]).0;
             let Some(x) = source[c * stride..].first_chunk::<R>() else { return };
             for r in 0..R {
                 let x = simd.splat_f32s(x[r]);
