@@ -90,6 +90,37 @@ pub(crate) fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut
     }
 }
 
+/// Places where two rows have bits in common, counted from their first. `to` needs room for all places and a vector more; returns
+/// how many were found.
+#[inline(always)]
+pub(crate) fn places_in_common<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut [u32]) -> usize {
+    let mut found = 0;
+    for (i, (a, b)) in a.chunks(LONGEST).zip(b.chunks(LONGEST)).enumerate() {
+        let first = (i * LONGEST) as u32;
+        match (longest::of(simd), a.first_chunk(), b.first_chunk()) {
+            (Some(host), Some(a), Some(b)) => {
+                let common = host.in_common(*a, *b);
+                if common != 0 {
+                    to[found..][..LONGEST].copy_from_slice(&host.places(first, common));
+                    found += common.count_ones() as usize;
+                }
+            }
+            _ => {
+                // Most have none at all.
+                if a.iter().zip(b).fold(0, |bits, (a, b)| bits | a & b) == 0 {
+                    continue;
+                }
+                for (j, (a, b)) in a.iter().zip(b).enumerate() {
+                    // Written, and kept or not: no branch to mispredict.
+                    to[found] = first + j as u32;
+                    found += usize::from(a & b != 0);
+                }
+            }
+        }
+    }
+    found
+}
+
 /// What is done to a vector before it is rounded, or after it was widened.
 pub(crate) trait Before<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
@@ -344,6 +375,20 @@ mod longest {
             cast(self.0.avx512f._mm512_cvtph_ps(cast(x)))
         }
 
+        /// One bit for each place with bits in common.
+        #[inline(always)]
+        pub(super) fn in_common(self, a: [u32; 16], b: [u32; 16]) -> u16 {
+            self.0.avx512f._mm512_test_epi32_mask(cast(a), cast(b))
+        }
+
+        /// Places of bits, from a number on, side by side; zeros behind.
+        #[inline(always)]
+        pub(super) fn places(self, first: u32, bits: u16) -> [u32; 16] {
+            let all: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+            let all = self.0.avx512f._mm512_add_epi32(cast(all), cast([first; 16]));
+            cast(self.0.avx512f._mm512_maskz_compress_epi32(bits, all))
+        }
+
         /// Numbers at even and at odd places.
         #[inline(always)]
         pub(super) fn pairs(self, x: [f32; 16], y: [f32; 16]) -> [[f32; 16]; 2] {
@@ -402,6 +447,14 @@ mod longest {
 
     impl Longest {
         pub(super) fn widen(self, _: [f16; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+            match self {}
+        }
+
+        pub(super) fn places(self, _: u32, _: u16) -> [u32; 16] {
             match self {}
         }
 
@@ -469,6 +522,35 @@ mod tests {
                     [at(2 * i), at(2 * i + 1)].map(f32::to_bits),
                     "{n} {i}"
                 );
+            }
+        }
+    }
+
+    struct Places<'a>(&'a [u32], &'a [u32], &'a mut [u32]);
+
+    impl WithSimd for Places<'_> {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> usize {
+            let Places(a, b, to) = self;
+            places_in_common(simd, a, b, to)
+        }
+    }
+
+    /// None, all, and some of them, in rows of any length.
+    #[test]
+    fn places_are_those_of_common_bits() {
+        for n in 0..70u32 {
+            for every in [1, 2, 3, 17, 100] {
+                let a: Vec<u32> = (0..n).map(|i| i.wrapping_mul(0x9e37_79b9) | 1 << 31).collect();
+                let b: Vec<u32> = (0..n).map(|i| if (i + n) % every == 0 { 3 << 30 } else { !a[i as usize] }).collect();
+                let wanted: Vec<u32> = (0..n).filter(|i| (i + n) % every == 0).collect();
+                for arch in arches() {
+                    let mut found = vec![7; n as usize + LONGEST];
+                    let count = arch.dispatch(Places(&a, &b, &mut found));
+                    assert_eq!(found[..count], wanted, "{n} {every} {arch:?}");
+                }
             }
         }
     }

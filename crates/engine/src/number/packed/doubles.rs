@@ -31,7 +31,7 @@ impl Pair<'_> {
         for first in (0..self.taps).step_by(CONVERTED) {
             let count = converted.fill(simd, self, first);
             if !WATCH {
-                lists.fill(self, first, first + count);
+                lists.fill(simd, self, first, first + count);
             }
             for row in (0..out.len()).step_by(ROWS) {
                 for vector in (0..WIDTH / S::F64_LANES).step_by(VECTORS) {

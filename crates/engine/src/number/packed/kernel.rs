@@ -5,6 +5,7 @@ use super::careful::careful;
 use super::columns::{Columns, Line};
 use super::reading::Reading;
 use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
+use crate::number::vectors;
 use crate::product::columns_of;
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
@@ -13,8 +14,8 @@ use std::ops::Range;
 
 /// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
 const PASS: usize = 640;
-/// Room for their numbers in a list, wherever a tap of [`PASS`] goes: a power of two.
-const ROOM: usize = 1024;
+/// Room for their numbers in a list, and for what vectors write behind them.
+const ROOM: usize = PASS + LONGEST;
 /// Vectors of sums that are held in registers for each row of a block.
 pub(super) const VECTORS: usize = 2;
 /// Rows whose sums 16 registers hold, two vectors each.
@@ -24,8 +25,6 @@ const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
 const TURNS: usize = 4;
 /// Most columns of a panel that [`columns_of`] says to sum one by one.
 const MOST_ALONE: usize = 4;
-/// Taps that are looked at together, as most of them have nothing to drop.
-const LISTED: usize = 8;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 pub(super) const START: f32 = 192.0;
 /// Products of one run add up to less, with room for the rounding of norms.
@@ -391,7 +390,7 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let OneRun { pair, taps, columns, mut ends, lists } = self;
-        lists.fill(pair, taps.start, taps.end);
+        lists.fill(simd, pair, taps.start, taps.end);
         let begin = taps.start - pair.first;
         let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
         let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
@@ -416,7 +415,7 @@ pub(super) fn start(bias: f64) -> u32 {
 /// are counted from the first.
 pub(super) struct Lists {
     /// Under these, some products are dropped that do not round to zero anyway.
-    mixed: [u16; ROOM],
+    mixed: [u32; ROOM],
     mixes: usize,
     /// The least operands that count under each of them, by row.
     keep: [[f32; HEIGHT]; PASS],
@@ -439,25 +438,14 @@ impl Lists {
     }
 
     #[inline(always)]
-    pub(super) fn fill(&mut self, pair: &Pair, first: usize, end: usize) {
-        self.mixes = 0;
-        let pairs = pair.dropping[first..end].chunks(LISTED).zip(pair.exponents[first..end].chunks(LISTED));
-        for (i, (dropping, met)) in pairs.enumerate() {
-            let both = |i: usize| dropping[i] & met[i];
-            if dropping.len() == LISTED && (0..LISTED).fold(0, |set, i| set | both(i)) == 0 {
-                continue;
-            }
-            for j in 0..dropping.len() {
-                // Written, and kept or not: no branch to mispredict.
-                self.mixed[self.mixes % ROOM] = (i * LISTED + j) as u16;
-                self.mixes += usize::from(both(j) != 0);
-            }
-        }
+    pub(super) fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize, end: usize) {
+        let (dropping, met) = (&pair.dropping[first..end], &pair.exponents[first..end]);
+        self.mixes = vectors::places_in_common(simd, dropping, met, &mut self.mixed);
     }
 
     #[inline(always)]
     pub(super) fn mixed(&self) -> impl Iterator<Item = usize> {
-        self.mixed[..self.mixes].iter().map(|&tap| usize::from(tap))
+        self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
     }
 }
 
@@ -476,7 +464,7 @@ fn narrow<S: Simd, E: Ends, const H: usize>(
     let (w, _) = w.as_chunks::<H>();
     // A raised weight has the exponent of the weight. All in one loop, which vectors take in long strides.
     let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
-    keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[usize::from(tap)]);
+    keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
     keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     let lists = &*lists;
     let (lanes, whole) = (S::F32_LANES, columns - columns_of::<S>(columns));
