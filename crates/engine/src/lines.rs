@@ -8,11 +8,12 @@ use crate::machine::Machine;
 use crate::memory;
 use crate::number;
 use crate::number::settle::{Line, STRETCH};
+use crate::number::wide::Exact;
 use crate::pe::{Ending, FIRST, SECOND};
 use crate::planar::BLOCK;
 use crate::rows::{Block, Share, Source, cut};
 use crate::tensor::Extents;
-use crate::work::{PER_THREAD, Workers, chunks};
+use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, residency, second};
 use anemone_facts::numerics::Planar;
@@ -70,26 +71,56 @@ struct Lines<'a, N> {
     columns: usize,
 }
 
-/// Rows at work.
-struct Buffers<N> {
+/// Rows of a plane at work.
+#[derive(Default)]
+pub(crate) struct Buffers<N> {
     wide: Vec<f32>,
     a: Vec<N>,
     b: Vec<N>,
     halves: Vec<f16>,
 }
 
-impl<N: Line> Buffers<N> {
-    fn new(elements: usize) -> Buffers<N> {
-        let zeros = || vec![N::admit(0.0); elements];
-        Buffers { wide: vec![0.0; elements], a: zeros(), b: zeros(), halves: vec![f16::ZERO; elements] }
+/// Those of planes that are worked on together.
+pub(crate) type Planes<N> = [Buffers<N>; SIDE_BY_SIDE];
+
+/// As much of them as rows need.
+struct Rooms<'a, N> {
+    wide: &'a mut [f32],
+    a: &'a mut [N],
+    b: &'a mut [N],
+    halves: &'a mut [f16],
+}
+
+impl<N: Kept> Buffers<N> {
+    fn rooms(&mut self, elements: usize) -> Rooms<'_, N> {
+        let Buffers { wide, a, b, halves } = self;
+        let (wide, halves) = (room(wide, elements), room(halves, elements));
+        Rooms { wide, a: room(a, elements), b: room(b, elements), halves }
     }
 }
 
-impl<N: Line> Lines<'_, N> {
+/// Numbers whose rows a thread keeps between tasks.
+pub(crate) trait Kept: Line + Default {
+    fn planes(scratch: &mut Scratch) -> &mut Planes<Self>;
+}
+
+impl Kept for f32 {
+    fn planes(scratch: &mut Scratch) -> &mut Planes<f32> {
+        &mut scratch.planes
+    }
+}
+
+impl Kept for Exact {
+    fn planes(scratch: &mut Scratch) -> &mut Planes<Exact> {
+        &mut scratch.exact_planes
+    }
+}
+
+impl<N: Kept> Lines<'_, N> {
     /// Rows before the task's end, in `at.a`.
     #[inline(always)]
-    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut Buffers<N>) {
-        let Buffers { wide, a, b, .. } = at;
+    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut Rooms<N>) {
+        let Rooms { wide, a, b, .. } = at;
         let [first, second] = &self.operands;
         first.read(simd, block, wide, a);
         let a = &mut a[..block.elements()];
@@ -118,7 +149,7 @@ impl<N: Line> Lines<'_, N> {
 
 impl Machine<'_> {
     /// False where the task is of another form.
-    pub(crate) fn lines_in_place<N: Line>(&mut self) -> Result<bool, FaultKind> {
+    pub(crate) fn lines_in_place<N: Kept>(&mut self) -> Result<bool, FaultKind> {
         let class = self.get(TaskClass);
         let ext = self.input_extents();
         let form = match (class, self.get(PeSecond)) {
@@ -180,8 +211,10 @@ impl Machine<'_> {
         if let Some(fold) = &fold {
             let mut results = vec![f16::ZERO; ext.g * ext.c];
             let at_once = SIDE_BY_SIDE * (WORTH_SHARING / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
-            chunks(&mut results, at_once, cost, |i, results| {
-                workers.arch.dispatch(Reduce { lines: &lines, fold, ext, first: i * at_once, results });
+            let shares = results.chunks_mut(at_once).enumerate().collect();
+            workers.each(shares, cost >= PER_THREAD, |(i, results), scratch| {
+                let planes = N::planes(scratch);
+                workers.arch.dispatch(Reduce { lines: &lines, fold, ext, first: *i * at_once, results, planes });
             });
             for (i, result) in results.into_iter().enumerate() {
                 target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;
@@ -190,8 +223,9 @@ impl Machine<'_> {
             let parts = 4 * rayon::current_num_threads();
             let channels = ext.c.div_ceil(parts).max(1);
             let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
-            workers.each(cut(target, ext, to.strides, rows, channels), cost >= WORTH_SHARING, |share, _| {
-                workers.arch.dispatch(Elements { lines: &lines, share });
+            workers.each(cut(target, ext, to.strides, rows, channels), cost >= WORTH_SHARING, |share, scratch| {
+                let [buffers, ..] = N::planes(scratch);
+                workers.arch.dispatch(Elements { lines: &lines, share, buffers });
             });
         }
         self.done(&direct, result);
@@ -202,15 +236,16 @@ impl Machine<'_> {
 struct Elements<'a, 'b, N> {
     lines: &'a Lines<'a, N>,
     share: &'a mut Share<'b>,
+    buffers: &'a mut Buffers<N>,
 }
 
-impl<N: Line> WithSimd for Elements<'_, '_, N> {
+impl<N: Kept> WithSimd for Elements<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Elements { lines, share } = self;
-        let mut at = Buffers::new(lines.columns.max(BLOCK));
+        let Elements { lines, share, buffers } = self;
+        let mut at = buffers.rooms(lines.columns.max(BLOCK));
         share.blocks(
             lines.columns,
             BLOCK,
@@ -266,16 +301,17 @@ struct Reduce<'a, 'b, N> {
     /// Planes, counted over all groups.
     first: usize,
     results: &'b mut [f16],
+    planes: &'a mut Planes<N>,
 }
 
-impl<N: Line> WithSimd for Reduce<'_, '_, N> {
+impl<N: Kept> WithSimd for Reduce<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Reduce { lines, fold, ext, first, results } = self;
+        let Reduce { lines, fold, ext, first, results, planes } = self;
         let rows = (BLOCK / ext.w).clamp(1, ext.h);
-        let mut at: [Buffers<N>; SIDE_BY_SIDE] = std::array::from_fn(|_| Buffers::new(rows * ext.w));
+        let mut at = planes.each_mut().map(|buffers| buffers.rooms(rows * ext.w));
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
             let first = first + i * SIDE_BY_SIDE;
             let mut sums = fold.start::<N, SIDE_BY_SIDE>();

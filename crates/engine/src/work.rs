@@ -1,7 +1,9 @@
 //! Threads and the buffers they keep between tasks.
 
+use crate::lines::Planes;
 use crate::memory::Aside;
 use crate::number::packed::Columns;
+use crate::number::wide::Exact;
 use crate::pointwise::Making;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
@@ -32,6 +34,9 @@ pub(crate) struct Scratch {
     pub(crate) gathered: Vec<f16>,
     /// Of channels that are made for the task after.
     pub(crate) making: Making,
+    /// Of planar tasks, in the numbers of either model.
+    pub(crate) planes: Planes<f32>,
+    pub(crate) exact_planes: Planes<Exact>,
     /// Of the exact array.
     pub(crate) row: Vec<(f32, f32)>,
     pub(crate) columns: Option<Columns>,

@@ -106,7 +106,7 @@ impl Wide for f32 {
 }
 
 /// A number by the device's rules; never NaN.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Exact(f64);
 
 /// Without a value: plus zero.
