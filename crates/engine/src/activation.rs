@@ -141,10 +141,15 @@ pub(crate) struct Finish<'a> {
 }
 
 impl Finish<'_> {
+    /// Whether nothing lies between.
+    fn is_plain(&self) -> bool {
+        matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0
+    }
+
     /// One row; `wide` is used up.
     #[inline(always)]
     fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
-        if matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0 {
+        if self.is_plain() {
             return number::copy_row(from, to);
         }
         if let &Activation::Clamp(low, high) = self.activation
@@ -322,6 +327,7 @@ impl WithSimd for Job<'_, '_> {
             }
             return;
         }
+        let plain = matches!(finish, Ending::Fast(finish) if finish.is_plain());
         let wide = room(&mut scratch.wide, SQUARE);
         let halves = room(&mut scratch.halves, SQUARE * SQUARE);
         for row in 0..share.rows {
@@ -332,7 +338,10 @@ impl WithSimd for Job<'_, '_> {
                     let height = SQUARE.min(columns - c);
                     for (i, to) in halves.chunks_exact_mut(SQUARE).enumerate().take(height) {
                         let from = &from.row(group, c + i, first_row + row, first + width)[first..];
-                        finish.copy(from, &mut wide[..width], &mut to[..width]);
+                        match plain {
+                            true => number::copy_row(from, &mut to[..width]),
+                            false => finish.copy(from, &mut wide[..width], &mut to[..width]),
+                        }
                     }
                     let square = Turned { data: halves, stride: SQUARE, columns: width, first: c };
                     square.store(share, row, 1, w, height);

@@ -328,21 +328,28 @@ impl Turned<'_> {
                     let mut from = self.data[at..].as_chunks().0;
                     if [self.stride, width] != [SQUARE; 2] {
                         // Each line of cache is looked at once: a usual distance leaves few places for all of them.
-                        for (i, line) in square.iter_mut().enumerate().take(height) {
-                            let from = &self.data[at + i * self.stride..];
-                            match from.first_chunk() {
-                                Some(from) if width == SQUARE => *line = *from,
-                                _ => line[..width].copy_from_slice(&from[..width]),
-                            }
+                        let lines = square.iter_mut().zip(self.data[at..].chunks(self.stride)).take(height);
+                        if width == SQUARE {
+                            lines.for_each(|(line, from)| line.copy_from_slice(&from[..SQUARE]));
+                        } else {
+                            lines.for_each(|(line, from)| line[..width].copy_from_slice(&from[..width]));
                         }
                         from = &square;
                     }
                     turn(from, height, width, &mut turned);
-                    for (j, line) in turned.iter().enumerate().take(width) {
-                        let to = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
-                        match to.first_chunk_mut() {
-                            Some(to) => *to = *line,
-                            None => to.copy_from_slice(&line[..height]),
+                    // Two loops, and whole lines as arrays: else each line would be copied by a call.
+                    let lines = turned.iter().enumerate().take(width);
+                    if height == SQUARE {
+                        for (j, line) in lines {
+                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
+                            if let Some(to) = to.first_chunk_mut() {
+                                *to = *line;
+                            }
+                        }
+                    } else {
+                        for (j, line) in lines {
+                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
+                            to.copy_from_slice(&line[..height]);
                         }
                     }
                 }
