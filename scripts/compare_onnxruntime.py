@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Times the engine beside ONNX Runtime, in turns, and prints the ratio of their medians.
 
-Both run the same architectures in the same process order on the same machine: Anemone a Core ML package through its
-register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times do not depend on them).
+Both run the same architectures on the same machine, each in a process of its own that is stopped out of its turn: Anemone a Core ML package through its
+register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times do not depend on them), as it
+is by default.
 
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release -p anemone --example pace
@@ -12,8 +13,10 @@ register program, ONNX Runtime a graph of the same layers in fp32 with random we
 """
 
 import argparse
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -145,16 +148,17 @@ def minilm_layer(tokens=128, width=384, heads=12):
 NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18, "minilm_layer0": minilm_layer}
 
 
-class Pace:
-    """The engine, in a process of its own."""
+class Side:
+    """A program that runs a network as often as each line it reads says, and answers with the nanoseconds. Out of its turn it is
+    stopped: threads that look for work would take the cores from the other side."""
 
-    def __init__(self, program, package, *words):
-        command = [program, package, *words]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, *command):
+        self.process = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
-            raise SystemExit(f"{program} did not start with {package}")
+            raise SystemExit(f"it did not start: {command}")
 
     def run(self, runs):
+        """Milliseconds of a run."""
         self.process.stdin.write(f"{runs}\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline()) / runs / 1e6
@@ -164,12 +168,41 @@ class Pace:
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
+    def turn(self, runs):
+        """Milliseconds of a run by the clock, and on cores, after one that warms up."""
+        self.process.send_signal(signal.SIGCONT)
+        self.run(1)
+        before = self.busy()
+        clock = self.run(runs)
+        busy = (self.busy() - before) / runs
+        self.process.send_signal(signal.SIGSTOP)
+        return clock, busy
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def serve(network, threads):
+    """ONNX Runtime as a [`Side`], as it is by default but for the number of threads."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = ort.InferenceSession(NETWORKS[network](), options, providers=["CPUExecutionProvider"])
+    x = {"x": np.random.default_rng(2).normal(0, 1, session.get_inputs()[0].shape).astype(np.float32)}
+    session.run(None, x)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        start = time.perf_counter_ns()
+        for _ in range(int(line)):
+            session.run(None, x)
+        print(time.perf_counter_ns() - start, flush=True)
+
 
 def compare_compilation(arguments, package, graph):
     """Times compilation beside creating a fully optimised session from memory: the whole command, reading and writing
     files, or within a process, from the package's path to the program."""
     ours, theirs = [], []
-    within = Pace(arguments.compile, package, "compile") if arguments.compile else None
+    within = Side(arguments.compile, package, "compile") if arguments.compile else None
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.ane, "compile", str(package), "-q", "--no-cache", "-o", f"{folder}/model.hwx"]
         for _ in range(arguments.rounds):
@@ -194,44 +227,39 @@ def main():
     tool = parser.add_mutually_exclusive_group(required=True)
     tool.add_argument("--pace", help="the built example `pace`: times of runs")
     tool.add_argument("--compile", help="the built example `pace`: times of compiling, beside creating a session")
+    tool.add_argument("--serve", choices=NETWORKS, help=argparse.SUPPRESS)
     tool.add_argument("--ane", help="the built `ane`: times of the whole command, beside creating a session")
     parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
+    if arguments.serve:
+        return serve(arguments.serve, arguments.threads)
     for name, build in NETWORKS.items():
         packages = sorted(arguments.models.glob(f"{name}*/model.mlpackage"))
         if not packages:
             print(f"{name}: no package {name}*/model.mlpackage in {arguments.models}")
             continue
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = arguments.threads
-        # Waiting threads would take the cores from the engine in its turn.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        session = ort.InferenceSession(build(), options, providers=["CPUExecutionProvider"])
-        x = {"x": np.random.default_rng(2).normal(0, 1, session.get_inputs()[0].shape).astype(np.float32)}
         if arguments.ane or arguments.compile:
             compare_compilation(arguments, packages[0], build())
             continue
-        sides = {kind: Pace(arguments.pace, packages[0], kind) for kind in ("fast", "exact")}
-        times = {kind: [] for kind in (*sides, "onnx")}
-        busy = {kind: [] for kind in times}
+        sides = {kind: Side(arguments.pace, packages[0], kind) for kind in ("fast", "exact")}
+        onnx_side = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
+        sides["onnx"] = Side(*onnx_side, "--threads", arguments.threads)
+        times, busy = ({kind: [] for kind in sides} for _ in range(2))
+        for side in sides.values():
+            side.process.send_signal(signal.SIGSTOP)
         for _ in range(arguments.rounds):
-            for kind, engine in sides.items():
-                engine.run(1)
-                before = engine.busy()
-                times[kind].append(engine.run(4))
-                busy[kind].append((engine.busy() - before) / 4)
-            session.run(None, x)
-            start, before = time.perf_counter(), time.process_time()
-            for _ in range(4):
-                session.run(None, x)
-            times["onnx"].append((time.perf_counter() - start) * 1e3 / 4)
-            busy["onnx"].append((time.process_time() - before) * 1e3 / 4)
+            for kind, side in sides.items():
+                clock, on_cores = side.turn(4)
+                times[kind].append(clock)
+                busy[kind].append(on_cores)
+        for side in sides.values():
+            side.close()
         print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:")
         for kind in times:
             line = f"  {kind}: median {statistics.median(times[kind]):.2f} ms, best {min(times[kind]):.2f}"
-            if kind in sides:
+            if kind != "onnx":
                 ratios = [
                     measure(of[kind]) / measure(of["onnx"]) for of in (times, busy) for measure in (statistics.median, min)
                 ]
