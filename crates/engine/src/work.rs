@@ -9,7 +9,10 @@ use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::Yield;
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,6 +74,34 @@ pub(crate) fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 /// Whether there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
 fn are_several() -> bool {
     rayon::current_num_threads() > 1
+}
+
+/// Counts what is left to be done, also where it ends in a panic.
+struct Left<'a>(&'a AtomicUsize);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Release);
+    }
+}
+
+/// Does the work of every item on all threads, and looks for work itself until all is done: a thread that waits for others' parts
+/// goes to sleep after a moment, and is woken when the next task could have begun.
+fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let left = AtomicUsize::new(items.len());
+    let one = |item: &mut T| {
+        let _left = Left(&left);
+        work(item);
+    };
+    rayon::scope(|scope| {
+        let Some((first, rest)) = items.split_first_mut() else { return };
+        // This thread takes the last one that was handed out, others the first one.
+        rest.iter_mut().rev().for_each(|item| scope.spawn(|_| one(item)));
+        one(first);
+        while left.load(Acquire) > 0 {
+            rayon::yield_now();
+        }
+    });
 }
 
 /// Fewer elements are not worth waking another thread.
@@ -148,7 +179,10 @@ impl Workers {
             }
         };
         if shared && items.len() > 1 && are_several() {
-            items.par_iter_mut().with_max_len(1).for_each(one);
+            match self.awake {
+                true => awake(&mut items, one),
+                false => items.par_iter_mut().with_max_len(1).for_each(one),
+            }
         } else {
             items.iter_mut().for_each(one);
         }
