@@ -188,3 +188,30 @@ impl Workers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn every_item_is_done_once_and_a_panic_is_passed_on() {
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            for count in [0, 1, 2, 50] {
+                let mut items = vec![0; count];
+                pool.install(|| awake(&mut items, |item| *item += 1));
+                assert_eq!(items, vec![1; count]);
+            }
+            // Of the item that this thread takes, and of one that was handed out.
+            for bad in [0, 7] {
+                let mut items: Vec<usize> = (0..20).collect();
+                let ended = catch_unwind(AssertUnwindSafe(|| {
+                    pool.install(|| awake(&mut items, |item| assert!(std::mem::replace(item, 99) != bad)));
+                }));
+                assert!(ended.is_err());
+                assert!(items.iter().skip(1).all(|item| *item == 99));
+            }
+        }
+    }
+}
