@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Times the engine beside ONNX Runtime, in turns, and prints the ratio of their medians.
 
-Both run the same architectures on the same machine, each in a process of its own that is stopped out of its turn: Anemone a Core ML package through its
-register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times do not depend on them), as it
-is by default.
+Both run the same architectures on the same machine, each in a process of its own that is stopped out of its turn: Anemone
+a Core ML package through its register program, ONNX Runtime a graph of the same layers in fp32 with random weights (times
+do not depend on them), as it is by default.
 
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release -p anemone --example pace
@@ -13,6 +13,7 @@ is by default.
 """
 
 import argparse
+import contextlib
 import signal
 import statistics
 import subprocess
@@ -149,13 +150,14 @@ NETWORKS = {"mobilenet_v2": mobilenet_v2, "resnet18": resnet18, "minilm_layer0":
 
 
 class Side:
-    """A program that runs a network as often as each line it reads says, and answers with the nanoseconds. Out of its turn it is
-    stopped: threads that look for work would take the cores from the other side."""
+    """A program that runs a network as often as each line it reads says, and answers with the nanoseconds. Out of its turn
+    it is stopped: threads that look for work would take the cores from the other side."""
 
     def __init__(self, *command):
         self.process = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
-            raise SystemExit(f"it did not start: {command}")
+            self.close()
+            raise SystemExit(f"it did not start: {' '.join(map(str, command))}")
 
     def run(self, runs):
         """Milliseconds of a run."""
@@ -179,12 +181,13 @@ class Side:
         return clock, busy
 
     def close(self):
+        """Ends it, stopped or not: one that is stopped would never see that nobody asks any more."""
         self.process.kill()
         self.process.wait()
 
 
 def serve(network, threads):
-    """ONNX Runtime as a [`Side`], as it is by default but for the number of threads."""
+    """ONNX Runtime as a side, by default but for the number of threads."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     session = ort.InferenceSession(NETWORKS[network](), options, providers=["CPUExecutionProvider"])
@@ -243,19 +246,19 @@ def main():
         if arguments.ane or arguments.compile:
             compare_compilation(arguments, packages[0], build())
             continue
-        sides = {kind: Side(arguments.pace, packages[0], kind) for kind in ("fast", "exact")}
-        onnx_side = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
-        sides["onnx"] = Side(*onnx_side, "--threads", arguments.threads)
-        times, busy = ({kind: [] for kind in sides} for _ in range(2))
-        for side in sides.values():
-            side.process.send_signal(signal.SIGSTOP)
-        for _ in range(arguments.rounds):
-            for kind, side in sides.items():
-                clock, on_cores = side.turn(4)
-                times[kind].append(clock)
-                busy[kind].append(on_cores)
-        for side in sides.values():
-            side.close()
+        commands = {kind: [arguments.pace, packages[0], kind] for kind in ("fast", "exact")}
+        commands["onnx"] = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
+        commands["onnx"] += ["--threads", arguments.threads]
+        times, busy = ({kind: [] for kind in commands} for _ in range(2))
+        with contextlib.ExitStack() as stack:
+            sides = {kind: stack.enter_context(contextlib.closing(Side(*of))) for kind, of in commands.items()}
+            for side in sides.values():
+                side.process.send_signal(signal.SIGSTOP)
+            for _ in range(arguments.rounds):
+                for kind, side in sides.items():
+                    clock, on_cores = side.turn(4)
+                    times[kind].append(clock)
+                    busy[kind].append(on_cores)
         print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:")
         for kind in times:
             line = f"  {kind}: median {statistics.median(times[kind]):.2f} ms, best {min(times[kind]):.2f}"

@@ -128,6 +128,7 @@ impl<S: Simd> Before<S> for Clamped<S::f32s> {
     }
 }
 
+/// As [`Biased`] has it.
 #[inline(always)]
 fn bias_of<S: Simd>(simd: S, bias: f32) -> S::f32s {
     simd.splat_f32s(if bias == 0.0 { -0.0 } else { bias })
@@ -327,6 +328,7 @@ impl WithSimd for Job<'_, '_> {
             }
             return;
         }
+        // Known once for all rows, which are short here.
         let plain = matches!(finish, Ending::Fast(finish) if finish.is_plain());
         let wide = room(&mut scratch.wide, SQUARE);
         let halves = room(&mut scratch.halves, SQUARE * SQUARE);

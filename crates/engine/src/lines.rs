@@ -81,7 +81,7 @@ pub(crate) struct Buffers<N> {
 }
 
 /// Those of planes that are worked on together.
-pub(crate) type Planes<N> = [Buffers<N>; SIDE_BY_SIDE];
+pub(crate) type PlaneBuffers<N> = [Buffers<N>; SIDE_BY_SIDE];
 
 /// As much of them as rows need.
 struct Rooms<'a, N> {
@@ -101,17 +101,17 @@ impl<N: Kept> Buffers<N> {
 
 /// Numbers whose rows a thread keeps between tasks.
 pub(crate) trait Kept: Line + Default {
-    fn planes(scratch: &mut Scratch) -> &mut Planes<Self>;
+    fn planes(scratch: &mut Scratch) -> &mut PlaneBuffers<Self>;
 }
 
 impl Kept for f32 {
-    fn planes(scratch: &mut Scratch) -> &mut Planes<f32> {
+    fn planes(scratch: &mut Scratch) -> &mut PlaneBuffers<f32> {
         &mut scratch.planes
     }
 }
 
 impl Kept for Exact {
-    fn planes(scratch: &mut Scratch) -> &mut Planes<Exact> {
+    fn planes(scratch: &mut Scratch) -> &mut PlaneBuffers<Exact> {
         &mut scratch.exact_planes
     }
 }
@@ -301,7 +301,7 @@ struct Reduce<'a, 'b, N> {
     /// Planes, counted over all groups.
     first: usize,
     results: &'b mut [f16],
-    planes: &'a mut Planes<N>,
+    planes: &'a mut PlaneBuffers<N>,
 }
 
 impl<N: Kept> WithSimd for Reduce<'_, '_, N> {

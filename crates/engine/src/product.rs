@@ -191,7 +191,7 @@ pub(crate) fn columns_of<S: Simd>(outputs: usize) -> usize {
     if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
 }
 
-/// So many outputs as they count beside whole vectors of them: the last ones may go one by one.
+/// What so many outputs take, in outputs of whole vectors: the last ones may go one by one.
 pub(crate) fn computed(outputs: usize) -> usize {
     let rest = outputs % LONGEST;
     outputs - rest + (COLUMN_COST * rest).min(LONGEST)

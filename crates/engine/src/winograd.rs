@@ -162,6 +162,7 @@ impl WithSimd for Job<'_, '_> {
         let windows = Window { k: [READ; 2], s: [SIDE; 2], ..window.clone() };
         let segment = channels.min(CHANNELS);
         let source = Planes::of(channels, stride(at_once, across));
+        // Elements of a line's transformed kernels for a segment; the last places are read as far as a whole step.
         let weights = segment * STEP + PLACES * LINE;
         let sums = Planes::of(HEIGHT, source.stride);
         let result = SIDE * across.next_multiple_of(LONGEST);

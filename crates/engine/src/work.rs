@@ -1,6 +1,6 @@
 //! Threads and the buffers they keep between tasks.
 
-use crate::lines::Planes;
+use crate::lines::PlaneBuffers;
 use crate::memory::Aside;
 use crate::number::packed::Columns;
 use crate::number::wide::Exact;
@@ -38,8 +38,8 @@ pub(crate) struct Scratch {
     /// Of channels that are made for the task after.
     pub(crate) making: Making,
     /// Of planar tasks, in the numbers of either model.
-    pub(crate) planes: Planes<f32>,
-    pub(crate) exact_planes: Planes<Exact>,
+    pub(crate) planes: PlaneBuffers<f32>,
+    pub(crate) exact_planes: PlaneBuffers<Exact>,
     /// Of the exact array.
     pub(crate) row: Vec<(f32, f32)>,
     pub(crate) columns: Option<Columns>,
