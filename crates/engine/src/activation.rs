@@ -114,8 +114,7 @@ impl<S: Simd> Before<S> for Stages<S::f32s> {
 impl<S: Simd> Before<S> for Rectified {
     #[inline(always)]
     fn of(self, simd: S, v: S::f32s) -> S::f32s {
-        let zero = simd.splat_f32s(0.0);
-        simd.select_f32s(simd.greater_than_f32s(v, zero), v, zero)
+        vectors::larger(simd, v, simd.splat_f32s(0.0))
     }
 }
 
@@ -132,6 +131,18 @@ impl<S: Simd> Before<S> for Clamped<S::f32s> {
 #[inline(always)]
 fn bias_of<S: Simd>(simd: S, bias: f32) -> S::f32s {
     simd.splat_f32s(if bias == 0.0 { -0.0 } else { bias })
+}
+
+/// Between two limits, of numbers that are not minus zero: sums that begin at zero are not.
+#[derive(Clone, Copy)]
+struct Limited<V>(V, V);
+
+impl<S: Simd> Before<S> for Limited<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        let Limited(low, high) = self;
+        vectors::smaller(simd, high, vectors::larger(simd, low, v))
+    }
 }
 
 /// Everything between a sum and its place in memory.
@@ -197,32 +208,41 @@ impl Finish<'_> {
     /// [`Finish::stages`] for vectors.
     #[inline(always)]
     pub(crate) fn before<S: Simd>(&self, simd: S, bias: f32) -> impl Before<S> {
+        Biased { bias: bias_of(simd, bias), after: self.after(simd) }
+    }
+
+    /// What follows a channel's bias.
+    #[inline(always)]
+    fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
         let splat = |x: f32| simd.splat_f32s(x);
-        let after = Stages {
+        Stages {
             all: (self.bias != 0.0 || self.scale != 1.0).then(|| [splat(self.bias), splat(self.scale)]),
             clamp: match *self.activation {
                 Activation::Clamp(low, high) => Some([splat(low), splat(high)]),
                 _ => None,
             },
             relu: matches!(self.activation, Activation::Relu),
-        };
-        Biased { bias: bias_of(simd, bias), after }
+        }
     }
 
-    /// Does work with [`Finish::stages`] for vectors, in code for the usual ones.
+    /// Does work with [`Finish::stages`] for vectors of sums, in code for the usual ones.
     #[inline(always)]
     pub(crate) fn with_stages<S: Simd>(&self, simd: S, bias: f32, work: impl Staged<S>) {
+        self.with_after(simd, Also { bias: bias_of(simd, bias), work });
+    }
+
+    /// As [`Finish::with_stages`], of sums that have their channels' biases.
+    #[inline(always)]
+    pub(crate) fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
         if self.bias != 0.0 || self.scale != 1.0 {
-            return work.with(simd, self.before(simd, bias));
+            return work.with(simd, self.after(simd));
         }
-        let bias = bias_of(simd, bias);
+        let minus_zero = |x: f32| x == 0.0 && x.is_sign_negative();
         match *self.activation {
-            Activation::Relu => work.with(simd, Biased { bias, after: Rectified }),
-            Activation::Clamp(low, high) => {
-                let after = Clamped(simd.splat_f32s(low), simd.splat_f32s(high));
-                work.with(simd, Biased { bias, after });
-            }
-            Activation::None | Activation::Unread | Activation::Table(_) => work.with(simd, Biased { bias, after: () }),
+            Activation::Relu => work.with(simd, Rectified),
+            Activation::Clamp(low, high) if minus_zero(low) || minus_zero(high) => work.with(simd, self.after(simd)),
+            Activation::Clamp(low, high) => work.with(simd, Limited(simd.splat_f32s(low), simd.splat_f32s(high))),
+            Activation::None | Activation::Unread | Activation::Table(_) => work.with(simd, ()),
         }
     }
 
@@ -240,8 +260,9 @@ impl Finish<'_> {
         self.look_up(to, rows);
     }
 
+    /// Looks up what was rounded, where there is a table.
     #[inline(always)]
-    fn look_up(&self, to: &mut [f16], rows: Rows) {
+    pub(crate) fn look_up(&self, to: &mut [f16], rows: Rows) {
         if let Activation::Table(values) = self.activation {
             for row in 0..rows.count {
                 to[row * rows.to_stride..][..rows.columns].iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
@@ -253,6 +274,19 @@ impl Finish<'_> {
 /// Work on vectors to which stages are applied.
 pub(crate) trait Staged<S: Simd> {
     fn with(self, simd: S, stages: impl Before<S>);
+}
+
+/// Work to whose stages a bias is added.
+struct Also<V, W> {
+    bias: V,
+    work: W,
+}
+
+impl<S: Simd, W: Staged<S>> Staged<S> for Also<S::f32s, W> {
+    #[inline(always)]
+    fn with(self, simd: S, after: impl Before<S>) {
+        self.work.with(simd, Biased { bias: self.bias, after });
+    }
 }
 
 /// What is made of a copied element.

@@ -190,7 +190,7 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
     #[inline(always)]
     fn weights(self, channel: usize) -> [[f32; K]; K] {
         let mut weights = [[0.0; K]; K];
-        self.kernel.packed.widen(channel, 0..K * K, weights.as_flattened_mut());
+        self.kernel.packed.widen_channel(channel, weights.as_flattened_mut());
         weights
     }
 

@@ -9,6 +9,7 @@
 //! spreads work over cores, `thiserror` words the faults.
 
 mod activation;
+mod blocked;
 mod convolution;
 mod depthwise;
 mod direct;

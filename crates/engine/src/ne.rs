@@ -313,7 +313,8 @@ impl Machine<'_> {
         }
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
-            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, cout, coefficients)?));
+            let turned = self.get(NeTranspose) == 1;
+            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)?));
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))

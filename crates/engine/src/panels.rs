@@ -2,7 +2,7 @@
 
 use crate::number;
 use crate::number::vectors::{self, Before};
-use anemone_program::widen_indices;
+use anemone_program::{fetch, widen_indices};
 use half::f16;
 use pulp::Simd;
 use std::ops::Range;
@@ -159,6 +159,22 @@ impl Packed {
         to
     }
 
+    /// Asks for one of so many parts of what some channels' coefficients take, the first of which begins a panel: they are widened soon.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, channels: Range<usize>, part: usize, parts: usize) {
+        let all = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
+        let each = all.len().div_ceil(parts).next_multiple_of(1 << 5);
+        let first = (all.start + part * each).min(all.end);
+        let part = first..(first + each).min(all.end);
+        let bytes = |per: usize| part.start / per..part.end / per;
+        match &self.store {
+            Store::Halves(halves) => fetch(&halves[part]),
+            Store::One(all, _) => fetch(&all[bytes(1)]),
+            Store::Two(all, ..) => fetch(&all[bytes(2)]),
+            Store::Four(all, _) => fetch(&all[bytes(4)]),
+        }
+    }
+
     /// Channels of the panel that begins with a channel.
     pub(crate) fn height(&self, first: usize) -> usize {
         self.height.min(self.channels - first)
@@ -183,6 +199,19 @@ impl Packed {
             Store::Four(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(4), from, to),
         }
         to
+    }
+
+    /// Widens the taps of one channel, 25 at most of 16 channels at most.
+    #[inline(always)]
+    pub(crate) fn widen_channel(&self, channel: usize, to: &mut [f32]) {
+        let place = channel % self.height;
+        if self.height == 1 {
+            self.widen(channel, 0..to.len(), to);
+            return;
+        }
+        let (first, mut panel) = (channel - place, [0.0; 16 * 25]);
+        let panel = self.widen(first, 0..to.len(), &mut panel);
+        to.iter_mut().zip(panel[place..].iter().step_by(self.height(first))).for_each(|(to, x)| *to = *x);
     }
 
     /// Bytes of a full panel, at `per` indices each.

@@ -53,8 +53,8 @@ pub struct Plan {
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Vec<u8>)>,
     l2: Region,
-    /// Tasks that are done with the one after, in runs whose accesses are known.
-    pairs: Vec<bool>,
+    /// How many tasks are done together from each one on, in runs whose accesses are known.
+    together: Vec<usize>,
     /// The memory before and after a run that went well: what was written.
     seen: Option<(Snapshot, Snapshot)>,
 }
@@ -205,8 +205,8 @@ impl Plan {
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
         let operations = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add);
         common.workers.awake = operations >= HEAVY;
-        let pairs = steps.first().filter(|_| !options.trace).map(|first| {
-            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).pairs(&steps)
+        let together = steps.first().filter(|_| !options.trace).map(|first| {
+            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).together(&steps)
         });
         Ok(Plan {
             common,
@@ -216,7 +216,7 @@ impl Plan {
             buffers,
             sections,
             l2,
-            pairs: pairs.unwrap_or_default(),
+            together: together.unwrap_or_default(),
             seen: None,
         })
     }
@@ -288,11 +288,13 @@ impl Plan {
             }
             let mut machine = self.common.machine(memory, &mut self.l2, &mut chain, &step.task, &step.fields);
             let fault = |kind| Fault { task: Some(index), offset: step.task.offset, kind };
-            if let (true, Some(next)) = (known && self.pairs.get(index) == Some(&true), self.steps.get(index + 1))
-                && machine.pair(step, next).map_err(fault)?
-            {
-                index += 2;
-                continue;
+            let count = self.together.get(index).copied().unwrap_or(1);
+            if known && count > 1 {
+                let done = machine.at_once(&self.steps[index..], count).map_err(fault)?;
+                if done > 0 {
+                    index += done;
+                    continue;
+                }
             }
             let done = match self.trace {
                 true => machine.execute_traced(&step.work).map(|task| trace.push(task)),

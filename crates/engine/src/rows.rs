@@ -358,6 +358,24 @@ impl Turned<'_> {
     }
 }
 
+/// Exchanges channels and outputs of a block of 16 channels, for a multiple of 8 outputs; `stride` is how far apart channels go.
+#[inline(always)]
+pub(crate) fn turn_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
+    const CHANNELS: usize = 2 * EIGHT;
+    for (i, outputs) in block.as_chunks::<{ EIGHT * CHANNELS }>().0.iter().enumerate() {
+        for half in 0..CHANNELS / EIGHT {
+            let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
+            for (eight, output) in eights.iter_mut().zip(outputs.as_chunks::<CHANNELS>().0) {
+                eight.copy_from_slice(&output[half * EIGHT..][..EIGHT]);
+            }
+            let lines = to[half * EIGHT * stride + i * EIGHT..].chunks_mut(stride);
+            for (eight, line) in turn_eights(eights).iter().zip(lines) {
+                line[..EIGHT].copy_from_slice(eight);
+            }
+        }
+    }
+}
+
 /// Exchanges rows and columns of a square, as many as asked for and some more.
 #[inline(always)]
 fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut [[f16; SQUARE]; SQUARE]) {
@@ -499,6 +517,17 @@ mod tests {
                     assert_eq!(found, rows.map(|i| draw(i).to_f32()).collect::<Vec<_>>(), "{columns} {stride}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn blocks_are_turned_to_channels() {
+        let block: Vec<f16> = (0..24 * 16).map(|i| f16::from_f32(i as f32)).collect();
+        let mut turned = vec![f16::NAN; 16 * 40];
+        turn_blocks(&block, 40, &mut turned);
+        for (i, x) in turned.iter().enumerate() {
+            let (channel, output) = (i / 40, i % 40);
+            assert!(if output < 24 { *x == block[output * 16 + channel] } else { x.is_nan() });
         }
     }
 

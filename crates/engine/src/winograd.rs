@@ -634,7 +634,7 @@ mod tests {
         fn kernels(&self) -> Kernels {
             let weights = Values::Halves(self.weights.clone());
             let groups = [Ok(Coefficients { weights, biases: Some(vec![0.0; self.ext.c]) })];
-            Kernels::pack(&self.staging, self.ext.c, groups.into_iter()).expect("it is packed")
+            Kernels::pack(&self.staging, false, self.ext.c, groups.into_iter()).expect("it is packed")
         }
 
         fn source(&self) -> Source<'_> {

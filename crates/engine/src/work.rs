@@ -1,5 +1,6 @@
 //! Threads and the buffers they keep between tasks.
 
+use crate::blocked::Buffers;
 use crate::lines::PlaneBuffers;
 use crate::memory::Aside;
 use crate::number::packed::Columns;
@@ -21,6 +22,7 @@ pub(crate) struct Workers {
     pub(crate) arch: Arch,
     scratch: Vec<Mutex<Scratch>>,
     aside: Mutex<Aside>,
+    blocks: Mutex<Vec<f16>>,
     /// Whether threads look for work throughout a run, see [`on_all_threads`].
     pub(crate) awake: bool,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Scratch {
     pub(crate) gathered: Vec<f16>,
     /// Of channels that are made for the task after.
     pub(crate) making: Making,
+    /// Of channels side by side.
+    pub(crate) blocked: Buffers,
     /// Of planar tasks, in the numbers of either model.
     pub(crate) planes: PlaneBuffers<f32>,
     pub(crate) exact_planes: PlaneBuffers<Exact>,
@@ -150,7 +154,7 @@ pub(crate) fn arches() -> Vec<Arch> {
 impl Workers {
     pub(crate) fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
-        Workers { arch: Arch::new(), scratch, aside: Mutex::default(), awake: false }
+        Workers { arch: Arch::new(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
     }
 
     /// For these instructions, with buffers that held what no task may depend on.
@@ -167,6 +171,11 @@ impl Workers {
     /// For one task at a time.
     pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What one task leaves for the next in blocks of channels.
+    pub(crate) fn blocks(&self) -> MutexGuard<'_, Vec<f16>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the work of every item, on all threads where it is worth it.

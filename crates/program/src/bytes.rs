@@ -130,11 +130,19 @@ pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
     host::convert(from, to, *palette, [host::look_up, host::look_up_sixteen])
 }
 
+/// Asks for what will be read soon: lines of cache that are on their way meanwhile. Nothing where the host is not asked.
+#[inline(always)]
+pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
+    host::fetch(bytemuck::cast_slice(soon));
+}
+
 /// Hosts without conversions that can be asked for at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod host {
     use super::Rows;
     use half::f16;
+
+    pub(super) fn fetch(_: &[u8]) {}
 
     pub(super) fn convert<T, U, X>(_: &[T], _: &mut [U], _: X, _: [fn(&[T], &mut [U], X); 2]) -> bool {
         false
@@ -156,11 +164,25 @@ mod host {
     use half::f16;
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
-        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _mm_and_si128, _mm_set1_epi8, _mm_shuffle_epi8, _mm_srli_epi16,
-        _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm512_and_si512, _mm512_cvtepu8_epi32,
-        _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_set1_epi32,
-        _mm512_slli_epi32,
+        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
+        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm512_and_si512, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512,
+        _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_slli_epi32,
     };
+
+    /// Bytes of a line of cache.
+    const LINE: usize = 64;
+
+    #[inline(always)]
+    pub(super) fn fetch(soon: &[u8]) {
+        for line in soon.chunks(LINE) {
+            // SAFETY: the address is that of a byte that there is, and every x86-64 has the instruction.
+            #[allow(unsafe_code)]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            }
+        }
+    }
 
     /// Numbers of a vector, and of its half.
     const LANES: usize = 8;

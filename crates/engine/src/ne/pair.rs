@@ -6,17 +6,21 @@
 
 use super::{Convolution, Neural, Operation, Packed};
 use crate::activation::{Activation, Finish};
-use crate::convolution::{Kernels, Pair, Target};
+use crate::blocked::{BLOCK, Operand};
+use crate::convolution::{Kernels, Pair, Target, convolve_blocks};
+use crate::direct::Direct;
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::{self, Home};
+use crate::memory::{self, Aside, Home};
 use crate::plan::{Step, Work};
-use crate::rows::Source;
+use crate::rows::{Source, dense};
 use crate::tensor::Extents;
+use crate::work::room;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, format, residency};
 use anemone_program::Program;
+use half::f16;
 
 /// Where a tensor lies.
 #[derive(PartialEq)]
@@ -74,26 +78,35 @@ fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
 }
 
 impl Machine<'_> {
-    /// Which tasks can be done with the one after.
-    pub(crate) fn pairs(&mut self, steps: &[Step]) -> Vec<bool> {
-        let may = |i: usize| -> bool {
-            let (Some(first), Some(second)) = (steps.get(i), steps.get(i + 1)) else { return false };
-            let (Some((one, _)), Some((other, _))) = (kernels_of(&first.work), kernels_of(&second.work)) else {
-                return false;
-            };
-            Pair::executes(&one.staging, &other.staging)
+    /// How many tasks, from each one on, can be done together.
+    pub(crate) fn together(&mut self, steps: &[Step]) -> Vec<usize> {
+        let convolution = |i: usize| steps.get(i).and_then(|step| kernels_of(&step.work));
+        let may = |i: usize| match (convolution(i), convolution(i + 1)) {
+            (Some((one, first)), Some((other, second))) => {
+                first.are_blocks() == second.are_blocks() && Pair::executes(&one.staging, &other.staging)
+            }
+            _ => false,
+        };
+        let takes_blocks = |i: usize| {
+            convolution(i - 1).is_some_and(|(_, kernels)| kernels.are_blocks())
+                && convolution(i).is_some_and(|(one, kernels)| kernels.are_blocks() && one.staging.is_of_blocks())
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
         }
         let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
-        (0..steps.len()).map(|i| may(i) && self.is_alone(&accesses, i)).collect()
+        let count = |i: usize| match may(i) && self.is_alone(&accesses, i) {
+            true if takes_blocks(i + 2) && self.is_alone(&accesses, i + 1) => 3,
+            true => 2,
+            false => 1,
+        };
+        (0..steps.len()).map(count).collect()
     }
 
     /// Whether a task and the next one do nothing that is not done for a pair, and what the first leaves is read by the second
     /// alone, in this run and in those after.
     fn is_alone(&self, accesses: &[Accesses], i: usize) -> bool {
-        let (before, rest) = accesses.split_at(i);
+        let (before, rest) = accesses.split_at(i.min(accesses.len()));
         let [first, second, later @ ..] = rest else { return false };
         let ([Some(left), None] | [None, Some(left)], Some([read])) = (&first.left, second.read.as_deref()) else {
             return false;
@@ -152,20 +165,20 @@ impl Machine<'_> {
         Some(read)
     }
 
-    /// What a task leaves in tile memory, and in memory, where it is one tensor of fp16 numbers as declared.
+    /// What a task leaves in tile memory, and in memory, where it is one tensor of fp16 numbers.
     fn left(&self, work: &Work) -> [Option<Lying>; 2] {
         let size = |field| self.size(field).max(1);
-        let ext = match work {
-            Work::Neural(neural) => neural.output,
+        let (ext, turned) = match work {
+            Work::Neural(neural) => (neural.output, NeTranspose),
             Work::Planar => {
                 let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass));
                 let [h, w] = if reduces { [1; 2] } else { [size(Hout), size(Wout)] };
-                Extents { g: size(NumGroups), c: size(Cout), h, w }
+                (Extents { g: size(NumGroups), c: size(Cout), h, w }, ResultTranspose)
             }
             Work::Own(_) | Work::Skipped => return [None, None],
         };
-        let declared = [NeTranspose, ResultTranspose].iter().all(|&field| self.get(field) == 0);
-        let halves = |format| declared && self.get(format) == format::FP16;
+        let ext = if self.get(turned) == 1 { ext.transposed() } else { ext };
+        let halves = |format| self.get(format) == format::FP16;
         let (planes, result) = (self.depths().end, self.get(ResType));
         let kept = halves(OutFmt) && [residency::L2, residency::DMA_KEEP].contains(&result);
         let sent = halves(DstMemFmt) && self.get(DstEn) == 1 && [residency::DMA, residency::DMA_KEEP].contains(&result);
@@ -194,28 +207,56 @@ impl Machine<'_> {
         Lying { home, base_bytes, axes, columns: ext.w as u64 }
     }
 
-    /// The task at hand and the next one, a pair, at once. False where they do not go from memory to memory.
-    pub(crate) fn pair(&mut self, step: &Step, next: &Step) -> Result<bool, FaultKind> {
-        let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(false) };
+    /// The task at hand and the next ones, as many as [`Machine::together`] says, at once. Returns how many were done: none where
+    /// they do not go from memory to memory.
+    pub(crate) fn at_once(&mut self, steps: &[Step], count: usize) -> Result<usize, FaultKind> {
+        let [step, next, rest @ ..] = steps else { return Ok(0) };
+        let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(0) };
         let (Some((_, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work)) else {
-            return Ok(false);
+            return Ok(0);
         };
-        let Some(direct) = self.direct(one.input, one.output)? else { return Ok(false) };
+        let Some(direct) = self.direct(one.input, one.output)? else { return Ok(0) };
         let finish = self.followed_by(one);
-        let mut after = self.at(next);
-        let Some(then) = after.direct(other.input, other.output)? else { return Ok(false) };
-        let finish = [&finish, &after.followed_by(other)];
-        let mut aside = after.workers.aside();
-        let from = [direct.from.part()];
-        let Some(([data], target)) = memory::views(after.memory, after.l2, from, then.to.part(), &mut aside) else {
-            return Ok(false);
+        let Some(then) = self.at(next).direct(other.input, other.output)? else { return Ok(0) };
+        // Where the third task's result goes.
+        let third = rest.first().filter(|_| count > 2);
+        let last = match third.map(|third| (third, &third.work)) {
+            Some((third, Work::Neural(neural))) => self.at(third).direct(neural.input, neural.output)?,
+            _ => None,
         };
-        let source = Source { data, strides: direct.from.strides };
-        let target = Target { data: target, strides: then.to.strides, turned: false };
+        let workers = self.workers;
+        let mut after = self.at(next);
+        let finish = [&finish, &after.followed_by(other)];
         let pair = Pair { kernels: [first, second], finish, staging: &convolution.staging };
-        pair.convolve(after.workers, source, target, other.output);
-        after.done(&then, other.output);
-        Ok(true)
+        let mut aside = workers.aside();
+        let mut blocks = workers.blocks();
+        let views = memory::views(after.memory, after.l2, [direct.from.part()], then.to.part(), &mut aside);
+        let Some(([data], target)) = views else { return Ok(0) };
+        let source = Source { data, strides: direct.from.strides };
+        let (Some(third), Some(last)) = (third, last) else {
+            let target = Target { data: target, strides: then.to.strides, turned: false };
+            pair.convolve(workers, source, target, other.output, false);
+            after.done(&then, other.output);
+            return Ok(2);
+        };
+        let ext = other.output;
+        let blocks = room(&mut blocks, ext.elements()?);
+        pair.convolve(workers, source, Target { data: &mut *blocks, strides: dense(ext), turned: false }, ext, true);
+        self.at(third).project(third, &last, blocks, &mut aside)?;
+        Ok(3)
+    }
+
+    /// A convolution of one tap a channel whose source is in blocks.
+    fn project(&mut self, step: &Step, to: &Direct, blocks: &[f16], aside: &mut Aside) -> Result<(), FaultKind> {
+        let (Work::Neural(neural), Some((_, kernels))) = (&step.work, kernels_of(&step.work)) else { return Ok(()) };
+        let finish = self.followed_by(neural);
+        let Some(([], target)) = memory::views(self.memory, self.l2, [], to.to.part(), aside) else { return Ok(()) };
+        let strides = dense(Extents { c: neural.input.c / BLOCK, w: neural.input.w * BLOCK, ..neural.input });
+        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true };
+        let target = Target { data: target, strides: to.to.strides, turned: false };
+        convolve_blocks(self.workers, kernels, &finish, from, target, neural.output);
+        self.done(to, neural.output);
+        Ok(())
     }
 
     /// What follows the sums of such a task.

@@ -21,6 +21,24 @@ pub(crate) fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: R
     }
 }
 
+/// As [`super::widen_rows`], rows of 16 numbers at most; as many may be written where one has fewer.
+#[inline(always)]
+pub(crate) fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    let Some(host) = longest::of(simd) else { return super::widen_rows(from, to, rows) };
+    for row in 0..count {
+        let from = &from[row * from_stride..];
+        let Some(to) = to[row * to_stride..].first_chunk_mut() else { return };
+        if let Some(from) = from.first_chunk() {
+            *to = host.widen(*from);
+        } else {
+            let mut few = [f16::ZERO; LONGEST];
+            few[..columns].copy_from_slice(&from[..columns]);
+            *to = host.widen(few);
+        }
+    }
+}
+
 /// Widens a row, and what `after` makes of vectors is kept.
 #[inline(always)]
 pub(crate) fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl Before<S>) {
@@ -119,6 +137,24 @@ pub(crate) fn places_in_common<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut 
         }
     }
     found
+}
+
+/// The larger ones of two vectors' numbers; those of the second one where a number is NaN, or both are zero.
+#[inline(always)]
+pub(crate) fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
+    match longest::of(simd) {
+        Some(host) => cast(host.larger(cast(x), cast(or))),
+        None => simd.select_f32s(simd.greater_than_f32s(x, or), x, or),
+    }
+}
+
+/// As [`larger`], the smaller ones.
+#[inline(always)]
+pub(crate) fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
+    match longest::of(simd) {
+        Some(host) => cast(host.smaller(cast(x), cast(or))),
+        None => simd.select_f32s(simd.less_than_f32s(x, or), x, or),
+    }
 }
 
 /// What is done to a vector before it is rounded, or after it was widened.
@@ -245,6 +281,19 @@ pub(crate) fn settle_pairs<S: Simd>(
                 }
             }
         }
+    }
+}
+
+/// As [`settle_rows`], for a row of whole vectors of the longest kind.
+#[inline(always)]
+pub(crate) fn settle_row<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f32]) {
+    let Some(host) = longest::of(simd) else {
+        settle(simd, before, from);
+        return to.copy_from_slice(from);
+    };
+    let by = Settling(Rounding { simd, host, before });
+    for (to, from) in to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0) {
+        *to = by.sixteen(*from);
     }
 }
 
@@ -375,6 +424,16 @@ mod longest {
             cast(self.0.avx512f._mm512_cvtph_ps(cast(x)))
         }
 
+        #[inline(always)]
+        pub(super) fn larger(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_max_ps(cast(x), cast(or)))
+        }
+
+        #[inline(always)]
+        pub(super) fn smaller(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_min_ps(cast(x), cast(or)))
+        }
+
         /// One bit for each place with bits in common.
         #[inline(always)]
         pub(super) fn in_common(self, a: [u32; 16], b: [u32; 16]) -> u16 {
@@ -450,6 +509,14 @@ mod longest {
             match self {}
         }
 
+        pub(super) fn larger(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn smaller(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+            match self {}
+        }
+
         pub(super) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
             match self {}
         }
@@ -513,6 +580,17 @@ mod tests {
             crate::number::round_rows(&wide, &mut wanted, rows);
             assert_eq!(half_bits(&found), half_bits(&wanted), "{rows:?}");
 
+            if rows.columns <= LONGEST && rows.count > 0 {
+                let (mut found, mut wanted) = (vec![7.0; 2048], vec![7.0; 2048]);
+                widen_short_rows(simd, &halves, &mut found, rows);
+                crate::number::widen_rows(&halves, &mut wanted, rows);
+                for row in 0..rows.count {
+                    // The next row begins where this one may be written over.
+                    let at = row * rows.to_stride..row * rows.to_stride + rows.columns.min(rows.to_stride);
+                    assert_eq!(bits(&found[at.clone()]), bits(&wanted[at]), "{rows:?}");
+                }
+            }
+
             let (n, mut even, mut odd) = (rows.columns, vec![7.0; 100], vec![7.0; 100]);
             widen_pairs(simd, &halves[..n], &mut even, &mut odd);
             for i in 0..100 {
@@ -523,6 +601,34 @@ mod tests {
                     "{n} {i}"
                 );
             }
+        }
+    }
+
+    struct Limits(Vec<f32>);
+
+    impl WithSimd for Limits {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Limits(numbers) = self;
+            for (&x, &or) in numbers.iter().flat_map(|x| numbers.iter().map(move |or| (x, or))) {
+                let first = |v: S::f32s| bytemuck::bytes_of(&v).first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
+                let (x_vector, or_vector) = (simd.splat_f32s(x), simd.splat_f32s(or));
+                let wanted = [if x > or { x } else { or }, if x < or { x } else { or }].map(f32::to_bits);
+                assert_eq!(
+                    [first(larger(simd, x_vector, or_vector)), first(smaller(simd, x_vector, or_vector))],
+                    wanted
+                );
+            }
+        }
+    }
+
+    /// With zeros of both signs, infinities and NaN, by every instruction set.
+    #[test]
+    fn the_second_number_stands_where_neither_is_larger() {
+        for arch in arches() {
+            arch.dispatch(Limits(vec![0.0, -0.0, 1.5, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]));
         }
     }
 

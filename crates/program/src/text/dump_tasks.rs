@@ -215,11 +215,9 @@ fn half_at(data: &[u8], i: usize) -> Option<u16> {
 fn table_record<'a>(s: &Source<'a>, task: &Task) -> Result<Option<(u64, &'a [u8])>, &'static str> {
     match s.layout.codec {
         Codec::Runs if task.name(s.layout, Field::NonlinearMode) == Some("lut") => {
-            // The table ends the first engine's stream; coefficients, when there are any, come before it.
-            let record = kernel_stream(s, task, 0, 0).and_then(|(base, _, data)| {
-                let at = data.len().checked_sub(lut::STREAM_BYTES)?;
-                Some((base + at as u64, &data[at..]))
-            });
+            // The table leads every engine's stream; coefficients, where there are any, follow it.
+            let record =
+                kernel_stream(s, task, 0, 0).and_then(|(base, _, data)| Some((base, data.get(..lut::STREAM_BYTES)?)));
             record.map(Some).ok_or("the first kernel stream is off, or shorter than a table")
         }
         // It has a stream of its own.
