@@ -15,6 +15,8 @@ use anemone_engine::Options as EngineOptions;
 use anemone_facts::chips;
 use anemone_facts::numerics::Model;
 use anemone_facts::tolerance::{self, NETWORK_FACTOR};
+use anemone_program::hwx;
+use anemone_program::text::{Dump, Selection};
 use common::*;
 use std::path::Path;
 use std::time::Instant;
@@ -27,6 +29,11 @@ fn check(folder: &Path) -> Result<String, String> {
         Err(e) if e.code == Code::UnsupportedOp && e.help.is_some() => return Ok(format!("{REFUSED}{e}")),
         Err(e) => return Err(text(e)),
     };
+    // Nothing of what was written is strange to who reads it.
+    let container = hwx::from_program(&compiled.program, &hwx::Options::default()).map_err(|e| e.to_string())?;
+    if let Some(anomaly) = Dump::of_container(&container, &Selection::default()).anomalies.first() {
+        return Err(format!("unexplained: {anomaly:?}"));
+    }
     let input = read_npy(&folder.join("input.npy")).map_err(text)?;
     let wanted = read_npy(&folder.join("expected_pkg_fp32.npy")).map_err(text)?;
     let rounded = read_npy(&folder.join("expected_pkg_fp16sim.npy")).map_err(text)?;

@@ -1,6 +1,8 @@
 //! Two tasks at once: a convolution of one tap a channel, and a convolution in which every channel reads itself alone. Where
 //! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
-//! at a time are made, rounded as they would be stored, and used. Results have the same bits.
+//! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
+//! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
+//! ([`crate::blocked`]). Results have the same bits.
 //!
 //! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
 
@@ -168,16 +170,17 @@ impl Machine<'_> {
     /// What a task leaves in tile memory, and in memory, where it is one tensor of fp16 numbers.
     fn left(&self, work: &Work) -> [Option<Lying>; 2] {
         let size = |field| self.size(field).max(1);
-        let (ext, turned) = match work {
-            Work::Neural(neural) => (neural.output, NeTranspose),
+        let ext = match work {
+            Work::Neural(neural) if self.get(NeTranspose) == 1 => neural.output.transposed(),
+            Work::Neural(neural) => neural.output,
+            Work::Planar if self.get(ResultTranspose) == 1 => return [None, None],
             Work::Planar => {
                 let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass));
                 let [h, w] = if reduces { [1; 2] } else { [size(Hout), size(Wout)] };
-                (Extents { g: size(NumGroups), c: size(Cout), h, w }, ResultTranspose)
+                Extents { g: size(NumGroups), c: size(Cout), h, w }
             }
             Work::Own(_) | Work::Skipped => return [None, None],
         };
-        let ext = if self.get(turned) == 1 { ext.transposed() } else { ext };
         let halves = |format| self.get(format) == format::FP16;
         let (planes, result) = (self.depths().end, self.get(ResType));
         let kept = halves(OutFmt) && [residency::L2, residency::DMA_KEEP].contains(&result);
@@ -224,6 +227,8 @@ impl Machine<'_> {
             Some((third, Work::Neural(neural))) => self.at(third).direct(neural.input, neural.output)?,
             _ => None,
         };
+        let mut aside = Aside::default();
+        let last = last.filter(|to| memory::views(self.memory, self.l2, [], to.to.part(), &mut aside).is_some());
         let workers = self.workers;
         let mut after = self.at(next);
         let finish = [&finish, &after.followed_by(other)];
