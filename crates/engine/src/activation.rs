@@ -66,7 +66,7 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 /// What [`Finish::stages`] does, for vectors: a channel's bias, and what follows it.
 #[derive(Clone, Copy)]
 struct Biased<V, A> {
-    /// Minus zero where there is none: it changes no number.
+    /// [`without_effect`] where there is none.
     bias: V,
     after: A,
 }
@@ -127,10 +127,10 @@ impl<S: Simd> Before<S> for Clamped<S::f32s> {
     }
 }
 
-/// As [`Biased`] has it.
+/// A bias, minus zero where there is none: it changes no number.
 #[inline(always)]
-fn bias_of<S: Simd>(simd: S, bias: f32) -> S::f32s {
-    simd.splat_f32s(if bias == 0.0 { -0.0 } else { bias })
+pub(crate) fn without_effect(bias: f32) -> f32 {
+    if bias == 0.0 { -0.0 } else { bias }
 }
 
 /// Between two limits, of numbers that are not minus zero: sums that begin at zero are not.
@@ -208,7 +208,7 @@ impl Finish<'_> {
     /// [`Finish::stages`] for vectors.
     #[inline(always)]
     pub(crate) fn before<S: Simd>(&self, simd: S, bias: f32) -> impl Before<S> {
-        Biased { bias: bias_of(simd, bias), after: self.after(simd) }
+        Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }
     }
 
     /// What follows a channel's bias.
@@ -225,13 +225,7 @@ impl Finish<'_> {
         }
     }
 
-    /// Does work with [`Finish::stages`] for vectors of sums, in code for the usual ones.
-    #[inline(always)]
-    pub(crate) fn with_stages<S: Simd>(&self, simd: S, bias: f32, work: impl Staged<S>) {
-        self.with_after(simd, Also { bias: bias_of(simd, bias), work });
-    }
-
-    /// As [`Finish::with_stages`], of sums that have their channels' biases.
+    /// Does work with what follows a channel's bias, for vectors of sums, in code for the usual stages.
     #[inline(always)]
     pub(crate) fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
         if self.bias != 0.0 || self.scale != 1.0 {
@@ -274,19 +268,6 @@ impl Finish<'_> {
 /// Work on vectors to which stages are applied.
 pub(crate) trait Staged<S: Simd> {
     fn with(self, simd: S, stages: impl Before<S>);
-}
-
-/// Work to whose stages a bias is added.
-struct Also<V, W> {
-    bias: V,
-    work: W,
-}
-
-impl<S: Simd, W: Staged<S>> Staged<S> for Also<S::f32s, W> {
-    #[inline(always)]
-    fn with(self, simd: S, after: impl Before<S>) {
-        self.work.with(simd, Biased { bias: self.bias, after });
-    }
 }
 
 /// What is made of a copied element.

@@ -3,19 +3,19 @@
 //! Staging pads rows and takes strides apart: input rows and columns that are a stride apart become neighbours in a plane
 //! of their own. Every tap then reads consecutive numbers for consecutive outputs, at an offset that is the tap's own.
 //! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored. Some convolutions go
-//! other ways: those of one tap ([`crate::pointwise`]), of a channel an output ([`crate::depthwise`]), and of 3x3 taps
-//! ([`crate::winograd`]).
+//! other ways: those of one tap ([`crate::pointwise`], [`crate::blocked`]), of a channel an output ([`crate::depthwise`]), and of 3x3
+//! taps ([`crate::winograd`]).
 
 use crate::activation::Finish;
-use crate::blocked::{self, BLOCK, Operand};
-use crate::depthwise::{self, Feed};
+use crate::blocked::{self, Operand};
+use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::lone;
 use crate::number::vectors;
 use crate::panels::Packed;
-use crate::pointwise::{self, Made};
+use crate::pointwise;
 use crate::product::{self, PANEL, SLACK, Sums};
-use crate::rows::{Share, Source, Strides, Turned, cut, dense};
+use crate::rows::{BLOCK, Share, Source, Strides, Turned, cut, dense};
 use crate::tensor::{Extents, LIMIT};
 use crate::unpack::Coefficients;
 use crate::window::Window;
@@ -42,6 +42,8 @@ pub(crate) const MOST_AT_ONCE: usize = CHANNELS;
 /// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
 const VECTOR: usize = 16;
 const UNFOLDING: usize = 24;
+/// Most taps of an output where what they meet is unfolded for channels side by side.
+const UNFOLDED: usize = 64;
 /// Outputs whose sums take as long as to widen a coefficient, and channels whose sums take as long as to pack what they read.
 const WIDENING: usize = 10;
 const PACKING: usize = 8;
@@ -117,7 +119,7 @@ impl Staging {
     }
 
     /// Whether every output reads one place of all channels.
-    fn is_pointwise(&self) -> bool {
+    pub(crate) fn is_pointwise(&self) -> bool {
         !self.unicast && self.channels > 0 && self.window.is_pointwise()
     }
 
@@ -129,6 +131,12 @@ impl Staging {
     /// Whether rows of the source leave a part of a vector empty.
     fn is_narrow(&self) -> bool {
         self.window.from[1] < VECTOR
+    }
+
+    /// Whether there is code for channels side by side where every output reads all channels: what few taps meet is unfolded.
+    fn may_be_blocks(&self) -> bool {
+        let few = self.channels * self.window.elements() <= UNFOLDED;
+        !self.unicast && self.channels > 0 && !self.is_lone() && (few || self.is_pointwise())
     }
 
     /// Whether channels that every output reads are whole blocks.
@@ -143,17 +151,19 @@ impl Staging {
 
     /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
     pub(crate) fn offsets(&self) -> Vec<u32> {
-        let [k, s] = [self.window.k, self.window.s];
-        let mut offsets = Vec::with_capacity(self.channels * k[0] * k[1]);
-        for c in 0..self.channels {
-            for kh in 0..k[0] {
-                for kw in 0..k[1] {
-                    let plane = (c * self.phases[0] + kh % s[0]) * self.phases[1] + kw % s[1];
-                    offsets.push(((plane * self.height + kh / s[0]) * self.width + kw / s[1]) as u32);
-                }
-            }
-        }
+        let mut offsets = Vec::with_capacity(self.channels * self.window.elements());
+        offsets.extend(self.places().map(|place| place as u32));
         offsets
+    }
+
+    /// As [`Staging::offsets`].
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        let [k, s] = [self.window.k, self.window.s];
+        let taps = (0..self.channels).flat_map(move |c| (0..k[0]).map(move |kh| (c, kh)));
+        taps.flat_map(move |(c, kh)| (0..k[1]).map(move |kw| (c, kh, kw))).map(move |(c, kh, kw)| {
+            let plane = (c * self.phases[0] + kh % s[0]) * self.phases[1] + kw % s[1];
+            (plane * self.height + kh / s[0]) * self.width + kw / s[1]
+        })
     }
 
     /// Numbers that an output's channels are staged to.
@@ -338,6 +348,20 @@ impl Kernels {
         self.height == BLOCK
     }
 
+    /// Whether there are as many channels as fill blocks.
+    pub(crate) fn may_be_blocks(&self) -> bool {
+        self.groups.first().is_some_and(|kernel| blocked::suits(kernel.packed.channels()))
+    }
+
+    /// Puts channels side by side in blocks, where [`Kernels::pack`] did not: a plan does that once it knows which tasks are done
+    /// together.
+    pub(crate) fn put_in_blocks(&mut self) {
+        if !self.are_blocks() {
+            self.groups.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
+            self.height = BLOCK;
+        }
+    }
+
     /// What the coefficients take.
     pub(crate) fn bytes(&self) -> usize {
         self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
@@ -386,8 +410,8 @@ pub(crate) fn convolve(
             let Some(kernel) = kernels.of(share) else { return };
             workers.arch.dispatch(lone::Job { kernel, finish, from, share, scratch });
         });
-    } else if staging.is_pointwise() && kernels.are_blocks() {
-        let from = Operand { source: from, in_blocks: false };
+    } else if !staging.unicast && kernels.are_blocks() {
+        let from = Operand { source: from, in_blocks: false, staging };
         convolve_blocks(workers, kernels, finish, from, to, ext);
     } else if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
@@ -447,7 +471,9 @@ pub(crate) fn convolve_blocks(
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     let Target { data, mut strides, .. } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
-    split_rows(&mut ext, &mut from.source.strides, &mut strides, threads, if from.in_blocks { BLOCK } else { 1 });
+    if from.staging.is_pointwise() {
+        split_rows(&mut ext, &mut from.source.strides, &mut strides, threads, if from.in_blocks { BLOCK } else { 1 });
+    }
     let rows = ext.h.div_ceil(threads);
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
     // What the longest share computes, and what every share has to itself of that which all of them read.
@@ -485,7 +511,6 @@ pub(crate) fn convolve_staged(
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
         let (of, window, columns) = (depthwise::Of::Kernel(kernel, finish), &staging.window, ext.w);
         if depthwise {
-            let from = Feed::Stored(from);
             return workers.arch.dispatch(depthwise::Job { of, window, from, columns, share, scratch });
         }
         if small {
@@ -505,42 +530,40 @@ pub(crate) fn convolve_staged(
     });
 }
 
-/// A convolution of one tap a channel whose result nothing reads but one in which every channel reads itself.
+/// A convolution of one tap a channel, or of few taps, whose result nothing reads but one in which every channel reads itself.
 pub(crate) struct Pair<'a> {
     pub(crate) kernels: [&'a Kernels; 2],
     pub(crate) finish: [&'a Finish<'a>; 2],
-    /// Of the second one.
-    pub(crate) staging: &'a Staging,
+    pub(crate) stagings: [&'a Staging; 2],
 }
 
 /// Numbers of the first source that are packed together.
 const MADE_OF: usize = 1 << 16;
 
 impl Pair<'_> {
-    /// Whether there is code for such windows.
-    pub(crate) fn executes(first: &Staging, second: &Staging) -> bool {
-        first.is_pointwise()
-            && !first.is_lone()
+    /// Whether there is code for such windows, and blocks for such channels.
+    pub(crate) fn executes([first, second]: [&Staging; 2], kernels: [&Kernels; 2]) -> bool {
+        let taps = first.channels * first.window.elements();
+        first.may_be_blocks()
             && second.is_depthwise()
-            && first.channels * second.window.from[1] <= MADE_OF / second.window.k[0]
+            && kernels.iter().all(|kernels| kernels.may_be_blocks())
+            && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
     }
 
     /// Both at once; the extents are those of the second result. It may be stored in blocks of channels, without gaps.
     pub(crate) fn convolve(&self, workers: &Workers, from: Source, to: Target, ext: Extents, in_blocks: bool) {
-        let (window, [k, s]) = (&self.staging.window, [self.staging.window.k[0], self.staging.window.s[0]]);
-        let [height, columns] = window.from;
+        let (before, window) = (self.stagings[0], &self.stagings[1].window);
+        let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
         let Some(first) = self.kernels[0].groups.first() else { return };
         let taps = first.packed.taps();
         let shared = ext.g * ext.c * height * columns * taps >= WORTH_SHARING;
         let threads = if shared { rayon::current_num_threads() } else { 1 };
-        let blocks = self.kernels[0].are_blocks();
-        let (whole, panel) = if blocks { (1, BLOCK) } else { (VECTOR, PANEL) };
         // What is made for so many rows of results.
-        let made = |rows: usize| (((rows - 1) * s + k).min(height) * columns).next_multiple_of(whole);
+        let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
         let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
         let bands = ext.h.div_ceil(most);
         let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
-        let channels = ext.c.div_ceil(threads).next_multiple_of(panel);
+        let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
         let by_rows = (made(rows) + WIDENING) * ext.c * ext.h.div_ceil(rows);
         let by_channels = made(band) * (channels + PACKING) * bands * threads;
         let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };
@@ -554,13 +577,9 @@ impl Pair<'_> {
         workers.each(shares, shared, |share, scratch| {
             let [Some(first), Some(second)] = self.kernels.map(|kernels| kernels.of(share)) else { return };
             let (kernels, finish, columns) = ([first, second], self.finish, ext.w);
-            if blocks {
-                let pair = blocked::Pair { kernels, finish, window, from, columns, in_blocks, share, scratch };
-                return workers.arch.dispatch(pair);
-            }
-            let from = Feed::Made(Made { kernel: first, finish: finish[0], from, columns: window.from[1] });
-            let of = depthwise::Of::Kernel(second, finish[1]);
-            workers.arch.dispatch(depthwise::Job { of, window, from, columns, share, scratch });
+            let from = Operand { source: from, in_blocks: false, staging: before };
+            let pair = blocked::Pair { kernels, finish, window, from, columns, in_blocks, share, scratch };
+            workers.arch.dispatch(pair);
         });
     }
 }
@@ -596,8 +615,8 @@ pub(crate) fn convolve_squares(
     });
 }
 
-/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so.
-/// The source has so many numbers a column.
+/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so. `numbers` is how many the source
+/// has in a column.
 fn split_rows(ext: &mut Extents, from: &mut Strides, to: &mut Strides, threads: usize, numbers: usize) {
     let whole = |strides: &Strides, numbers: usize| ext.h == 1 || strides[2] == ext.w * numbers;
     let n = ext.plane();
@@ -833,41 +852,52 @@ mod tests {
             Activation::Clamp(-0.0, 2.0),
         ];
         let (mut tried, mut cuts, mut products) = (0, 0, 0);
-        for (i, (h, w, cin, c)) in [
-            (7, 7, 40, 61),
-            (14, 14, 5, 24),
-            (9, 40, 3, 13),
-            (16, 33, 390, 7),
-            (5, 1, 2, 6),
-            (64, 112, 64, 8),
-            (15, 14, 33, 80),
+        // Of the first one: result, channels, kernel, stride, padding.
+        for (i, ([h, w], [cin, c], [k1, s1, p1])) in [
+            ([7, 7], [40, 61], [1, 1, 0]),
+            ([14, 14], [5, 24], [1, 1, 0]),
+            ([9, 40], [3, 13], [1, 1, 0]),
+            ([16, 33], [390, 48], [1, 1, 0]),
+            ([5, 1], [2, 14], [1, 1, 0]),
+            ([64, 112], [64, 16], [1, 1, 0]),
+            ([15, 14], [33, 80], [1, 1, 0]),
+            ([9, 17], [3, 32], [3, 2, 1]),
+            ([20, 12], [2, 13], [5, 1, 2]),
+            ([6, 30], [1, 48], [3, 3, 0]),
+            ([3, 1100], [1, 16], [3, 1, 1]),
         ]
         .into_iter()
         .enumerate()
         {
+            let of = [h, w].map(|n: usize| (n - 1) * s1 + k1 - 2 * p1);
             for (k, s, p) in [(3, 1, 1), (3, 2, 1), (3, 2, 0), (5, 1, 2), (5, 2, 2), (3, 1, 0)] {
                 let to = [h, w].map(|n: usize| (n + 2 * p).checked_sub(k).map_or(0, |n| n / s + 1));
                 if to.contains(&0) {
                     continue;
                 }
                 let ext = |[h, w]: [usize; 2]| Extents { g: 1, c, h, w };
-                let window = |k, s, p, to| Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to };
-                let first = Staging::new(window(1, 1, 0, [h, w]), cin, false, ext([h, w])).expect("it is small");
-                let second = Staging::new(window(k, s, p, to), 1, true, ext(to)).expect("it is small");
-                assert!(Pair::executes(&first, &second));
-                cuts += usize::from(h * w * cin > 2 * MADE_OF);
+                let before = Window { k: [k1; 2], s: [s1; 2], p: [p1; 2], from: of, to: [h, w] };
+                let window = Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to };
+                let first = Staging::new(before, cin, false, ext([h, w])).expect("it is small");
+                let second = Staging::new(window, 1, true, ext(to)).expect("it is small");
+                cuts += usize::from(h * w * cin * k1 * k1 > 2 * MADE_OF);
                 let kernels = |staging: &Staging, taps: usize, biases: bool| {
                     let weights = Values::Halves((0..c * taps).map(|n| draw(n + i)).collect());
                     let biases = biases.then(|| (0..c).map(|n| draw(n).to_f32()).collect());
                     Kernels::pack(staging, false, c, [Ok(Coefficients { weights, biases })].into_iter())
                         .expect("it is packed")
                 };
-                let kernels = [kernels(&first, cin, i % 2 == 0), kernels(&second, k * k, i % 2 == 1)];
-                let mut x: Vec<f16> = (0..cin * h * (w + 1)).map(draw).collect();
+                let kernels = [kernels(&first, cin * k1 * k1, i % 2 == 0), kernels(&second, k * k, i % 2 == 1)];
+                let blocks = kernels.clone().map(|mut kernels| {
+                    kernels.put_in_blocks();
+                    kernels
+                });
+                assert!(Pair::executes([&first, &second], blocks.each_ref()));
+                let mut x: Vec<f16> = (0..cin * of[0] * (of[1] + 1)).map(draw).collect();
                 if s == 1 {
                     x.iter_mut().step_by(97).zip(odd).for_each(|(x, odd)| *x = odd);
                 }
-                let from = Source { data: &x, strides: [0, h * (w + 1), w + 1] };
+                let from = Source { data: &x, strides: [0, of[0] * (of[1] + 1), of[1] + 1] };
                 let finish = |n: usize, bias| Finish { bias, scale: 1.0 + bias, activation: &activations[n % 5] };
                 let finish = [finish(tried, 0.0), finish(tried + 2, if p == 0 { 0.5 } else { 0.0 })];
                 for arch in arches() {
@@ -876,6 +906,11 @@ mod tests {
                     let mut data = vec![f16::ONE; c * h * w];
                     let target = Target { data: &mut data, strides: dense(between), turned: false };
                     convolve(&workers, &first, &kernels[0], &finish[0], from, target, between);
+                    let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    let mut alone = vec![f16::ONE; c * h * w];
+                    let target = Target { data: &mut alone, strides: dense(between), turned: false };
+                    convolve(&workers, &first, &blocks[0], &finish[0], from, target, between);
+                    assert!(bits(&alone) == bits(&data), "{h}x{w}, {cin} to {c}, {k1} {s1} {p1}, {arch:?}");
                     let source = Source { data: &data, strides: dense(between) };
                     let mut wanted = vec![f16::ONE; c * to[0] * to[1]];
                     let mut found = wanted.clone();
@@ -884,33 +919,35 @@ mod tests {
                     let target = Target { data: &mut wanted, strides, turned: false };
                     convolve(&workers, &second, &kernels[1], &finish[1], source, target, ext(to));
                     let target = Target { data: &mut found, strides, turned: false };
-                    let pair = Pair { kernels: kernels.each_ref(), finish: finish.each_ref(), staging: &second };
+                    let (finish, stagings) = (finish.each_ref(), [&first, &second]);
+                    let pair = Pair { kernels: blocks.each_ref(), finish, stagings };
                     pair.convolve(&workers, from, target, ext(to), false);
-                    let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert!(bits(&found) == bits(&wanted), "{h}x{w}, {cin} to {c}, {k} {s} {p}, {arch:?}");
-                    if !c.is_multiple_of(BLOCK) || !pair.kernels[0].are_blocks() {
+                    if !c.is_multiple_of(BLOCK) {
                         continue;
                     }
                     let ext = |c: usize| Extents { g: 1, c, h: to[0], w: to[1] };
-                    let third = Staging::new(Window { from: to, ..window(1, 1, 0, to) }, c, false, ext(37))
-                        .expect("it is small");
+                    let window = Window { k: [1; 2], s: [1; 2], p: [0; 2], from: to, to };
+                    let third = Staging::new(window, c, false, ext(37)).expect("it is small");
                     let groups = [Ok(Coefficients {
                         weights: Values::Halves((0..37 * c).map(|n| draw(n + i)).collect()),
                         biases: Some((0..37).map(|n| draw(n).to_f32()).collect()),
                     })];
-                    let product = Kernels::pack(&third, false, 37, groups.into_iter()).expect("it is packed");
+                    let mut product = Kernels::pack(&third, false, 37, groups.into_iter()).expect("it is packed");
                     let mut products_of = [vec![f16::ONE; 37 * to[0] * to[1]], vec![f16::ONE; 37 * to[0] * to[1]]];
                     let [wanted_product, found_product] = &mut products_of;
                     let from_wanted = Source { data: &wanted, strides };
                     let target = Target { data: wanted_product, strides: dense(ext(37)), turned: false };
-                    convolve(&workers, &third, &product, &finish[0], from_wanted, target, ext(37));
+                    convolve(&workers, &third, &product, finish[0], from_wanted, target, ext(37));
+                    product.put_in_blocks();
                     let mut blocks = vec![f16::ONE; c * to[0] * to[1]];
                     let target = Target { data: &mut blocks, strides: dense(ext(c)), turned: false };
                     pair.convolve(&workers, from, target, ext(c), true);
                     let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..ext(c) });
-                    let operand = Operand { source: Source { data: &blocks, strides }, in_blocks: true };
+                    let source = Source { data: &blocks, strides };
+                    let operand = Operand { source, in_blocks: true, staging: &third };
                     let target = Target { data: found_product, strides: dense(ext(37)), turned: false };
-                    convolve_blocks(&workers, &product, &finish[0], operand, target, ext(37));
+                    convolve_blocks(&workers, &product, finish[0], operand, target, ext(37));
                     assert!(bits(found_product) == bits(wanted_product), "{h}x{w}, {c} to 37, {k} {s} {p}, {arch:?}");
                     products += 1;
                 }

@@ -5,14 +5,13 @@
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`].
 
-use crate::activation::{Finish, Staged};
-use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, by_parity, stage_pairs};
+use crate::activation::Finish;
+use crate::convolution::{Kernel, MOST_AT_ONCE, NEAR, stage_pairs};
 use crate::number::vectors::{self, Before};
 use crate::pe::Ending;
-use crate::pointwise::Made;
 use crate::rows::{Share, Source};
 use crate::window::Window;
-use crate::work::{Scratch, apart, room};
+use crate::work::{Scratch, apart, room, written_out};
 use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -47,18 +46,11 @@ fn is_square(window: &Window, sides: [usize; 2]) -> bool {
     sides.contains(&k) && k == other && matches!(s, 1 | 2) && s == other_s
 }
 
-/// Where the channels that are read come from.
-#[derive(Clone, Copy)]
-pub(crate) enum Feed<'a> {
-    Stored(Source<'a>),
-    Made(Made<'a>),
-}
-
 /// One share at work.
 pub(crate) struct Job<'a, 'b> {
     pub(crate) of: Of<'a>,
     pub(crate) window: &'a Window,
-    pub(crate) from: Feed<'a>,
+    pub(crate) from: Source<'a>,
     pub(crate) columns: usize,
     pub(crate) share: &'a mut Share<'b>,
     pub(crate) scratch: &'a mut Scratch,
@@ -104,37 +96,19 @@ impl Job<'_, '_> {
         let across = columns.next_multiple_of(S::F32_LANES);
         let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
         let channels = share.channels();
-        let at_once = match from {
-            Feed::Stored(_) => (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1),
-            Feed::Made(made) => made.at_once(simd, plane.inside.len()),
-        };
-        let Scratch { staged, sums, making, .. } = scratch;
+        let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
+        let Scratch { staged, sums, .. } = scratch;
         // The last vectors of a row reach into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;
         let (staged, sums) = (room(staged, at_once * area + slack), room(sums, at_once * outputs));
         // What surrounds the source stays as it is.
         staged.fill(W::OUTSIDE);
-        if let Feed::Made(made) = from {
-            made.prepare(simd, share.group, plane.first..plane.first + plane.inside.len(), making);
-        }
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
         for first in (0..channels).step_by(at_once) {
             let count = at_once.min(channels - first);
             let channel = share.first_channel + first;
-            let staged_channels = staged.chunks_exact_mut(area).take(count).enumerate();
-            match from {
-                Feed::Stored(source) => {
-                    for (c, staged) in staged_channels {
-                        plane.stage::<S, STRIDE>(simd, source, share.group, channel + c, staged);
-                    }
-                }
-                Feed::Made(made) => {
-                    let sums = made.sums(simd, channel..channel + count, making);
-                    for ((c, staged), sums) in staged_channels.zip(sums) {
-                        let settled = Settled::<STRIDE> { plane: &plane, sums, columns: made.columns, to: staged };
-                        made.with_stages(simd, channel + c, settled);
-                    }
-                }
+            for (c, staged) in staged.chunks_exact_mut(area).take(count).enumerate() {
+                plane.stage::<S, STRIDE>(simd, from, share.group, channel + c, staged);
             }
             for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
                 let staged = &staged[c * area..];
@@ -272,14 +246,12 @@ pub(crate) struct Plane {
 impl Plane {
     pub(crate) fn of<const STRIDE: usize>(
         window: &Window,
-        [first_row, rows]: [usize; 2],
+        share_rows: [usize; 2],
         columns: usize,
         lanes: usize,
     ) -> Plane {
         let Window { k, p, from, .. } = window;
-        let (staged, top) = (rows.saturating_sub(1) * STRIDE + k[0], first_row * STRIDE);
-        let begin = p[0].saturating_sub(top).min(staged);
-        let end = (from[0] + p[0]).saturating_sub(top).clamp(begin, staged);
+        let (rows, inside, first) = window.met_rows(share_rows);
         let across = ((columns - 1) * STRIDE + k[1]).saturating_sub(p[1]).min(from[1]);
         // The middle of a window that is padded evenly meets whole vectors.
         let lead = if STRIDE == 1 { (lanes - p[1] % lanes) % lanes } else { 0 };
@@ -287,15 +259,7 @@ impl Plane {
         // What lies behind the last column surrounds the source, and so does what lies before the first one of the next row.
         let shared = if STRIDE == 1 { lead + p[1] } else { 0 };
         let width = data.max(read.saturating_sub(shared)).next_multiple_of(lanes);
-        Plane {
-            rows: staged,
-            inside: begin..end,
-            first: (top + begin).saturating_sub(p[0]),
-            across,
-            width,
-            lead,
-            p: p[1],
-        }
+        Plane { rows, inside, first, across, width, lead, p: p[1] }
     }
 
     #[inline(always)]
@@ -320,56 +284,6 @@ impl Plane {
         let (first, second) = to.split_at_mut(rows * width);
         stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
     }
-}
-
-/// A channel that is staged from the sums of what is read of it, as many columns a row: after their stages, and rounded.
-struct Settled<'a, const STRIDE: usize> {
-    plane: &'a Plane,
-    sums: &'a mut [f32],
-    columns: usize,
-    to: &'a mut [f32],
-}
-
-impl<S: Simd, const STRIDE: usize> Staged<S> for Settled<'_, STRIDE> {
-    #[inline(always)]
-    fn with(self, simd: S, stages: impl Before<S>) {
-        let Settled { plane, sums, columns, to } = self;
-        let &Plane { rows, ref inside, across, width, lead, p, .. } = plane;
-        if inside.is_empty() || across == 0 {
-            return;
-        }
-        let begin = inside.start * width + lead;
-        let rows_read = Rows { count: inside.len(), columns: across, from_stride: columns, to_stride: width };
-        if STRIDE == 1 {
-            let to = &mut to[begin + p..];
-            return apart(
-                simd,
-                #[inline(always)]
-                || vectors::settle_rows(simd, stages, sums, to, rows_read),
-            );
-        }
-        let (first, second) = to.split_at_mut(rows * width);
-        let planes = by_parity(p, [&mut first[begin..], &mut second[begin..]]);
-        apart(
-            simd,
-            #[inline(always)]
-            || vectors::settle_pairs(simd, stages, sums, planes, rows_read),
-        );
-    }
-}
-
-/// A loop of 11 rounds at most, which the compiler would leave one: each has code of its own, where its number is known.
-macro_rules! written_out {
-    (for $i: ident in 0..$count: expr => $work: block) => {
-        written_out!($i $count; $work; 0 1 2 3 4 5 6 7 8 9 10)
-    };
-    ($i: ident $count: expr; $work: block; $($n: literal)*) => {
-        const { assert!($count <= 11) };
-        $({
-            const $i: usize = $n;
-            if $i < $count $work
-        })*
-    };
 }
 
 /// Sums of rows of outputs, and what comes between them and their rounding.
@@ -507,14 +421,7 @@ mod tests {
                     let mut data = vec![f16::NAN; wanted.len()];
                     Workers::used(arch).each(cut(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
                         let from = Source { data: &x, strides };
-                        arch.dispatch(Job {
-                            of,
-                            window: &window,
-                            from: Feed::Stored(from),
-                            columns: to[1],
-                            share,
-                            scratch,
-                        });
+                        arch.dispatch(Job { of, window: &window, from, columns: to[1], share, scratch });
                     });
                     let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
                     assert_eq!(wrong, None, "{window:?}, {cin} channels, {arch:?}, {max}");

@@ -2,6 +2,8 @@
 
 mod pair;
 
+pub(crate) use pair::put_in_blocks;
+
 use crate::activation::{self, Activation, Ending, Finish};
 use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact::{self, Exact, Exactly, Sets};

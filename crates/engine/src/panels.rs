@@ -2,6 +2,7 @@
 
 use crate::number;
 use crate::number::vectors::{self, Before};
+use crate::rows::BLOCK;
 use anemone_program::{fetch, widen_indices};
 use half::f16;
 use pulp::Simd;
@@ -9,6 +10,9 @@ use std::ops::Range;
 
 /// Values that a byte of indices can name.
 const BYTES: usize = 256;
+
+/// Taps of the largest window that has code of its own.
+const WINDOW: usize = 5 * 5;
 
 /// Fewer are not worth the call of the host's own way.
 const AT_ONCE: usize = 32;
@@ -120,6 +124,33 @@ impl Packed {
         Packed { store, channels, taps, height }
     }
 
+    /// The same ones by panels of another height.
+    pub(crate) fn with_height(&self, height: usize) -> Packed {
+        // From one place to the other, by channel and tap.
+        let places = (0..self.channels).flat_map(|channel| {
+            let first = channel - channel % self.height;
+            let of = self.height(first);
+            (0..self.taps).map(move |tap| (channel / self.height, first * self.taps, tap * of + channel % self.height))
+        });
+        let indices = |bytes: &[u8], per: usize| {
+            let index = |(panel, _, at): (usize, usize, usize)| {
+                let bits = 8 / per;
+                bytes[panel * self.panel_bytes(per) + at / per] >> (at % per * bits) & (u8::MAX >> (8 - bits))
+            };
+            places.clone().map(index).collect()
+        };
+        let values = |table: &[f32]| table.iter().map(|&x| number::round(x)).collect();
+        let values = match &self.store {
+            Store::Halves(halves) => Values::Halves(places.map(|(_, first, at)| halves[first + at]).collect()),
+            Store::One(bytes, table) => Values::Indices(indices(bytes, 1), values(table.as_flattened())),
+            Store::Two(bytes, _, palette) => Values::Indices(indices(bytes, 2), palette.to_vec()),
+            Store::Four(bytes, table) => {
+                Values::Indices(indices(bytes, 4), table[..4].iter().map(|values| number::round(values[0])).collect())
+            }
+        };
+        Packed::of(&values, self.channels, self.taps, height)
+    }
+
     /// Coefficients of one channel.
     pub(crate) fn taps(&self) -> usize {
         self.taps
@@ -201,7 +232,7 @@ impl Packed {
         to
     }
 
-    /// Widens the taps of one channel, 25 at most of 16 channels at most.
+    /// Widens the taps of one channel, of a window and a block at most.
     #[inline(always)]
     pub(crate) fn widen_channel(&self, channel: usize, to: &mut [f32]) {
         let place = channel % self.height;
@@ -209,7 +240,7 @@ impl Packed {
             self.widen(channel, 0..to.len(), to);
             return;
         }
-        let (first, mut panel) = (channel - place, [0.0; 16 * 25]);
+        let (first, mut panel) = (channel - place, [0.0; BLOCK * WINDOW]);
         let panel = self.widen(first, 0..to.len(), &mut panel);
         to.iter_mut().zip(panel[place..].iter().step_by(self.height(first))).for_each(|(to, x)| *to = *x);
     }
@@ -257,6 +288,13 @@ mod tests {
             let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
             for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
                 let packed = Packed::of(&stored, channels, taps, height);
+                // By way of other panels, too.
+                let other = packed.with_height(BLOCK).with_height(height);
+                assert!((0..channels).step_by(height).all(|first| {
+                    let mut found = [vec![0.0; height * taps], vec![0.0; height * taps]];
+                    let [one, two] = &mut found;
+                    packed.widen(first, 0..taps, one) == other.widen(first, 0..taps, two)
+                }));
                 for first in (0..channels).step_by(height) {
                     for part in [0..taps, 1..taps, 2..3] {
                         let mut found = vec![f32::NAN; height * taps];

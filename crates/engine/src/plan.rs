@@ -6,7 +6,7 @@ use crate::honours::{Treatment, executes, treatment};
 use crate::machine::{Chain, Machine};
 use crate::memory::{Memory, Region, Snapshot};
 use crate::native::Own;
-use crate::ne::Neural;
+use crate::ne::{Neural, put_in_blocks};
 use crate::trace::TaskTrace;
 use crate::work::{Workers, on_all_threads};
 use anemone_facts::code::{class, neural};
@@ -208,17 +208,9 @@ impl Plan {
         let together = steps.first().filter(|_| !options.trace).map(|first| {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).together(&steps)
         });
-        Ok(Plan {
-            common,
-            trace: options.trace,
-            steps,
-            passed_over,
-            buffers,
-            sections,
-            l2,
-            together: together.unwrap_or_default(),
-            seen: None,
-        })
+        let together = together.unwrap_or_default();
+        put_in_blocks(&mut steps, &together);
+        Ok(Plan { common, trace: options.trace, steps, passed_over, buffers, sections, l2, together, seen: None })
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.

@@ -2,7 +2,7 @@
 //! form.
 
 use crate::convolution::Staging;
-use crate::depthwise::{self, Feed};
+use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
@@ -115,14 +115,7 @@ impl Machine<'_> {
             let (staging, offsets, ending) = (&staging, &offsets[..], &ending);
             let (of, window) = (depthwise::Of::Pool(max, ending), &staging.window);
             if rules.is_none() && of.executes(window) {
-                return workers.arch.dispatch(depthwise::Job {
-                    of,
-                    window,
-                    from: Feed::Stored(source),
-                    columns,
-                    share,
-                    scratch,
-                });
+                return workers.arch.dispatch(depthwise::Job { of, window, from: source, columns, share, scratch });
             }
             workers.arch.dispatch(Pool { max, staging, offsets, ending, rules, source, columns, share, scratch });
         });

@@ -4,7 +4,7 @@
 //!
 //! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
 
-use crate::activation::{Finish, Staged};
+use crate::activation::Finish;
 use crate::convolution::{Kernel, Staging};
 use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, columns_of, run_outputs};
 use crate::rows::{Part, Share, Source, copy_short};
@@ -175,109 +175,6 @@ impl Job<'_, '_> {
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
         for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
             self.share.store_channel(simd, [c, 0, 0], self.finish, product.bias(c), sums, rows);
-        }
-    }
-}
-
-/// A convolution of one tap a channel whose results are made when they are wanted, and not stored.
-#[derive(Clone, Copy)]
-pub(crate) struct Made<'a> {
-    pub(crate) kernel: &'a Kernel,
-    pub(crate) finish: &'a Finish<'a>,
-    pub(crate) from: Source<'a>,
-    pub(crate) columns: usize,
-}
-
-/// Its buffers: what some rows of results are made of, and the sums of some channels.
-#[derive(Default)]
-pub(crate) struct Making {
-    packed: Vec<f32>,
-    wide: Vec<f32>,
-    panel: Vec<f32>,
-    sums: Vec<f32>,
-    /// Of a channel.
-    outputs: usize,
-}
-
-impl Made<'_> {
-    /// Channels that are made together, of so many rows: whole panels.
-    #[inline(always)]
-    pub(crate) fn at_once<S: Simd>(&self, _: S, rows: usize) -> usize {
-        let outputs = (rows * self.columns).max(1);
-        channels_at_once::<S>(outputs, outputs.next_multiple_of(run_outputs::<S>()))
-    }
-
-    /// Packs what some rows of results are made of.
-    #[inline(always)]
-    pub(crate) fn prepare<S: Simd>(&self, simd: S, group: usize, rows: Range<usize>, making: &mut Making) {
-        apart(simd, Packing { made: *self, group, rows, making });
-    }
-
-    /// Sums of those rows, one behind the other, of some channels; the first one begins a panel.
-    #[inline(always)]
-    pub(crate) fn sums<'m, S: Simd>(
-        &self,
-        simd: S,
-        channels: Range<usize>,
-        making: &'m mut Making,
-    ) -> impl Iterator<Item = &'m mut [f32]> {
-        let (count, stride) = (channels.len(), making.outputs.next_multiple_of(run_outputs::<S>()));
-        apart(simd, Adding { kernel: self.kernel, channels, making: &mut *making });
-        room(&mut making.sums, count * stride).chunks_exact_mut(stride.max(1))
-    }
-
-    /// Does work that applies what comes between a channel's sums and their rounding.
-    #[inline(always)]
-    pub(crate) fn with_stages<S: Simd>(&self, simd: S, channel: usize, work: impl Staged<S>) {
-        self.finish.with_stages(simd, self.kernel.bias(channel), work);
-    }
-}
-
-/// [`Made::prepare`], apart.
-struct Packing<'a, 'm> {
-    made: Made<'a>,
-    group: usize,
-    rows: Range<usize>,
-    making: &'m mut Making,
-}
-
-impl WithSimd for Packing<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Packing { made, group, rows, making } = self;
-        let part = Part { rows, columns: 0..made.columns };
-        let (taps, stride) = (made.kernel.packed.taps(), part.outputs().next_multiple_of(run_outputs::<S>()));
-        let (packed, wide) = (room(&mut making.packed, stride * taps), room(&mut making.wide, stride));
-        stage(simd, made.from, group, &part, taps, packed, wide);
-        making.outputs = part.outputs();
-    }
-}
-
-/// [`Made::sums`], apart.
-struct Adding<'a, 'm> {
-    kernel: &'a Kernel,
-    channels: Range<usize>,
-    making: &'m mut Making,
-}
-
-impl WithSimd for Adding<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Adding { kernel, channels, making } = self;
-        let (width, outputs, all) = (run_outputs::<S>(), making.outputs, kernel.packed.taps());
-        let stride = outputs.next_multiple_of(width);
-        let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
-        let packed = room(&mut making.packed, stride * all);
-        let panel = room(&mut making.panel, channels.len().next_multiple_of(PANEL) * taps_at_once + COLUMN_SLACK);
-        let sums = room(&mut making.sums, channels.len() * stride);
-        let product = Product { kernel, first: 0, outputs, stride, taps_at_once };
-        for tap in (0..all).step_by(taps_at_once) {
-            let taps = tap..all.min(tap + taps_at_once);
-            product.add(simd, channels.clone(), taps, &packed[tap * width..], all, panel, sums);
         }
     }
 }

@@ -122,6 +122,12 @@ impl Share<'_> {
         &mut self.lines[line][at * self.stride..][..columns]
     }
 
+    /// All rows of a channel of the share, where one begins where another ends.
+    pub(crate) fn plane(&mut self, channel: usize, columns: usize) -> Option<&mut [f16]> {
+        let whole = !self.rows_outside && (self.rows == 1 || self.stride == columns);
+        whole.then(|| &mut self.lines[channel][..self.rows * columns])
+    }
+
     /// Visits rows of `columns` elements, in blocks of about so many elements: `work` has the first row's group, channel and row,
     /// what lies beside it, and where the rows go, so far apart.
     #[inline(always)]
@@ -358,14 +364,16 @@ impl Turned<'_> {
     }
 }
 
-/// Exchanges channels and outputs of a block of 16 channels, for a multiple of 8 outputs; `stride` is how far apart channels go.
+/// Channels that stand side by side in a block.
+pub(crate) const BLOCK: usize = 16;
+
+/// Exchanges channels and outputs of a block, for a multiple of 8 outputs; `stride` is how far apart channels go.
 #[inline(always)]
 pub(crate) fn turn_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
-    const CHANNELS: usize = 2 * EIGHT;
-    for (i, outputs) in block.as_chunks::<{ EIGHT * CHANNELS }>().0.iter().enumerate() {
-        for half in 0..CHANNELS / EIGHT {
+    for (i, outputs) in block.as_chunks::<{ EIGHT * BLOCK }>().0.iter().enumerate() {
+        for half in 0..BLOCK / EIGHT {
             let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
-            for (eight, output) in eights.iter_mut().zip(outputs.as_chunks::<CHANNELS>().0) {
+            for (eight, output) in eights.iter_mut().zip(outputs.as_chunks::<BLOCK>().0) {
                 eight.copy_from_slice(&output[half * EIGHT..][..EIGHT]);
             }
             let lines = to[half * EIGHT * stride + i * EIGHT..].chunks_mut(stride);

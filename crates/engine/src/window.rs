@@ -3,6 +3,7 @@
 use crate::number;
 use crate::rows::{Part, Source, copy_short};
 use half::f16;
+use std::ops::Range;
 
 /// Elements that are gathered before they are widened together.
 const GATHERED: usize = 256;
@@ -26,6 +27,15 @@ impl Window {
     /// Whether every output reads one place of its own.
     pub(crate) fn is_pointwise(&self) -> bool {
         self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
+    }
+
+    /// Of the rows that windows of some outputs' rows meet, with those that surround the source: how many, which of them lie inside,
+    /// and which of the source the first of these is.
+    pub(crate) fn met_rows(&self, [first_row, rows]: [usize; 2]) -> (usize, Range<usize>, usize) {
+        let (met, top) = (rows.saturating_sub(1) * self.s[0] + self.k[0], first_row * self.s[0]);
+        let begin = self.p[0].saturating_sub(top).min(met);
+        let end = (self.from[0] + self.p[0]).saturating_sub(top).clamp(begin, met);
+        (met, begin..end, (top + begin).saturating_sub(self.p[0]))
     }
 
     /// What outputs of a part, from one on, meet under a tap of channel `first_channel` on: zero outside of the source.

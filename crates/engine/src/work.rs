@@ -5,7 +5,6 @@ use crate::lines::PlaneBuffers;
 use crate::memory::Aside;
 use crate::number::packed::Columns;
 use crate::number::wide::Exact;
-use crate::pointwise::Making;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::Yield;
@@ -37,8 +36,6 @@ pub(crate) struct Scratch {
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
     pub(crate) gathered: Vec<f16>,
-    /// Of channels that are made for the task after.
-    pub(crate) making: Making,
     /// Of channels side by side.
     pub(crate) blocked: Buffers,
     /// Of planar tasks, in the numbers of either model.
@@ -128,6 +125,21 @@ pub(crate) fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: im
 pub(crate) fn apart<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
 }
+
+/// A loop of 14 rounds at most, which the compiler would leave one: each has code of its own, where its number is known.
+macro_rules! written_out {
+    (for $i: ident in 0..$count: expr => $work: block) => {
+        $crate::work::written_out!($i $count; $work; 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    ($i: ident $count: expr; $work: block; $($n: literal)*) => {{
+        const { assert!($count <= 14) };
+        $({
+            const $i: usize = $n;
+            if $i < $count $work
+        })*
+    }};
+}
+pub(crate) use written_out;
 
 /// Bytes of a line of cache, and of the longest vectors.
 const LINE_BYTES: usize = 64;

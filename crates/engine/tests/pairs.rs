@@ -12,7 +12,7 @@ use common::conv::*;
 use common::*;
 
 const SIDE: usize = 6;
-const CHANNELS: usize = 8;
+const CHANNELS: usize = 12;
 const SCRATCH: u32 = Program::SCRATCH_BAR as u32;
 /// Bytes of a tensor between tasks, and of one at the end.
 const BETWEEN: usize = CHANNELS * SIDE * ROW as usize;
@@ -131,6 +131,10 @@ const BOTH: [(Conv, usize); 2] = [(FIRST, 0), (SECOND_ONE, 1)];
 fn what_the_next_task_alone_reads_is_not_stored() {
     assert!(!is_stored(&second_run(&program(&BOTH, pair(X)))));
     second_run(&program(&BOTH, pair(At::Tile(0))));
+    // Of few taps, as a network begins.
+    let few = Conv { cin: 2, side: SIDE + 2, kernel: [3, 3], ..FIRST };
+    let tasks = vec![sends(reads(few.task(), FROM), X), sends(reads(SECOND_ONE.task(), X), RESULT_AT[0])];
+    assert!(!is_stored(&second_run(&program(&[(few, 0), (SECOND_ONE, 1)], tasks))));
     // What lies beside it may be read.
     let beside = At::Memory(SCRATCH, BETWEEN as u64);
     let mut tasks = vec![sends(reads(FIRST.task(), FROM), beside)];

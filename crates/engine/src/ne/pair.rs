@@ -1,4 +1,4 @@
-//! Two tasks at once: a convolution of one tap a channel, and a convolution in which every channel reads itself alone. Where
+//! Two tasks at once: a convolution of one tap a channel, or of few taps, and one in which every channel reads itself alone. Where
 //! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
 //! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
 //! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
@@ -8,7 +8,7 @@
 
 use super::{Convolution, Neural, Operation, Packed};
 use crate::activation::{Activation, Finish};
-use crate::blocked::{BLOCK, Operand};
+use crate::blocked::Operand;
 use crate::convolution::{Kernels, Pair, Target, convolve_blocks};
 use crate::direct::Direct;
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
@@ -16,7 +16,7 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Aside, Home};
 use crate::plan::{Step, Work};
-use crate::rows::{Source, dense};
+use crate::rows::{BLOCK, Source, dense};
 use crate::tensor::Extents;
 use crate::work::room;
 use anemone_facts::Field::{self, *};
@@ -79,19 +79,31 @@ fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     }
 }
 
+/// Puts channels side by side in the coefficients of tasks that are done together: so many from each one on.
+pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize]) {
+    for (i, &count) in together.iter().enumerate().filter(|(_, count)| **count > 1) {
+        for step in &mut steps[i..i + count] {
+            let Work::Neural(neural) = &mut step.work else { continue };
+            let Operation::Convolution(convolution) = &mut neural.operation else { continue };
+            if let Some(Packed::Fast(kernels)) = &mut convolution.coefficients {
+                kernels.put_in_blocks();
+            }
+        }
+    }
+}
+
 impl Machine<'_> {
     /// How many tasks, from each one on, can be done together.
     pub(crate) fn together(&mut self, steps: &[Step]) -> Vec<usize> {
         let convolution = |i: usize| steps.get(i).and_then(|step| kernels_of(&step.work));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {
             (Some((one, first)), Some((other, second))) => {
-                first.are_blocks() == second.are_blocks() && Pair::executes(&one.staging, &other.staging)
+                Pair::executes([&one.staging, &other.staging], [first, second])
             }
             _ => false,
         };
         let takes_blocks = |i: usize| {
-            convolution(i - 1).is_some_and(|(_, kernels)| kernels.are_blocks())
-                && convolution(i).is_some_and(|(one, kernels)| kernels.are_blocks() && one.staging.is_of_blocks())
+            convolution(i).is_some_and(|(one, kernels)| kernels.may_be_blocks() && one.staging.is_of_blocks())
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
@@ -215,7 +227,8 @@ impl Machine<'_> {
     pub(crate) fn at_once(&mut self, steps: &[Step], count: usize) -> Result<usize, FaultKind> {
         let [step, next, rest @ ..] = steps else { return Ok(0) };
         let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(0) };
-        let (Some((_, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work)) else {
+        let (Some((before, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work))
+        else {
             return Ok(0);
         };
         let Some(direct) = self.direct(one.input, one.output)? else { return Ok(0) };
@@ -232,7 +245,7 @@ impl Machine<'_> {
         let workers = self.workers;
         let mut after = self.at(next);
         let finish = [&finish, &after.followed_by(other)];
-        let pair = Pair { kernels: [first, second], finish, staging: &convolution.staging };
+        let pair = Pair { kernels: [first, second], finish, stagings: [&before.staging, &convolution.staging] };
         let mut aside = workers.aside();
         let mut blocks = workers.blocks();
         let views = memory::views(after.memory, after.l2, [direct.from.part()], then.to.part(), &mut aside);
@@ -253,11 +266,14 @@ impl Machine<'_> {
 
     /// A convolution of one tap a channel whose source is in blocks.
     fn project(&mut self, step: &Step, to: &Direct, blocks: &[f16], aside: &mut Aside) -> Result<(), FaultKind> {
-        let (Work::Neural(neural), Some((_, kernels))) = (&step.work, kernels_of(&step.work)) else { return Ok(()) };
+        let (Work::Neural(neural), Some((convolution, kernels))) = (&step.work, kernels_of(&step.work)) else {
+            return Ok(());
+        };
         let finish = self.followed_by(neural);
         let Some(([], target)) = memory::views(self.memory, self.l2, [], to.to.part(), aside) else { return Ok(()) };
         let strides = dense(Extents { c: neural.input.c / BLOCK, w: neural.input.w * BLOCK, ..neural.input });
-        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true };
+        let staging = &convolution.staging;
+        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging };
         let target = Target { data: target, strides: to.to.strides, turned: false };
         convolve_blocks(self.workers, kernels, &finish, from, target, neural.output);
         self.done(to, neural.output);

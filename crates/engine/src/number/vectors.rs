@@ -220,89 +220,40 @@ pub(crate) fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32])
     simd.partial_store_f32s(rest, x);
 }
 
-/// As [`finish_rows`] and then [`widen_rows`]. Zeros may follow each row, up to whole vectors. `from` may be used up.
+/// Whether vectors are converted within code that is compiled for them.
 #[inline(always)]
-pub(crate) fn settle_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f32], rows: Rows) {
-    let Rows { count, columns, from_stride, to_stride } = rows;
-    let whole = columns.next_multiple_of(LONGEST);
-    for row in 0..count {
-        let (from, to) = (&mut from[row * from_stride..], &mut to[row * to_stride..]);
-        match (longest::of(simd), from.get(..whole), to.get_mut(..whole)) {
-            (Some(host), Some(from), Some(to)) if whole <= to_stride => {
-                let by = Settling(Rounding { simd, host, before });
-                let pieces = to.as_chunks_mut::<LONGEST>().0.iter_mut().zip(from.as_chunks::<LONGEST>().0);
-                for (i, (to, from)) in pieces.enumerate() {
-                    *to = host.first(by.sixteen(*from), columns - i * LONGEST);
-                }
-            }
-            _ => {
-                settle(simd, before, &mut from[..columns]);
-                to[..columns].copy_from_slice(&from[..columns]);
-            }
-        }
+pub(crate) fn converts<S: Simd>(simd: S) -> bool {
+    longest::of(simd).is_some()
+}
+
+/// What a vector of sums is left as.
+pub(crate) trait Left: Copy {
+    /// What `before` makes of it, where [`converts`].
+    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
+}
+
+/// Rounded.
+impl Left for f16 {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
+        let host = longest::of(simd)?;
+        Some(host.round(cast(before.of(simd, x))))
     }
 }
 
-/// As [`finish_rows`] and then [`widen_pairs`], with zeros as for [`settle_rows`].
-#[inline(always)]
-pub(crate) fn settle_pairs<S: Simd>(
-    simd: S,
-    before: impl Before<S>,
-    from: &mut [f32],
-    [even, odd]: [&mut [f32]; 2],
-    rows: Rows,
-) {
-    const PAIR: usize = 2 * LONGEST;
-    let Rows { count, columns, from_stride, to_stride } = rows;
-    let whole = columns.next_multiple_of(PAIR);
-    for row in 0..count {
-        let (from, to) = (&mut from[row * from_stride..], row * to_stride);
-        let (even, odd) = (&mut even[to..], &mut odd[to..]);
-        match (longest::of(simd), from.get(..whole), even.get_mut(..whole / 2), odd.get_mut(..whole / 2)) {
-            (Some(host), Some(from), Some(even), Some(odd)) if whole / 2 <= to_stride => {
-                let by = Settling(Rounding { simd, host, before });
-                let (even, odd) = (even.as_chunks_mut::<LONGEST>().0, odd.as_chunks_mut::<LONGEST>().0);
-                let pieces = from.as_chunks::<PAIR>().0.iter().zip(even.iter_mut().zip(odd));
-                for (i, (from, (even, odd))) in pieces.enumerate() {
-                    let (Some(x), Some(y)) = (from.first_chunk(), from.last_chunk()) else { return };
-                    let [evens, odds] = host.pairs(by.sixteen(*x), by.sixteen(*y));
-                    let left = columns - i * PAIR;
-                    (*even, *odd) = (host.first(evens, left.div_ceil(2)), host.first(odds, left / 2));
-                }
-            }
-            _ => {
-                settle(simd, before, &mut from[..columns]);
-                let (pairs, last) = from[..columns].as_chunks::<2>();
-                for (pair, (even, odd)) in pairs.iter().zip(even.iter_mut().zip(odd)) {
-                    [*even, *odd] = *pair;
-                }
-                if let Some(last) = last.first() {
-                    even[pairs.len()] = *last;
-                }
-            }
-        }
-    }
-}
-
-/// As [`settle_rows`], for a row of whole vectors of the longest kind.
-#[inline(always)]
-pub(crate) fn settle_row<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f32]) {
-    let Some(host) = longest::of(simd) else {
-        settle(simd, before, from);
-        return to.copy_from_slice(from);
-    };
-    let by = Settling(Rounding { simd, host, before });
-    for (to, from) in to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0) {
-        *to = by.sixteen(*from);
+/// Rounded, and widened again.
+impl Left for f32 {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
+        let host = longest::of(simd)?;
+        Some(host.widen(host.round(cast(before.of(simd, x)))))
     }
 }
 
 /// Rounds a row and widens it again, in place.
-#[inline(always)]
-fn settle<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
-    prepare(simd, before, row);
-    let mut halves = [f16::ZERO; 64];
-    for row in row.chunks_mut(halves.len()) {
+pub(crate) fn settle_row(row: &mut [f32]) {
+    let mut halves = [f16::ZERO; STRETCH];
+    for row in row.chunks_mut(STRETCH) {
         let halves = &mut halves[..row.len()];
         super::round_row(row, halves);
         super::widen_row(halves, row);
@@ -352,16 +303,6 @@ impl<S: Simd, B: Before<S>> Convert<f32, f16> for Rounding<S, B> {
         let both: [f32; 16] = cast(self.before.of(self.simd, cast([x; 2])));
         let [x, _]: [[f32; 8]; 2] = cast(both);
         self.host.round_eight(x)
-    }
-}
-
-/// Rounding, and widening what was rounded.
-struct Settling<S, B>(Rounding<S, B>);
-
-impl<S: Simd, B: Before<S>> Settling<S, B> {
-    #[inline(always)]
-    fn sixteen(&self, x: [f32; 16]) -> [f32; 16] {
-        self.0.host.widen(self.0.sixteen(x))
     }
 }
 
@@ -458,13 +399,6 @@ mod longest {
             [cast(even), cast(odd)]
         }
 
-        /// The first ones, and zeros.
-        #[inline(always)]
-        pub(super) fn first(self, x: [f32; 16], count: usize) -> [f32; 16] {
-            let mask = if count < 16 { (1 << count) - 1 } else { u16::MAX };
-            cast(self.0.avx512f._mm512_maskz_mov_ps(mask, cast(x)))
-        }
-
         #[inline(always)]
         pub(super) fn interleave(self, even: [f32; 16], odd: [f32; 16]) -> [[f32; 16]; 2] {
             const LOW: [i32; 16] = [0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23];
@@ -530,10 +464,6 @@ mod longest {
         }
 
         pub(super) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
-            match self {}
-        }
-
-        pub(super) fn first(self, _: [f32; 16], _: usize) -> [f32; 16] {
             match self {}
         }
 
