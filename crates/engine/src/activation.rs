@@ -146,6 +146,7 @@ impl<S: Simd> Before<S> for Limited<S::f32s> {
 }
 
 /// Everything between a sum and its place in memory.
+#[derive(Clone, Copy)]
 pub(crate) struct Finish<'a> {
     pub(crate) bias: f32,
     pub(crate) scale: f32,

@@ -7,7 +7,7 @@
 //! taps ([`crate::winograd`]).
 
 use crate::activation::Finish;
-use crate::blocked::{self, Operand};
+use crate::blocked::{self, Arithmetic, Operand};
 use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::lone;
@@ -145,7 +145,7 @@ impl Staging {
     }
 
     /// Whether there is one output, and of one tap a channel.
-    fn is_lone(&self) -> bool {
+    pub(crate) fn is_lone(&self) -> bool {
         self.is_pointwise() && self.window.to == [1; 2]
     }
 
@@ -348,9 +348,21 @@ impl Kernels {
         self.height == BLOCK
     }
 
-    /// Whether there are as many channels as fill blocks.
-    pub(crate) fn may_be_blocks(&self) -> bool {
-        self.groups.first().is_some_and(|kernel| blocked::suits(kernel.packed.channels()))
+    /// Coefficients and biases of every group for the exact array with channels side by side.
+    pub(crate) fn abreast(staging: &Staging, groups: impl Iterator<Item = (Packed, Option<Vec<f32>>)>) -> Kernels {
+        let height = if staging.is_lone() { lone::PANEL } else { BLOCK };
+        let groups = groups.map(|(packed, biases)| Kernel {
+            packed: packed.with_height(height),
+            biases,
+            // Asked of what goes through Winograd's form.
+            finite: false,
+        });
+        Kernels { groups: groups.collect(), offsets: Vec::new(), height }
+    }
+
+    /// Channels of a group.
+    pub(crate) fn channels(&self) -> usize {
+        self.groups.first().map_or(0, |kernel| kernel.packed.channels())
     }
 
     /// Puts channels side by side in blocks, where [`Kernels::pack`] did not: a plan does that once it knows which tasks are done
@@ -404,15 +416,10 @@ pub(crate) fn convolve(
     let to = to.in_columns(ext);
     let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     if staging.is_lone() {
-        let threads = if shared { rayon::current_num_threads() } else { 1 };
-        let channels = ext.c.div_ceil(threads).next_multiple_of(lone::PANEL);
-        workers.each(cut(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
-            let Some(kernel) = kernels.of(share) else { return };
-            workers.arch.dispatch(lone::Job { kernel, finish, from, share, scratch });
-        });
+        convolve_lone(workers, kernels, *finish, from, to, ext);
     } else if !staging.unicast && kernels.are_blocks() {
         let from = Operand { source: from, in_blocks: false, staging };
-        convolve_blocks(workers, kernels, finish, from, to, ext);
+        convolve_blocks(workers, kernels, *finish, from, to, ext);
     } else if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
     } else if !to.turned && is_for_winograd(workers, staging, kernels, from, ext) {
@@ -421,6 +428,25 @@ pub(crate) fn convolve(
         let small = !to.turned && staging.is_small(ext.w);
         convolve_staged(workers, staging, kernels, finish, from, to, ext, small, shared);
     }
+}
+
+/// To a single output. Panels of coefficients are those of [`lone`].
+pub(crate) fn convolve_lone<A: Arithmetic>(
+    workers: &Workers,
+    kernels: &Kernels,
+    finish: A,
+    from: Source,
+    to: Target,
+    ext: Extents,
+) {
+    let Some(first) = kernels.groups.first() else { return };
+    let shared = ext.g * ext.c * first.packed.taps() >= WORTH_SHARING;
+    let threads = if shared { rayon::current_num_threads() } else { 1 };
+    let channels = ext.c.div_ceil(threads).next_multiple_of(lone::PANEL);
+    workers.each(cut(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
+        let Some(kernel) = kernels.of(share) else { return };
+        workers.arch.dispatch(lone::Job { kernel, finish, from, share, scratch });
+    });
 }
 
 fn convolve_pointwise(
@@ -459,10 +485,10 @@ fn convolve_pointwise(
 }
 
 /// With channels side by side. The source may come in blocks of them, its rows without gaps.
-pub(crate) fn convolve_blocks(
+pub(crate) fn convolve_blocks<A: Arithmetic>(
     workers: &Workers,
     kernels: &Kernels,
-    finish: &Finish,
+    finish: A,
     mut from: Operand,
     to: Target,
     mut ext: Extents,
@@ -477,8 +503,9 @@ pub(crate) fn convolve_blocks(
     let rows = ext.h.div_ceil(threads);
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
     // What the longest share computes, and what every share has to itself of that which all of them read.
-    let by_rows = (rows * ext.w + WIDENING) * ext.c;
-    let by_channels = ext.plane() * (channels + PACKING);
+    let [widening, packing] = A::COSTS;
+    let by_rows = (rows * ext.w + widening) * ext.c;
+    let by_channels = ext.plane() * (channels + packing);
     let shares = if by_rows <= by_channels {
         cut(data, ext, strides, rows, ext.c)
     } else {
@@ -531,25 +558,25 @@ pub(crate) fn convolve_staged(
 }
 
 /// A convolution of one tap a channel, or of few taps, whose result nothing reads but one in which every channel reads itself.
-pub(crate) struct Pair<'a> {
+pub(crate) struct Pair<'a, A> {
     pub(crate) kernels: [&'a Kernels; 2],
-    pub(crate) finish: [&'a Finish<'a>; 2],
+    pub(crate) finish: [A; 2],
     pub(crate) stagings: [&'a Staging; 2],
 }
 
 /// Numbers of the first source that are packed together.
 const MADE_OF: usize = 1 << 16;
 
-impl Pair<'_> {
-    /// Whether there is code for such windows, and blocks for such channels.
-    pub(crate) fn executes([first, second]: [&Staging; 2], kernels: [&Kernels; 2]) -> bool {
-        let taps = first.channels * first.window.elements();
-        first.may_be_blocks()
-            && second.is_depthwise()
-            && kernels.iter().all(|kernels| kernels.may_be_blocks())
-            && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
-    }
+/// Whether there is code for a pair of such windows, and blocks for so many channels of results.
+pub(crate) fn may_be_pair([first, second]: [&Staging; 2], channels: [usize; 2]) -> bool {
+    let taps = first.channels * first.window.elements();
+    first.may_be_blocks()
+        && second.is_depthwise()
+        && channels.into_iter().all(blocked::suits)
+        && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
+}
 
+impl<A: Arithmetic> Pair<'_, A> {
     /// Both at once; the extents are those of the second result. It may be stored in blocks of channels, without gaps.
     pub(crate) fn convolve(&self, workers: &Workers, from: Source, to: Target, ext: Extents, in_blocks: bool) {
         let (before, window) = (self.stagings[0], &self.stagings[1].window);
@@ -564,8 +591,9 @@ impl Pair<'_> {
         let bands = ext.h.div_ceil(most);
         let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
         let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
-        let by_rows = (made(rows) + WIDENING) * ext.c * ext.h.div_ceil(rows);
-        let by_channels = made(band) * (channels + PACKING) * bands * threads;
+        let [widening, packing] = A::COSTS;
+        let by_rows = (made(rows) + widening) * ext.c * ext.h.div_ceil(rows);
+        let by_channels = made(band) * (channels + packing) * bands * threads;
         let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };
         let shares = match in_blocks {
             true => {
@@ -892,7 +920,7 @@ mod tests {
                     kernels.put_in_blocks();
                     kernels
                 });
-                assert!(Pair::executes([&first, &second], blocks.each_ref()));
+                assert!(may_be_pair([&first, &second], [c; 2]));
                 let mut x: Vec<f16> = (0..cin * of[0] * (of[1] + 1)).map(draw).collect();
                 if s == 1 {
                     x.iter_mut().step_by(97).zip(odd).for_each(|(x, odd)| *x = odd);
@@ -919,7 +947,7 @@ mod tests {
                     let target = Target { data: &mut wanted, strides, turned: false };
                     convolve(&workers, &second, &kernels[1], &finish[1], source, target, ext(to));
                     let target = Target { data: &mut found, strides, turned: false };
-                    let (finish, stagings) = (finish.each_ref(), [&first, &second]);
+                    let stagings = [&first, &second];
                     let pair = Pair { kernels: blocks.each_ref(), finish, stagings };
                     pair.convolve(&workers, from, target, ext(to), false);
                     assert!(bits(&found) == bits(&wanted), "{h}x{w}, {cin} to {c}, {k} {s} {p}, {arch:?}");
@@ -938,7 +966,7 @@ mod tests {
                     let [wanted_product, found_product] = &mut products_of;
                     let from_wanted = Source { data: &wanted, strides };
                     let target = Target { data: wanted_product, strides: dense(ext(37)), turned: false };
-                    convolve(&workers, &third, &product, finish[0], from_wanted, target, ext(37));
+                    convolve(&workers, &third, &product, &finish[0], from_wanted, target, ext(37));
                     product.put_in_blocks();
                     let mut blocks = vec![f16::ONE; c * to[0] * to[1]];
                     let target = Target { data: &mut blocks, strides: dense(ext(c)), turned: false };

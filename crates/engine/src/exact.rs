@@ -1,18 +1,20 @@
 //! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
 //! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
-use crate::convolution::{MOST_AT_ONCE, Staging, Target};
+use crate::blocked::{Array, Operand};
+use crate::convolution::{Kernels, MOST_AT_ONCE, Staging, Target, convolve_blocks, convolve_lone};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number::packed::{
-    Columns, HEIGHT, LEAST_HEIGHT, LoneRow, Operands, Weights, decode, product, product_of_rows,
+    Columns, HEIGHT, LEAST_HEIGHT, LoneRow, Operands, Weights, decode, product, product_of_rows, row_of,
 };
 use crate::number::planar;
 use crate::number::settle::STRETCH;
 use crate::number::vectors::Before;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::number::{self, vectors};
+use crate::panels::Values;
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
@@ -164,7 +166,7 @@ impl Exactly {
 
     /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.
     #[inline(always)]
-    fn bounds(&self) -> Option<[f32; 2]> {
+    pub(crate) fn bounds(&self) -> Option<[f32; 2]> {
         match self {
             Exactly::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
             Exactly::Relu => Some([0.0, f32::INFINITY]),
@@ -230,7 +232,7 @@ impl Exactly {
 
 /// Numbers that stay between two others. No zero has a sign.
 #[derive(Clone, Copy)]
-struct Between([f32; 2]);
+pub(crate) struct Between(pub(crate) [f32; 2]);
 
 impl<S: Simd> Before<S> for Between {
     #[inline(always)]
@@ -277,6 +279,23 @@ const RAISING: usize = 12;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 16;
 
+/// Coefficients by group; one for all where there are fewer.
+#[derive(Clone, Copy)]
+pub(crate) enum Groups<'a> {
+    Sets(&'a [Sets]),
+    /// With channels side by side, where an output reads all channels or its own.
+    Blocks(&'a Kernels),
+}
+
+impl<'a> Groups<'a> {
+    fn sets(self, group: usize) -> Option<&'a Sets> {
+        match self {
+            Groups::Sets(groups) => groups.get(group).or(groups.first()),
+            Groups::Blocks(_) => None,
+        }
+    }
+}
+
 /// A convolution as the array has it.
 pub(crate) struct Exact<'a> {
     pub(crate) mac: &'static Mac,
@@ -287,13 +306,20 @@ pub(crate) struct Exact<'a> {
     pub(crate) unicast: bool,
     /// How a source is staged where channels are read alone.
     pub(crate) staging: &'a Staging,
-    /// By group; one for all where there are fewer.
-    pub(crate) groups: &'a [Sets],
+    pub(crate) groups: Groups<'a>,
     pub(crate) exactly: &'a Exactly,
 }
 
 /// The extents are those of the result before it is turned.
 pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Extents) {
+    if let (Groups::Blocks(kernels), Some(bounds), false) = (of.groups, of.exactly.bounds(), of.unicast) {
+        let (to, array) = (to.in_columns(ext), Array { mac: of.mac, bounds });
+        if of.staging.is_lone() {
+            return convolve_lone(workers, kernels, array, from, to, ext);
+        }
+        let from = Operand { source: from, in_blocks: false, staging: of.staging };
+        return convolve_blocks(workers, kernels, array, from, to, ext);
+    }
     let Target { data, strides, turned } = to.in_columns(ext);
     let threads = rayon::current_num_threads();
     let taps = of.channels * of.window.elements();
@@ -343,7 +369,6 @@ impl WithSimd for Alone<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Alone { of, offsets, from, columns, share, scratch } = self;
-        let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
         let staging = of.staging;
         let Scratch { staged, wide, sums, halves, panel, row, columns: packed, .. } = scratch;
         let area = staging.staged_elements();
@@ -365,14 +390,42 @@ impl WithSimd for Alone<'_, '_> {
                 *largest = decode(of.mac, staged);
             }
             for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
-                let (Some(weights), source) = (sets.get(first + m), &staged[m * area..]) else { return };
-                let bias = biases.as_ref().and_then(|b| b.get(first + m)).map_or(&[][..], std::slice::from_ref);
-                let row = weights.row(simd, panel, row);
-                let (start, largest) = (bias.first().copied().unwrap_or(0.0), largest[m]);
-                let row = LoneRow { weights, row, bias: start, source, offsets, largest, out: &mut *out };
-                if !row.with_simd(simd) {
-                    packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
-                    product_of_rows(simd, weights, 0, packed, bias, out, panel);
+                let (channel, source, largest) = (first + m, &staged[m * area..], largest[m]);
+                let (coefficients, biases) = match of.groups {
+                    Groups::Sets(_) => {
+                        let Some((sets, biases)) = of.groups.sets(share.group) else { return };
+                        let Some(set) = sets.get(channel) else { return };
+                        (Ok(set), biases)
+                    }
+                    Groups::Blocks(kernels) => {
+                        let Some(kernel) = kernels.of(share) else { return };
+                        (Err(&kernel.packed), &kernel.biases)
+                    }
+                };
+                let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
+                let row = match coefficients {
+                    Ok(set) => set.row(simd, panel, row),
+                    Err(block) => {
+                        let taps = room(panel, offsets.len());
+                        block.widen_channel(channel, taps);
+                        row_of(of.mac, taps, row)
+                    }
+                };
+                let start = bias.first().copied().unwrap_or(0.0);
+                let row = LoneRow { mac: of.mac, row, bias: start, source, offsets, largest, out: &mut *out };
+                if row.with_simd(simd) {
+                    continue;
+                }
+                packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
+                match coefficients {
+                    Ok(set) => product_of_rows(simd, set, 0, packed, bias, out, panel),
+                    Err(block) => {
+                        let taps = room(panel, offsets.len());
+                        block.widen_channel(channel, taps);
+                        let values = taps.iter().map(|&w| number::round(w)).collect();
+                        let set = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
+                        product_of_rows(simd, &set, 0, packed, bias, out, panel);
+                    }
                 }
             }
             let sums = &sums[..count * outputs];
@@ -397,7 +450,7 @@ impl WithSimd for Job<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { of, from, columns, turned, share, scratch } = self;
-        let Some((sets, biases)) = of.groups.get(share.group).or(of.groups.first()) else { return };
+        let Some((sets, biases)) = of.groups.sets(share.group) else { return };
         let taps = of.channels * of.window.elements();
         let packed = scratch.columns.get_or_insert_with(|| Columns::empty(of.mac));
         let (first, channels) = if turned { (0, columns) } else { (share.first_channel, share.channels()) };
@@ -528,9 +581,10 @@ fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convolution::{Pair, may_be_pair};
     use crate::number::mac::dot;
-    use crate::panels::Values;
-    use crate::rows::dense;
+    use crate::number::packed::all_rows;
+    use crate::rows::{BLOCK, dense};
     use crate::window::some_windows;
     use crate::work::arches;
     use anemone_facts::numerics::FIXED;
@@ -591,7 +645,7 @@ mod tests {
             let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
             let x: Vec<f16> = (0..cin * strides[1]).map(|n| draw(n) * f16::from_f32(40.0)).collect();
             let staging = Staging::new(window.clone(), channels, unicast, ext).expect("it is small");
-            let groups = &[(sets, None)][..];
+            let groups = Groups::Sets(&[(sets, None)]);
             let exact = Exact {
                 mac: &FIXED,
                 window: &window,
@@ -618,5 +672,152 @@ mod tests {
                 assert_eq!(found, dot(&FIXED, &terms, 0.0), "{window:?}, {cin} to {cout}, {unicast}: {c}, {h}, {w}");
             }
         }
+    }
+
+    /// Numbers of every kind: of some exponents, zeros, and others now and then.
+    fn some_numbers(n: usize, exponents: [i32; 2], odd: bool) -> Vec<f16> {
+        let others = [f16::NAN, f16::INFINITY, f16::NEG_ZERO, f16::MIN_POSITIVE_SUBNORMAL, f16::MAX];
+        let one = |i: usize| {
+            let bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let bits = (bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let of = |from: u32, n: u64| bits >> from & (n - 1);
+            let exponent = exponents[0] + (of(16, 1 << 16) % (exponents[1] - exponents[0]) as u64) as i32;
+            let x = f16::from_f32((1.0 + of(40, 1 << 10) as f32 / 1024.0) * (exponent as f32).exp2());
+            match of(56, 32) {
+                0..3 => f16::ZERO,
+                3 if odd && of(8, 8) == 0 => others[i % others.len()],
+                n if n % 2 == 0 => -x,
+                _ => x,
+            }
+        };
+        (0..n).map(one).collect()
+    }
+
+    /// Sets, and the same coefficients side by side.
+    fn both(
+        staging: &Staging,
+        unicast: bool,
+        weights: &[f16],
+        biases: &Option<Vec<f32>>,
+        taps: usize,
+    ) -> (Sets, Kernels) {
+        let sets = |weights: &[f16]| Weights::of(&FIXED, weights.len() / taps, taps, &Values::Halves(weights.to_vec()));
+        let sets = || if unicast { weights.chunks(taps).map(sets).collect() } else { vec![sets(weights)] };
+        let groups = std::iter::once((all_rows(sets()), biases.clone()));
+        ((sets(), biases.clone()), Kernels::abreast(staging, groups))
+    }
+
+    /// Channels side by side have the bits of the array's sums: alone, in pairs, and behind those; in one run, in several, and where sums
+    /// may reach the ceiling; where products are dropped; beside infinities and NaN. So has a single output.
+    #[test]
+    fn channels_side_by_side_have_the_sums_of_the_array() {
+        let six = f16::from_f32(6.0);
+        let stages = [Exactly::Clamp(f16::ZERO, six), Exactly::Admit, Exactly::Relu];
+        // Exponents of source and coefficients.
+        let ranges =
+            [[[-12, 2], [-9, -3]], [[-2, 3], [-4, 0]], [[-14, 4], [-14, 1]], [[0, 4], [-1, 2]], [[4, 9], [2, 7]]];
+        let mut reached = [0; 3];
+        for (i, ([h, w], [cin, c], [k1, s1, p1], [k, s, p])) in [
+            ([7, 7], [40, 61], [1, 1, 0], [3, 1, 1]),
+            ([14, 14], [5, 32], [1, 1, 0], [3, 2, 1]),
+            ([9, 17], [3, 32], [3, 2, 1], [3, 1, 1]),
+            ([12, 13], [150, 48], [1, 1, 0], [5, 2, 2]),
+            ([6, 30], [1, 96], [3, 3, 0], [5, 1, 2]),
+            ([1, 1], [300, 130], [1, 1, 0], [3, 1, 1]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for (j, (exponents, odd)) in ranges.iter().flat_map(|range| [(range, false), (range, true)]).enumerate() {
+                let ext = |c: usize, [h, w]: [usize; 2]| Extents { g: 1, c, h, w };
+                let to = [h, w].map(|n: usize| (n + 2 * p).saturating_sub(k) / s + 1);
+                let of = [h, w].map(|n: usize| (n - 1) * s1 + k1 - 2 * p1);
+                let windows = [
+                    Window { k: [k1; 2], s: [s1; 2], p: [p1; 2], from: of, to: [h, w] },
+                    Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to },
+                    Window { k: [1; 2], s: [1; 2], p: [0; 2], from: to, to },
+                ];
+                let channels = [cin, 1, c];
+                let exts = [ext(c, [h, w]), ext(c, to), ext(37, to)];
+                let unicast = [false, true, false];
+                let stagings = [0, 1, 2]
+                    .map(|n| Staging::new(windows[n].clone(), channels[n], unicast[n], exts[n]).expect("it is small"));
+                let coefficients = [0, 1, 2].map(|n| {
+                    let taps = channels[n] * windows[n].elements();
+                    let weights = some_numbers(exts[n].c * taps, exponents[1], odd);
+                    let biases = some_numbers(exts[n].c, [exponents[0][0], exponents[0][1]], odd);
+                    let biases = (j % 3 > 0).then(|| biases.iter().map(|x| x.to_f32()).collect());
+                    both(&stagings[n], unicast[n], &weights, &biases, taps)
+                });
+                let exactly = [0, 1, 2].map(|n| &stages[(i + j + n) % 3]);
+                let x = some_numbers(cin * of[0] * of[1], exponents[0], odd);
+                let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let mut results = Vec::new();
+                for arch in arches() {
+                    let workers = Workers::used(arch);
+                    let run = |n: usize, x: &[f16], blocks: bool| {
+                        let (sets, kernels) = &coefficients[n];
+                        let groups = match blocks {
+                            true => Groups::Blocks(kernels),
+                            false => Groups::Sets(std::slice::from_ref(sets)),
+                        };
+                        let exact = Exact {
+                            mac: &FIXED,
+                            window: &windows[n],
+                            channels: channels[n],
+                            unicast: unicast[n],
+                            staging: &stagings[n],
+                            groups,
+                            exactly: exactly[n],
+                        };
+                        let from = ext(x.len() / windows[n].from.iter().product::<usize>(), windows[n].from);
+                        let mut data = vec![f16::NAN; exts[n].elements().expect("few")];
+                        let target = Target { data: &mut data, strides: dense(exts[n]), turned: false };
+                        convolve(&workers, &exact, Source { data: x, strides: dense(from) }, target, exts[n]);
+                        data
+                    };
+                    let case = format!("{h}x{w}, {cin} to {c}, {exponents:?}, odd {odd}, {arch:?}");
+                    let first = run(0, &x, false);
+                    assert_eq!(bits(&run(0, &x, true)), bits(&first), "{case}");
+                    if h * w == 1 {
+                        continue;
+                    }
+                    let second = run(1, &first, false);
+                    assert_eq!(bits(&run(1, &first, true)), bits(&second), "{case}");
+                    let arrays = exactly.map(|e| Array { mac: &FIXED, bounds: e.bounds().expect("bounds") });
+                    let pair = Pair {
+                        kernels: [&coefficients[0].1, &coefficients[1].1],
+                        finish: [arrays[0], arrays[1]],
+                        stagings: [&stagings[0], &stagings[1]],
+                    };
+                    assert!(may_be_pair(pair.stagings, [c; 2]));
+                    let source = Source { data: &x, strides: dense(ext(cin, of)) };
+                    let mut data = vec![f16::NAN; second.len()];
+                    let target = Target { data: &mut data, strides: dense(exts[1]), turned: false };
+                    pair.convolve(&workers, source, target, exts[1], false);
+                    assert_eq!(bits(&data), bits(&second), "{case}");
+                    results.push(data);
+                    if !c.is_multiple_of(BLOCK) {
+                        continue;
+                    }
+                    let third = run(2, &second, false);
+                    let mut blocks = vec![f16::NAN; second.len()];
+                    let target = Target { data: &mut blocks, strides: dense(exts[1]), turned: false };
+                    pair.convolve(&workers, source, target, exts[1], true);
+                    let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..exts[1] });
+                    let source = Source { data: &blocks, strides };
+                    let operand = Operand { source, in_blocks: true, staging: &stagings[2] };
+                    let mut data = vec![f16::NAN; third.len()];
+                    let target = Target { data: &mut data, strides: dense(exts[2]), turned: false };
+                    convolve_blocks(&workers, &coefficients[2].1, arrays[2], operand, target, exts[2]);
+                    assert_eq!(bits(&data), bits(&third), "{case}");
+                    results.push(data);
+                }
+                for x in results.iter().flatten().map(|x| x.to_f32().abs()) {
+                    reached[if x.is_infinite() { 2 } else { usize::from(x > 64.0) }] += 1;
+                }
+            }
+        }
+        assert!(reached.iter().all(|&count| count > 1000), "{reached:?}");
     }
 }

@@ -6,7 +6,7 @@ pub(crate) use pair::put_in_blocks;
 
 use crate::activation::{self, Activation, Ending, Finish};
 use crate::convolution::{Kernels, Staging, Target, convolve};
-use crate::exact::{self, Exact, Exactly, Sets};
+use crate::exact::{self, Exact, Exactly, Groups, Sets};
 use crate::fault::FaultKind;
 use crate::gains::Scaled;
 use crate::machine::Machine;
@@ -78,6 +78,8 @@ enum Packed {
     Fast(Kernels),
     /// By group, one for all under `reuse`.
     Exact(Vec<Sets>),
+    /// The same, with channels side by side.
+    ExactBlocks(Kernels),
     /// With a factor for each channel.
     Scaled(Scaled),
 }
@@ -86,7 +88,7 @@ impl Packed {
     /// What they take.
     fn bytes(&self) -> usize {
         match self {
-            Packed::Fast(kernels) => kernels.bytes(),
+            Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels.bytes(),
             Packed::Exact(groups) => groups.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes()).sum(),
             Packed::Scaled(scaled) => scaled.bytes(),
         }
@@ -219,7 +221,12 @@ impl Machine<'_> {
             (Some((c, Some(Packed::Fast(kernels)))), ..) => {
                 convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
             }
-            (Some((c, Some(Packed::Exact(groups)))), Some(mac), Some(exactly)) => {
+            (Some((c, Some(packed))), Some(mac), Some(exactly)) => {
+                let groups = match packed {
+                    Packed::Exact(groups) => Groups::Sets(groups),
+                    Packed::ExactBlocks(kernels) => Groups::Blocks(kernels),
+                    Packed::Fast(_) | Packed::Scaled(_) => return Ok(false),
+                };
                 let (channels, unicast) = (c.per_output, c.unicast);
                 let of = Exact { mac, window: &c.window, channels, unicast, staging: &c.staging, groups, exactly };
                 exact::convolve(self.workers, &of, source, target, neural.output);
@@ -324,8 +331,12 @@ impl Machine<'_> {
 
     fn convolution(&self, convolution: &Convolution, neural: &Neural, x: Tensor) -> Result<Tensor, FaultKind> {
         let output = neural.output;
-        let read = self.unless_kept(convolution, neural)?;
-        let Some(packed) = convolution.coefficients.as_ref().or(read.as_ref()) else { return Tensor::zeros(output) };
+        let kept = convolution.coefficients.as_ref().filter(|packed| !matches!(packed, Packed::ExactBlocks(_)));
+        let read = match kept {
+            Some(_) => None,
+            None => Some(self.pack(convolution, neural.input.g, neural.output.c)?),
+        };
+        let Some(packed) = kept.or(read.as_ref()) else { return Tensor::zeros(output) };
         let mut from = vec![f16::ZERO; x.data.len()];
         number::round_row(&x.data, &mut from);
         let source = Source { data: &from, strides: dense(x.ext) };
@@ -334,7 +345,7 @@ impl Machine<'_> {
             Packed::Exact(groups) => {
                 return self.finished(neural, self.exact_sums(groups, convolution, source, output)?);
             }
-            Packed::Fast(kernels) => kernels,
+            Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels,
         };
         let activation = self.activation_of(neural)?;
         let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
@@ -360,6 +371,7 @@ impl Machine<'_> {
         let target = Target { data: &mut to, strides: dense(output), turned: false };
         let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &Exactly::Admit);
         let (window, staging) = (&convolution.window, &convolution.staging);
+        let groups = Groups::Sets(groups);
         let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
         exact::convolve(self.workers, &of, source, target, output);
         number::widen_row(&to, &mut y.data);

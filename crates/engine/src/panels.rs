@@ -211,6 +211,12 @@ impl Packed {
         self.height.min(self.channels - first)
     }
 
+    /// The first channel of the panel with a channel, and how many it has.
+    pub(crate) fn panel_of(&self, channel: usize) -> (usize, usize) {
+        let first = channel - channel % self.height;
+        (first, self.height(first))
+    }
+
     /// Widens some taps of the panel that begins with a channel. Returns as many numbers as there are.
     #[inline(always)]
     pub(crate) fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {

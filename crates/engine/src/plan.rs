@@ -209,7 +209,7 @@ impl Plan {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).together(&steps)
         });
         let together = together.unwrap_or_default();
-        put_in_blocks(&mut steps, &together);
+        put_in_blocks(&mut steps, &together, options.model.mac());
         Ok(Plan { common, trace: options.trace, steps, passed_over, buffers, sections, l2, together, seen: None })
     }
 

@@ -8,21 +8,21 @@
 
 use super::{Convolution, Neural, Operation, Packed};
 use crate::activation::{Activation, Finish};
-use crate::blocked::Operand;
-use crate::convolution::{Kernels, Pair, Target, convolve_blocks};
-use crate::direct::Direct;
+use crate::blocked::{self, Arithmetic, Array, Operand};
+use crate::convolution::{Kernels, Pair, Target, convolve_blocks, may_be_pair};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Aside, Home};
+use crate::number::packed::{self, abreast};
 use crate::plan::{Step, Work};
 use crate::rows::{BLOCK, Source, dense};
 use crate::tensor::Extents;
 use crate::work::room;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, format, residency};
+use anemone_facts::numerics::Mac;
 use anemone_program::Program;
-use half::f16;
 
 /// Where a tensor lies.
 #[derive(PartialEq)]
@@ -68,26 +68,51 @@ struct Accesses {
 /// Results of tasks that are compared with what others read, at most.
 const MOST_WRITTEN: usize = 64;
 
-/// What computes a convolution whose coefficients are known, with no table behind it.
-fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
+/// A convolution that may be done together with others, and how many channels a group of its result has: its coefficients are
+/// known, and no table is behind it.
+fn candidate<'a>(work: &'a Work, mac: Option<&Mac>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
-    match (&convolution.coefficients, &neural.activation) {
-        (_, Activation::Unread | Activation::Table(_)) => None,
-        (Some(Packed::Fast(kernels)), _) => Some((convolution, kernels)),
-        _ => None,
+    match convolution.coefficients.as_ref()? {
+        Packed::Fast(_) if matches!(neural.activation, Activation::Unread | Activation::Table(_)) => None,
+        Packed::Fast(kernels) => Some((convolution, kernels.channels())),
+        Packed::Exact(groups) => {
+            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(abreast::suits))?;
+            let (sets, _) = groups.first()?;
+            Some((convolution, sets.iter().map(|set| set.rows()).sum()))
+        }
+        Packed::ExactBlocks(_) | Packed::Scaled(_) => None,
     }
 }
 
-/// Puts channels side by side in the coefficients of tasks that are done together: so many from each one on.
-pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize]) {
-    for (i, &count) in together.iter().enumerate().filter(|(_, count)| **count > 1) {
-        for step in &mut steps[i..i + count] {
-            let Work::Neural(neural) = &mut step.work else { continue };
-            let Operation::Convolution(convolution) = &mut neural.operation else { continue };
-            if let Some(Packed::Fast(kernels)) = &mut convolution.coefficients {
-                kernels.put_in_blocks();
+/// What computes a convolution in blocks of channels.
+fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
+    let Work::Neural(neural) = work else { return None };
+    let Operation::Convolution(convolution) = &neural.operation else { return None };
+    match convolution.coefficients.as_ref()? {
+        Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => Some((convolution, kernels)),
+        Packed::Exact(_) | Packed::Scaled(_) => None,
+    }
+}
+
+/// Puts channels side by side in the coefficients of tasks that are done together, so many from each one on; and in those of the exact
+/// array's that have a single output.
+pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&Mac>) {
+    let mut done = 0;
+    for (i, step) in steps.iter_mut().enumerate() {
+        let count = together.get(i).copied().filter(|&count| count > 1).unwrap_or(0);
+        done = done.max(i + count);
+        let is_lone = candidate(&step.work, mac).is_some_and(|(one, _)| one.staging.is_lone());
+        let Work::Neural(neural) = &mut step.work else { continue };
+        let Operation::Convolution(convolution) = &mut neural.operation else { continue };
+        match &mut convolution.coefficients {
+            Some(Packed::Fast(kernels)) if i < done => kernels.put_in_blocks(),
+            Some(Packed::Exact(groups)) if i < done || is_lone => {
+                let groups = std::mem::take(groups).into_iter().map(|(sets, biases)| (packed::all_rows(sets), biases));
+                let kernels = Kernels::abreast(&convolution.staging, groups);
+                convolution.coefficients = Some(Packed::ExactBlocks(kernels));
             }
+            _ => {}
         }
     }
 }
@@ -95,15 +120,14 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize]) {
 impl Machine<'_> {
     /// How many tasks, from each one on, can be done together.
     pub(crate) fn together(&mut self, steps: &[Step]) -> Vec<usize> {
-        let convolution = |i: usize| steps.get(i).and_then(|step| kernels_of(&step.work));
+        let mac = self.mac;
+        let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {
-            (Some((one, first)), Some((other, second))) => {
-                Pair::executes([&one.staging, &other.staging], [first, second])
-            }
+            (Some((one, first)), Some((other, second))) => may_be_pair([&one.staging, &other.staging], [first, second]),
             _ => false,
         };
         let takes_blocks = |i: usize| {
-            convolution(i).is_some_and(|(one, kernels)| kernels.may_be_blocks() && one.staging.is_of_blocks())
+            convolution(i).is_some_and(|(one, channels)| blocked::suits(channels) && one.staging.is_of_blocks())
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
@@ -225,6 +249,22 @@ impl Machine<'_> {
     /// The task at hand and the next ones, as many as [`Machine::together`] says, at once. Returns how many were done: none where
     /// they do not go from memory to memory.
     pub(crate) fn at_once(&mut self, steps: &[Step], count: usize) -> Result<usize, FaultKind> {
+        match self.mac {
+            None => self.at_once_as(steps, count, |machine, neural| {
+                Some(Finish { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
+            }),
+            Some(mac) => self
+                .at_once_as(steps, count, |_, neural| Some(Array { mac, bounds: neural.exactly.as_ref()?.bounds()? })),
+        }
+    }
+
+    /// What follows the sums of a task is told by `followed_by`.
+    fn at_once_as<'a, A: Arithmetic>(
+        &mut self,
+        steps: &'a [Step],
+        count: usize,
+        followed_by: impl Fn(&Machine, &'a Neural) -> Option<A>,
+    ) -> Result<usize, FaultKind> {
         let [step, next, rest @ ..] = steps else { return Ok(0) };
         let (Work::Neural(one), Work::Neural(other)) = (&step.work, &next.work) else { return Ok(0) };
         let (Some((before, first)), Some((convolution, second))) = (kernels_of(&step.work), kernels_of(&next.work))
@@ -232,26 +272,35 @@ impl Machine<'_> {
             return Ok(0);
         };
         let Some(direct) = self.direct(one.input, one.output)? else { return Ok(0) };
-        let finish = self.followed_by(one);
+        let Some(finish) = followed_by(self, one) else { return Ok(0) };
         let Some(then) = self.at(next).direct(other.input, other.output)? else { return Ok(0) };
         // Where the third task's result goes.
         let third = rest.first().filter(|_| count > 2);
         let last = match third.map(|third| (third, &third.work)) {
-            Some((third, Work::Neural(neural))) => self.at(third).direct(neural.input, neural.output)?,
+            Some((third, Work::Neural(neural))) => {
+                let to = self.at(third).direct(neural.input, neural.output)?;
+                let finish = followed_by(&self.at(third), neural);
+                to.zip(finish).zip(kernels_of(&third.work))
+            }
             _ => None,
         };
         let mut aside = Aside::default();
-        let last = last.filter(|to| memory::views(self.memory, self.l2, [], to.to.part(), &mut aside).is_some());
+        let last =
+            last.filter(|((to, _), _)| memory::views(self.memory, self.l2, [], to.to.part(), &mut aside).is_some());
         let workers = self.workers;
         let mut after = self.at(next);
-        let finish = [&finish, &after.followed_by(other)];
-        let pair = Pair { kernels: [first, second], finish, stagings: [&before.staging, &convolution.staging] };
+        let Some(finish_after) = followed_by(&after, other) else { return Ok(0) };
+        let pair = Pair {
+            kernels: [first, second],
+            finish: [finish, finish_after],
+            stagings: [&before.staging, &convolution.staging],
+        };
         let mut aside = workers.aside();
         let mut blocks = workers.blocks();
         let views = memory::views(after.memory, after.l2, [direct.from.part()], then.to.part(), &mut aside);
         let Some(([data], target)) = views else { return Ok(0) };
         let source = Source { data, strides: direct.from.strides };
-        let (Some(third), Some(last)) = (third, last) else {
+        let (Some(third), Some(((to, finish), (last, kernels)))) = (third, last) else {
             let target = Target { data: target, strides: then.to.strides, turned: false };
             pair.convolve(workers, source, target, other.output, false);
             after.done(&then, other.output);
@@ -260,28 +309,15 @@ impl Machine<'_> {
         let ext = other.output;
         let blocks = room(&mut blocks, ext.elements()?);
         pair.convolve(workers, source, Target { data: &mut *blocks, strides: dense(ext), turned: false }, ext, true);
-        self.at(third).project(third, &last, blocks, &mut aside)?;
-        Ok(3)
-    }
-
-    /// A convolution of one tap a channel whose source is in blocks.
-    fn project(&mut self, step: &Step, to: &Direct, blocks: &[f16], aside: &mut Aside) -> Result<(), FaultKind> {
-        let (Work::Neural(neural), Some((convolution, kernels))) = (&step.work, kernels_of(&step.work)) else {
-            return Ok(());
-        };
-        let finish = self.followed_by(neural);
-        let Some(([], target)) = memory::views(self.memory, self.l2, [], to.to.part(), aside) else { return Ok(()) };
-        let strides = dense(Extents { c: neural.input.c / BLOCK, w: neural.input.w * BLOCK, ..neural.input });
-        let staging = &convolution.staging;
-        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging };
+        let Work::Neural(neural) = &third.work else { return Ok(0) };
+        let mut machine = self.at(third);
+        let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
+        let Some(([], target)) = views else { return Ok(0) };
+        let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
+        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
         let target = Target { data: target, strides: to.to.strides, turned: false };
-        convolve_blocks(self.workers, kernels, &finish, from, target, neural.output);
-        self.done(to, neural.output);
-        Ok(())
-    }
-
-    /// What follows the sums of such a task.
-    fn followed_by<'a>(&self, neural: &'a Neural) -> Finish<'a> {
-        Finish { bias: self.added(), scale: self.factor(), activation: &neural.activation }
+        convolve_blocks(workers, kernels, finish, from, target, neural.output);
+        machine.done(&to, neural.output);
+        Ok(3)
     }
 }

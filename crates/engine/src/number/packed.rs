@@ -23,6 +23,7 @@
 //! Values come and go as fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which the array
 //! of [`Specials::Numbers`] reads as another number.
 
+pub(crate) mod abreast;
 mod alone;
 mod careful;
 mod columns;
@@ -33,6 +34,7 @@ mod reading;
 mod tests;
 
 use super::vectors;
+use crate::number;
 use crate::panels::{Packed, Values};
 use crate::work::room;
 pub(crate) use alone::LoneRow;
@@ -44,7 +46,7 @@ use kernel::Task;
 use pulp::{Arch, Simd};
 use rayon::prelude::*;
 pub(crate) use reading::decode;
-use reading::{Raising, Reading};
+use reading::{Raising, Reading, raised};
 use std::ops::Range;
 
 /// Columns of a panel.
@@ -150,6 +152,30 @@ impl Weights {
         to.extend(all.iter().step_by(height).map(|&w| (w, reading.keep_from(w))));
         to
     }
+}
+
+/// All rows of sets of as many taps.
+pub(crate) fn all_rows(sets: Vec<Weights>) -> Packed {
+    let (channels, taps) = (sets.len(), sets.first().map_or(0, |set| set.packed.taps()));
+    let mut wide = vec![0.0; taps];
+    let mut rows = Vec::with_capacity(channels * taps);
+    for set in sets {
+        if channels == 1 {
+            return set.packed;
+        }
+        rows.extend(set.packed.widen(0, 0..taps, &mut wide).iter().map(|&w| number::round(w)));
+    }
+    Packed::of(&Values::Halves(rows), channels, taps, 1)
+}
+
+/// The same of coefficients as they came, which are used up.
+#[inline(always)]
+pub(crate) fn row_of<'a>(mac: &Mac, taps: &mut [f32], to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+    let reading = Reading::new(mac);
+    reading.row(taps);
+    to.clear();
+    to.extend(taps.iter().map(|&w| (raised(w), reading.keep_from(w))));
+    to
 }
 
 /// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.

@@ -139,6 +139,34 @@ pub(crate) fn places_in_common<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut 
     found
 }
 
+/// Places where a row's numbers are below another one's, as [`places_in_common`] has them.
+#[inline(always)]
+pub(crate) fn places_below<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut [u32]) -> usize {
+    let mut found = 0;
+    for (i, (a, b)) in a.chunks(LONGEST).zip(b.chunks(LONGEST)).enumerate() {
+        let first = (i * LONGEST) as u32;
+        match (longest::of(simd), a.first_chunk(), b.first_chunk()) {
+            (Some(host), Some(a), Some(b)) => {
+                let below = host.below(*a, *b);
+                if below != 0 {
+                    to[found..][..LONGEST].copy_from_slice(&host.places(first, below));
+                    found += below.count_ones() as usize;
+                }
+            }
+            _ => {
+                if a.iter().zip(b).fold(0, |some, (a, b)| some | u32::from(a < b)) == 0 {
+                    continue;
+                }
+                for (j, (a, b)) in a.iter().zip(b).enumerate() {
+                    to[found] = first + j as u32;
+                    found += usize::from(a < b);
+                }
+            }
+        }
+    }
+    found
+}
+
 /// The larger ones of two vectors' numbers; those of the second one where a number is NaN, or both are zero.
 #[inline(always)]
 pub(crate) fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
@@ -381,6 +409,12 @@ mod longest {
             self.0.avx512f._mm512_test_epi32_mask(cast(a), cast(b))
         }
 
+        /// One bit for each place whose number is below the other one.
+        #[inline(always)]
+        pub(super) fn below(self, a: [u32; 16], b: [u32; 16]) -> u16 {
+            self.0.avx512f._mm512_cmplt_epu32_mask(cast(a), cast(b))
+        }
+
         /// Places of bits, from a number on, side by side; zeros behind.
         #[inline(always)]
         pub(super) fn places(self, first: u32, bits: u16) -> [u32; 16] {
@@ -452,6 +486,10 @@ mod longest {
         }
 
         pub(super) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+            match self {}
+        }
+
+        pub(super) fn below(self, _: [u32; 16], _: [u32; 16]) -> u16 {
             match self {}
         }
 

@@ -1,22 +1,22 @@
 //! Sums of a row alone, over operands that need no packing.
 
+use super::LONGEST;
 use super::doubles::{WIDE_START, start_wide};
 use super::kernel::{RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
 use super::reading::lower;
-use super::{LONGEST, Weights};
 use crate::work::apart;
-use anemone_facts::numerics::Ties;
+use anemone_facts::numerics::{Mac, Ties};
 use pulp::{Simd, WithSimd};
 
 /// Of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
 const ALONE_VECTORS: usize = 4;
 const ALONE: usize = 16;
 
-/// As [`super::product`] of the first row of `weights` alone, with columns that need no packing: under tap `t` of output `o`
+/// As [`super::product`] of one row alone, with columns that need no packing: under tap `t` of output `o`
 /// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
 pub(crate) struct LoneRow<'a> {
-    pub weights: &'a Weights,
-    /// As [`Weights::row`] has it.
+    pub mac: &'a Mac,
+    /// As [`super::Weights::row`] has it, read for this model.
     pub row: &'a [(f32, f32)],
     pub bias: f32,
     pub source: &'a [f32],
@@ -31,7 +31,7 @@ impl WithSimd for LoneRow<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> bool {
-        let (mac, largest) = (&self.weights.mac, f64::from(self.largest));
+        let (mac, largest) = (self.mac, f64::from(self.largest));
         let magnitudes = self.taps().map(|(w, _, _)| f64::from(w.abs()));
         let (all, steepest) = magnitudes.fold((0.0, 0.0f64), |(all, most), w| (all + w, most.max(w)));
         let bound = all * largest + f64::from(self.bias.abs());

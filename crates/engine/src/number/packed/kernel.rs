@@ -609,7 +609,13 @@ const KEPT: u32 = !(2 * HALF - 1);
 #[inline(always)]
 pub(super) fn settle_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
     // Exact: both are multiples of 2^-16, and less than 64 apart.
-    let sum = simd.transmute_u32s_f32s(simd.sub_f32s(acc, simd.splat_f32s(START)));
+    round_sum(simd, simd.sub_f32s(acc, simd.splat_f32s(START)))
+}
+
+/// The same of a sum itself.
+#[inline(always)]
+pub(super) fn round_sum<S: Simd>(simd: S, sum: S::f32s) -> S::f32s {
+    let sum = simd.transmute_u32s_f32s(sum);
     simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(sum, simd.splat_u32s(HALF)), simd.splat_u32s(KEPT)))
 }
 

@@ -92,6 +92,12 @@ impl<S: Simd> Before<S> for Raising {
     }
 }
 
+/// As [`Raising`], of finite numbers.
+#[inline(always)]
+pub(super) fn raised(w: f32) -> f32 {
+    if w == 0.0 { w } else { f32::from_bits(w.to_bits() + 1) }
+}
+
 /// Undoes [`Raising`].
 #[inline(always)]
 pub(super) fn lower(w: f32) -> f32 {

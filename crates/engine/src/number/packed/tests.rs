@@ -184,8 +184,8 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let mut out = vec![0.0; outputs];
         let (mut wide, mut row) = (vec![], vec![]);
         let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
-        let (weights, source, offsets) = (&weights, &source[..], &offsets[..]);
-        let row = LoneRow { weights, row, bias: 0.3, source, offsets, largest, out: &mut out };
+        let (source, offsets) = (&source[..], &offsets[..]);
+        let row = LoneRow { mac: &FIXED, row, bias: 0.3, source, offsets, largest, out: &mut out };
         assert!(Arch::new().dispatch(row));
         for (o, found) in out.iter().enumerate() {
             let terms: Vec<_> = w.iter().copied().zip(x[o..].iter().copied()).collect();
@@ -197,6 +197,6 @@ fn a_row_alone_has_the_sums_of_the_array() {
     let out = &mut [0.0];
     let (mut wide, mut row) = (vec![], vec![]);
     let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
-    let row = LoneRow { weights: &weights, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
+    let row = LoneRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
     assert!(!Arch::new().dispatch(row));
 }

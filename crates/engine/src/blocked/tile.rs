@@ -1,0 +1,378 @@
+//! Sums of a tile: some outputs, in vectors of channels.
+
+use super::{Arithmetic, Panels, Tiles};
+use crate::activation::Staged;
+use crate::number;
+use crate::number::packed::abreast::{self, Terms};
+use crate::number::vectors::{self, Before, Left};
+use crate::rows::BLOCK;
+use crate::work::{apart, written_out};
+use anemone_facts::numerics::Mac;
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Vectors of channels whose sums are held in registers together.
+const VECTORS: usize = 2;
+/// Most outputs of a tile: what 32 registers hold, or 16. Products that an array drops need some of them.
+pub(super) const MOST: usize = 14;
+const MOST_OF_ARRAY: usize = 12;
+const FEW: usize = 6;
+
+/// Most outputs of a tile.
+pub(super) const fn most<S: Simd, A: Arithmetic>() -> usize {
+    match S::REGISTER_COUNT {
+        0..32 => FEW,
+        _ if A::EXACT => MOST_OF_ARRAY,
+        _ => MOST,
+    }
+}
+
+/// Sums of a tile's outputs for some blocks of channels, with biases and what follows them.
+pub(super) struct Sums<'a, A> {
+    pub(super) source: &'a [f32],
+    pub(super) tiles: Tiles,
+    pub(super) outputs: usize,
+    pub(super) blocks: usize,
+    pub(super) panels: &'a Panels<'a>,
+    pub(super) finish: A,
+    pub(super) terms: Terms<'a>,
+    /// Where each output of a block goes; and how far apart blocks go.
+    pub(super) places: &'a [u32],
+    pub(super) stride: usize,
+    pub(super) to: To<'a>,
+}
+
+/// Where results go, and what they are left as. Hosts that cannot round them here leave sums, and round those of many together.
+pub(crate) enum To<'a> {
+    Halves(&'a mut [f16]),
+    Wide(&'a mut [f32]),
+    Sums(&'a mut [f32]),
+}
+
+impl To<'_> {
+    #[inline(always)]
+    pub(super) fn again(&mut self) -> To<'_> {
+        match self {
+            To::Halves(to) => To::Halves(to),
+            To::Wide(to) => To::Wide(to),
+            To::Sums(to) => To::Sums(to),
+        }
+    }
+
+    /// Puts vectors of sums where they belong: from places on, and from others on. Each has code of its own: what it is left as
+    /// would not stay in registers otherwise.
+    #[inline(always)]
+    pub(super) fn put<S: Simd, A: Arithmetic, const T: usize, const G: usize>(
+        self,
+        simd: S,
+        _: A,
+        stages: impl Before<S>,
+        sums: [[S::f32s; G]; T],
+        places: [usize; T],
+        at: [usize; G],
+    ) {
+        match self {
+            To::Halves(to) => written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I], at, to); }),
+            To::Wide(to) => written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I], at, to); }),
+            To::Sums(to) if A::EXACT || !vectors::converts(simd) => written_out!(for I in 0..T => {
+                for g in 0..G {
+                    let to = &mut to[places[I] + at[g]..][..S::F32_LANES];
+                    S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[I][g]);
+                }
+            }),
+            To::Sums(_) => {}
+        }
+    }
+
+    /// Settles sums by channel, then output, and puts each where `place` says.
+    #[inline(always)]
+    pub(crate) fn settle<S: Simd, A: Arithmetic>(
+        self,
+        simd: S,
+        finish: A,
+        sums: &[f32],
+        outputs: usize,
+        place: &dyn Fn(usize, usize) -> usize,
+    ) {
+        finish.with_after(simd, Elsewhere { sums, outputs, place, to: self });
+    }
+}
+
+/// Sums that were formed elsewhere.
+struct Elsewhere<'a> {
+    sums: &'a [f32],
+    outputs: usize,
+    place: &'a dyn Fn(usize, usize) -> usize,
+    to: To<'a>,
+}
+
+impl<S: Simd> Staged<S> for Elsewhere<'_> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl Before<S>) {
+        let Elsewhere { sums, outputs, place, mut to } = self;
+        for (channel, sums) in sums.chunks_exact(outputs).enumerate() {
+            for (i, some) in sums.chunks(S::F32_LANES).enumerate() {
+                let settled = stages.of(simd, simd.partial_load_f32s(some));
+                let mut row = [0.0; BLOCK];
+                simd.partial_store_f32s(&mut row[..some.len()], settled);
+                for (j, &x) in row[..some.len()].iter().enumerate() {
+                    let at = place(channel, i * S::F32_LANES + j);
+                    match to.again() {
+                        To::Halves(to) => to[at] = number::round(x),
+                        To::Wide(to) | To::Sums(to) => to[at] = x,
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn leave<S: Simd, E: Left, const G: usize>(
+    simd: S,
+    stages: impl Before<S>,
+    sums: [S::f32s; G],
+    place: usize,
+    at: [usize; G],
+    to: &mut [E],
+) {
+    for g in 0..G {
+        if let Some(left) = E::of(simd, stages, sums[g]) {
+            to[place + at[g]..][..left.len()].copy_from_slice(&left);
+        }
+    }
+}
+
+impl<A: Arithmetic> Sums<'_, A> {
+    #[inline(always)]
+    pub(super) fn add<S: Simd>(self, simd: S) {
+        let Sums { source, tiles: Tiles { taps, in_blocks, .. }, outputs, blocks, panels, .. } = self;
+        let Sums { finish, terms: Terms { ends, mixed, totals }, places, stride, mut to, .. } = self;
+        let place = |vector: usize, stride: usize| {
+            let channel = vector * S::F32_LANES;
+            channel / BLOCK * stride + channel % BLOCK
+        };
+        let vectors = blocks * BLOCK / S::F32_LANES;
+        for first in (0..vectors).step_by(VECTORS) {
+            let weights = [0, 1].map(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
+            let at = [0, 1].map(|v| place((first + v).min(vectors - 1), stride));
+            let both = first + 1 < vectors;
+            let (to, terms) = (to.again(), Terms { ends, mixed, totals: &mut *totals });
+            macro_rules! tiles {
+                ($($count: literal)*) => {
+                    match outputs {
+                        // Tiles have no more.
+                        $($count => if const { $count <= most::<S, A>() } {
+                            match (both, in_blocks) {
+                                (true, false) => tiles!($count, 2, false),
+                                (true, true) => tiles!($count, 2, true),
+                                (false, false) => tiles!($count, 1, false),
+                                (false, true) => tiles!($count, 1, true),
+                            }
+                        },)*
+                        _ => {}
+                    }
+                };
+                ($count: literal, $vectors: literal, $in_blocks: literal) => {
+                    apart(
+                        simd,
+                        Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, places, at, to },
+                    )
+                };
+            }
+            tiles!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        }
+    }
+}
+
+/// Sums of `T` outputs in `G` vectors of channels.
+struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
+    source: &'a [f32],
+    taps: usize,
+    /// From each vector's first channel on.
+    weights: [&'a [f32]; VECTORS],
+    finish: A,
+    terms: Terms<'a>,
+    places: &'a [u32],
+    at: [usize; VECTORS],
+    to: To<'a>,
+}
+
+impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Tile<'_, A, T, G, IN_BLOCKS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Tile { source, taps, weights, finish, terms, places, at, to } = self;
+        let Some(places) = places.first_chunk() else { return };
+        let mut sums = [[simd.splat_f32s(0.0); G]; T];
+        let mut biases = [simd.splat_f32s(0.0); G];
+        for g in 0..G {
+            biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
+        }
+        let operands = Operands::<T, IN_BLOCKS> { source, weights };
+        match finish.mac() {
+            Some(mac) if A::EXACT => {
+                written_out!(for I in 0..T => { sums[I] = biases; });
+                operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
+            }
+            _ => {
+                operands.add::<S, A, G>(simd, 0..taps, &mut sums);
+                for g in 0..G {
+                    for sums in &mut sums {
+                        sums[g] = simd.add_f32s(sums[g], biases[g]);
+                    }
+                }
+            }
+        }
+        finish.with_after(simd, Ended::<S, A, T, G> { sums, finish, places, at, to });
+    }
+}
+
+/// What a tile's outputs meet, and what it meets.
+struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
+    source: &'a [f32],
+    weights: [&'a [f32]; VECTORS],
+}
+
+impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
+    /// Products of some taps; in blocks whole ones.
+    #[inline(always)]
+    fn add<S: Simd, A: Arithmetic, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
+        let of = taps.start * BLOCK..taps.end * BLOCK;
+        let [one, two] = self.weights;
+        let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
+        if IN_BLOCKS {
+            let blocks = self.source[taps.start * T..taps.end * T].chunks_exact(T * BLOCK);
+            for (x, (one, two)) in blocks.zip(one.as_chunks::<BLOCK>().0.iter().zip(two.as_chunks::<BLOCK>().0)) {
+                let Some(x) = x.as_chunks::<BLOCK>().0.first_chunk::<T>() else { return };
+                for tap in 0..BLOCK {
+                    let mut operands = [0.0; T];
+                    for t in 0..T {
+                        operands[t] = x[t][tap];
+                    }
+                    step::<S, A, T, G>(simd, &operands, [&one[tap], &two[tap]], sums);
+                }
+            }
+        } else {
+            for (x, (one, two)) in self.source[of].as_chunks::<BLOCK>().0.iter().zip(one.iter().zip(two)) {
+                let Some(x) = x.first_chunk() else { return };
+                step::<S, A, T, G>(simd, x, [one, two], sums);
+            }
+        }
+    }
+
+    /// As the exact array has it. `sums` come as a run begins, and leave as they are.
+    #[inline(always)]
+    fn runs<S: Simd, A: Arithmetic, const G: usize>(
+        &self,
+        simd: S,
+        mac: &Mac,
+        taps: usize,
+        terms: Terms,
+        sums: &mut [[S::f32s; G]; T],
+    ) {
+        let Terms { ends, mixed, totals } = terms;
+        let totals = S::as_mut_simd_f32s(totals).0;
+        let mut from = 0;
+        for (run, &end) in ends.iter().enumerate() {
+            let end = end as usize;
+            self.add::<S, A, G>(simd, from..end, sums);
+            from = end;
+            if end == taps {
+                break;
+            }
+            written_out!(for I in 0..T => {
+                for g in 0..G {
+                    let total = &mut totals[I * G + g];
+                    let more = abreast::of_run(simd, sums[I][g]);
+                    *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
+                    sums[I][g] = abreast::new_run(simd);
+                }
+            });
+        }
+        for &tap in mixed {
+            let tap = tap as usize;
+            let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
+            for g in 0..G {
+                let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
+                // A zero has nothing to take back.
+                (keep[g], back[g]) = (abreast::keep_from(simd, mac, w), simd.neg_f32s(w));
+            }
+            let Some(x) = self.met(tap) else { return };
+            written_out!(for I in 0..T => {
+                let x = simd.splat_f32s(x[if IN_BLOCKS { I * BLOCK } else { I }]);
+                let magnitude = simd.abs_f32s(x);
+                for g in 0..G {
+                    let without = simd.mul_add_e_f32s(back[g], x, sums[I][g]);
+                    let drops = simd.less_than_f32s(magnitude, keep[g]);
+                    sums[I][g] = simd.select_f32s(drops, without, sums[I][g]);
+                }
+            });
+        }
+        written_out!(for I in 0..T => {
+            for g in 0..G {
+                sums[I][g] = abreast::of_run(simd, sums[I][g]);
+            }
+        });
+        if ends.len() > 1 {
+            written_out!(for I in 0..T => {
+                for g in 0..G {
+                    sums[I][g] = simd.add_f32s(sums[I][g], totals[I * G + g]);
+                }
+            });
+        }
+    }
+
+    /// From what the first output meets under a tap to what the last one does.
+    #[inline(always)]
+    fn met(&self, tap: usize) -> Option<&[f32]> {
+        match IN_BLOCKS {
+            true => self.source[tap / BLOCK * T * BLOCK + tap % BLOCK..].get(..(T - 1) * BLOCK + 1),
+            false => self.source[tap * BLOCK..].get(..T),
+        }
+    }
+}
+
+/// Sums of a tile, with biases.
+struct Ended<'a, S: Simd, A, const T: usize, const G: usize> {
+    sums: [[S::f32s; G]; T],
+    finish: A,
+    places: &'a [u32; T],
+    at: [usize; VECTORS],
+    to: To<'a>,
+}
+
+impl<S: Simd, A: Arithmetic, const T: usize, const G: usize> Staged<S> for Ended<'_, S, A, T, G> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl Before<S>) {
+        let Ended { sums, finish, places, at, to } = self;
+        let Some(at) = at.first_chunk() else { return };
+        to.put(simd, finish, stages, sums, places.map(|place| place as usize), *at);
+    }
+}
+
+/// One tap more.
+#[inline(always)]
+fn step<S: Simd, A: Arithmetic, const T: usize, const G: usize>(
+    simd: S,
+    x: &[f32; T],
+    weights: [&[f32; BLOCK]; VECTORS],
+    sums: &mut [[S::f32s; G]; T],
+) {
+    let mut vectors = [simd.splat_f32s(0.0); G];
+    for g in 0..G {
+        vectors[g] = S::as_simd_f32s(&weights[g][..S::F32_LANES]).0[0];
+    }
+    for t in 0..T {
+        let x = simd.splat_f32s(x[t]);
+        for g in 0..G {
+            sums[t][g] = match A::EXACT {
+                // Rounds as the array does in one step or in two.
+                true => simd.mul_add_e_f32s(vectors[g], x, sums[t][g]),
+                false => simd.mul_add_f32s(vectors[g], x, sums[t][g]),
+            };
+        }
+    }
+}
