@@ -1,12 +1,13 @@
-//! Convolutions of one tap a channel, or of few taps, with channels side by side: vectors hold one output's sums
-//! of several channels, and have no empty places however narrow planes are. Operands come as they lie, what windows of few taps
+//! Convolutions of one tap a channel, or of few taps, with channels side by side: vectors hold one output's sums of several
+//! channels, and have no empty places however narrow planes are. Operands come as they lie, what windows of few taps
 //! meet unfolded; or in blocks of 16 channels (the layout that others call NCHW16c), as a convolution left them in which every
 //! channel reads itself. It takes what it reads, done with the task before it, in blocks as well ([`Pair`]).
 //!
 //! Sums stay in registers until they are rounded, where the host converts vectors by itself: a tile of them that is stored and
 //! read again takes as long as a dozen taps.
 //!
-//! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
+//! In the model `fast` a sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is
+//! cut. The exact array's sums are the same in any order ([`crate::number::packed::abreast`]).
 
 mod pair;
 mod tile;
@@ -24,8 +25,7 @@ use anemone_program::Rows;
 use half::f16;
 pub(crate) use pair::Pair;
 use pulp::{Simd, WithSimd};
-pub(crate) use tile::To;
-use tile::{MOST, Sums};
+use tile::{MOST, Sums, To};
 
 /// Blocks that are computed together.
 const TOGETHER: usize = 2;
@@ -45,7 +45,7 @@ pub(crate) trait Arithmetic: Copy + Sync {
     /// Outputs whose sums take as long as to prepare a coefficient, and channels whose sums take as long as to pack what they read.
     const COSTS: [usize; 2];
 
-    /// The exact array.
+    /// The exact array, where it is one.
     fn mac(self) -> Option<&'static Mac>;
     /// Does work with what follows sums, for vectors of them.
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
@@ -54,7 +54,7 @@ pub(crate) trait Arithmetic: Copy + Sync {
     /// What a table makes of results.
     fn look_up(self, to: &mut [f16], rows: Rows);
     /// All that follows sums, of a row that is used up.
-    fn row(self, sums: &mut [f32], to: &mut [f16]);
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
 }
 
 /// The model `fast`.
@@ -62,6 +62,7 @@ impl Arithmetic for Finish<'_> {
     const EXACT: bool = false;
     const COSTS: [usize; 2] = [10, 8];
 
+    #[inline(always)]
     fn mac(self) -> Option<&'static Mac> {
         None
     }
@@ -81,7 +82,7 @@ impl Arithmetic for Finish<'_> {
     }
 
     #[inline(always)]
-    fn row(self, sums: &mut [f32], to: &mut [f16]) {
+    fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
         Finish::row(&self, 0.0, sums, to);
     }
 }
@@ -114,7 +115,10 @@ impl Arithmetic for Array {
 
     fn look_up(self, _: &mut [f16], _: Rows) {}
 
-    fn row(self, _: &mut [f32], _: &mut [f16]) {}
+    #[inline(always)]
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
+        To::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
+    }
 }
 
 /// What is read: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
@@ -273,7 +277,7 @@ fn pack<'b, S: Simd, A: Arithmetic>(
     let to = room(packed, tiles.count() * tiles.stride());
     let wide = room(wide, tiles.outputs + BLOCK);
     apart(simd, Packing { tiles, from, group, part, wide, unfolded, to: &mut *to });
-    if let (Some(mac), true) = (of.mac(), A::EXACT) {
+    if let Some(mac) = of.mac() {
         known.begin(tiles.count(), tiles.taps);
         let to = &mut *to;
         apart(
@@ -322,7 +326,7 @@ impl Panels<'_> {
         known: &mut Known,
     ) {
         self.fill::<A>(kernel, first, blocks);
-        if let (Some(mac), true) = (of.mac(), A::EXACT) {
+        if let Some(mac) = of.mac() {
             known.begin_blocks();
             let panels = self.data.chunks_exact_mut((self.taps + 1) * BLOCK).take(blocks);
             apart(

@@ -417,16 +417,18 @@ impl WithSimd for Alone<'_, '_> {
                     continue;
                 }
                 packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
-                match coefficients {
-                    Ok(set) => product_of_rows(simd, set, 0, packed, bias, out, panel),
+                let own;
+                let set = match coefficients {
+                    Ok(set) => set,
                     Err(block) => {
                         let taps = room(panel, offsets.len());
                         block.widen_channel(channel, taps);
                         let values = taps.iter().map(|&w| number::round(w)).collect();
-                        let set = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
-                        product_of_rows(simd, &set, 0, packed, bias, out, panel);
+                        own = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
+                        &own
                     }
-                }
+                };
+                product_of_rows(simd, set, 0, packed, bias, out, panel);
             }
             let sums = &sums[..count * outputs];
             of.exactly.store(simd, share, [c, 0, 0], count, sums, outputs, rows, halves);

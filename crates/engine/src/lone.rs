@@ -4,7 +4,7 @@
 //! A sum takes its taps in their order, as in [`crate::convolution`]. For the exact array the vector is raised in place of the matrix:
 //! each of its numbers meets many.
 
-use crate::blocked::{Arithmetic, To};
+use crate::blocked::Arithmetic;
 use crate::convolution::Kernel;
 use crate::number;
 use crate::number::packed::abreast::{self, Reach, SEGMENT};
@@ -41,7 +41,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
         halves.iter_mut().enumerate().take(taps).for_each(|(c, x)| *x = from.from(share.group, c, 0)[0]);
         number::widen_row(&halves[..taps], source);
         let (keep, norms) = room(packed, taps + segments).split_at_mut(taps);
-        if let (Some(mac), true) = (finish.mac(), A::EXACT) {
+        if let Some(mac) = finish.mac() {
             abreast::raise_operands(mac, source, keep, norms);
         }
         let sums = room(sums, channels.next_multiple_of(PANEL));
@@ -63,7 +63,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
                     reach.more(simd, &own.squares, norms[i]);
                 }
             }
-            if let (Some(mac), true) = (finish.mac(), A::EXACT && !reach.is_short()) {
+            if let Some(mac) = finish.mac().filter(|_| !reach.is_short()) {
                 // As they came again.
                 let source = room(&mut blocked.unfolded[0], taps);
                 number::widen_row(&halves[..taps], source);
@@ -74,15 +74,11 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             }
         }
         let sums = &mut sums[..channels];
-        if A::EXACT {
-            To::Halves(&mut halves[..channels]).settle(simd, finish, sums, channels, &|_, i| i);
-        } else {
-            if let Some(biases) = &kernel.biases {
-                let biases = biases[share.first_channel..].iter().zip(&mut *sums).filter(|(bias, _)| **bias != 0.0);
-                biases.for_each(|(bias, sum)| *sum += bias);
-            }
-            finish.row(sums, &mut halves[..channels]);
+        if let (Some(biases), false) = (&kernel.biases, A::EXACT) {
+            let biases = biases[share.first_channel..].iter().zip(&mut *sums).filter(|(bias, _)| **bias != 0.0);
+            biases.for_each(|(bias, sum)| *sum += bias);
         }
+        finish.row(simd, sums, &mut halves[..channels]);
         let halves = &halves[..channels];
         let rows = Rows { count: 1, columns: 1, from_stride: 1, to_stride: 1 };
         share.store([0; 3], channels, halves, 1, rows, |from, to, rows| {

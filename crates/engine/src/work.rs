@@ -192,6 +192,8 @@ impl Workers {
 
     /// Does the work of every item, on all threads where it is worth it.
     pub(crate) fn each<T: Send>(&self, mut items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
+        // Code of its own, once: what the work is compiled to is large.
+        let work: &(dyn Fn(&mut T, &mut Scratch) + Sync) = &work;
         let one = |item: &mut T| {
             let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);
             match self.scratch.get(i).and_then(|s| s.lock().ok()) {

@@ -97,10 +97,9 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                 let stride = weights.stride();
                 let weights = &mut weights.data[block * stride..][..stride];
                 let mut to = if vectors::converts(simd) { To::Halves(stored) } else { To::Sums(sums) };
-                let bounds = finish.bounds();
                 let ends = match after.mac() {
-                    Some(mac) if A::EXACT => {
-                        let (largest, weights, mut ends) = (largest(bounds, inside), &mut *weights, None);
+                    Some(mac) => {
+                        let (largest, weights, mut ends) = (largest(finish.bounds(), inside), &mut *weights, None);
                         apart(
                             simd,
                             #[inline(always)]
@@ -108,7 +107,7 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                         );
                         ends
                     }
-                    _ => Some(0),
+                    None => Some(0),
                 };
                 match ends {
                     Some(ends) => {
@@ -232,7 +231,7 @@ impl<S: Simd, A: Arithmetic, const K: usize, const STRIDE: usize> Staged<S> for 
             let mut keeps = taps;
             for i in 0..K * K {
                 taps[i / K][i % K] = of(&weights[i]);
-                if let (Some(mac), true) = (finish.mac(), A::EXACT) {
+                if let Some(mac) = finish.mac() {
                     keeps[i / K][i % K] = abreast::keep_from(simd, mac, taps[i / K][i % K]);
                 }
             }

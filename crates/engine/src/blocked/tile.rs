@@ -44,7 +44,7 @@ pub(super) struct Sums<'a, A> {
 }
 
 /// Where results go, and what they are left as. Hosts that cannot round them here leave sums, and round those of many together.
-pub(crate) enum To<'a> {
+pub(super) enum To<'a> {
     Halves(&'a mut [f16]),
     Wide(&'a mut [f32]),
     Sums(&'a mut [f32]),
@@ -87,7 +87,7 @@ impl To<'_> {
 
     /// Settles sums by channel, then output, and puts each where `place` says.
     #[inline(always)]
-    pub(crate) fn settle<S: Simd, A: Arithmetic>(
+    pub(super) fn settle<S: Simd, A: Arithmetic>(
         self,
         simd: S,
         finish: A,
@@ -162,15 +162,13 @@ impl<A: Arithmetic> Sums<'_, A> {
             macro_rules! tiles {
                 ($($count: literal)*) => {
                     match outputs {
-                        // Tiles have no more.
-                        $($count => if const { $count <= most::<S, A>() } {
-                            match (both, in_blocks) {
-                                (true, false) => tiles!($count, 2, false),
-                                (true, true) => tiles!($count, 2, true),
-                                (false, false) => tiles!($count, 1, false),
-                                (false, true) => tiles!($count, 1, true),
-                            }
+                        $($count if const { $count <= most::<S, A>() } => match (both, in_blocks) {
+                            (true, false) => tiles!($count, 2, false),
+                            (true, true) => tiles!($count, 2, true),
+                            (false, false) => tiles!($count, 1, false),
+                            (false, true) => tiles!($count, 1, true),
                         },)*
+                        // Tiles have no more.
                         _ => {}
                     }
                 };
@@ -213,11 +211,11 @@ impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithS
         }
         let operands = Operands::<T, IN_BLOCKS> { source, weights };
         match finish.mac() {
-            Some(mac) if A::EXACT => {
+            Some(mac) => {
                 written_out!(for I in 0..T => { sums[I] = biases; });
                 operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
             }
-            _ => {
+            None => {
                 operands.add::<S, A, G>(simd, 0..taps, &mut sums);
                 for g in 0..G {
                     for sums in &mut sums {
@@ -312,8 +310,8 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             });
         }
         written_out!(for I in 0..T => {
-            for g in 0..G {
-                sums[I][g] = abreast::of_run(simd, sums[I][g]);
+            for sum in &mut sums[I] {
+                *sum = abreast::of_run(simd, *sum);
             }
         });
         if ends.len() > 1 {

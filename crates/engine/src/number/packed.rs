@@ -36,14 +36,14 @@ mod tests;
 use super::vectors;
 use crate::number;
 use crate::panels::{Packed, Values};
-use crate::work::room;
+use crate::work::{apart, room};
 pub(crate) use alone::LoneRow;
 use anemone_facts::numerics::Mac;
 pub use columns::Columns;
 pub(crate) use columns::Operands;
 use half::f16;
 use kernel::Task;
-use pulp::{Arch, Simd};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 pub(crate) use reading::decode;
 use reading::{Raising, Reading, raised};
@@ -236,13 +236,32 @@ pub(crate) fn product_of_rows<S: Simd>(
     raised: &mut Vec<f32>,
 ) {
     debug_assert!(weights.packed.taps() == columns.taps && first.is_multiple_of(HEIGHT));
-    let width = columns.columns.max(1);
-    for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
-        let block = first / HEIGHT + i * TASK_BLOCKS;
-        for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
-            let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
-            let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
-            Task { weights, columns, bias, block, panel, out }.run(simd, raised);
+    apart(simd, SomeRows { weights, first, columns, bias, out, raised });
+}
+
+struct SomeRows<'a> {
+    weights: &'a Weights,
+    first: usize,
+    columns: &'a Columns,
+    bias: &'a [f32],
+    out: &'a mut [f32],
+    raised: &'a mut Vec<f32>,
+}
+
+impl WithSimd for SomeRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let SomeRows { weights, first, columns, bias, out, raised } = self;
+        let width = columns.columns.max(1);
+        for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
+            let block = first / HEIGHT + i * TASK_BLOCKS;
+            for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
+                let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
+                let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
+                Task { weights, columns, bias, block, panel, out }.run(simd, raised);
+            }
         }
     }
 }

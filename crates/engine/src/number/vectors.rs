@@ -108,58 +108,46 @@ pub(crate) fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut
     }
 }
 
-/// Places where two rows have bits in common, counted from their first. `to` needs room for all places and a vector more; returns
-/// how many were found.
+/// What two numbers may be to each other.
+#[derive(Clone, Copy)]
+pub(crate) enum Relation {
+    /// They have bits in common.
+    Meets,
+    /// The first one is below the second one.
+    IsBelow,
+}
+
+/// Places where two rows' numbers are so to each other, counted from their first. `to` needs room for all places and a vector more;
+/// returns how many were found.
 #[inline(always)]
-pub(crate) fn places_in_common<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut [u32]) -> usize {
+pub(crate) fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u32]) -> usize {
+    let one = |a: u32, b: u32| match is {
+        Relation::Meets => a & b != 0,
+        Relation::IsBelow => a < b,
+    };
     let mut found = 0;
     for (i, (a, b)) in a.chunks(LONGEST).zip(b.chunks(LONGEST)).enumerate() {
         let first = (i * LONGEST) as u32;
         match (longest::of(simd), a.first_chunk(), b.first_chunk()) {
             (Some(host), Some(a), Some(b)) => {
-                let common = host.in_common(*a, *b);
-                if common != 0 {
-                    to[found..][..LONGEST].copy_from_slice(&host.places(first, common));
-                    found += common.count_ones() as usize;
+                let places = match is {
+                    Relation::Meets => host.in_common(*a, *b),
+                    Relation::IsBelow => host.below(*a, *b),
+                };
+                if places != 0 {
+                    to[found..][..LONGEST].copy_from_slice(&host.places(first, places));
+                    found += places.count_ones() as usize;
                 }
             }
             _ => {
                 // Most have none at all.
-                if a.iter().zip(b).fold(0, |bits, (a, b)| bits | a & b) == 0 {
+                if !a.iter().zip(b).fold(false, |some, (a, b)| some | one(*a, *b)) {
                     continue;
                 }
                 for (j, (a, b)) in a.iter().zip(b).enumerate() {
                     // Written, and kept or not: no branch to mispredict.
                     to[found] = first + j as u32;
-                    found += usize::from(a & b != 0);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Places where a row's numbers are below another one's, as [`places_in_common`] has them.
-#[inline(always)]
-pub(crate) fn places_below<S: Simd>(simd: S, a: &[u32], b: &[u32], to: &mut [u32]) -> usize {
-    let mut found = 0;
-    for (i, (a, b)) in a.chunks(LONGEST).zip(b.chunks(LONGEST)).enumerate() {
-        let first = (i * LONGEST) as u32;
-        match (longest::of(simd), a.first_chunk(), b.first_chunk()) {
-            (Some(host), Some(a), Some(b)) => {
-                let below = host.below(*a, *b);
-                if below != 0 {
-                    to[found..][..LONGEST].copy_from_slice(&host.places(first, below));
-                    found += below.count_ones() as usize;
-                }
-            }
-            _ => {
-                if a.iter().zip(b).fold(0, |some, (a, b)| some | u32::from(a < b)) == 0 {
-                    continue;
-                }
-                for (j, (a, b)) in a.iter().zip(b).enumerate() {
-                    to[found] = first + j as u32;
-                    found += usize::from(a < b);
+                    found += usize::from(one(*a, *b));
                 }
             }
         }
@@ -600,30 +588,34 @@ mod tests {
         }
     }
 
-    struct Places<'a>(&'a [u32], &'a [u32], &'a mut [u32]);
+    struct Places<'a>(&'a [u32], Relation, &'a [u32], &'a mut [u32]);
 
     impl WithSimd for Places<'_> {
         type Output = usize;
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) -> usize {
-            let Places(a, b, to) = self;
-            places_in_common(simd, a, b, to)
+            let Places(a, is, b, to) = self;
+            places(simd, a, is, b, to)
         }
     }
 
     /// None, all, and some of them, in rows of any length.
     #[test]
-    fn places_are_those_of_common_bits() {
+    fn places_are_those_of_numbers_one_by_one() {
         for n in 0..70u32 {
             for every in [1, 2, 3, 17, 100] {
                 let a: Vec<u32> = (0..n).map(|i| i.wrapping_mul(0x9e37_79b9) | 1 << 31).collect();
                 let b: Vec<u32> = (0..n).map(|i| if (i + n) % every == 0 { 3 << 30 } else { !a[i as usize] }).collect();
                 let wanted: Vec<u32> = (0..n).filter(|i| (i + n) % every == 0).collect();
+                let above: Vec<u32> = a.iter().zip(0..n).map(|(a, i)| a.saturating_add((i + n) % every)).collect();
+                let below: Vec<u32> = (0..n).filter(|i| a[*i as usize] < above[*i as usize]).collect();
                 for arch in arches() {
-                    let mut found = vec![7; n as usize + LONGEST];
-                    let count = arch.dispatch(Places(&a, &b, &mut found));
-                    assert_eq!(found[..count], wanted, "{n} {every} {arch:?}");
+                    for (is, b, wanted) in [(Relation::Meets, &b, &wanted), (Relation::IsBelow, &above, &below)] {
+                        let mut found = vec![7; n as usize + LONGEST];
+                        let count = arch.dispatch(Places(&a, is, b, &mut found));
+                        assert_eq!(&found[..count], wanted, "{n} {every} {arch:?}");
+                    }
                 }
             }
         }

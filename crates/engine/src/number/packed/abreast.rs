@@ -8,7 +8,7 @@ use super::reading::{Raising, Reading, raised};
 use super::{Weights, product_of_rows};
 use crate::convolution::Kernel;
 use crate::number;
-use crate::number::vectors::{self, Before};
+use crate::number::vectors::{self, Before, Relation};
 use crate::panels::Values;
 use crate::rows::BLOCK;
 use crate::work::{apart, room};
@@ -160,7 +160,7 @@ impl Known {
             }
         }
         self.ends.push(taps as u32);
-        let mixed = vectors::places_below(simd, least, &self.reach, &mut self.mixed);
+        let mixed = vectors::places(simd, least, Relation::IsBelow, &self.reach, &mut self.mixed);
         Some(Terms { ends: &self.ends, mixed: &self.mixed[..mixed], totals: &mut self.totals })
     }
 
@@ -191,15 +191,12 @@ impl Known {
         let columns = self.columns.get_or_insert_with(|| Columns::empty(mac));
         let bias = kernel.biases.as_ref().map_or(&[][..], |biases| &biases[channels.clone()]);
         let out = room(&mut self.sums, channels.len() * outputs);
-        let (to, raised) = (&mut *out, &mut self.raised);
         apart(
             simd,
             #[inline(always)]
-            || {
-                columns.fill(simd, taps, outputs, true, &Placed { from, place });
-                product_of_rows(simd, &weights, 0, columns, bias, to, raised);
-            },
+            || columns.fill(simd, taps, outputs, true, &Placed { from, place }),
         );
+        product_of_rows(simd, &weights, 0, columns, bias, out, &mut self.raised);
         out
     }
 }

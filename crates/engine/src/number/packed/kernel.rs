@@ -5,7 +5,7 @@ use super::careful::careful;
 use super::columns::{Columns, Line};
 use super::reading::Reading;
 use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
-use crate::number::vectors;
+use crate::number::vectors::{self, Relation};
 use crate::product::columns_of;
 use crate::work::{apart, room};
 use anemone_facts::numerics::{Mac, Specials, Ties};
@@ -440,7 +440,7 @@ impl Lists {
     #[inline(always)]
     pub(super) fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize, end: usize) {
         let (dropping, met) = (&pair.dropping[first..end], &pair.exponents[first..end]);
-        self.mixes = vectors::places_in_common(simd, dropping, met, &mut self.mixed);
+        self.mixes = vectors::places(simd, dropping, Relation::Meets, met, &mut self.mixed);
     }
 
     #[inline(always)]
