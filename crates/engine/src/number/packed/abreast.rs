@@ -121,9 +121,9 @@ impl Known {
             reading.row(taps.as_flattened_mut());
             let mut squares = [0.0f32; BLOCK];
             let squares = S::as_mut_simd_f32s(&mut squares).0;
-            let mut of_taps = [f32::INFINITY; SEGMENT];
+            let mut of_taps = [BEYOND; SEGMENT];
             for (tap, to) in taps.iter_mut().zip(&mut of_taps) {
-                let mut least = simd.splat_f32s(f32::INFINITY);
+                let mut least = simd.splat_f32s(BEYOND);
                 for (w, squares) in S::as_mut_simd_f32s(tap).0.iter_mut().zip(&mut *squares) {
                     *squares = simd.mul_add_e_f32s(*w, *w, *squares);
                     least = simd.min_f32s(least, unless_below(simd, nothing, *w));
@@ -217,12 +217,15 @@ impl Operands for Placed<'_> {
 /// Bits of infinity.
 const INFINITE: u32 = 0xff << 23;
 
-/// Magnitudes; infinity for those below another one.
+/// More than any operand.
+const BEYOND: f32 = (1 << 17) as f32;
+
+/// Magnitudes; [`BEYOND`] for those below another one.
 #[inline(always)]
 fn unless_below<S: Simd>(simd: S, least: S::f32s, x: S::f32s) -> S::f32s {
     let magnitude = simd.abs_f32s(x);
     let below = simd.less_than_f32s(magnitude, least);
-    simd.select_f32s(below, simd.splat_f32s(f32::INFINITY), magnitude)
+    simd.select_f32s(below, simd.splat_f32s(BEYOND), magnitude)
 }
 
 /// The larger ones, or the second ones where the first are NaN.
@@ -241,7 +244,7 @@ fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut
     let mut squares = [0.0f32; BLOCK];
     let squares = S::as_mut_simd_f32s(&mut squares).0;
     for (line, to) in lines.iter().zip(least) {
-        let mut least = simd.splat_f32s(f32::INFINITY);
+        let mut least = simd.splat_f32s(BEYOND);
         for ((x, wanted), squares) in S::as_simd_f32s(line).0.iter().zip(wanted).zip(&mut *squares) {
             let x = simd.select_f32s(simd.greater_than_f32s(*wanted, zero), *x, zero);
             *squares = simd.mul_add_e_f32s(x, x, *squares);
@@ -274,13 +277,13 @@ fn measure_part<S: Simd>(
     least: &mut [[u32; BLOCK]],
     norm: &mut f32,
 ) -> bool {
-    let (zero, infinite) = (simd.splat_f32s(0.0), simd.splat_f32s(f32::INFINITY));
+    let (zero, beyond) = (simd.splat_f32s(0.0), simd.splat_f32s(BEYOND));
     let positive = simd.splat_f32s(f32::MIN_POSITIVE);
     let (mut all, mut finite) = (zero, zero);
     for lane in (0..BLOCK).step_by(S::F32_LANES) {
         let of = |x: &[f32; BLOCK]| S::as_simd_f32s(&x[lane..][..S::F32_LANES]).0[0];
         for (block, least) in part.chunks(outputs).zip(&mut *least) {
-            let (mut below, mut most) = (infinite, zero);
+            let (mut below, mut most) = (beyond, zero);
             for x in block {
                 let x = of(x);
                 let square = simd.mul_f32s(x, x);
@@ -337,7 +340,7 @@ impl<S: Simd, B: Before<S>> Before<S> for Settled<B> {
     }
 }
 
-/// The least operands that count, of coefficients that are not zero.
+/// The least operands that count, of finite coefficients that are not zero; of [`BEYOND`] zero.
 #[inline(always)]
 pub(crate) fn keep_from<S: Simd>(simd: S, mac: &Mac, w: S::f32s) -> S::f32s {
     const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
