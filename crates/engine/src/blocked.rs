@@ -18,6 +18,7 @@ use crate::exact::Between;
 use crate::number;
 use crate::number::packed::abreast::{Known, Settled, Terms};
 use crate::number::vectors;
+use crate::panels::spread;
 use crate::rows::{BLOCK, Part, Share, Source, copy_rows, copy_short, turn_blocks};
 use crate::work::{Scratch, apart, room};
 use anemone_facts::numerics::Mac;
@@ -42,7 +43,8 @@ pub(crate) fn suits(channels: usize) -> bool {
 pub(crate) trait Arithmetic: Copy + Sync {
     /// Whether it is the exact array's.
     const EXACT: bool;
-    /// Outputs whose sums take as long as to prepare a coefficient, and channels whose sums take as long as to pack what they read.
+    /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
+    /// read.
     const COSTS: [usize; 2];
 
     /// The exact array, where it is one.
@@ -348,12 +350,7 @@ impl Panels<'_> {
             let first = first + block * BLOCK;
             let height = kernel.packed.height(first);
             kernel.packed.widen(first, 0..taps, panel);
-            if height < BLOCK {
-                for tap in (0..taps).rev() {
-                    panel.copy_within(tap * height..(tap + 1) * height, tap * BLOCK);
-                    panel[tap * BLOCK + height..(tap + 1) * BLOCK].fill(0.0);
-                }
-            }
+            spread(&mut panel[..taps * BLOCK], height, BLOCK);
             let biases = &mut panel[taps * BLOCK..];
             biases.fill(0.0);
             for (i, to) in biases.iter_mut().enumerate().take(height) {

@@ -14,7 +14,7 @@ use crate::number::settle::STRETCH;
 use crate::number::vectors::Before;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::number::{self, vectors};
-use crate::panels::Values;
+use crate::panels::{Packed, Values};
 use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
@@ -287,6 +287,13 @@ pub(crate) enum Groups<'a> {
     Blocks(&'a Kernels),
 }
 
+/// Where a channel that reads its own has its coefficients.
+#[derive(Clone, Copy)]
+enum OwnRow<'a> {
+    Set(&'a Weights),
+    Panels(&'a Packed),
+}
+
 impl<'a> Groups<'a> {
     fn sets(self, group: usize) -> Option<&'a Sets> {
         match self {
@@ -395,19 +402,19 @@ impl WithSimd for Alone<'_, '_> {
                     Groups::Sets(_) => {
                         let Some((sets, biases)) = of.groups.sets(share.group) else { return };
                         let Some(set) = sets.get(channel) else { return };
-                        (Ok(set), biases)
+                        (OwnRow::Set(set), biases)
                     }
                     Groups::Blocks(kernels) => {
                         let Some(kernel) = kernels.of(share) else { return };
-                        (Err(&kernel.packed), &kernel.biases)
+                        (OwnRow::Panels(&kernel.packed), &kernel.biases)
                     }
                 };
                 let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
                 let row = match coefficients {
-                    Ok(set) => set.row(simd, panel, row),
-                    Err(block) => {
+                    OwnRow::Set(set) => set.row(simd, panel, row),
+                    OwnRow::Panels(panels) => {
                         let taps = room(panel, offsets.len());
-                        block.widen_channel(channel, taps);
+                        panels.widen_channel(channel, taps);
                         row_of(of.mac, taps, row)
                     }
                 };
@@ -419,10 +426,10 @@ impl WithSimd for Alone<'_, '_> {
                 packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
                 let own;
                 let set = match coefficients {
-                    Ok(set) => set,
-                    Err(block) => {
+                    OwnRow::Set(set) => set,
+                    OwnRow::Panels(panels) => {
                         let taps = room(panel, offsets.len());
-                        block.widen_channel(channel, taps);
+                        panels.widen_channel(channel, taps);
                         let values = taps.iter().map(|&w| number::round(w)).collect();
                         own = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
                         &own

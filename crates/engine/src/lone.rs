@@ -9,6 +9,7 @@ use crate::convolution::Kernel;
 use crate::number;
 use crate::number::packed::abreast::{self, Reach, SEGMENT};
 use crate::number::packed::decode;
+use crate::panels::spread;
 use crate::rows::{Share, Source};
 use crate::work::{Scratch, room};
 use anemone_program::Rows;
@@ -57,7 +58,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             for (i, (source, keep)) in source.chunks(TAPS).zip(keep.chunks(TAPS)).enumerate() {
                 let panel = &mut panel[..PANEL * source.len()];
                 kernel.packed.widen(first, i * TAPS..i * TAPS + source.len(), panel);
-                spread(panel, height);
+                spread(panel, height, PANEL);
                 own.add::<S, A>(simd, panel, source, keep, if i == 0 { Some(&begin) } else { None });
                 if A::EXACT {
                     reach.more(simd, &own.squares, norms[i]);
@@ -85,14 +86,6 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             let to = to.iter_mut().step_by(rows.to_stride.max(1));
             to.zip(from.iter().step_by(rows.from_stride.max(1))).take(rows.count).for_each(|(to, from)| *to = *from);
         });
-    }
-}
-
-/// Makes room for channels that the last panel does not have.
-fn spread(panel: &mut [f32], height: usize) {
-    for tap in (0..panel.len() / PANEL).rev().filter(|_| height < PANEL) {
-        panel.copy_within(tap * height..(tap + 1) * height, tap * PANEL);
-        panel[tap * PANEL + height..(tap + 1) * PANEL].fill(0.0);
     }
 }
 

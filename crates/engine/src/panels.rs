@@ -257,6 +257,15 @@ impl Packed {
     }
 }
 
+/// Makes `room` channels a tap of fewer; those that are missing are zero.
+#[inline(always)]
+pub(crate) fn spread(to: &mut [f32], channels: usize, room: usize) {
+    for tap in (0..to.len() / room).rev().filter(|_| channels < room) {
+        to.copy_within(tap * channels..(tap + 1) * channels, tap * room);
+        to[tap * room + channels..(tap + 1) * room].fill(0.0);
+    }
+}
+
 /// What each byte of `N` indices stands for. Indices beyond the palette do not occur.
 fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
     let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());

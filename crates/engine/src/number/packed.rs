@@ -35,7 +35,7 @@ mod tests;
 
 use super::vectors;
 use crate::number;
-use crate::panels::{Packed, Values};
+use crate::panels::{Packed, Values, spread};
 use crate::work::{apart, room};
 pub(crate) use alone::LoneRow;
 use anemone_facts::numerics::Mac;
@@ -193,18 +193,6 @@ fn read_rows<'a>(
     spread(to, rows, room);
     to.iter_mut().for_each(|w| *w = reading.decode(*w));
     to
-}
-
-/// Makes `room` rows a tap of fewer; those that are missing are zero.
-#[inline(always)]
-fn spread(to: &mut [f32], rows: usize, room: usize) {
-    if rows < room {
-        for tap in (0..to.len() / room).rev() {
-            for row in (0..room).rev() {
-                to[tap * room + row] = if row < rows { to[tap * rows + row] } else { 0.0 };
-            }
-        }
-    }
 }
 
 #[inline(always)]

@@ -1,7 +1,6 @@
 //! Sums of channels side by side: vectors hold one output's sums of several channels. What is known of operands before they meet: how
 //! far sums of their products go, and which of these may be dropped.
 
-use super::super::mac::LEAST_EXPONENT;
 use super::columns::{Columns, Operands};
 use super::kernel::{RUN_LIMIT, START, UNIT, is_fixed, round_sum, start};
 use super::reading::{Raising, Reading, raised};
@@ -132,7 +131,7 @@ impl Known {
                 *to = simd.reduce_min_f32s(least);
             }
             for least in S::as_mut_simd_f32s(&mut of_taps).0 {
-                *least = keep_from(simd, mac, *least);
+                *least = reading.keep_each(simd, *least);
             }
             reach.iter_mut().zip(of_taps).for_each(|(reach, least)| *reach = (*reach).max(least.to_bits()));
             let most = squares.iter().fold(simd.splat_f32s(0.0), |most, squares| simd.max_f32s(most, *squares));
@@ -213,9 +212,6 @@ impl Operands for Placed<'_> {
         to.iter_mut().enumerate().for_each(|(i, to)| *to = self.from[(self.place)(tap, first + i)]);
     }
 }
-
-/// Bits of infinity.
-const INFINITE: u32 = 0xff << 23;
 
 /// More than any operand.
 const BEYOND: f32 = (1 << 17) as f32;
@@ -316,6 +312,12 @@ fn begin(biases: &mut [f32], mut most: f32) -> f32 {
     most
 }
 
+/// The least operands that count, of finite coefficients; of zeros, those of the least ones.
+#[inline(always)]
+pub(crate) fn keep_from<S: Simd>(simd: S, mac: &Mac, w: S::f32s) -> S::f32s {
+    Reading::new(mac).keep_each(simd, w)
+}
+
 /// What a run adds to a sum.
 #[inline(always)]
 pub(crate) fn of_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
@@ -338,19 +340,6 @@ impl<S: Simd, B: Before<S>> Before<S> for Settled<B> {
     fn of(self, simd: S, sum: S::f32s) -> S::f32s {
         self.0.of(simd, round_sum(simd, sum))
     }
-}
-
-/// The least operands that count, of finite coefficients that are not zero; of [`BEYOND`] zero.
-#[inline(always)]
-pub(crate) fn keep_from<S: Simd>(simd: S, mac: &Mac, w: S::f32s) -> S::f32s {
-    const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
-    const LEAST: u32 = ((127 + LEAST_EXPONENT) as u32) << DIGITS;
-    let splat = |x: u32| simd.splat_u32s(x);
-    let of_w = simd.and_u32s(simd.transmute_u32s_f32s(w), splat(INFINITE));
-    let of_w = simd.select_u32s(simd.greater_than_u32s(of_w, splat(LEAST)), of_w, splat(LEAST));
-    let least = simd.sub_u32s(splat(((mac.least_exponent_sum + 2 * 127) as u32) << DIGITS), of_w);
-    let some = simd.greater_than_u32s(least, splat(LEAST));
-    simd.transmute_f32s_u32s(simd.select_u32s(some, least, splat(0)))
 }
 
 /// What a single output meets: operands raised, in place of coefficients, and with each the least coefficient that counts; and norms

@@ -69,6 +69,19 @@ impl Reading {
         f32::from_bits(if some { least as u32 } else { 0 })
     }
 
+    /// As [`Reading::keep_from`], of finite numbers; zeros are taken for the least ones.
+    #[inline(always)]
+    pub(super) fn keep_each<S: Simd>(self, simd: S, w: S::f32s) -> S::f32s {
+        const DIGITS: u32 = f32::MANTISSA_DIGITS - 1;
+        const LEAST: u32 = ((127 + LEAST_EXPONENT) as u32) << DIGITS;
+        let splat = |x: u32| simd.splat_u32s(x);
+        let of_w = simd.and_u32s(simd.transmute_u32s_f32s(w), splat(SPECIAL));
+        let of_w = simd.select_u32s(simd.greater_than_u32s(of_w, splat(LEAST)), of_w, splat(LEAST));
+        let least = simd.sub_u32s(splat(((self.least_exponent_sum + 2 * 127) as u32) << DIGITS), of_w);
+        let some = simd.greater_than_u32s(least, splat(LEAST));
+        simd.transmute_f32s_u32s(simd.select_u32s(some, least, splat(0)))
+    }
+
     /// Exponents of all operands whose product with `w` is one of the dropped: bit `e - LEAST_EXPONENT` for exponent `e`.
     #[inline(always)]
     pub(super) fn dropping(self, w: f32) -> u32 {
@@ -126,4 +139,22 @@ pub(crate) fn decode(mac: &Mac, row: &mut [f32]) -> f32 {
 #[inline(always)]
 fn largest_bits(row: &[f32]) -> u32 {
     row.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & !(1 << 31)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::numerics::FIXED;
+    use pulp::Scalar;
+
+    /// Of every number that a coefficient can be, raised or not.
+    #[test]
+    fn vectors_keep_what_single_numbers_do() {
+        let reading = Reading::new(&FIXED);
+        for x in (0..=u16::MAX).map(|bits| reading.decode(half::f16::from_bits(bits).to_f32())).filter(|x| *x != 0.0) {
+            for x in [x, raised(x)] {
+                assert_eq!(reading.keep_each(Scalar::new(), x).to_bits(), reading.keep_from(x).to_bits(), "{x}");
+            }
+        }
+    }
 }
