@@ -26,7 +26,7 @@ use anemone_program::Rows;
 use half::f16;
 pub(crate) use pair::Pair;
 use pulp::{Simd, WithSimd};
-use tile::{MOST, Sums, To};
+use tile::{MOST, Soon, Sums, To};
 
 /// Blocks that are computed together.
 const TOGETHER: usize = 2;
@@ -384,6 +384,8 @@ impl<A: Arithmetic> Blocks<'_, A> {
     #[inline(always)]
     fn sum<S: Simd>(&self, simd: S, known: &mut Known, mut to: To) -> bool {
         let &Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride } = self;
+        let next = first + TOGETHER * BLOCK;
+        let soon = Soon::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
         for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
             let [at, outputs] = tiles.outputs(tile);
             let (places, to) = (&places[at..], to.again());
@@ -395,9 +397,8 @@ impl<A: Arithmetic> Blocks<'_, A> {
                 self.sum_elsewhere(simd, known, to);
                 return false;
             };
-            Sums { source, tiles, outputs, blocks, panels, finish, terms, places, stride, to }.add(simd);
-            let next = first + TOGETHER * BLOCK;
-            kernel.packed.fetch(next..next + TOGETHER * BLOCK, tile, tiles.count());
+            let soon = soon.with_tile(tile);
+            Sums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
         }
         true
     }

@@ -3,7 +3,7 @@
 use crate::number;
 use crate::number::vectors::{self, Before};
 use crate::rows::BLOCK;
-use anemone_program::{fetch, widen_indices};
+use anemone_program::widen_indices;
 use half::f16;
 use pulp::Simd;
 use std::ops::Range;
@@ -190,19 +190,15 @@ impl Packed {
         to
     }
 
-    /// Asks for one of so many parts of what some channels' coefficients take, the first of which begins a panel: they are widened soon.
-    #[inline(always)]
-    pub(crate) fn fetch(&self, channels: Range<usize>, part: usize, parts: usize) {
-        let all = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
-        let each = all.len().div_ceil(parts).next_multiple_of(1 << 5);
-        let first = (all.start + part * each).min(all.end);
-        let part = first..(first + each).min(all.end);
+    /// What some channels' coefficients take, the first of which begins a panel; or nothing, behind the last channel.
+    pub(crate) fn bytes_of(&self, channels: Range<usize>) -> &[u8] {
+        let part = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
         let bytes = |per: usize| part.start / per..part.end / per;
         match &self.store {
-            Store::Halves(halves) => fetch(&halves[part]),
-            Store::One(all, _) => fetch(&all[bytes(1)]),
-            Store::Two(all, ..) => fetch(&all[bytes(2)]),
-            Store::Four(all, _) => fetch(&all[bytes(4)]),
+            Store::Halves(halves) => bytemuck::cast_slice(&halves[part.start..part.end]),
+            Store::One(all, _) => &all[bytes(1)],
+            Store::Two(all, ..) => &all[bytes(2)],
+            Store::Four(all, _) => &all[bytes(4)],
         }
     }
 

@@ -337,7 +337,7 @@ pub(crate) struct Ending<N> {
 }
 
 impl<N: Wide> Ending<N> {
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.plain && self.function.is_none() && !self.relu
     }
 

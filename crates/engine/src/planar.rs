@@ -7,20 +7,24 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::number::planar::{admit_row, settle_row};
+use crate::number::vectors::{LONGEST, Left};
 use crate::number::{self, vectors};
 use crate::pe::Ending;
-use crate::rows::{Share, Source, cut};
+use crate::rows::{Block, Share, Source, copy_short, cut};
 use crate::tensor::Extents;
 use crate::window::Window;
 use crate::work::{Scratch, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{condition, first, planar, planar_nonlinear, residency, second};
 use anemone_facts::numerics::Planar;
+use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Elements that are worked on together: few enough for the innermost cache, enough to make up for the calls.
 pub(crate) const BLOCK: usize = 1 << 10;
+/// Elements that are worth a share of their own.
+const PER_SHARE: usize = 1 << 15;
 /// Elements that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 /// The same where they look for work.
@@ -66,9 +70,13 @@ impl Machine<'_> {
         let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
         let Some(([x, y], target)) = views else { return Ok(false) };
         let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides }];
-        let parts = 4 * rayon::current_num_threads();
-        let channels = ext.c.div_ceil(parts).max(1);
-        let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+        // Several for each thread where they are long: threads need not be alike.
+        let threads = rayon::current_num_threads();
+        let parts = (ext.elements()? / PER_SHARE).clamp(threads, 4 * threads);
+        let [rows, channels] = [ext.h, ext.c].map(|n| n.div_ceil(parts).max(1));
+        // As convolutions cut what they leave, so that a thread finds in its cache what it left there itself.
+        let by_rows = ext.c < parts || to.strides[2] >= to.strides[1] && rows * ext.c <= ext.h * channels;
+        let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
         let least = if workers.awake { WORTH_SHARING_AWAKE } else { WORTH_SHARING };
         let shared = ext.g * ext.c * ext.plane() >= least;
         workers.each(cut(target, ext, to.strides, rows, channels), shared, |share, scratch| {
@@ -144,11 +152,15 @@ impl WithSimd for Combine<'_, '_> {
         let Combine { op, ending, rules, sources, relus, columns, share, scratch } = self;
         let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| room(buffer, BLOCK.max(columns)));
         let halves = room(&mut scratch.halves, BLOCK.max(columns));
+        let alone = rules.is_none() && ending.is_idle() && relus == [false; 2];
         share.blocks(
             columns,
             BLOCK,
             #[inline(always)]
             |block, to| {
+                if alone && (Both { block, sources }).combine(simd, op, to) {
+                    return;
+                }
                 let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
                 for ((row, source), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
                     block.widen(simd, source, columns, row);
@@ -178,6 +190,72 @@ impl WithSimd for Combine<'_, '_> {
             },
         );
     }
+}
+
+/// Rows of two sources.
+struct Both<'a> {
+    block: Block,
+    sources: [Source<'a>; 2],
+}
+
+impl Both<'_> {
+    /// Their sums or products, vector by vector; false where they are of another operation, or not converted on the way.
+    #[inline(always)]
+    fn combine<S: Simd>(self, simd: S, op: u32, to: &mut [f16]) -> bool {
+        match op {
+            _ if !vectors::converts(simd) => return false,
+            planar::ADD => self.each(
+                simd,
+                to,
+                #[inline(always)]
+                |a, b| simd.add_f32s(a, b),
+            ),
+            planar::MUL => self.each(
+                simd,
+                to,
+                #[inline(always)]
+                |a, b| simd.mul_f32s(a, b),
+            ),
+            _ => return false,
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn each<S: Simd>(self, simd: S, to: &mut [f16], operation: impl Fn(S::f32s, S::f32s) -> S::f32s) {
+        let Rows { count, columns, to_stride, .. } = self.block.stored();
+        let [(a, a_stride), (b, b_stride)] = self.sources.map(|source| self.block.of_source(source));
+        for row in 0..count {
+            let (a, b) = (&a[row * a_stride..], &b[row * b_stride..]);
+            let to = &mut to[row * to_stride..][..columns];
+            let mut at = 0;
+            while at < columns {
+                // The last vector may overlap the one before.
+                at = at.min(columns.saturating_sub(LONGEST));
+                // No closure: it would be compiled for other vectors.
+                let x = vectors::widened(simd, numbers(&a[at..], columns));
+                let y = vectors::widened(simd, numbers(&b[at..], columns));
+                let (Some(x), Some(y)) = (x, y) else { return };
+                let Some(done) = f16::of(simd, (), operation(x, y)) else { return };
+                match to[at..].first_chunk_mut() {
+                    Some(to) => *to = done,
+                    None => copy_short(&done[..columns], to),
+                }
+                at += LONGEST;
+            }
+        }
+    }
+}
+
+/// A vector's numbers of a row. Where it has fewer, what lies behind it may be among them.
+#[inline(always)]
+fn numbers(row: &[f16], columns: usize) -> [f16; LONGEST] {
+    if let Some(numbers) = row.first_chunk() {
+        return *numbers;
+    }
+    let mut few = [f16::ZERO; LONGEST];
+    few[..columns].copy_from_slice(&row[..columns]);
+    few
 }
 
 /// What follows the operation. `row` is used up.
@@ -241,5 +319,49 @@ impl WithSimd for Pool<'_, '_> {
                 finish(ending, rules, sums, share.row(c, h, columns));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{Strides, reach};
+    use crate::work::{Workers, arches};
+
+    /// Of every width, by every host, and nothing beside the rows.
+    #[test]
+    fn rows_of_two_sources_are_combined_where_they_are() {
+        for (arch, columns) in arches().into_iter().flat_map(|arch| (1..=40).map(move |columns| (arch, columns))) {
+            let ext = Extents { g: 2, c: 3, h: 4, w: columns };
+            let (wide, line) = (columns + 3, 3 * (columns + 3));
+            for strides in [[4 * line, 4 * wide, wide], [4 * line, wide, line]] {
+                let reach = reach(ext, strides);
+                let numbers =
+                    |by: usize| (0..reach).map(|i| f16::from_f32((i * by % 509) as f32 / 7.0 - 30.0)).collect();
+                let [a, b]: [Vec<f16>; 2] = [numbers(31), numbers(97)];
+                for (op, of) in [(planar::ADD, (|a, b| a + b) as fn(f32, f32) -> f32), (planar::MUL, |a, b| a * b)] {
+                    let mut result = vec![f16::NAN; reach];
+                    combine(arch, op, ext, strides, [&a, &b], &mut result);
+                    let mut expected = vec![f16::NAN; reach];
+                    for (g, c, h) in (0..24).map(|i| (i / 12, i / 4 % 3, i % 4)) {
+                        let at = g * strides[0] + c * strides[1] + h * strides[2];
+                        for i in at..at + columns {
+                            expected[i] = number::round(of(a[i].to_f32(), b[i].to_f32()));
+                        }
+                    }
+                    let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&result), bits(&expected), "{columns} columns, {strides:?}, {arch:?}");
+                }
+            }
+        }
+    }
+
+    fn combine(arch: pulp::Arch, op: u32, ext: Extents, strides: Strides, from: [&[f16]; 2], to: &mut [f16]) {
+        let sources = from.map(|data| Source { data, strides });
+        let (ending, workers) = (Ending::nothing(), Workers::used(arch));
+        workers.each(cut(to, ext, strides, 3, 2), false, |share, scratch| {
+            let (relus, columns) = ([false; 2], ext.w);
+            arch.dispatch(Combine { op, ending: &ending, rules: None, sources, relus, columns, share, scratch });
+        });
     }
 }

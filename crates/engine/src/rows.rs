@@ -220,12 +220,18 @@ impl Block {
         if self.channels { [g, c + i, h] } else { [g, c, h + i] }
     }
 
+    /// A source from its first row on, and how far apart its rows are there.
+    #[inline(always)]
+    pub(crate) fn of_source<'a>(&self, source: Source<'a>) -> (&'a [f16], usize) {
+        let [g, c, h] = self.first_row;
+        (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
+    }
+
     /// Widens its elements of a source, without gaps. Only the first columns where there are fewer.
     #[inline(always)]
     pub(crate) fn widen<S: Simd>(&self, simd: S, source: Source, columns: usize, to: &mut [f32]) {
-        let ([g, c, h], from_stride) = (self.first_row, source.strides[if self.channels { 1 } else { 2 }]);
-        let rows = Rows { count: self.count, columns, from_stride, to_stride: columns };
-        vectors::widen_rows(simd, source.from(g, c, h), to, rows);
+        let (from, from_stride) = self.of_source(source);
+        vectors::widen_rows(simd, from, to, Rows { count: self.count, columns, from_stride, to_stride: columns });
     }
 
     /// Where its elements, without gaps, go.

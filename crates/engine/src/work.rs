@@ -9,11 +9,12 @@ use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::Yield;
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
+    AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The vector instructions of this machine, and scratch memory for each thread.
@@ -49,27 +50,64 @@ pub(crate) struct Scratch {
 /// A thread that was handed no work for so long sleeps until somebody wakes it.
 const IDLE: Duration = Duration::from_micros(500);
 
-/// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile: to wake one takes
-/// as long as many a task.
+/// Works that [`on_all_threads`] does now.
+static WORKS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this thread looks for work already, or does what others look for parts of.
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile, and for a moment
+/// afterwards, when the next work may come: to wake one takes as long as many a task.
 pub(crate) fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if !are_several() {
         return work();
     }
     rayon::scope(|_| {
-        let (done, own) = (Arc::new(AtomicBool::new(false)), rayon::current_thread_index());
-        let seen = done.clone();
-        rayon::spawn_broadcast(move |thread| {
-            let mut last = Instant::now();
-            while Some(thread.index()) != own && !seen.load(Relaxed) && last.elapsed() < IDLE {
-                if rayon::yield_now() == Some(Yield::Executed) {
-                    last = Instant::now();
-                }
-            }
-        });
-        let result = work();
-        done.store(true, Relaxed);
+        rayon::spawn_broadcast(|_| look());
+        let result = Working::while_others_look(work);
+        rayon::spawn_broadcast(|_| look());
         result
     })
+}
+
+/// Looks for work until there was none for a while.
+fn look() {
+    if LOOKS.replace(true) {
+        return;
+    }
+    let mut last = Instant::now();
+    while last.elapsed() < IDLE {
+        if rayon::yield_now() == Some(Yield::Executed) {
+            last = Instant::now();
+        } else if WORKS.load(Relaxed) == 0 {
+            // Whoever waited for the result may need this core.
+            std::thread::yield_now();
+        }
+    }
+    LOOKS.set(false);
+}
+
+/// Undone also where work ends in a panic.
+struct Working {
+    looked: bool,
+}
+
+impl Working {
+    /// The thread at work looks for parts of it by itself, and must not look for anything else.
+    fn while_others_look<R>(work: impl FnOnce() -> R) -> R {
+        WORKS.fetch_add(1, Relaxed);
+        let _working = Working { looked: LOOKS.replace(true) };
+        work()
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        LOOKS.set(self.looked);
+        WORKS.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Whether there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
@@ -142,7 +180,7 @@ macro_rules! written_out {
 pub(crate) use written_out;
 
 /// Bytes of a line of cache, and of the longest vectors.
-const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// `elements` of a buffer, with whatever they held before. They begin where a line of cache does.
 pub(crate) fn room<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
@@ -216,6 +254,26 @@ impl Workers {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn works_come_from_several_threads_and_a_panic_ends_one() {
+        let sum = |n: usize| {
+            on_all_threads(|| {
+                let mut items: Vec<usize> = (0..n).collect();
+                awake(&mut items, |item| *item += 1);
+                items.iter().sum::<usize>()
+            })
+        };
+        std::thread::scope(|scope| {
+            for n in 1..5 {
+                scope.spawn(move || {
+                    (0..50).for_each(|i| assert_eq!(sum(10 * n + i), (10 * n + i) * (10 * n + i + 1) / 2))
+                });
+            }
+        });
+        assert!(catch_unwind(|| on_all_threads(|| panic!("of the test"))).is_err());
+        assert_eq!(sum(100), 5050);
+    }
 
     #[test]
     fn every_item_is_done_once_and_a_panic_is_passed_on() {

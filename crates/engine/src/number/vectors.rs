@@ -8,7 +8,7 @@ use half::f16;
 use pulp::Simd;
 
 /// Numbers of the longest vectors.
-const LONGEST: usize = 16;
+pub(crate) const LONGEST: usize = 16;
 /// Numbers that are worked on together by other hosts.
 const STRETCH: usize = 64;
 
@@ -171,6 +171,12 @@ pub(crate) fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
         Some(host) => cast(host.smaller(cast(x), cast(or))),
         None => simd.select_f32s(simd.less_than_f32s(x, or), x, or),
     }
+}
+
+/// A vector of widened numbers, where [`converts`].
+#[inline(always)]
+pub(crate) fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
+    Some(cast(longest::of(simd)?.widen(x)))
 }
 
 /// What is done to a vector before it is rounded, or after it was widened.
