@@ -69,6 +69,17 @@ impl Draw {
         self.pool.push(out);
     }
 
+    /// What nobody reads is an output.
+    fn ended(self) -> Net {
+        let mut net = self.net;
+        let mut read = vec![false; net.values.len()];
+        net.ops.iter().flat_map(|op| &op.inputs).for_each(|id| read[id.0 as usize] = true);
+        let made = net.ops.iter().map(|op| op.outputs[0]).filter(|id| !read[id.0 as usize]);
+        net.outputs.extend(made);
+        net.inputs.retain(|id| read[id.0 as usize]);
+        net
+    }
+
     fn step(&mut self) {
         let x = self.pick();
         let s = self.shape(x);
@@ -184,17 +195,28 @@ fn network(seed: u64, matrices: bool) -> Net {
     for _ in 0..2 + draw.below(9) {
         if matrices { draw.matrix_step() } else { draw.step() }
     }
-    // What nobody reads is an output.
-    let mut read = vec![false; draw.net.values.len()];
-    draw.net.ops.iter().flat_map(|op| &op.inputs).for_each(|id| read[id.0 as usize] = true);
-    let made: Vec<ValueId> = draw.net.ops.iter().map(|op| op.outputs[0]).collect();
-    draw.net.outputs = made.into_iter().filter(|id| !read[id.0 as usize]).collect();
-    draw.net.inputs.retain(|id| read[id.0 as usize]);
-    draw.net
+    draw.ended()
 }
 
-fn check(seed: u64, matrices: bool) -> Result<String, String> {
-    let net = network(seed, matrices);
+/// A pooled image whose channels are classified, `more` beside that.
+fn classifier(shape: [usize; 4], axes: [usize; 2], more: impl FnOnce(&mut Draw, ValueId)) -> Net {
+    let net = Net { name: "classifier".into(), ..Net::default() };
+    let mut draw = Draw { random: Random::new(5), net, pool: Vec::new() };
+    let x = draw.value("x", TensorType { dtype: DType::F16, shape: shape.to_vec() }, None);
+    draw.net.inputs.push(x);
+    let newest = |draw: &Draw| draw.pool[draw.pool.len() - 1];
+    draw.push(OpKind::Reduce { kind: ReduceKind::Mean, axes: axes.to_vec(), keep_dims: true }, &[x], None);
+    let pooled = newest(&draw);
+    let channels = draw.shape(pooled).iter().product();
+    draw.push(OpKind::Reshape, &[pooled], Some(&[1, channels]));
+    let flat = newest(&draw);
+    let weights = draw.constant(&[10, channels], 0.5);
+    draw.push(OpKind::Linear, &[flat, weights], None);
+    more(&mut draw, flat);
+    draw.ended()
+}
+
+fn check(net: Net, seed: u64) -> Result<String, String> {
     check::check(&net).map_err(|e| format!("the case itself: {}", e[0]))?;
     let mut random = Random::new(seed + 7);
     let inputs: Vec<(String, Array)> = (net.inputs.iter())
@@ -249,7 +271,7 @@ fn check(seed: u64, matrices: bool) -> Result<String, String> {
 fn check_all(cases: u64, matrices: bool) {
     let mut score = Score::default();
     for seed in 0..cases {
-        score.case(&format!("seed {seed}"), check(seed, matrices));
+        score.case(&format!("seed {seed}"), check(network(seed, matrices), seed));
     }
     score.close();
 }
@@ -262,4 +284,27 @@ fn random_networks_match_the_evaluator() {
 #[test]
 fn random_products_match_the_evaluator() {
     check_all(CASES[1], true);
+}
+
+/// Channels that are classified are where the convolution over them reads: nothing is moved between.
+#[test]
+fn what_is_classified_stays_where_it_stands() {
+    let mut score = Score::default();
+    let alone = classifier([1, 48, 5, 7], [2, 3], |_, _| {});
+    let program = compile(&alone, &chips::CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+    assert_eq!(program.tasks().expect("tasks").len(), 2);
+    score.case("alone", check(alone, 0));
+    for (shape, axes) in [([1, 1, 40, 6], [1, 3]), ([1, 5, 6, 24], [1, 2]), ([1, 1, 3, 4], [2, 3])] {
+        score.case(&format!("{shape:?}"), check(classifier(shape, axes, |_, _| {}), 0));
+    }
+    let again = |draw: &mut Draw, flat| {
+        let weights = draw.constant(&[7, 48], 0.5);
+        draw.push(OpKind::Linear, &[flat, weights], None);
+    };
+    score.case("twice", check(classifier([1, 48, 5, 7], [2, 3], again), 0));
+    let rectified = |draw: &mut Draw, flat| draw.push(OpKind::Unary(Unary::Relu), &[flat], None);
+    score.case("rectified as well", check(classifier([1, 48, 5, 7], [2, 3], rectified), 0));
+    let output = |draw: &mut Draw, flat| draw.net.outputs.push(flat);
+    score.case("an output as well", check(classifier([1, 48, 5, 7], [2, 3], output), 0));
+    score.close();
 }

@@ -1,6 +1,7 @@
 //! Moving data: copies, transposes, reshapes, slices, concatenations, padding.
 
 use super::Lowerer;
+use super::product::Turned;
 use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::Field;
@@ -230,6 +231,10 @@ impl Lowerer<'_> {
 
     pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (from, shape) = (self.view(x)?, self.shape(out));
+        if let Some(turned) = Turned::already(&from, &shape).filter(|_| self.operands_alone.contains(&out)) {
+            self.turned.insert(out, turned);
+            return Ok(());
+        }
         let view = self.reshaped(&from, &shape)?;
         match view {
             Some(view) => self.alias(out, view),

@@ -40,6 +40,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
             .flat_map(|op| &op.outputs)
             .copied()
             .collect(),
+        operands_alone: product::operands_alone(net),
         stay_turned: product::stay(net),
         by_rows: product::by_rows(net),
         turned: HashMap::new(),
@@ -67,6 +68,8 @@ pub(crate) struct Lowerer<'a> {
     products: HashSet<ValueId>,
     /// Results of layer normalization.
     norms: HashSet<ValueId>,
+    /// Values that nothing but products with one constant matrix reads.
+    operands_alone: HashSet<ValueId>,
     /// Values that only products read, so that their channels may stay channels.
     stay_turned: HashSet<ValueId>,
     /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.

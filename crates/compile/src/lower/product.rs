@@ -21,6 +21,17 @@ pub(super) struct Turned {
     rows: usize,
 }
 
+impl Turned {
+    /// A matrix of one row whose columns are channels already: what stands behind a network's last pooling, in another shape.
+    pub(super) fn already(view: &View, shape: &[usize]) -> Option<Turned> {
+        let (columns, rows) = shape.split_last()?;
+        let mut channels = view.lead.iter().filter(|axis| axis.extent > 1);
+        let (axis, None) = (*channels.next()?, channels.next()) else { return None };
+        let alike = view.width == 1 && axis.extent == *columns && rows.iter().all(|&n| n == 1);
+        alike.then(|| Turned { view: View { lead: vec![axis], ..view.clone() }, rows: 1 })
+    }
+}
+
 /// Results of products with one constant matrix.
 pub(super) fn products(net: &Net) -> HashSet<ValueId> {
     net.ops.iter().filter(|op| multiplied(net, op).is_some()).filter_map(|op| op.outputs.first().copied()).collect()
@@ -32,6 +43,14 @@ fn multiplied(net: &Net, op: &Op) -> Option<ValueId> {
     let one = matrix.ty.shape.iter().rev().skip(2).all(|&n| n == 1) && matrix.ty.shape.len() > 1;
     let straight = matches!(op.kind, OpKind::Linear | OpKind::MatMul { transpose_x: false, .. });
     (one && straight).then(|| op.inputs[0])
+}
+
+/// Values that nothing but products with one constant matrix reads, as what they multiply.
+pub(super) fn operands_alone(net: &Net) -> HashSet<ValueId> {
+    let others = |op: &Op| usize::from(multiplied(net, op).is_some());
+    let read = net.ops.iter().flat_map(|op| &op.inputs[others(op)..]).chain(&net.outputs);
+    let barred: HashSet<&ValueId> = read.collect();
+    net.ops.iter().filter_map(|op| multiplied(net, op)).filter(|id| !barred.contains(id)).collect()
 }
 
 /// Values that products make, perhaps through functions of one number, and only products read, perhaps through such.
