@@ -198,14 +198,17 @@ fn network(seed: u64, matrices: bool) -> Net {
     draw.ended()
 }
 
-/// A pooled image whose channels are classified, `more` beside that.
-fn classifier(shape: [usize; 4], axes: [usize; 2], more: impl FnOnce(&mut Draw, ValueId)) -> Net {
+/// An image pooled along some axes, the channels of which are classified, `more` beside that.
+fn classifier(shape: [usize; 4], axes: &[usize], more: impl FnOnce(&mut Draw, ValueId)) -> Net {
     let net = Net { name: "classifier".into(), ..Net::default() };
     let mut draw = Draw { random: Random::new(5), net, pool: Vec::new() };
     let x = draw.value("x", TensorType { dtype: DType::F16, shape: shape.to_vec() }, None);
     draw.net.inputs.push(x);
     let newest = |draw: &Draw| draw.pool[draw.pool.len() - 1];
-    draw.push(OpKind::Reduce { kind: ReduceKind::Mean, axes: axes.to_vec(), keep_dims: true }, &[x], None);
+    draw.pool.push(x);
+    if !axes.is_empty() {
+        draw.push(OpKind::Reduce { kind: ReduceKind::Mean, axes: axes.to_vec(), keep_dims: true }, &[x], None);
+    }
     let pooled = newest(&draw);
     let channels = draw.shape(pooled).iter().product();
     draw.push(OpKind::Reshape, &[pooled], Some(&[1, channels]));
@@ -290,21 +293,29 @@ fn random_products_match_the_evaluator() {
 #[test]
 fn what_is_classified_stays_where_it_stands() {
     let mut score = Score::default();
-    let alone = classifier([1, 48, 5, 7], [2, 3], |_, _| {});
+    let alone = classifier([1, 48, 5, 7], &[2, 3], |_, _| {});
     let program = compile(&alone, &chips::CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
     assert_eq!(program.tasks().expect("tasks").len(), 2);
     score.case("alone", check(alone, 0));
-    for (shape, axes) in [([1, 1, 40, 6], [1, 3]), ([1, 5, 6, 24], [1, 2]), ([1, 1, 3, 4], [2, 3])] {
+    let others: [([usize; 4], &[usize]); 6] = [
+        ([1, 1, 40, 6], &[1, 3]),
+        ([1, 5, 6, 24], &[1, 2]),
+        ([1, 1, 3, 4], &[2, 3]),
+        ([1, 48, 1, 1], &[]),
+        ([1, 1, 48, 1], &[]),
+        ([48, 1, 1, 1], &[]),
+    ];
+    for (shape, axes) in others {
         score.case(&format!("{shape:?}"), check(classifier(shape, axes, |_, _| {}), 0));
     }
     let again = |draw: &mut Draw, flat| {
         let weights = draw.constant(&[7, 48], 0.5);
         draw.push(OpKind::Linear, &[flat, weights], None);
     };
-    score.case("twice", check(classifier([1, 48, 5, 7], [2, 3], again), 0));
+    score.case("twice", check(classifier([1, 48, 5, 7], &[2, 3], again), 0));
     let rectified = |draw: &mut Draw, flat| draw.push(OpKind::Unary(Unary::Relu), &[flat], None);
-    score.case("rectified as well", check(classifier([1, 48, 5, 7], [2, 3], rectified), 0));
+    score.case("rectified as well", check(classifier([1, 48, 5, 7], &[2, 3], rectified), 0));
     let output = |draw: &mut Draw, flat| draw.net.outputs.push(flat);
-    score.case("an output as well", check(classifier([1, 48, 5, 7], [2, 3], output), 0));
+    score.case("an output as well", check(classifier([1, 48, 5, 7], &[2, 3], output), 0));
     score.close();
 }

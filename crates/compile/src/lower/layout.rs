@@ -231,7 +231,10 @@ impl Lowerer<'_> {
 
     pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (from, shape) = (self.view(x)?, self.shape(out));
-        if let Some(turned) = Turned::already(&from, &shape).filter(|_| self.operands_alone.contains(&out)) {
+        // A port is read as its rows and channels lie.
+        let made_here = self.graph.buffer(from.buffer).role == Role::Scratch;
+        let kept = Turned::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
+        if let Some(turned) = kept {
             self.turned.insert(out, turned);
             return Ok(());
         }
