@@ -20,7 +20,7 @@ use crate::number::packed::abreast::{Known, Settled, Terms};
 use crate::number::vectors;
 use crate::panels::spread;
 use crate::rows::{BLOCK, Part, Share, Source, copy_rows, copy_short, turn_blocks};
-use crate::work::{Scratch, apart, room};
+use crate::work::{LINE_BYTES, Scratch, apart, room};
 use anemone_facts::numerics::Mac;
 use anemone_program::Rows;
 use half::f16;
@@ -362,7 +362,7 @@ impl Panels<'_> {
 }
 
 /// Numbers of a line of cache.
-const LINE: usize = 32;
+const LINE: usize = LINE_BYTES / size_of::<f16>();
 
 /// Sums of some blocks' channels for all outputs of a part, by tile.
 struct Blocks<'a, A> {

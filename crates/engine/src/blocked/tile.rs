@@ -250,6 +250,7 @@ impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithS
         match finish.mac() {
             Some(mac) => {
                 written_out!(for I in 0..T => { sums[I] = biases; });
+                // At once: runs end where their norms say.
                 fetch(soon.bytes);
                 operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
             }
