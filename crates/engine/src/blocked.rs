@@ -13,6 +13,7 @@ mod pair;
 mod tile;
 
 use crate::activation::{Finish, Staged, without_effect};
+use crate::both::Both;
 use crate::convolution::{Kernel, Staging};
 use crate::exact::Between;
 use crate::number;
@@ -21,6 +22,7 @@ use crate::number::vectors;
 use crate::panels::spread;
 use crate::rows::{BLOCK, Part, Share, Source, copy_rows, copy_short, turn_blocks};
 use crate::work::{LINE_BYTES, Scratch, apart, room};
+use anemone_facts::code::planar;
 use anemone_facts::numerics::Mac;
 use anemone_program::Rows;
 use half::f16;
@@ -424,8 +426,19 @@ pub(crate) struct Job<'a, 'b, A> {
     pub(crate) finish: A,
     pub(crate) from: Operand<'a>,
     pub(crate) columns: usize,
+    /// What is added to the results, where the host rounds vectors by itself.
+    pub(crate) plus: Option<Addend<'a>>,
     pub(crate) share: &'a mut Share<'b>,
     pub(crate) scratch: &'a mut Scratch,
+}
+
+/// Another tensor of a result's extents.
+#[derive(Clone, Copy)]
+pub(crate) struct Addend<'a> {
+    /// `None` is what stands where the result goes.
+    pub(crate) source: Option<Source<'a>>,
+    /// Whether it is the first one of the sum, which tells what becomes of two NaNs.
+    pub(crate) is_first: bool,
 }
 
 impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
@@ -433,7 +446,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { kernel, finish, from, columns, share, scratch } = self;
+        let Job { kernel, finish, from, columns, plus, share, scratch } = self;
         let (taps, channels) = (kernel.packed.taps(), share.channels());
         let Buffers { packed, wide, unfolded, panels, places, sums, halves, turned, known, .. } = &mut scratch.blocked;
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
@@ -461,7 +474,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
                     finish.look_up(halves, Rows::one(tiles.outputs * BLOCK));
                     let first = channel + block * BLOCK;
                     let count = BLOCK.min(channels - first);
-                    store(simd, share, part.place(share, first), count, part.gapless(), halves, turned);
+                    store(simd, share, part.place(share, first), count, part.gapless(), halves, plus, turned);
                 }
             }
         }
@@ -477,6 +490,7 @@ fn store<S: Simd>(
     channels: usize,
     rows: Rows,
     block: &[f16],
+    plus: Option<Addend>,
     turned: &mut Vec<f16>,
 ) {
     let outputs = rows.count * rows.columns;
@@ -488,5 +502,19 @@ fn store<S: Simd>(
         #[inline(always)]
         || turn_blocks(&block[..outputs.next_multiple_of(BLOCK) * BLOCK], stride, turned),
     );
-    share.store(place, channels, turned, stride, rows, copy_rows);
+    let Some(Addend { source, is_first }) = plus else {
+        return share.store(place, channels, turned, stride, rows, copy_rows);
+    };
+    share.store_beside(
+        place,
+        channels,
+        turned,
+        stride,
+        rows,
+        source,
+        #[inline(always)]
+        |made, other, to, rows| {
+            Both { one: made, other, is_second: is_first, rows }.combine(simd, planar::ADD, to);
+        },
+    );
 }

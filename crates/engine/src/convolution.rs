@@ -7,7 +7,7 @@
 //! taps ([`crate::winograd`]).
 
 use crate::activation::Finish;
-use crate::blocked::{self, Arithmetic, Operand};
+use crate::blocked::{self, Addend, Arithmetic, Operand};
 use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::lone;
@@ -47,6 +47,8 @@ const UNFOLDED: usize = 64;
 /// Outputs whose sums take as long as to widen a coefficient, and channels whose sums take as long as to pack what they read.
 const WIDENING: usize = 10;
 const PACKING: usize = 8;
+/// Multiply-additions that take as long as to fetch a number from where another thread left it.
+const FETCH: usize = 16;
 /// Multiply-additions that are not worth waking other threads.
 const WORTH_SHARING: usize = 1 << 17;
 
@@ -419,7 +421,7 @@ pub(crate) fn convolve(
         convolve_lone(workers, kernels, *finish, from, to, ext);
     } else if !staging.unicast && kernels.are_blocks() {
         let from = Operand { source: from, in_blocks: false, staging };
-        convolve_blocks(workers, kernels, *finish, from, to, ext);
+        convolve_blocks(workers, kernels, *finish, from, None, to, ext);
     } else if staging.is_pointwise() {
         convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
     } else if !to.turned && is_for_winograd(workers, staging, kernels, from, ext) {
@@ -464,7 +466,7 @@ fn convolve_pointwise(
         let columns = ext.w.div_ceil(threads).next_multiple_of(16);
         cut(data, ext.transposed(), strides, ext.h, columns)
     } else {
-        split_rows(&mut ext, &mut from.strides, &mut strides, threads, 1);
+        split_rows(&mut ext, &mut [(&mut from.strides, 1), (&mut strides, 1)], threads);
         let rows = ext.h.div_ceil(threads);
         let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
         // What the longest share computes, and what every share has to itself of that which all of them read.
@@ -490,6 +492,7 @@ pub(crate) fn convolve_blocks<A: Arithmetic>(
     kernels: &Kernels,
     finish: A,
     mut from: Operand,
+    mut plus: Option<Addend>,
     to: Target,
     mut ext: Extents,
 ) {
@@ -498,7 +501,12 @@ pub(crate) fn convolve_blocks<A: Arithmetic>(
     let Target { data, mut strides, .. } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     if from.staging.is_pointwise() {
-        split_rows(&mut ext, &mut from.source.strides, &mut strides, threads, if from.in_blocks { BLOCK } else { 1 });
+        let numbers = if from.in_blocks { BLOCK } else { 1 };
+        let (from, to) = ((&mut from.source.strides, numbers), (&mut strides, 1));
+        match plus.as_mut().and_then(|plus| plus.source.as_mut()) {
+            Some(other) => split_rows(&mut ext, &mut [from, to, (&mut other.strides, 1)], threads),
+            None => split_rows(&mut ext, &mut [from, to], threads),
+        }
     }
     let rows = ext.h.div_ceil(threads);
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
@@ -513,7 +521,7 @@ pub(crate) fn convolve_blocks<A: Arithmetic>(
     };
     workers.each(shares, shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
-        workers.arch.dispatch(blocked::Job { kernel, finish, from, columns: ext.w, share, scratch });
+        workers.arch.dispatch(blocked::Job { kernel, finish, from, columns: ext.w, plus, share, scratch });
     });
 }
 
@@ -593,7 +601,9 @@ impl<A: Arithmetic> Pair<'_, A> {
         let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
         let [widening, packing] = A::COSTS;
         let by_rows = (made(rows) + widening) * ext.c * ext.h.div_ceil(rows);
-        let by_channels = made(band) * (channels + packing) * bands * threads;
+        // Blocks are read by rows.
+        let handed = if in_blocks { ext.c * ext.plane() * (threads - 1) / threads * FETCH / taps.max(1) } else { 0 };
+        let by_channels = made(band) * (channels + packing) * bands * threads + handed;
         let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };
         let shares = match in_blocks {
             true => {
@@ -643,14 +653,14 @@ pub(crate) fn convolve_squares(
     });
 }
 
-/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so. `numbers` is how many the source
-/// has in a column.
-fn split_rows(ext: &mut Extents, from: &mut Strides, to: &mut Strides, threads: usize, numbers: usize) {
-    let whole = |strides: &Strides, numbers: usize| ext.h == 1 || strides[2] == ext.w * numbers;
+/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so. Tensors come with how many numbers they
+/// have in a column.
+fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads: usize) {
+    let whole = |(strides, numbers): &(&mut Strides, usize)| ext.h == 1 || strides[2] == ext.w * numbers;
     let n = ext.plane();
-    if whole(from, numbers) && whole(to, 1) && n.is_multiple_of(threads) {
+    if tensors.iter().all(whole) && n.is_multiple_of(threads) {
         (ext.h, ext.w) = (threads, n / threads);
-        (from[2], to[2]) = (ext.w * numbers, ext.w);
+        tensors.iter_mut().for_each(|(strides, numbers)| strides[2] = ext.w * *numbers);
     }
 }
 
@@ -879,7 +889,7 @@ mod tests {
             Activation::Clamp(-0.5, 0.75),
             Activation::Clamp(-0.0, 2.0),
         ];
-        let (mut tried, mut cuts, mut products) = (0, 0, 0);
+        let (mut tried, mut cuts, mut products, mut sums) = (0, 0, 0, 0);
         // Of the first one: result, channels, kernel, stride, padding.
         for (i, ([h, w], [cin, c], [k1, s1, p1])) in [
             ([7, 7], [40, 61], [1, 1, 0]),
@@ -975,14 +985,36 @@ mod tests {
                     let source = Source { data: &blocks, strides };
                     let operand = Operand { source, in_blocks: true, staging: &third };
                     let target = Target { data: found_product, strides: dense(ext(37)), turned: false };
-                    convolve_blocks(&workers, &product, finish[0], operand, target, ext(37));
+                    convolve_blocks(&workers, &product, finish[0], operand, None, target, ext(37));
                     assert!(bits(found_product) == bits(wanted_product), "{h}x{w}, {c} to 37, {k} {s} {p}, {arch:?}");
                     products += 1;
+                    if !workers.converts() {
+                        continue;
+                    }
+                    // The sum with another tensor, from elsewhere and where that stands; in rows with others between.
+                    let (row, plane) = (to[1] + 1, to[0] * (to[1] + 1));
+                    let strides = if i % 2 == 0 { [0, plane, row] } else { [0, row, 37 * row] };
+                    let other: Vec<f16> = (0..37 * plane).map(|n| draw(n + 5)).collect();
+                    let mut wanted_sum = other.clone();
+                    for (n, product) in wanted_product.iter().enumerate() {
+                        let at = n / to[1] / to[0] * strides[1] + n / to[1] % to[0] * strides[2] + n % to[1];
+                        wanted_sum[at] = crate::number::round(product.to_f32() + other[at].to_f32());
+                    }
+                    let known = |x: &[f16]| x.iter().map(|x| (!x.is_nan()).then(|| x.to_bits())).collect::<Vec<_>>();
+                    for (source, is_first) in [(Some(Source { data: &other, strides }), false), (None, true)] {
+                        let mut data = other.clone();
+                        let target = Target { data: &mut data, strides, turned: false };
+                        let plus = Some(Addend { source, is_first });
+                        convolve_blocks(&workers, &product, finish[0], operand, plus, target, ext(37));
+                        assert!(known(&data) == known(&wanted_sum), "{h}x{w}, {c} to 37, {k} {s} {p}, {is_first}");
+                    }
+                    sums += 1;
                 }
                 tried += 1;
             }
         }
         assert!(tried > 25 && cuts > 0 && products > 5, "{tried} {cuts} {products}");
+        assert!(sums > 5 || !Workers::new().converts(), "{sums}");
     }
 
     /// Products of few columns, where the last ones go one by one, by every instruction set.

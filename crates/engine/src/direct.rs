@@ -12,6 +12,7 @@ use anemone_facts::code::{format, residency};
 use std::ops::Range;
 
 /// Where an operand lies, for units that go over memory themselves.
+#[derive(Clone, PartialEq)]
 pub(crate) struct Span {
     pub(crate) home: Home,
     /// From the first element to one past the last.

@@ -325,7 +325,7 @@ pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, 
             return convolve_lone(workers, kernels, array, from, to, ext);
         }
         let from = Operand { source: from, in_blocks: false, staging: of.staging };
-        return convolve_blocks(workers, kernels, array, from, to, ext);
+        return convolve_blocks(workers, kernels, array, from, None, to, ext);
     }
     let Target { data, strides, turned } = to.in_columns(ext);
     let threads = rayon::current_num_threads();
@@ -818,7 +818,7 @@ mod tests {
                     let operand = Operand { source, in_blocks: true, staging: &stagings[2] };
                     let mut data = vec![f16::NAN; third.len()];
                     let target = Target { data: &mut data, strides: dense(exts[2]), turned: false };
-                    convolve_blocks(&workers, &coefficients[2].1, arrays[2], operand, target, exts[2]);
+                    convolve_blocks(&workers, &coefficients[2].1, arrays[2], operand, None, target, exts[2]);
                     assert_eq!(bits(&data), bits(&third), "{case}");
                     results.push(data);
                 }

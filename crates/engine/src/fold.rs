@@ -105,15 +105,26 @@ impl<N: Line, const P: usize> Folding<N, P> {
     }
 }
 
-/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors.
+/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors. Written
+/// out: what closures are called by is not always compiled for the same vectors.
 #[inline(always)]
 fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], step: impl Fn(A, N) -> A) -> [A; P] {
-    let parts = rows.map(|row| row.as_chunks::<P>());
-    let squares = parts.map(|(squares, _)| squares);
-    for k in 0..squares[0].len() {
-        let square: [[N; P]; P] = squares.map(|row| row[k]);
-        now = (0..P).fold(now, |now, j| std::array::from_fn(|p| step(now[p], square[p][j])));
+    let count = rows[0].len();
+    let mut squares = [&[] as &[[N; P]]; P];
+    for p in 0..P {
+        squares[p] = &rows[p].as_chunks().0[..count / P];
     }
-    let rests = parts.map(|(_, rest)| rest);
-    (0..rests[0].len()).fold(now, |now, j| std::array::from_fn(|p| step(now[p], rests[p][j])))
+    for k in 0..count / P {
+        for j in 0..P {
+            for p in 0..P {
+                now[p] = step(now[p], squares[p][k][j]);
+            }
+        }
+    }
+    for j in count / P * P..count {
+        for p in 0..P {
+            now[p] = step(now[p], rows[p][j]);
+        }
+    }
+    now
 }

@@ -10,6 +10,7 @@
 
 mod activation;
 mod blocked;
+mod both;
 mod convolution;
 mod depthwise;
 mod direct;

@@ -17,6 +17,7 @@ use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, residency, second};
 use anemone_facts::numerics::Planar;
+use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -47,8 +48,9 @@ impl Operand<'_> {
     fn read<S: Simd, N: Line>(&self, simd: S, block: Block, wide: &mut [f32], to: &mut [N]) {
         let columns = if self.one_column { 1 } else { block.columns };
         let n = block.count * columns;
-        block.widen(simd, self.source, columns, wide);
-        N::admit_line(&mut wide[..n], self.relu, &mut to[..n]);
+        let (from, from_stride) = block.of_source(self.source);
+        let rows = Rows { count: block.count, columns, from_stride, to_stride: columns };
+        N::admit_rows(simd, from, rows, self.relu, wide, &mut to[..n]);
         if self.one_column {
             // From the last on: what is spread lies where others stood.
             for row in (0..block.count).rev() {

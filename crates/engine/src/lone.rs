@@ -9,10 +9,12 @@ use crate::convolution::Kernel;
 use crate::number;
 use crate::number::packed::abreast::{self, Reach, SEGMENT};
 use crate::number::packed::decode;
+use crate::number::vectors::{self, LONGEST};
 use crate::panels::spread;
 use crate::rows::{Share, Source};
 use crate::work::{Scratch, room};
-use anemone_program::Rows;
+use anemone_program::{Rows, fetch};
+use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Channels of a panel: as many vectors of sums as hide how long an addition takes.
@@ -53,6 +55,10 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             let (mut begin, mut own) = ([0.0; PANEL], Own { sums, squares: [0.0; PANEL] });
             for (to, i) in begin.iter_mut().zip(0..height) {
                 *to = kernel.bias(first + i);
+            }
+            if let (false, Some(panel)) = (A::EXACT || !vectors::converts(simd), kernel.packed.halves_of(first)) {
+                own.add_halves(simd, panel.as_chunks().0, source);
+                continue;
             }
             let mut reach = if A::EXACT { Reach::of(&mut begin) } else { Reach::default() };
             for (i, (source, keep)) in source.chunks(TAPS).zip(keep.chunks(TAPS)).enumerate() {
@@ -95,7 +101,26 @@ struct Own<'a> {
     squares: [f32; PANEL],
 }
 
+/// Taps between what is used and what is asked for meanwhile.
+const AHEAD: usize = 64;
+
 impl Own<'_> {
+    /// Adds all taps of a panel that are widened in registers, where the host does that.
+    #[inline(always)]
+    fn add_halves<S: Simd>(&mut self, simd: S, panel: &[[f16; PANEL]], source: &[f32]) {
+        const VECTORS: usize = PANEL / LONGEST;
+        let mut own = [simd.splat_f32s(0.0); VECTORS];
+        for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
+            fetch(panel.get(tap + AHEAD).map_or(&[], |soon| soon));
+            let (x, weights) = (simd.splat_f32s(*x), weights.as_chunks().0);
+            for v in 0..VECTORS {
+                let Some(weights) = vectors::widened(simd, weights[v]) else { return };
+                own[v] = simd.mul_add_f32s(weights, x, own[v]);
+            }
+        }
+        S::as_mut_simd_f32s(self.sums).0.copy_from_slice(&own);
+    }
+
     /// Adds some taps of a panel. In the exact array they are a run, the first of which has something to begin with.
     #[inline(always)]
     fn add<S: Simd, A: Arithmetic>(

@@ -202,6 +202,12 @@ impl Packed {
         }
     }
 
+    /// All of the full panel that begins with a channel, by tap, then channel, where they are kept as they are.
+    pub(crate) fn halves_of(&self, first: usize) -> Option<&[f16]> {
+        let Store::Halves(halves) = &self.store else { return None };
+        (self.height(first) == self.height).then(|| &halves[first * self.taps..][..self.height * self.taps])
+    }
+
     /// Channels of the panel that begins with a channel.
     pub(crate) fn height(&self, first: usize) -> usize {
         self.height.min(self.channels - first)

@@ -1,21 +1,21 @@
 //! Tasks of the planar engine that go from memory to memory: the common forms, without tensors between. `pe.rs` has every
 //! form.
 
+use crate::both::Both;
 use crate::convolution::Staging;
 use crate::depthwise;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::number::planar::{admit_row, settle_row};
-use crate::number::vectors::{LONGEST, Left};
 use crate::number::{self, vectors};
 use crate::pe::Ending;
-use crate::rows::{Block, Share, Source, copy_short, cut};
+use crate::rows::{Share, Source, cut};
 use crate::tensor::Extents;
 use crate::window::Window;
 use crate::work::{Scratch, room};
 use anemone_facts::Field::*;
-use anemone_facts::code::{condition, first, planar, planar_nonlinear, residency, second};
+use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, residency, second};
 use anemone_facts::numerics::Planar;
 use anemone_program::Rows;
 use half::f16;
@@ -45,17 +45,34 @@ impl Machine<'_> {
             && self.get(PeCond) == condition::NONE
     }
 
-    /// Two sources, element by element. False where the task is of another form.
-    pub(crate) fn combine_in_place(&mut self, ext: Extents) -> Result<bool, FaultKind> {
+    /// Whether two sources are combined as they are, rows of the second one maybe with several of the first.
+    fn is_plain_pair(&self) -> bool {
         // A source that is kept may be where the second one is read.
-        let plain = self.is_plain()
+        self.is_plain()
             && self.get(SrcType) != residency::DMA_KEEP
             && self.get(PeFirst) == first::SOURCE
             && self.get(PeSecond) == second::SOURCE
             && self.get(Src2Transpose) == 0
-            && self.get(Src2BroadcastW) == 0;
+            && self.get(Src2BroadcastW) == 0
+    }
+
+    /// Whether all that the task does is to add two tensors in fp32.
+    pub(crate) fn is_sum(&self) -> bool {
+        let ext = self.input_extents();
+        let clear = [Src2BroadcastH, Src2BroadcastC, InputRelu, Src2InputRelu];
+        self.get(TaskClass) == class::PLANAR_TWO
+            && [Cout, Hout, Wout].map(|f| self.size(f)) == [ext.c, ext.h, ext.w]
+            && self.get(PeOp) == planar::ADD
+            && self.model.planar().is_none()
+            && self.is_plain_pair()
+            && clear.iter().all(|&f| self.get(f) == 0)
+            && self.ending::<f32>().is_ok_and(|ending| ending.is_idle())
+    }
+
+    /// Two sources, element by element. False where the task is of another form.
+    pub(crate) fn combine_in_place(&mut self, ext: Extents) -> Result<bool, FaultKind> {
         let op = self.get(PeOp);
-        if !plain || ![planar::ADD, planar::MUL, planar::MAX, planar::MIN].contains(&op) {
+        if !self.is_plain_pair() || ![planar::ADD, planar::MUL, planar::MAX, planar::MIN].contains(&op) {
             return Ok(false);
         }
         let Some(stored) = self.planar_sources().1 else { return Ok(false) };
@@ -67,9 +84,18 @@ impl Machine<'_> {
         let strides = b.repeated(self.get(Src2BroadcastH) == 1, self.get(Src2BroadcastC) == 1);
         let workers = self.workers;
         let mut aside = self.workers.aside();
-        let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
-        let Some(([x, y], target)) = views else { return Ok(false) };
-        let sources = [Source { data: x, strides: a.strides }, Source { data: y, strides }];
+        // One may stand where the result goes.
+        let is_second = a == to;
+        let (target, one, other) = if is_second || b == *to && strides == b.strides {
+            let (span, strides) = if is_second { (&b, strides) } else { (a, a.strides) };
+            let views = memory::views(self.memory, self.l2, [span.part()], to.part(), &mut aside);
+            let Some(([data], target)) = views else { return Ok(false) };
+            (target, Source { data, strides }, None)
+        } else {
+            let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
+            let Some(([x, y], target)) = views else { return Ok(false) };
+            (target, Source { data: x, strides: a.strides }, Some(Source { data: y, strides }))
+        };
         // Several for each thread where they are long: threads need not be alike.
         let threads = rayon::current_num_threads();
         let parts = (ext.elements()? / PER_SHARE).clamp(threads, 4 * threads);
@@ -84,7 +110,9 @@ impl Machine<'_> {
                 op,
                 ending: &ending,
                 rules,
-                sources,
+                one,
+                other,
+                is_second,
                 relus,
                 columns: ext.w,
                 share,
@@ -136,8 +164,12 @@ struct Combine<'a, 'b> {
     op: u32,
     ending: &'a Ending<f32>,
     rules: Option<&'static Planar>,
-    sources: [Source<'a>; 2],
-    /// Which of them pass a ReLU.
+    one: Source<'a>,
+    /// `None` is what stands where the result goes.
+    other: Option<Source<'a>>,
+    /// Whether `one` is the second source.
+    is_second: bool,
+    /// Which of the sources pass a ReLU.
     relus: [bool; 2],
     columns: usize,
     share: &'a mut Share<'b>,
@@ -149,7 +181,7 @@ impl WithSimd for Combine<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Combine { op, ending, rules, sources, relus, columns, share, scratch } = self;
+        let Combine { op, ending, rules, one, other, is_second, relus, columns, share, scratch } = self;
         let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| room(buffer, BLOCK.max(columns)));
         let halves = room(&mut scratch.halves, BLOCK.max(columns));
         let alone = rules.is_none() && ending.is_idle() && relus == [false; 2];
@@ -158,12 +190,20 @@ impl WithSimd for Combine<'_, '_> {
             BLOCK,
             #[inline(always)]
             |block, to| {
-                if alone && (Both { block, sources }).combine(simd, op, to) {
+                let rows = block.stored();
+                let one = block.of_source(one);
+                let other = match other {
+                    Some(other) => Some(block.of_source(other)),
+                    None => None,
+                };
+                if alone && (Both { one, other, is_second, rows }).combine(simd, op, to) {
                     return;
                 }
                 let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
-                for ((row, source), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
-                    block.widen(simd, source, columns, row);
+                let other = other.unwrap_or((to, rows.to_stride));
+                let sources = if is_second { [other, one] } else { [one, other] };
+                for ((row, (from, from_stride)), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
+                    vectors::widen_rows(simd, from, row, Rows { from_stride, to_stride: columns, ..rows });
                     if rules.is_some() {
                         admit_row(row);
                     }
@@ -190,72 +230,6 @@ impl WithSimd for Combine<'_, '_> {
             },
         );
     }
-}
-
-/// Rows of two sources.
-struct Both<'a> {
-    block: Block,
-    sources: [Source<'a>; 2],
-}
-
-impl Both<'_> {
-    /// Their sums or products, vector by vector; false where they are of another operation, or not converted on the way.
-    #[inline(always)]
-    fn combine<S: Simd>(self, simd: S, op: u32, to: &mut [f16]) -> bool {
-        match op {
-            _ if !vectors::converts(simd) => return false,
-            planar::ADD => self.each(
-                simd,
-                to,
-                #[inline(always)]
-                |a, b| simd.add_f32s(a, b),
-            ),
-            planar::MUL => self.each(
-                simd,
-                to,
-                #[inline(always)]
-                |a, b| simd.mul_f32s(a, b),
-            ),
-            _ => return false,
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn each<S: Simd>(self, simd: S, to: &mut [f16], operation: impl Fn(S::f32s, S::f32s) -> S::f32s) {
-        let Rows { count, columns, to_stride, .. } = self.block.stored();
-        let [(a, a_stride), (b, b_stride)] = self.sources.map(|source| self.block.of_source(source));
-        for row in 0..count {
-            let (a, b) = (&a[row * a_stride..], &b[row * b_stride..]);
-            let to = &mut to[row * to_stride..][..columns];
-            let mut at = 0;
-            while at < columns {
-                // The last vector may overlap the one before.
-                at = at.min(columns.saturating_sub(LONGEST));
-                // No closure: it would be compiled for other vectors.
-                let x = vectors::widened(simd, numbers(&a[at..], columns));
-                let y = vectors::widened(simd, numbers(&b[at..], columns));
-                let (Some(x), Some(y)) = (x, y) else { return };
-                let Some(done) = f16::of(simd, (), operation(x, y)) else { return };
-                match to[at..].first_chunk_mut() {
-                    Some(to) => *to = done,
-                    None => copy_short(&done[..columns], to),
-                }
-                at += LONGEST;
-            }
-        }
-    }
-}
-
-/// A vector's numbers of a row. Where it has fewer, what lies behind it may be among them.
-#[inline(always)]
-fn numbers(row: &[f16], columns: usize) -> [f16; LONGEST] {
-    if let Some(numbers) = row.first_chunk() {
-        return *numbers;
-    }
-    let mut few = [f16::ZERO; LONGEST];
-    few[..columns].copy_from_slice(&row[..columns]);
-    few
 }
 
 /// What follows the operation. `row` is used up.
@@ -325,10 +299,10 @@ impl WithSimd for Pool<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Strides, reach};
+    use crate::rows::reach;
     use crate::work::{Workers, arches};
 
-    /// Of every width, by every host, and nothing beside the rows.
+    /// Of every width, by every host, from elsewhere or in place of one of them, and nothing beside the rows.
     #[test]
     fn rows_of_two_sources_are_combined_where_they_are() {
         for (arch, columns) in arches().into_iter().flat_map(|arch| (1..=40).map(move |columns| (arch, columns))) {
@@ -339,29 +313,46 @@ mod tests {
                 let numbers =
                     |by: usize| (0..reach).map(|i| f16::from_f32((i * by % 509) as f32 / 7.0 - 30.0)).collect();
                 let [a, b]: [Vec<f16>; 2] = [numbers(31), numbers(97)];
-                for (op, of) in [(planar::ADD, (|a, b| a + b) as fn(f32, f32) -> f32), (planar::MUL, |a, b| a * b)] {
-                    let mut result = vec![f16::NAN; reach];
-                    combine(arch, op, ext, strides, [&a, &b], &mut result);
-                    let mut expected = vec![f16::NAN; reach];
-                    for (g, c, h) in (0..24).map(|i| (i / 12, i / 4 % 3, i % 4)) {
-                        let at = g * strides[0] + c * strides[1] + h * strides[2];
-                        for i in at..at + columns {
-                            expected[i] = number::round(of(a[i].to_f32(), b[i].to_f32()));
+                for (op, of, relu) in [
+                    (planar::ADD, (|a, b| a + b) as fn(f32, f32) -> f32, false),
+                    (planar::MUL, |a, b| a * b, false),
+                    (planar::ADD, |a, b| a.max(0.0) + b, true),
+                ] {
+                    let source = |data| Source { data, strides };
+                    for (before, one, other, is_second) in [
+                        (vec![f16::NAN; reach], source(&a), Some(source(&b)), false),
+                        (a.clone(), source(&b), None, true),
+                        (b.clone(), source(&a), None, false),
+                    ] {
+                        let mut expected = before.clone();
+                        for (g, c, h) in (0..24).map(|i| (i / 12, i / 4 % 3, i % 4)) {
+                            let at = g * strides[0] + c * strides[1] + h * strides[2];
+                            for i in at..at + columns {
+                                expected[i] = number::round(of(a[i].to_f32(), b[i].to_f32()));
+                            }
                         }
+                        let mut result = before;
+                        let (ending, workers, relus) = (Ending::nothing(), Workers::used(arch), [relu, false]);
+                        workers.each(cut(&mut result, ext, strides, 3, 2), false, |share, scratch| {
+                            let (ending, rules) = (&ending, None);
+                            arch.dispatch(Combine {
+                                op,
+                                ending,
+                                rules,
+                                one,
+                                other,
+                                is_second,
+                                relus,
+                                columns,
+                                share,
+                                scratch,
+                            });
+                        });
+                        let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                        assert_eq!(bits(&result), bits(&expected), "{columns} columns, {strides:?}, {arch:?}");
                     }
-                    let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                    assert_eq!(bits(&result), bits(&expected), "{columns} columns, {strides:?}, {arch:?}");
                 }
             }
         }
-    }
-
-    fn combine(arch: pulp::Arch, op: u32, ext: Extents, strides: Strides, from: [&[f16]; 2], to: &mut [f16]) {
-        let sources = from.map(|data| Source { data, strides });
-        let (ending, workers) = (Ending::nothing(), Workers::used(arch));
-        workers.each(cut(to, ext, strides, 3, 2), false, |share, scratch| {
-            let (relus, columns) = ([false; 2], ext.w);
-            arch.dispatch(Combine { op, ending: &ending, rules: None, sources, relus, columns, share, scratch });
-        });
     }
 }

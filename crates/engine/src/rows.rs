@@ -178,6 +178,62 @@ impl Share<'_> {
         rows: Rows,
         by: impl Fn(&[T], &mut [f16], Rows),
     ) {
+        let place = [first_channel, first_row, first_column];
+        self.store_lines(
+            place,
+            channels,
+            from,
+            stride,
+            rows,
+            #[inline(always)]
+            |_, from, to, rows| by(from, to, rows),
+        );
+    }
+
+    /// As [`Share::store`], beside what another tensor has in the same places, where there is one: `by` gets rows of both, with their
+    /// distances, and where they go.
+    #[inline(always)]
+    pub(crate) fn store_beside(
+        &mut self,
+        place: [usize; 3],
+        channels: usize,
+        from: &[f16],
+        stride: usize,
+        rows: Rows,
+        other: Option<Source>,
+        by: impl Fn((&[f16], usize), Option<(&[f16], usize)>, &mut [f16], Rows),
+    ) {
+        let (g, c, h) = (self.group, self.first_channel + place[0], self.first_row + place[1]);
+        let outside = self.rows_outside;
+        self.store_lines(
+            place,
+            channels,
+            from,
+            stride,
+            rows,
+            #[inline(always)]
+            |line, from, to, rows| {
+                let [c, h] = if outside { [c, h + line] } else { [c + line, h] };
+                let other = match other {
+                    Some(other) => Some((&other.from(g, c, h)[place[2]..], other.strides[if outside { 1 } else { 2 }])),
+                    None => None,
+                };
+                by((from, rows.from_stride), other, to, rows);
+            },
+        );
+    }
+
+    /// `by` gets the lines' numbers, too.
+    #[inline(always)]
+    fn store_lines<T>(
+        &mut self,
+        [first_channel, first_row, first_column]: [usize; 3],
+        channels: usize,
+        from: &[T],
+        stride: usize,
+        rows: Rows,
+        by: impl Fn(usize, &[T], &mut [f16], Rows),
+    ) {
         // What lies side by side in a line.
         let (lines, first_line, next, first, beside, from_stride) = match self.rows_outside {
             true => (rows.count, first_row, rows.from_stride, first_channel, channels, stride),
@@ -186,7 +242,7 @@ impl Share<'_> {
         let to_stride = self.stride;
         for (i, line) in self.lines[first_line..][..lines].iter_mut().enumerate() {
             let to = &mut line[first * to_stride + first_column..];
-            by(&from[i * next..], to, Rows { count: beside, columns: rows.columns, from_stride, to_stride });
+            by(i, &from[i * next..], to, Rows { count: beside, columns: rows.columns, from_stride, to_stride });
         }
     }
 }
@@ -225,13 +281,6 @@ impl Block {
     pub(crate) fn of_source<'a>(&self, source: Source<'a>) -> (&'a [f16], usize) {
         let [g, c, h] = self.first_row;
         (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
-    }
-
-    /// Widens its elements of a source, without gaps. Only the first columns where there are fewer.
-    #[inline(always)]
-    pub(crate) fn widen<S: Simd>(&self, simd: S, source: Source, columns: usize, to: &mut [f32]) {
-        let (from, from_stride) = self.of_source(source);
-        vectors::widen_rows(simd, from, to, Rows { count: self.count, columns, from_stride, to_stride: columns });
     }
 
     /// Where its elements, without gaps, go.

@@ -4,6 +4,7 @@ use crate::blocked::Buffers;
 use crate::lines::PlaneBuffers;
 use crate::memory::Aside;
 use crate::number::packed::Columns;
+use crate::number::vectors;
 use crate::number::wide::Exact;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
@@ -216,6 +217,20 @@ impl Workers {
             [staged, packed, wide, panel, sums].into_iter().for_each(|buffer| buffer.resize(1 << 16, f32::NAN));
         }
         workers
+    }
+
+    /// Whether [`vectors::converts`] in code for this host.
+    pub(crate) fn converts(&self) -> bool {
+        struct Converts;
+        impl WithSimd for Converts {
+            type Output = bool;
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) -> bool {
+                vectors::converts(simd)
+            }
+        }
+        self.arch.dispatch(Converts)
     }
 
     /// For one task at a time.

@@ -138,7 +138,7 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                     share.store([at / BLOCK, 0, 0], 1, halves, outputs * BLOCK, rows, copy_rows);
                 } else {
                     let rows = rows(columns);
-                    store(simd, share, [at, 0, 0], BLOCK.min(channels - at), rows, halves, turned);
+                    store(simd, share, [at, 0, 0], BLOCK.min(channels - at), rows, halves, None, turned);
                 }
             }
         }

@@ -8,8 +8,9 @@
 
 use super::{Convolution, Neural, Operation, Packed};
 use crate::activation::{Activation, Finish};
-use crate::blocked::{self, Arithmetic, Array, Operand};
+use crate::blocked::{self, Addend, Arithmetic, Array, Operand};
 use crate::convolution::{Kernels, Pair, Target, convolve_blocks, may_be_pair};
+use crate::direct::{Direct, Span};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -133,8 +134,14 @@ impl Machine<'_> {
             return Vec::new();
         }
         let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
-        let count = |i: usize| match may(i) && self.is_alone(&accesses, i) {
-            true if takes_blocks(i + 2) && self.is_alone(&accesses, i + 1) => 3,
+        let converts = self.workers.converts();
+        let mut is_sum = |i: usize| converts && steps.get(i).is_some_and(|step| self.at(step).is_sum());
+        let sums: Vec<bool> = (0..steps.len()).map(|i| is_sum(i)).collect();
+        let is_sum = |i: usize| sums.get(i).copied().unwrap_or(false);
+        let count = |i: usize| match may(i) && self.is_alone(&accesses, i, 1) {
+            true if takes_blocks(i + 2) && self.is_alone(&accesses, i + 1, 1) => {
+                if is_sum(i + 3) && self.is_alone(&accesses, i + 2, 2) { 4 } else { 3 }
+            }
             true => 2,
             false => 1,
         };
@@ -142,23 +149,26 @@ impl Machine<'_> {
     }
 
     /// Whether a task and the next one do nothing that is not done for a pair, and what the first leaves is read by the second
-    /// alone, in this run and in those after.
-    fn is_alone(&self, accesses: &[Accesses], i: usize) -> bool {
+    /// alone, as one of so many operands, in this run and in those after.
+    fn is_alone(&self, accesses: &[Accesses], i: usize, operands: usize) -> bool {
         let (before, rest) = accesses.split_at(i.min(accesses.len()));
         let [first, second, later @ ..] = rest else { return false };
-        let ([Some(left), None] | [None, Some(left)], Some([read])) = (&first.left, second.read.as_deref()) else {
+        let ([Some(left), None] | [None, Some(left)], Some(read)) = (&first.left, second.read.as_deref()) else {
             return false;
         };
+        let others = read.iter().filter(|read| !read.overlaps(left)).count();
+        let reads_once = read.len() == operands && others + 1 == operands && read.contains(left);
         // Ports are looked at from outside.
         let own = match left.home {
             Home::Tile => true,
             Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
         };
-        let mut written: Vec<&Lying> = Vec::new();
+        // What the second one leaves may lie there.
+        let mut written: Vec<&Lying> = second.left.iter().flatten().filter(|written| written.overlaps(left)).collect();
         first.plain
             && second.plain
             && own
-            && left == read
+            && reads_once
             && later.iter().chain(before).all(|access| {
                 let Some(sources) = &access.read else { return false };
                 let apart = sources
@@ -287,6 +297,16 @@ impl Machine<'_> {
         let mut aside = Aside::default();
         let last =
             last.filter(|((to, _), _)| memory::views(self.memory, self.l2, [], to.to.part(), &mut aside).is_some());
+        // What the fourth one adds to it.
+        let sum = match (rest.get(1).filter(|_| count > 3), &last) {
+            (Some(fourth), Some(((to, _), _))) => self.at(fourth).sum_with(&to.to)?,
+            _ => None,
+        };
+        let sum = sum.filter(|sum| {
+            let other = if sum.is_in_place() { sum.direct.to.part() } else { sum.other.part() };
+            memory::views(self.memory, self.l2, [], other, &mut aside).is_some()
+                && memory::views(self.memory, self.l2, [], sum.direct.to.part(), &mut aside).is_some()
+        });
         let workers = self.workers;
         let mut after = self.at(next);
         let Some(finish_after) = followed_by(&after, other) else { return Ok(0) };
@@ -310,14 +330,57 @@ impl Machine<'_> {
         let blocks = room(&mut blocks, ext.elements()?);
         pair.convolve(workers, source, Target { data: &mut *blocks, strides: dense(ext), turned: false }, ext, true);
         let Work::Neural(neural) = &third.work else { return Ok(0) };
+        let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
+        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
+        if let (Some(sum), Some(fourth)) = (sum, rest.get(1)) {
+            let mut machine = self.at(fourth);
+            let Sum { other, is_first, direct } = &sum;
+            let (source, target) = if sum.is_in_place() {
+                let views = memory::views(machine.memory, machine.l2, [], direct.to.part(), &mut aside);
+                let Some(([], target)) = views else { return Ok(0) };
+                (None, target)
+            } else {
+                let views = memory::views(machine.memory, machine.l2, [other.part()], direct.to.part(), &mut aside);
+                let Some(([data], target)) = views else { return Ok(0) };
+                (Some(Source { data, strides: other.strides }), target)
+            };
+            let plus = Addend { source, is_first: *is_first };
+            let target = Target { data: target, strides: direct.to.strides, turned: false };
+            convolve_blocks(workers, kernels, finish, from, Some(plus), target, neural.output);
+            machine.done(direct, neural.output);
+            return Ok(4);
+        }
         let mut machine = self.at(third);
         let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
         let Some(([], target)) = views else { return Ok(0) };
-        let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
-        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
         let target = Target { data: target, strides: to.to.strides, turned: false };
-        convolve_blocks(workers, kernels, finish, from, target, neural.output);
+        convolve_blocks(workers, kernels, finish, from, None, target, neural.output);
         machine.done(&to, neural.output);
         Ok(3)
+    }
+
+    /// The task at hand as a sum with what the one before left; `None` where it is not in memory.
+    fn sum_with(&mut self, left: &Span) -> Result<Option<Sum>, FaultKind> {
+        let ext = self.input_extents();
+        let Some(second) = self.direct_second(ext)? else { return Ok(None) };
+        let Some(direct) = self.direct(ext, ext)? else { return Ok(None) };
+        let is_first = direct.from != *left;
+        let other = if is_first { direct.from.clone() } else { second };
+        Ok(Some(Sum { other, is_first, direct }))
+    }
+}
+
+/// The sum of a task's result and of another tensor.
+struct Sum {
+    other: Span,
+    /// Whether the other one is the first operand.
+    is_first: bool,
+    direct: Direct,
+}
+
+impl Sum {
+    /// Whether the other one stands where the sum goes.
+    fn is_in_place(&self) -> bool {
+        self.other == self.direct.to
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of numbers between two roundings: from operands, and into memory.
 
 use super::planar::{admit_row, settle};
+use super::vectors;
 use super::wide::{Exact, Wide};
 use anemone_facts::numerics::{PLANAR, Planar, Ties};
 use anemone_program::Rows;
@@ -12,8 +13,8 @@ pub trait Line: Wide {
     /// A sum that goes on.
     type Sum: Copy;
 
-    /// A row of operands, through a ReLU where there is one. The operands are used up.
-    fn admit_line(operands: &mut [f32], relu: bool, to: &mut [Self]);
+    /// Rows of operands as one without gaps, through a ReLU where there is one. `wide` is used up.
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Self]);
     /// A row of results; `rules` are those of the model, where it has any.
     fn settle_line(rules: Option<&Planar>, row: &[Self], to: &mut [f16]);
     /// Rows without gaps into memory, where no more than a conversion is needed.
@@ -37,11 +38,11 @@ impl Line for f32 {
     type Sum = f32;
 
     #[inline(always)]
-    fn admit_line(operands: &mut [f32], relu: bool, to: &mut [f32]) {
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, _: &mut [f32], to: &mut [f32]) {
+        vectors::widen_rows(simd, from, to, rows);
         if relu {
-            relu_row(operands);
+            relu_row(to);
         }
-        to.copy_from_slice(operands);
     }
 
     #[inline(always)]
@@ -51,7 +52,7 @@ impl Line for f32 {
 
     #[inline(always)]
     fn settle_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) -> bool {
-        super::vectors::round_rows(simd, from, to, rows);
+        vectors::round_rows(simd, from, to, rows);
         true
     }
 
@@ -76,12 +77,14 @@ impl Line for Exact {
     type Sum = f64;
 
     #[inline(always)]
-    fn admit_line(operands: &mut [f32], relu: bool, to: &mut [Exact]) {
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Exact]) {
+        let wide = &mut wide[..to.len()];
+        vectors::widen_rows(simd, from, wide, rows);
         if relu {
-            admit_row(operands);
-            relu_row(operands);
+            admit_row(wide);
+            relu_row(wide);
         }
-        to.iter_mut().zip(operands).for_each(|(to, x)| *to = Exact::admit(*x));
+        to.iter_mut().zip(wide).for_each(|(to, x)| *to = Exact::admit(*x));
     }
 
     #[inline(always)]
