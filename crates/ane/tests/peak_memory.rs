@@ -23,7 +23,7 @@ fn needed(program: &Program) -> usize {
 fn chain(channels: usize, extent: usize, kernel: usize, layers: usize) -> Program {
     // Each layer has its own: equal constants would be stored once.
     let weight = |layer: usize, i: usize| half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0);
-    convolutions("chain", [channels, extent], &vec![[channels, kernel, 1]; layers], weight)
+    convolutions("chain", [channels, extent], &vec![[channels, kernel, 1]; layers], &[], weight)
 }
 
 #[test]

@@ -111,11 +111,11 @@ fn flipped_bits_end_in_an_outcome() {
 }
 
 /// Two times an expansion of channels, a convolution in which every channel reads itself, and a projection: to a few channels, and to
-/// a block of them, which the engine computes otherwise.
+/// a block of them, which the engine computes otherwise, and adds to what was before.
 fn expansions() -> Program {
-    let layers = [[16, 1, 1], [16, 3, 16], [4, 1, 1], [16, 1, 1], [16, 3, 16], [16, 1, 1]];
+    let layers = [[16, 1, 1], [16, 1, 1], [16, 3, 16], [4, 1, 1], [16, 1, 1], [16, 3, 16], [16, 1, 1]];
     let weight = |layer: usize, i: usize| half::f16::from_f32((i * 7919 % 101 + layer) as f32 / 64.0 - 0.8);
-    nets::convolutions("expansions", [4, 6], &layers, weight)
+    nets::convolutions("expansions", [4, 6], &layers, &[[6, 0]], weight)
 }
 
 /// Later runs of a plan, which do tasks together, have the results of a first run: of damaged programs too.

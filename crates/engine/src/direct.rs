@@ -12,7 +12,7 @@ use anemone_facts::code::{format, residency};
 use std::ops::Range;
 
 /// Where an operand lies, for units that go over memory themselves.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct Span {
     pub(crate) home: Home,
     /// From the first element to one past the last.
@@ -25,6 +25,13 @@ impl Span {
     pub(crate) fn repeated(&self, rows: bool, channels: bool) -> Strides {
         let [group, channel, row] = self.strides;
         [group, if channels { 0 } else { channel }, if rows { 0 } else { row }]
+    }
+
+    /// Whether every element of a tensor lies where another span has it. Distances along axes of one element say nothing.
+    pub(crate) fn is_that_of(&self, other: &Span, ext: Extents) -> bool {
+        let counts = [ext.g, ext.c, ext.h];
+        let mut axes = counts.iter().zip(self.strides.iter().zip(&other.strides));
+        self.home == other.home && self.range == other.range && axes.all(|(&n, (one, other))| n <= 1 || one == other)
     }
 
     /// As [`memory::views`] takes it.

@@ -105,9 +105,9 @@ impl<N: Line, const P: usize> Folding<N, P> {
     }
 }
 
-/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors. Written
-/// out: what closures are called by is not always compiled for the same vectors.
+/// Takes rows of one length element by element, all at once: squares of them are turned, so that a step is one of vectors.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "what calls closures is not always compiled for the caller's vectors")]
 fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], step: impl Fn(A, N) -> A) -> [A; P] {
     let count = rows[0].len();
     let mut squares = [&[] as &[[N; P]]; P];

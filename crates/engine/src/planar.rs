@@ -85,8 +85,8 @@ impl Machine<'_> {
         let workers = self.workers;
         let mut aside = self.workers.aside();
         // One may stand where the result goes.
-        let is_second = a == to;
-        let (target, one, other) = if is_second || b == *to && strides == b.strides {
+        let is_second = a.is_that_of(to, ext);
+        let (target, one, other) = if is_second || b.is_that_of(to, ext) && strides == b.strides {
             let (span, strides) = if is_second { (&b, strides) } else { (a, a.strides) };
             let views = memory::views(self.memory, self.l2, [span.part()], to.part(), &mut aside);
             let Some(([data], target)) = views else { return Ok(false) };

@@ -3,17 +3,19 @@
 use anemone::Array;
 use anemone_compile::compile;
 use anemone_facts::chips;
-use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use anemone_program::Program;
 use half::f16;
 use std::sync::Arc;
 
 /// Convolutions one after another, on so many channels at first and on so many rows and columns throughout. Layers are output
-/// channels, kernel and groups; `weight` has a layer's number and a coefficient's place.
+/// channels, kernel and groups; `sums` are layers and others before them whose results are added; `weight` has a layer's number and a
+/// coefficient's place.
 pub fn convolutions(
     name: &str,
     [mut channels, extent]: [usize; 2],
     layers: &[[usize; 3]],
+    sums: &[[usize; 2]],
     weight: impl Fn(usize, usize) -> f16,
 ) -> Program {
     let mut net = Net { name: name.into(), ..Net::default() };
@@ -23,6 +25,7 @@ pub fn convolutions(
     };
     let mut last = net.add_value(value("x".into(), vec![1, channels, extent, extent]));
     net.inputs = vec![last];
+    let mut left = Vec::new();
     for (layer, &[cout, kernel, groups]) in layers.iter().enumerate() {
         let shape = vec![cout, channels / groups, kernel, kernel];
         let data = Data::F16((0..shape.iter().product()).map(|i| weight(layer, i)).collect());
@@ -34,6 +37,13 @@ pub fn convolutions(
         let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups };
         net.ops.push(Op { name: format!("conv{layer}"), kind, inputs: vec![last, weights], outputs: vec![y] });
         (last, channels) = (y, cout);
+        if let Some(&[_, other]) = sums.iter().find(|[to, _]| *to == layer) {
+            let y = net.add_value(value(format!("s{layer}"), vec![1, cout, extent, extent]));
+            let kind = OpKind::Binary(Binary::Add);
+            net.ops.push(Op { name: format!("sum{layer}"), kind, inputs: vec![last, left[other]], outputs: vec![y] });
+            last = y;
+        }
+        left.push(last);
     }
     net.outputs = vec![last];
     compile(&net, &chips::CHIPS[0], &Default::default(), &mut ()).expect("the network compiles")

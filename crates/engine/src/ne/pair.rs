@@ -2,7 +2,8 @@
 //! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
 //! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
 //! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
-//! ([`crate::blocked`]). Results have the same bits.
+//! ([`crate::blocked`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
+//! memory. Results have the same bits.
 //!
 //! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
 
@@ -135,9 +136,8 @@ impl Machine<'_> {
         }
         let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
         let converts = self.workers.converts();
-        let mut is_sum = |i: usize| converts && steps.get(i).is_some_and(|step| self.at(step).is_sum());
-        let sums: Vec<bool> = (0..steps.len()).map(|i| is_sum(i)).collect();
-        let is_sum = |i: usize| sums.get(i).copied().unwrap_or(false);
+        let sums: Vec<bool> = steps.iter().map(|step| converts && self.at(step).is_sum()).collect();
+        let is_sum = |i: usize| sums.get(i) == Some(&true);
         let count = |i: usize| match may(i) && self.is_alone(&accesses, i, 1) {
             true if takes_blocks(i + 2) && self.is_alone(&accesses, i + 1, 1) => {
                 if is_sum(i + 3) && self.is_alone(&accesses, i + 2, 2) { 4 } else { 3 }
@@ -294,19 +294,13 @@ impl Machine<'_> {
             }
             _ => None,
         };
-        let mut aside = Aside::default();
-        let last =
-            last.filter(|((to, _), _)| memory::views(self.memory, self.l2, [], to.to.part(), &mut aside).is_some());
+        let last = last.filter(|((to, _), _)| self.has(&to.to));
         // What the fourth one adds to it.
         let sum = match (rest.get(1).filter(|_| count > 3), &last) {
             (Some(fourth), Some(((to, _), _))) => self.at(fourth).sum_with(&to.to)?,
             _ => None,
         };
-        let sum = sum.filter(|sum| {
-            let other = if sum.is_in_place() { sum.direct.to.part() } else { sum.other.part() };
-            memory::views(self.memory, self.l2, [], other, &mut aside).is_some()
-                && memory::views(self.memory, self.l2, [], sum.direct.to.part(), &mut aside).is_some()
-        });
+        let sum = sum.filter(|sum| self.has(&sum.other) && self.has(&sum.direct.to));
         let workers = self.workers;
         let mut after = self.at(next);
         let Some(finish_after) = followed_by(&after, other) else { return Ok(0) };
@@ -332,41 +326,47 @@ impl Machine<'_> {
         let Work::Neural(neural) = &third.work else { return Ok(0) };
         let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
         let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
-        if let (Some(sum), Some(fourth)) = (sum, rest.get(1)) {
-            let mut machine = self.at(fourth);
-            let Sum { other, is_first, direct } = &sum;
-            let (source, target) = if sum.is_in_place() {
-                let views = memory::views(machine.memory, machine.l2, [], direct.to.part(), &mut aside);
-                let Some(([], target)) = views else { return Ok(0) };
-                (None, target)
-            } else {
-                let views = memory::views(machine.memory, machine.l2, [other.part()], direct.to.part(), &mut aside);
+        let (mut machine, to, done) = match (&sum, rest.get(1)) {
+            (Some(sum), Some(fourth)) => (self.at(fourth), &sum.direct, 4),
+            _ => (self.at(third), &to, 3),
+        };
+        let elsewhere = sum.as_ref().filter(|sum| !sum.is_in_place).map(|sum| &sum.other);
+        let (added, target) = match elsewhere {
+            Some(other) => {
+                let views = memory::views(machine.memory, machine.l2, [other.part()], to.to.part(), &mut aside);
                 let Some(([data], target)) = views else { return Ok(0) };
                 (Some(Source { data, strides: other.strides }), target)
-            };
-            let plus = Addend { source, is_first: *is_first };
-            let target = Target { data: target, strides: direct.to.strides, turned: false };
-            convolve_blocks(workers, kernels, finish, from, Some(plus), target, neural.output);
-            machine.done(direct, neural.output);
-            return Ok(4);
-        }
-        let mut machine = self.at(third);
-        let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
-        let Some(([], target)) = views else { return Ok(0) };
+            }
+            None => {
+                let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
+                let Some(([], target)) = views else { return Ok(0) };
+                (None, target)
+            }
+        };
+        let plus = sum.as_ref().map(|sum| Addend { source: added, is_first: sum.is_first });
         let target = Target { data: target, strides: to.to.strides, turned: false };
-        convolve_blocks(workers, kernels, finish, from, None, target, neural.output);
-        machine.done(&to, neural.output);
-        Ok(3)
+        convolve_blocks(workers, kernels, finish, from, plus, target, neural.output);
+        machine.done(to, neural.output);
+        Ok(done)
     }
 
-    /// The task at hand as a sum with what the one before left; `None` where it is not in memory.
+    /// Whether memory has what lies there.
+    fn has(&mut self, span: &Span) -> bool {
+        memory::views(self.memory, self.l2, [], span.part(), &mut Aside::default()).is_some()
+    }
+
+    /// The task at hand as a sum with what the one before left; `None` where that is not found to be so.
     fn sum_with(&mut self, left: &Span) -> Result<Option<Sum>, FaultKind> {
         let ext = self.input_extents();
         let Some(second) = self.direct_second(ext)? else { return Ok(None) };
         let Some(direct) = self.direct(ext, ext)? else { return Ok(None) };
-        let is_first = direct.from != *left;
-        let other = if is_first { direct.from.clone() } else { second };
-        Ok(Some(Sum { other, is_first, direct }))
+        let (other, is_first) = match [&direct.from, &second].map(|operand| operand.is_that_of(left, ext)) {
+            [true, _] => (second, false),
+            [_, true] => (direct.from.clone(), true),
+            _ => return Ok(None),
+        };
+        let is_in_place = other.is_that_of(&direct.to, ext);
+        Ok(Some(Sum { other, is_first, is_in_place, direct }))
     }
 }
 
@@ -375,12 +375,7 @@ struct Sum {
     other: Span,
     /// Whether the other one is the first operand.
     is_first: bool,
+    /// Whether it stands where the sum goes.
+    is_in_place: bool,
     direct: Direct,
-}
-
-impl Sum {
-    /// Whether the other one stands where the sum goes.
-    fn is_in_place(&self) -> bool {
-        self.other == self.direct.to
-    }
 }
