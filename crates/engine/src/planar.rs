@@ -192,10 +192,10 @@ impl WithSimd for Combine<'_, '_> {
             |block, to| {
                 let rows = block.stored();
                 let one = block.of_source(one);
-                let other = match other {
-                    Some(other) => Some(block.of_source(other)),
-                    None => None,
-                };
+                let other = other.map(
+                    #[inline(always)]
+                    |other| block.of_source(other),
+                );
                 if alone && (Both { one, other, is_second, rows }).combine(simd, op, to) {
                     return;
                 }

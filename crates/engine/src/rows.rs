@@ -214,10 +214,10 @@ impl Share<'_> {
             #[inline(always)]
             |line, from, to, rows| {
                 let [c, h] = if outside { [c, h + line] } else { [c + line, h] };
-                let other = match other {
-                    Some(other) => Some((&other.from(g, c, h)[place[2]..], other.strides[if outside { 1 } else { 2 }])),
-                    None => None,
-                };
+                let other = other.map(
+                    #[inline(always)]
+                    |other| (&other.from(g, c, h)[place[2]..], other.strides[if outside { 1 } else { 2 }]),
+                );
                 by((from, rows.from_stride), other, to, rows);
             },
         );
