@@ -518,6 +518,10 @@ impl Operands for Lying<'_> {
     #[inline(always)]
     fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]) {
         let &Lying { window, from, place: [group, channel], part } = self;
+        if window.is_pointwise() && part.rows.len() == 1 {
+            let column = part.columns.start + first;
+            from.fetch_after(group, channel + tap, part.rows.start, column..column + to.len());
+        }
         match window.is_pointwise() {
             true => from.widen_from(simd, group, channel + tap, part, first, to),
             false => window.taken(from, group, channel, part, tap, first, to),

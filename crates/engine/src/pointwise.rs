@@ -274,6 +274,9 @@ fn stage<S: Simd>(simd: S, from: Source, group: usize, part: &Part, taps: usize,
     let width = run_outputs::<S>();
     wide[part.outputs()..].fill(0.0);
     for tap in 0..taps {
+        if part.rows.len() == 1 {
+            from.fetch_after(group, tap, part.rows.start, part.columns.clone());
+        }
         from.widen(simd, group, tap, part, &mut wide[..part.outputs()]);
         pack(wide, width, taps, tap, to);
     }

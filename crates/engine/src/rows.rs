@@ -3,13 +3,17 @@
 use crate::activation::Finish;
 use crate::number::vectors;
 use crate::tensor::Extents;
-use anemone_program::Rows;
+use anemone_program::{Rows, fetch};
 use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
 /// Distances in elements: groups, channels, rows.
 pub(crate) type Strides = [usize; 3];
+
+/// Numbers between those that are read of a matrix and those that are asked for meanwhile: its rows may be pages apart, and
+/// nothing else fetches the next one.
+const AHEAD: usize = 1 << 11;
 
 /// A tensor to be read.
 #[derive(Clone, Copy)]
@@ -28,6 +32,14 @@ impl<'a> Source<'a> {
     #[inline(always)]
     pub(crate) fn from(&self, g: usize, c: usize, h: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..]
+    }
+
+    /// Asks for what will be read after so many columns of a channel's only row, of the channels that follow.
+    #[inline(always)]
+    pub(crate) fn fetch_after(&self, g: usize, c: usize, h: usize, columns: Range<usize>) {
+        let c = c + (AHEAD / columns.len().max(1)).max(1);
+        let row = g * self.strides[0] + c * self.strides[1] + h * self.strides[2];
+        fetch(self.data.get(row + columns.start..row + columns.end).unwrap_or(&[]));
     }
 
     /// A part of a channel, row by row without gaps.
