@@ -105,7 +105,7 @@ struct Own<'a> {
 const AHEAD: usize = 64;
 
 impl Own<'_> {
-    /// Adds all taps of a panel that are widened in registers, where the host does that.
+    /// Sums over all taps of a panel whose coefficients are widened in registers, where the host does that.
     #[inline(always)]
     fn add_halves<S: Simd>(&mut self, simd: S, panel: &[[f16; PANEL]], source: &[f32]) {
         const VECTORS: usize = PANEL / LONGEST;

@@ -34,7 +34,7 @@ impl<'a> Source<'a> {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..]
     }
 
-    /// Asks for what will be read after so many columns of a channel's only row, of the channels that follow.
+    /// Asks for the same columns of a later channel, which will be read soon where each channel has one row.
     #[inline(always)]
     pub(crate) fn fetch_after(&self, g: usize, c: usize, h: usize, columns: Range<usize>) {
         let c = c + (AHEAD / columns.len().max(1)).max(1);
@@ -235,7 +235,7 @@ impl Share<'_> {
         );
     }
 
-    /// `by` gets the lines' numbers, too.
+    /// As [`Share::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
     #[inline(always)]
     fn store_lines<T>(
         &mut self,
