@@ -505,16 +505,21 @@ fn store<S: Simd>(
     let Some(Addend { source, is_first }) = plus else {
         return share.store(place, channels, turned, stride, rows, copy_rows);
     };
-    share.store_beside(
+    let beside = source.map(|source| share.beside(place, source));
+    share.store_lines(
         place,
         channels,
         turned,
         stride,
         rows,
-        source,
         #[inline(always)]
-        |made, other, to, rows| {
-            Both { one: made, other, is_second: is_first, rows }.combine(simd, planar::ADD, to);
+        |line, made, to, rows| {
+            let other = beside.map(
+                #[inline(always)]
+                |(other, stride, next)| (&other[line * next..], stride),
+            );
+            let both = Both { one: (made, rows.from_stride), other, is_second: is_first, rows };
+            both.combine(simd, planar::ADD, to);
         },
     );
 }

@@ -21,6 +21,8 @@ use pulp::{Simd, WithSimd};
 pub(crate) const PANEL: usize = 64;
 /// Taps that are widened together: they stay in the innermost cache.
 const TAPS: usize = SEGMENT;
+/// Taps between what is used and what is asked for meanwhile.
+const AHEAD: usize = 64;
 
 /// One share at work.
 pub(crate) struct Job<'a, 'b, A> {
@@ -100,9 +102,6 @@ struct Own<'a> {
     sums: &'a mut [f32],
     squares: [f32; PANEL],
 }
-
-/// Taps between what is used and what is asked for meanwhile.
-const AHEAD: usize = 64;
 
 impl Own<'_> {
     /// Sums over all taps of a panel whose coefficients are widened in registers, where the host does that.

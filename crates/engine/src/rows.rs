@@ -183,14 +183,13 @@ impl Share<'_> {
     #[inline(always)]
     pub(crate) fn store<T>(
         &mut self,
-        [first_channel, first_row, first_column]: [usize; 3],
+        place: [usize; 3],
         channels: usize,
         from: &[T],
         stride: usize,
         rows: Rows,
         by: impl Fn(&[T], &mut [f16], Rows),
     ) {
-        let place = [first_channel, first_row, first_column];
         self.store_lines(
             place,
             channels,
@@ -202,42 +201,21 @@ impl Share<'_> {
         );
     }
 
-    /// As [`Share::store`], beside what another tensor has in the same places, where there is one: `by` gets rows of both, with their
-    /// distances, and where they go.
+    /// Another tensor from a channel, row and column of the share on, and how far apart are there what lines have side by side, and lines.
     #[inline(always)]
-    pub(crate) fn store_beside(
-        &mut self,
-        place: [usize; 3],
-        channels: usize,
-        from: &[f16],
-        stride: usize,
-        rows: Rows,
-        other: Option<Source>,
-        by: impl Fn((&[f16], usize), Option<(&[f16], usize)>, &mut [f16], Rows),
-    ) {
-        let (g, c, h) = (self.group, self.first_channel + place[0], self.first_row + place[1]);
-        let outside = self.rows_outside;
-        self.store_lines(
-            place,
-            channels,
-            from,
-            stride,
-            rows,
-            #[inline(always)]
-            |line, from, to, rows| {
-                let [c, h] = if outside { [c, h + line] } else { [c + line, h] };
-                let other = other.map(
-                    #[inline(always)]
-                    |other| (&other.from(g, c, h)[place[2]..], other.strides[if outside { 1 } else { 2 }]),
-                );
-                by((from, rows.from_stride), other, to, rows);
-            },
-        );
+    pub(crate) fn beside<'a>(
+        &self,
+        [channel, row, column]: [usize; 3],
+        other: Source<'a>,
+    ) -> (&'a [f16], usize, usize) {
+        let from = &other.from(self.group, self.first_channel + channel, self.first_row + row)[column..];
+        let [_, channel, row] = other.strides;
+        if self.rows_outside { (from, channel, row) } else { (from, row, channel) }
     }
 
     /// As [`Share::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
     #[inline(always)]
-    fn store_lines<T>(
+    pub(crate) fn store_lines<T>(
         &mut self,
         [first_channel, first_row, first_column]: [usize; 3],
         channels: usize,
