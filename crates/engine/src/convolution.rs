@@ -423,7 +423,7 @@ pub(crate) fn convolve(
         let from = Operand { source: from, in_blocks: false, staging };
         convolve_blocks(workers, kernels, *finish, from, None, to, ext);
     } else if staging.is_pointwise() {
-        convolve_pointwise(workers, kernels, finish, from, to, ext, shared);
+        convolve_pointwise(workers, &[Member { kernels, finish: *finish }], from, to, ext);
     } else if !to.turned && is_for_winograd(workers, staging, kernels, from, ext) {
         convolve_squares(workers, staging, kernels, finish, from, to, ext, shared);
     } else {
@@ -451,15 +451,30 @@ pub(crate) fn convolve_lone<A: Arithmetic>(
     });
 }
 
-fn convolve_pointwise(
+/// Coefficients of some channels of a result, and what follows their sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Member<'a> {
+    pub(crate) kernels: &'a Kernels,
+    pub(crate) finish: Finish<'a>,
+}
+
+impl<'a> Member<'a> {
+    /// What a share needs of it.
+    pub(crate) fn of(&self, share: &Share) -> Option<(&'a Kernel, &Finish<'a>)> {
+        Some((self.kernels.of(share)?, &self.finish))
+    }
+}
+
+/// With one tap a channel. Of several members each makes the next channels of the result, which is turned then.
+pub(crate) fn convolve_pointwise(
     workers: &Workers,
-    kernels: &Kernels,
-    finish: &Finish,
+    members: &[Member],
     mut from: Source,
     to: Target,
     mut ext: Extents,
-    shared: bool,
 ) {
+    let Some(first) = members.first().and_then(|member| member.kernels.groups.first()) else { return };
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
     let Target { data, mut strides, turned } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let shares = if turned {
@@ -481,8 +496,7 @@ fn convolve_pointwise(
     };
     let columns = if turned { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
-        let Some(kernel) = kernels.of(share) else { return };
-        workers.arch.dispatch(pointwise::Job { kernel, finish, from, windows: None, columns, turned, share, scratch });
+        workers.arch.dispatch(pointwise::Job { members, from, windows: None, columns, turned, share, scratch });
     });
 }
 
@@ -550,16 +564,8 @@ pub(crate) fn convolve_staged(
         }
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);
-            return workers.arch.dispatch(pointwise::Job {
-                kernel,
-                finish,
-                from,
-                windows,
-                columns,
-                turned,
-                share,
-                scratch,
-            });
+            let members = &[Member { kernels, finish: *finish }];
+            return workers.arch.dispatch(pointwise::Job { members, from, windows, columns, turned, share, scratch });
         }
         workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
     });
@@ -783,31 +789,36 @@ mod tests {
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
             let staging = Staging::new(window, cin, false, ext).expect("it is small");
-            let weights = |g: usize| (0..cout * cin).map(|i| draw(i + g)).collect();
-            let biases = Some((0..cout).map(|c| c as f32 / 64.0).collect::<Vec<f32>>());
-            let groups =
-                (0..g).map(|g| Ok(Coefficients { weights: Values::Halves(weights(g)), biases: biases.clone() }));
-            let kernels = Kernels::pack(&staging, false, cout, groups).expect("it is packed");
+            let kernels = |channels: Range<usize>| {
+                let weights = |g| channels.clone().flat_map(|c| c * cin..(c + 1) * cin).map(|i| draw(i + g)).collect();
+                let biases: Vec<f32> = channels.clone().map(|c| c as f32 / 64.0).collect();
+                let groups =
+                    (0..g).map(|g| Coefficients { weights: Values::Halves(weights(g)), biases: Some(biases.clone()) });
+                Kernels::pack(&staging, false, channels.len(), groups.map(Ok)).expect("it is packed")
+            };
+            let (all, first, rest) = (kernels(0..cout), kernels(0..cout / 3), kernels(cout / 3..cout));
             // Rows with gaps, and channels within rows.
             let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
             let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
             let from = Source { data: &x, strides };
             let workers = Workers::new();
-            let run = |pointwise: bool, turned: bool| {
+            let run = |members: &[&Kernels], turned: bool| {
                 let stored = if turned { ext.transposed() } else { ext };
                 let mut data = vec![f16::NAN; reach(stored, dense(stored))];
                 let to = Target { data: &mut data, strides: dense(stored), turned };
-                match pointwise {
-                    true => convolve_pointwise(&workers, &kernels, &finish, from, to, ext, true),
-                    false => convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, false, true),
+                let members: Vec<Member> = members.iter().map(|kernels| Member { kernels, finish }).collect();
+                match members.is_empty() {
+                    true => convolve_staged(&workers, &staging, &all, &finish, from, to, ext, false, true),
+                    false => convolve_pointwise(&workers, &members, from, to, ext),
                 }
                 data
             };
-            let wanted = run(false, false);
+            let wanted = run(&[], false);
             assert!(wanted.iter().all(|x| !x.is_nan()));
-            assert_eq!(run(true, false), wanted);
-            let turned = run(true, true);
-            assert_eq!(run(false, true), turned);
+            assert_eq!(run(&[&all], false), wanted);
+            let turned = run(&[], true);
+            assert_eq!(run(&[&all], true), turned);
+            assert_eq!(run(&[&first, &rest], true), turned);
             let at = |data: &[f16], e: Extents, [g, c, h, w]: [usize; 4]| data[((g * e.c + c) * e.h + h) * e.w + w];
             for (i, &x) in wanted.iter().enumerate() {
                 let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);

@@ -34,6 +34,11 @@ impl Span {
         self.home == other.home && self.range == other.range && axes.all(|(&n, (one, other))| n <= 1 || one == other)
     }
 
+    /// Whether they may have elements in common.
+    pub(crate) fn overlaps(&self, other: &Span) -> bool {
+        self.home == other.home && self.range.start < other.range.end && other.range.start < self.range.end
+    }
+
     /// As [`memory::views`] takes it.
     pub(crate) fn part(&self) -> (Home, Range<usize>) {
         (self.home, self.range.clone())
@@ -46,6 +51,13 @@ pub(crate) struct Direct {
     pub(crate) to: Span,
     /// Where the result is copied to, for tasks that keep it in tile memory and send it on.
     also: Option<Span>,
+}
+
+impl Direct {
+    /// Whether the result is in one place.
+    pub(crate) fn goes_once(&self) -> bool {
+        self.also.is_none()
+    }
 }
 
 impl Machine<'_> {

@@ -1,7 +1,9 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
+mod fan;
 mod pair;
 
+use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
 
 use crate::activation::{self, Activation, Ending, Finish};

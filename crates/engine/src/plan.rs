@@ -55,6 +55,8 @@ pub struct Plan {
     l2: Region,
     /// How many tasks are done together from each one on, in runs whose accesses are known.
     together: Vec<usize>,
+    /// How many may be done as one from each one on, in such runs.
+    fans: Vec<usize>,
     /// The memory before and after a run that went well: what was written.
     seen: Option<(Snapshot, Snapshot)>,
 }
@@ -210,7 +212,11 @@ impl Plan {
         });
         let together = together.unwrap_or_default();
         put_in_blocks(&mut steps, &together, options.model.mac());
-        Ok(Plan { common, trace: options.trace, steps, passed_over, buffers, sections, l2, together, seen: None })
+        let fans = steps.first().filter(|_| !options.trace).map(|first| {
+            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
+        });
+        let fans = fans.unwrap_or_default();
+        Ok(Plan { common, trace: options.trace, steps, passed_over, buffers, sections, l2, together, fans, seen: None })
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
@@ -287,6 +293,11 @@ impl Plan {
                     index += done;
                     continue;
                 }
+            }
+            let fan = self.fans.get(index).copied().unwrap_or(1);
+            if known && fan > 1 && machine.fan(&self.steps[index..][..fan]).map_err(fault)? {
+                index += fan;
+                continue;
             }
             let done = match self.trace {
                 true => machine.execute_traced(&step.work).map(|task| trace.push(task)),

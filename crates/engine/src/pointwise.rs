@@ -5,7 +5,7 @@
 //! A sum takes its taps in their order, as in [`crate::convolution`], so its bits do not depend on how the work is cut.
 
 use crate::activation::Finish;
-use crate::convolution::{Kernel, Staging};
+use crate::convolution::{Kernel, Member, Staging};
 use crate::product::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, columns_of, run_outputs};
 use crate::rows::{Part, Share, Source, copy_short};
 use crate::work::{Scratch, apart, room};
@@ -27,10 +27,11 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 
 /// One share at work. In a share of a turned result channels and columns are exchanged.
 pub(crate) struct Job<'a, 'b> {
-    pub(crate) kernel: &'a Kernel,
-    pub(crate) finish: &'a Finish<'a>,
+    /// Each makes the next channels of a result; several where it is turned.
+    pub(crate) members: &'a [Member<'a>],
     pub(crate) from: Source<'a>,
-    /// Where windows have more than one tap a channel: how the source is staged, and where each tap's numbers begin there.
+    /// Where windows have more than one tap a channel: how the source is staged, and where each tap's numbers begin there. There is
+    /// one member then.
     pub(crate) windows: Option<(&'a Staging, &'a [u32])>,
     /// Columns of the result as stored.
     pub(crate) columns: usize,
@@ -44,36 +45,49 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
+        let Some((kernel, finish)) = self.members.first().and_then(|member| member.of(self.share)) else { return };
         if let Some((staging, offsets)) = self.windows {
-            return self.unfolded(simd, staging, offsets);
+            return self.unfolded(simd, kernel, finish, staging, offsets);
         }
-        let taps = self.kernel.packed.taps();
+        let taps = kernel.packed.taps();
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
         for part in Part::all(self.share, self.columns, self.turned, most) {
-            self.part(simd, taps, &part);
+            self.pack(simd, taps, &part);
+            let mut before = 0;
+            for member in self.members {
+                let Some((kernel, finish)) = member.of(self.share) else { return };
+                self.part(simd, kernel, finish, before, &part);
+                before += kernel.packed.channels();
+            }
         }
     }
 }
 
 impl Job<'_, '_> {
     #[inline(always)]
-    fn part<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
-        let width = run_outputs::<S>();
+    fn pack<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
+        let stride = part.outputs().next_multiple_of(run_outputs::<S>());
+        let Scratch { packed, wide, .. } = &mut *self.scratch;
+        stage(simd, self.from, self.share.group, part, taps, room(packed, stride * taps), room(wide, stride));
+    }
+
+    /// One member's channels, from what is packed of the source. Others make so many channels `before`.
+    #[inline(always)]
+    fn part<S: Simd>(&mut self, simd: S, kernel: &Kernel, finish: &Finish, before: usize, part: &Part) {
+        let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { packed, wide, panel, sums, halves, .. } = &mut *self.scratch;
-        let packed = room(packed, stride * taps);
-        stage(simd, self.from, self.share.group, part, taps, packed, room(wide, stride));
-        let taps_at_once = evenly(taps, TAPS[usize::from(outputs <= width)]);
+        let Scratch { packed, panel, sums, halves, .. } = &mut *self.scratch;
+        let packed = room(packed, stride * all);
+        let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
         let sums = room(sums, CHANNELS * stride);
         let halves = room(halves, if self.turned { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
         let (first, channels) = match self.turned {
-            true => (0, self.columns),
+            true => (0, kernel.packed.channels()),
             false => (self.share.first_channel, self.share.channels()),
         };
-        let (finish, all) = (self.finish, taps);
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Short rows are not worth being rounded on their own.
         let direct = self.turned || rows.count == 1 || columns >= LEAST_ROW;
@@ -81,9 +95,9 @@ impl Job<'_, '_> {
         let panel = room(panel, group * taps_at_once + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
             let block = channel..channels.min(channel + CHANNELS);
-            let product = Product { kernel: self.kernel, first, outputs, stride, taps_at_once };
-            for tap in (0..taps).step_by(taps_at_once) {
-                let taps = tap..taps.min(tap + taps_at_once);
+            let product = Product { kernel, first, outputs, stride, taps_at_once };
+            for tap in (0..all).step_by(taps_at_once) {
+                let taps = tap..all.min(tap + taps_at_once);
                 for channel in block.clone().step_by(group) {
                     let some = channel..block.end.min(channel + group);
                     // Sums that are not gone on with stay where they were last.
@@ -118,14 +132,14 @@ impl Job<'_, '_> {
                 }
             }
             if self.turned {
-                part.store(halves, stride, self.share, true, block.start, block.len());
+                part.store(halves, stride, self.share, true, before + block.start, block.len());
             }
         }
     }
 
     /// Taps side by side, some at a time, for all channels: planes that are too small to slide over.
     #[inline(always)]
-    fn unfolded<S: Simd>(&mut self, simd: S, staging: &Staging, offsets: &[u32]) {
+    fn unfolded<S: Simd>(&mut self, simd: S, kernel: &Kernel, finish: &Finish, staging: &Staging, offsets: &[u32]) {
         let width = run_outputs::<S>();
         let (columns, channels) = (self.columns, self.share.channels());
         let outputs = self.share.rows * columns;
@@ -151,7 +165,7 @@ impl Job<'_, '_> {
         wide[outputs..].fill(0.0);
         let panel = room(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
         let sums = room(sums, channels * stride);
-        let product = Product { kernel: self.kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
+        let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
         for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
                 let rows = staged[offset as usize..].chunks(staging.width);
@@ -174,7 +188,7 @@ impl Job<'_, '_> {
         }
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
         for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
-            self.share.store_channel(simd, [c, 0, 0], self.finish, product.bias(c), sums, rows);
+            self.share.store_channel(simd, [c, 0, 0], finish, product.bias(c), sums, rows);
         }
     }
 }

@@ -87,8 +87,8 @@ fn candidate<'a>(work: &'a Work, mac: Option<&Mac>) -> Option<(&'a Convolution, 
     }
 }
 
-/// What computes a convolution in blocks of channels.
-fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
+/// A convolution whose coefficients are known in panels.
+pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
     match convolution.coefficients.as_ref()? {

@@ -1,0 +1,105 @@
+//! Several tasks at once that multiply one source, each for the next channels of one result that is stored turned: that is what a
+//! layer with more coefficients than one task may have is cut into. The source is then packed once for all of them. Results have
+//! the same bits.
+
+use super::{Neural, kernels_of};
+use crate::activation::{Activation, Finish};
+use crate::convolution::{Member, Target, convolve_pointwise};
+use crate::direct::Direct;
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use crate::memory;
+use crate::plan::{Step, Work};
+use crate::rows::{Source, nested, reach};
+use crate::tensor::Extents;
+use anemone_facts::Field::*;
+use anemone_facts::code::residency;
+
+/// A task of the kind, and what follows its sums.
+struct Candidate<'a> {
+    neural: &'a Neural,
+    /// Of an output.
+    taps: usize,
+    member: Member<'a>,
+}
+
+impl Candidate<'_> {
+    /// Whether both read as many numbers, and make results that differ in their channels at most.
+    fn is_like(&self, other: &Candidate) -> bool {
+        let of = |one: &Candidate| (one.neural.input, one.taps, Extents { c: 0, ..one.neural.output });
+        of(self) == of(other)
+    }
+}
+
+impl Machine<'_> {
+    /// How many tasks, from each one on, may be done as one.
+    pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<usize> {
+        let mut counts = vec![1; steps.len()];
+        for (i, [one, next]) in steps.array_windows().enumerate().rev() {
+            let both = self.at(one).candidate(one).zip(self.at(next).candidate(next));
+            if both.is_some_and(|(one, next)| one.is_like(&next)) {
+                counts[i] = counts[i + 1] + 1;
+            }
+        }
+        counts
+    }
+
+    /// The task at hand as one of a fan, where nothing else is done in it.
+    fn candidate<'a>(&self, step: &'a Step) -> Option<Candidate<'a>> {
+        let Work::Neural(neural) = &step.work else { return None };
+        let (convolution, kernels) = kernels_of(&step.work)?;
+        let known = !matches!(neural.activation, Activation::Unread);
+        let plain = [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
+            && self.depth_window().is_none()
+            && self.depths() == (0..1)
+            && [residency::DMA, residency::L2].contains(&self.get(SrcType));
+        let suits = convolution.staging.is_pointwise() && !kernels.are_blocks() && neural.output.w > 1;
+        if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits {
+            return None;
+        }
+        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &neural.activation };
+        Some(Candidate { neural, taps: convolution.taps(), member: Member { kernels, finish } })
+    }
+
+    /// Does tasks at once that [`Machine::fans`] counts. False, and nothing is done, where what they read and leave is not
+    /// found to be of one source and one result.
+    pub(crate) fn fan(&mut self, steps: &[Step]) -> Result<bool, FaultKind> {
+        let mut members = Vec::with_capacity(steps.len());
+        let mut whole: Option<(Direct, Extents)> = None;
+        for step in steps {
+            let mut machine = self.at(step);
+            let Some(Candidate { neural, member, .. }) = machine.candidate(step) else { return Ok(false) };
+            let ext = neural.output;
+            let Some(direct) = machine.direct(neural.input, ext.transposed())?.filter(Direct::goes_once) else {
+                return Ok(false);
+            };
+            members.push(member);
+            let Some((first, all)) = &mut whole else {
+                whole = Some((direct, ext));
+                continue;
+            };
+            // Channels are columns of what is stored.
+            let goes_on = (direct.to.home, direct.to.strides, direct.to.range.start)
+                == (first.to.home, first.to.strides, first.to.range.start + all.c);
+            if !goes_on || !direct.from.is_that_of(&first.from, neural.input) {
+                return Ok(false);
+            }
+            all.c += ext.c;
+        }
+        let Some((Direct { from, mut to, .. }, ext)) = whole else { return Ok(false) };
+        let stored = ext.transposed();
+        to.range.end = to.range.start + reach(stored, to.strides);
+        // A later task would read what an earlier one wrote.
+        if !nested(stored, to.strides) || from.overlaps(&to) {
+            return Ok(false);
+        }
+        let mut aside = self.workers.aside();
+        let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
+            return Ok(false);
+        };
+        let source = Source { data, strides: from.strides };
+        let target = Target { data: target, strides: to.strides, turned: true };
+        convolve_pointwise(self.workers, &members, source, target, ext);
+        Ok(true)
+    }
+}
