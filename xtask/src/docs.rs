@@ -10,6 +10,7 @@ use anemone_facts::enums::ENUMERATIONS;
 use anemone_facts::formats::dialects::DIALECTS;
 use anemone_facts::formats::{e5, firmware, hwx};
 use anemone_facts::layout::{SAMPLED, SUBTYPES, v10};
+use anemone_facts::silicon::{GROUPS, PRODUCTS, SILICON};
 use anemone_facts::numerics::Model;
 use anemone_facts::probes::{FINITE, PROBES};
 use anemone_facts::tolerance::TOLERANCES;
@@ -398,9 +399,12 @@ fn versions() -> String {
             Some(_) => "by address".to_string(),
             None => "bytes".to_string(),
         };
-        let (targets, letter) = (row.targets.join(", "), row.evidence.letter());
+        let mut targets: Vec<&str> = row.targets().map(|c| c.target).collect();
+        targets.extend(Some(row.other).filter(|o| !o.is_empty()));
+        let (targets, letter) = (targets.join(", "), row.evidence.letter());
+        let silicon: Vec<&str> = row.targets().flat_map(|c| c.silicon()).map(|s| s.title).collect();
         let source = format!("[{0}](../evidence.md#{0})", row.source);
-        let (subtype, version, silicon) = (row.subtype, row.td_version, row.silicon);
+        let (subtype, version, silicon) = (row.subtype, row.td_version, silicon.join(", "));
         let _ = writeln!(out, "| {subtype} | {version} | {targets} | {silicon} | {layout} | {letter} | {source} |");
     }
     let _ = write!(
@@ -534,19 +538,48 @@ fn chips() -> String {
         "# Chips\n\n{OPEN}\n\n\
          One row for each compiler target. A dash marks what no source gives. Numbers come from the book's tables of the \
          hardware abstraction layer (HAL): see [evidence](../evidence.md#hal).\n\n\
-         | target | family | named by users | silicon | CPU subtype | registers |\n|---|---|---|---|---|---|\n"
+         | target | silicon | family of the book | CPU subtype | registers |\n|---|---|---|---|---|\n"
     );
     let dash = || "-".to_string();
     for chip in CHIPS {
         let subtype = chip.cpu_subtype.map_or_else(dash, |n| n.to_string());
         let registers = chip.layout.map_or_else(dash, |l| format!("[{0}](registers-{0}.md)", l.generation));
-        let names = chip.marketing.join(", ");
         let _ = writeln!(
             out,
-            "| {} | {} | {names} | {} | {subtype} | {registers} |",
-            chip.target, chip.family, chip.silicon
+            "| {} | {} | {} | {subtype} | {registers} |",
+            chip.target,
+            chip.describe(),
+            chip.family
         );
     }
+    out.push_str(
+        "\nThe number of a target is that of its generation, and so is the number of a family of the book: neither is the \
+         number of the silicon. See [conflicts](../conflicts.md#chip-names).\n\n\
+         ## Silicon and products\n\n| silicon | part | target | evidence | how | products |\n|---|---|---|---|---|---|\n",
+    );
+    for silicon in SILICON {
+        let products: Vec<String> = PRODUCTS
+            .iter()
+            .filter(|p| p.silicon == silicon.name)
+            .map(|p| format!("{} ({})", p.name, p.identifiers.join(" ")))
+            .collect();
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} |",
+            silicon.name,
+            silicon.part,
+            silicon.target,
+            silicon.basis.name(),
+            silicon.evidence,
+            products.join(", ")
+        );
+    }
+    out.push_str("\nGroups:");
+    for group in GROUPS {
+        let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
+        out.push_str(&format!("\n- `{}`: {} ({})", group.name, group.meaning, members.join(", ")));
+    }
+    out.push('\n');
     out.push_str("\n## HAL numbers\n\n| number | offset | unit | meaning |");
     CHIPS.iter().for_each(|c| out.push_str(&format!(" {} |", c.target)));
     out.push_str("\n|---|---|---|---|");

@@ -7,7 +7,7 @@ use anemone_facts::chips::by_name;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const CHIPS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"];
+const CHIPS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17-pro", "a18"];
 
 fn once(package: &Path) -> Duration {
     let start = Instant::now();

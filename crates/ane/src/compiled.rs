@@ -81,7 +81,7 @@ impl Compiled {
         let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         let plain: String = stem.chars().map(kept).collect();
         let plain = Some(plain.trim_start_matches('.')).filter(|s| !s.is_empty()).unwrap_or("model");
-        let files: Vec<File> = forms::files(&chain, forms, plain, stem)?;
+        let files: Vec<File> = forms::files(&chain, chip, forms, plain, stem)?;
         let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
         std::fs::create_dir_all(folder).map_err(cannot)?;
         let paths: Vec<PathBuf> = files.iter().map(|f| folder.join(&f.name)).collect();

@@ -2,6 +2,7 @@
 
 use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use anemone_facts::chips::Chip;
 use anemone_facts::formats::raw::anec;
 use anemone_program::e5::{self, Call, Info, State};
 use anemone_program::{PortOrder, Program, firmware, hwx, raw};
@@ -74,8 +75,9 @@ pub struct File {
 
 /// The files of a chain in some forms, named after `stem`. Several programs make several files of a form, numbered from 0;
 /// the dispatch descriptor and the firmware container hold all programs in one. `source` is the name of the model's file.
-/// Only names are written: the same model gives the same bytes, wherever it lies and wherever they go.
-pub fn files(chain: &Chain, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
+/// `chip` is the target that they say they are for. Only names are written: the same model gives the same bytes, wherever
+/// it lies and wherever they go.
+pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
     let programs = chain.programs();
     let several = programs.len() > 1;
     let name = |at: usize, form: Form| match several {
@@ -84,6 +86,8 @@ pub fn files(chain: &Chain, forms: &[Form], stem: &str, source: &str) -> Result<
     };
     let around = |at: usize| {
         let container = hwx::Options {
+            // Native layers on a chip whose registers are not known are written in those of another.
+            target: chip.layout.map_or(String::new(), |_| chip.target.to_string()),
             netplist_path: source.to_string(),
             output_path: name(at, Form::Hwx),
             ..hwx::Options::default()
@@ -131,7 +135,10 @@ fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
 /// A dispatch descriptor's bytes.
 fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[String]) -> Vec<u8> {
     let entry = |key: &str, value: &str| (key.to_string(), value.to_string());
-    let generation = calls.first().map_or("", |c| c.program.layout.generation);
+    let target = match around.container.target.as_str() {
+        "" => calls.first().map_or("", |c| c.program.layout.generation),
+        target => target,
+    };
     let info = Info {
         function: function.to_string(),
         entries: vec![
@@ -140,7 +147,7 @@ fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[
             entry("built-for-profiling", "0"),
             entry("on-device-compilation", "0"),
         ],
-        options: format!("-t {generation}"),
+        options: format!("-t {target}"),
         outputs: outputs.to_vec(),
     };
     e5::from_calls(calls, &around.states, &info).write()

@@ -65,7 +65,7 @@ pub fn text(row: &Row) -> String {
     }
     let class = row.class().map_or("none".to_string(), |c| c.to_string());
     let _ = writeln!(text, "  class:     {class}; carried by: {}", row.carrier.name());
-    let first = first_chip(row).map_or("no chip".to_string(), |c| format!("{} ({})", c.target, c.family));
+    let first = first_chip(row).map_or("no chip".to_string(), |c| format!("{} ({})", c.target, c.describe()));
     let _ = writeln!(text, "  first:     {first}");
     let operations: Vec<&str> = row.operations().map(|o| o.name).collect();
     let operations = if operations.is_empty() { "none".to_string() } else { operations.join(", ") };

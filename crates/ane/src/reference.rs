@@ -1,23 +1,67 @@
 //! Reference data by name: rules, diagnostics, operations, validators, numbers of chips.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use anemone_facts::chips::{self, CHIPS, Chip, HAL_ROWS, HalRow};
+use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::RULES;
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
 use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
+use anemone_facts::silicon::{self, GROUPS, Group, Named, SILICON, Silicon};
 use anemone_facts::{lint, ops, validators};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The chip of that name: marketing name or compiler target.
+/// The chip of that name: silicon (`m1`, `a14`), product (`iphone12`, `iPhone13,2`) or compiler target (`h13`).
 pub fn chip(name: &str) -> Result<&'static Chip> {
-    chips::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = CHIPS.iter().flat_map(|c| [&[c.target], c.marketing].concat()).collect();
-        let near = nearest(name, known.iter().copied());
-        Diagnostic::new(Code::Usage, format!("no chip is known as {name}"))
-            .help(format!("{near}known: {}", known.join(", ")))
-    })
+    named(name).map(|named| named.chip)
+}
+
+fn named(name: &str) -> Result<Named> {
+    silicon::find(name).ok_or_else(|| unknown_chip(name))
+}
+
+fn unknown_chip(name: &str) -> Diagnostic {
+    if let Some(why) = silicon::unreachable(name) {
+        return Diagnostic::new(Code::Usage, format!("{name} is no target: {why}"));
+    }
+    if let Some(group) = silicon::group(name) {
+        let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
+        return Diagnostic::new(Code::Usage, format!("`{name}` names several chips, and one is needed"))
+            .help(format!("one of: {}", members.join(", ")));
+    }
+    let near = nearest(name, silicon::names());
+    Diagnostic::new(Code::Usage, format!("no chip is known as {name}")).help(format!(
+        "{near}chips: a12 to a20, m1 to m6 with -pro, -max, -ultra; products: iphone12, iPhone13,2, ipad-pro-m4; groups: {}; \
+         `ane targets` lists them",
+        GROUPS.iter().map(|g| g.name).collect::<Vec<_>>().join(", ")
+    ))
+}
+
+/// The chips of a list of names, each once, with the name to show: as the user wrote it, a product with its silicon, and of
+/// a group one chip for each compiler target.
+pub fn chip_list(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
+    let mut chips: Vec<(String, &'static Chip)> = Vec::new();
+    let mut add = |label: String, chip: &'static Chip| {
+        if !chips.iter().any(|(known, _)| *known == label) {
+            chips.push((label, chip));
+        }
+    };
+    for name in silicon::split(&names.join(",")) {
+        if let Some(group) = silicon::group(&name) {
+            for member in group.members() {
+                add(member.name.to_string(), chip(member.target)?);
+            }
+            continue;
+        }
+        let found = named(&name)?;
+        let label = match (found.product, found.silicon) {
+            (Some(product), Some(silicon)) => format!("{} ({})", product.name, silicon.name),
+            (None, Some(silicon)) => silicon.name.to_string(),
+            _ => found.chip.target.to_string(),
+        };
+        add(label, found.chip);
+    }
+    Ok(chips)
 }
 
 /// Advice on a name that is not known: the nearest of the known ones, as the start of a sentence; empty where none is near.
@@ -43,6 +87,10 @@ pub enum Topic {
     Layer(&'static Validator),
     /// A number of chips.
     Hal(&'static HalRow),
+    /// A chip, by target, silicon or product.
+    Chip(Named),
+    /// A set of chips.
+    Group(&'static Group),
 }
 
 /// Everything of that name: a code, an operation, a layer or its validator, a number of chips.
@@ -55,6 +103,8 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(layer.or_else(|| validators::by_name(word)).map(Topic::Layer));
     let hal = HAL_ROWS.iter().find(|r| r.name == word || r.offset.is_some_and(|o| format!("{o:#x}") == word));
     found.extend(hal.map(Topic::Hal));
+    found.extend(silicon::find(word).map(Topic::Chip));
+    found.extend(silicon::group(word).map(Topic::Group));
     found
 }
 
@@ -63,7 +113,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     let lints = LINTS.iter().flat_map(|l| [l.code, l.name]);
     let codes = Code::ALL.into_iter().map(Code::text);
     let layers = VALIDATORS.iter().map(|v| v.stem);
-    lints.chain(codes).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name))
+    lints.chain(codes).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name)).chain(silicon::names())
 }
 
 /// One word for a reach.
@@ -90,6 +140,11 @@ impl Topic {
             }
             Topic::Op(row) => op_text(row),
             Topic::Layer(row) => layer_text(row),
+            Topic::Chip(named) => chip_text(named),
+            Topic::Group(group) => {
+                let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
+                format!("{}: {}\n  {}\n", group.name, group.meaning, members.join(", "))
+            }
             Topic::Hal(row) => {
                 let offset = row.offset.map_or(String::new(), |o| format!(", offset {o:#x}"));
                 let mut text = format!("{}: {} ({}{offset})\n", row.name, row.meaning, row.basis.phrase());
@@ -116,6 +171,14 @@ impl Topic {
             }
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
+            Topic::Chip(named) => json!({
+                "kind": "chip", "target": named.chip.target, "silicon": named.silicon.map(|s| s.title),
+                "product": named.product.map(|p| p.name), "cpu_subtype": named.chip.cpu_subtype,
+                "family": named.chip.family, "evidence": named.silicon.map(|s| s.basis.name()),
+            }),
+            Topic::Group(group) => json!({
+                "kind": "group", "name": group.name, "chips": group.members().iter().map(|s| s.name).collect::<Vec<_>>(),
+            }),
             Topic::Hal(row) => json!({
                 "kind": "number", "name": row.name, "offset": row.offset, "unit": row.unit, "meaning": row.meaning,
                 "evidence": row.basis.name(),
@@ -123,6 +186,40 @@ impl Topic {
             }),
         }
     }
+}
+
+/// A chip in a few lines: what it is, what else has the same engine, and how that is known.
+fn chip_text(named: Named) -> String {
+    let chip = named.chip;
+    let title = match (named.product, named.silicon) {
+        (Some(product), Some(silicon)) => format!("{}: {}", product.name, silicon.title),
+        (None, Some(silicon)) => silicon.title.to_string(),
+        _ => chip.target.to_string(),
+    };
+    let mut text = format!("{title}: compiler target {}, {}\n", chip.target, chip.describe());
+    if let Some(subtype) = chip.cpu_subtype {
+        let same = SILICON.iter().filter(|s| chips_subtype(s) == Some(subtype)).map(|s| s.title);
+        let _ = writeln!(text, "  generation  CPU subtype {subtype}: {}", same.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(silicon) = named.silicon {
+        let _ = writeln!(text, "  evidence    {}: {} (docs/evidence.md, silicon)", silicon.basis.phrase(), silicon.evidence);
+    }
+    let _ = writeln!(text, "  family      {} in the book's tables, which is no name of silicon", chip.family);
+    if !chip.note.is_empty() {
+        let _ = writeln!(text, "  note        {}", chip.note);
+    }
+    text += if chip.layout.is_some() { "  compiles and runs here\n" } else { "  limits only: `ane check`\n" };
+    text
+}
+
+fn chips_subtype(silicon: &Silicon) -> Option<u32> {
+    anemone_facts::chips::by_target(silicon.target).and_then(|c| c.cpu_subtype)
+}
+
+/// Families of the book, told by their silicon.
+fn families(names: &[&str]) -> String {
+    let told: Vec<String> = names.iter().map(|f| silicon::of_family(f)).collect();
+    if told.is_empty() { "every chip".into() } else { told.join(", ") }
 }
 
 /// What a rule is about, in a word or two.
@@ -175,7 +272,7 @@ fn op_text(row: &OpRow) -> String {
         let _ = writeln!(text, "  instead  {}", row.instead);
     }
     for attested in ATTESTED.iter().filter(|a| a.ops.contains(&row.name)) {
-        let on = if attested.families.is_empty() { "everywhere".into() } else { attested.families.join(", ") };
+        let on = families(attested.families);
         let _ = writeln!(text, "  attested {} ({on}): {}", attested.layer, attested.reason);
     }
     for answer in SEGMENTER.iter().filter(|s| s.op == row.name) {
@@ -211,7 +308,7 @@ fn layer_text(row: &Validator) -> String {
         let _ = writeln!(text, "  {} {} ({}): {}", rule.lint, rule.stage.name(), rule.basis.name(), rule_text(rule));
     }
     for attested in ATTESTED.iter().filter(|a| a.layer == row.stem) {
-        let on = if attested.families.is_empty() { "everywhere".into() } else { attested.families.join(", ") };
+        let on = families(attested.families);
         let _ = writeln!(text, "  attested is not reachable ({on}): {}", attested.reason);
     }
     let ops: Vec<&str> = OPS.iter().filter(|o| o.layers.contains(&row.stem)).map(|o| o.name).collect();

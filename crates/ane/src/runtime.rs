@@ -94,14 +94,15 @@ impl Compiler for ModelCompiler {
         let chip = chips::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
         let loaded = load(model).map_err(|d| d.render(false))?;
         let compiled = loaded.compile(chip, &Options::default(), &mut ()).map_err(|d| d.render(false))?;
-        bundle(&compiled)
+        bundle(&compiled, chip)
     }
 }
 
 /// A compiled model as a bundle.
-pub fn bundle(compiled: &Compiled) -> std::result::Result<Bundle, String> {
+pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, String> {
     let Compiled { program, net } = compiled;
-    let image = hwx::from_program(program, &hwx::Options::default()).map_err(|e| e.to_string())?.write();
+    let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
+    let image = hwx::from_program(program, &hwx::Options { target, ..hwx::Options::default() }).map_err(|e| e.to_string())?.write();
     let info = e5::Info { function: "main".into(), ..e5::Info::default() };
     let call = e5::Call { program, container: &image };
     let descriptor = e5::from_calls(&[call], &[], &info).write();

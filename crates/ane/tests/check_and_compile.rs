@@ -9,9 +9,12 @@ use anemone_compile::Options;
 use anemone_compile::check::Route;
 use anemone_compile::check::own::REWRITES;
 use anemone_facts::chips;
+use anemone_net::outline::Outline;
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
 use common::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the two say: that it runs, and that it compiles. Rewrites that the first leans on are put into `used`.
 fn both(model: &Path, used: &mut BTreeSet<&'static str>) -> (Result<(), String>, Result<(), String>) {
@@ -76,5 +79,59 @@ fn what_is_predicted_compiles() {
     if models_dir().is_some() {
         let idle: Vec<_> = REWRITES.iter().filter(|r| !used.contains(r.into)).collect();
         assert!(idle.is_empty(), "rewrites that no program needs: {idle:?}");
+    }
+}
+
+/// A linear layer on so many rows, or a 1x1 convolution on so many columns, with a bias.
+fn layer(linear: bool, [inputs, outputs, rows]: [usize; 3]) -> Net {
+    let value = |name: &str, shape: &[usize], data: Option<Arc<Tensor>>| Value {
+        name: name.into(),
+        ty: TensorType { dtype: DType::F16, shape: shape.to_vec() },
+        data,
+        surface: None,
+    };
+    let constant = |name: &str, shape: &[usize]| {
+        let data = vec![half::f16::from_f32(0.01); shape.iter().product()];
+        value(name, shape, Some(Arc::new(Tensor { shape: shape.to_vec(), data: Data::F16(data) })))
+    };
+    let mut net = Net { name: "layer".into(), ..Net::default() };
+    let (from, to, weights) = match linear {
+        true => (vec![rows, inputs], vec![rows, outputs], vec![outputs, inputs]),
+        false => (vec![1, inputs, 1, rows], vec![1, outputs, 1, rows], vec![outputs, inputs, 1, 1]),
+    };
+    let x = net.add_value(value("x", &from, None));
+    let w = net.add_value(constant("w", &weights));
+    let b = net.add_value(constant("b", &[outputs]));
+    let y = net.add_value(value("y", &to, None));
+    let kind = match linear {
+        true => OpKind::Linear,
+        false => OpKind::Conv { strides: vec![1, 1], pads: vec![(0, 0); 2], dilations: vec![1, 1], groups: 1 },
+    };
+    net.ops.push(Op { name: "y".into(), kind, inputs: vec![x, w, b], outputs: vec![y] });
+    (net.inputs, net.outputs) = (vec![x], vec![y]);
+    net
+}
+
+/// Weights around the 16 MiB that one task may have, up to the sizes of large language models: linear layers compile as the
+/// 1x1 convolutions of their size do, and check says of both what happens.
+#[test]
+fn layers_of_every_size_are_predicted() {
+    let m1 = &chips::CHIPS[0];
+    let sizes = [
+        [512, 512, 1], [2048, 4096, 1], [4096, 2048, 1], [4096, 2048, 64], [2047, 4099, 1], [4096, 4096, 1], [4096, 4096, 16],
+        [512, 32000, 1], [300, 16001, 3], [16384, 512, 1], [11008, 1024, 1], [1024, 32000, 1],
+    ];
+    for size in sizes {
+        for linear in [true, false] {
+            let net = layer(linear, size);
+            let placement = anemone_compile::check::check(&Outline::of(&net), m1, Route::Direct);
+            let predicted = placement.verdicts.iter().find_map(|v| v.refusal.as_ref().map(|r| r.message.clone()));
+            let compiled = anemone_compile::compile(&net, m1, &Options::default(), &mut ()).map(|p| p.kernel.len());
+            match (&predicted, &compiled) {
+                (None, Ok(bytes)) => assert!(*bytes >= size[0] * size[1] * 2, "{size:?} linear {linear}: {bytes} bytes"),
+                (Some(_), Err(_)) => {}
+                _ => panic!("{size:?} linear {linear}: check says {predicted:?}, compile {compiled:?}"),
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use common::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const CHIPS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"];
+const CHIPS: &[&str] = &["m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17-pro", "a18"];
 
 fn report(package: &Path) -> Report {
     let chips: Vec<(String, &'static Chip)> = CHIPS.iter().filter_map(|c| Some((c.to_string(), by_name(c)?))).collect();

@@ -127,13 +127,29 @@ fn split_kernel(layer: Layer, cap: u64) -> Vec<Layer> {
     let outputs = outputs(&layer);
     let groups = layer.sources[0].groups();
     let bytes = weights.values.len() as u64 * ELEMENT_BYTES;
-    if bytes <= cap || groups > 1 || outputs < 2 {
+    // Biases, tables and padding are in the streams too: coefficients of exactly the limit do not fit.
+    let fit = |layers: &[Layer]| layers.iter().all(|piece| Packing::of(piece).total_bytes() <= cap);
+    if bytes <= cap && fit(std::slice::from_ref(&layer)) || groups > 1 || outputs < 2 {
         return vec![layer];
     }
     // Whole passes of sixteen engines, so that the pieces pack densely; columns of a transposed result stay aligned.
-    let pieces = bytes.div_ceil(cap) as usize;
-    self::pieces(&layer, outputs.div_ceil(pieces).next_multiple_of(32))
+    let even = |pieces: usize| match outputs.div_ceil(pieces) {
+        step if step > WHOLE_PASS => step.next_multiple_of(WHOLE_PASS),
+        step => step,
+    };
+    let mut step = even(bytes.div_ceil(cap) as usize);
+    loop {
+        let split = pieces(&layer, step);
+        if fit(&split) || step == 1 {
+            return split;
+        }
+        let smaller = if step > WHOLE_PASS { step - WHOLE_PASS } else { step / 2 };
+        step = even(outputs.div_ceil(smaller));
+    }
 }
+
+/// Output channels that sixteen engines take in one pass, two each.
+const WHOLE_PASS: usize = 32;
 
 /// A convolution as several with `step` output channels each.
 fn pieces(layer: &Layer, step: usize) -> Vec<Layer> {

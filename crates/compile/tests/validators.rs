@@ -187,11 +187,11 @@ fn texts_appear_for_what_triggers_them() {
             "m1",
             "square operation after reduction is not supported",
         ),
-        ("_ANECValidateSoftmaxLayer", image(""), "a11", "Softmax is not supported by this ANE architecture"),
+        ("_ANECValidateSoftmaxLayer", image(""), "a12", "Softmax is not supported by this ANE architecture"),
         (
             "_ANECValidateInstanceNormLayer",
             image(""),
-            "a11",
+            "a12",
             "InstanceNorm layer not supported for this ANE architecture",
         ),
         ("_ANECValidateDropoutLayer", image(""), "m1", "Dropout layer is not supported on this architecture."),
@@ -305,7 +305,7 @@ fn texts_appear_for_what_triggers_them() {
         let said = says(export, layer, on);
         assert!(said.iter().any(|s| s == text), "{export} on {on}: {said:?}, wanted {text:?}");
     }
-    let lrn = legal::check(&image("LRN"), chip("a11"), Route::Direct);
+    let lrn = legal::check(&image("LRN"), chip("a12"), Route::Direct);
     assert!(lrn.unknown.contains(&"lrn"), "the byte of the oldest parts is not known: {lrn:?}");
     let crop = legal::check(&bare("CropResize", 2), chip("m1"), Route::Direct);
     assert_eq!(crop.refusals[0].apple.as_deref(), Some("Codegen Error: Invalid Texture CropCfg"));
@@ -335,7 +335,7 @@ fn the_umbrella_adds_its_own_checks() {
     let collision = "ANE internal error: Unit name \"it\" collision during MIL to ANEC IR conversion.";
     assert_eq!(texts("m1"), ["Bonded networks are not supported on the target", collision]);
     assert_eq!(texts("m6"), [collision], "the M6 has two bonded engines");
-    assert_eq!(texts("a11")[0], "Softmax is not supported by this ANE architecture");
+    assert_eq!(texts("a12")[0], "Softmax is not supported by this ANE architecture");
     let newer = Network { schema: [1, 0, 11], ..Network::default() };
     assert_eq!(validate::network_create(&newer, chip("m1")).len(), 1);
     assert!(validate::network_create(&Network { schema: [1, 0, 10], ..Network::default() }, chip("m1")).is_empty());

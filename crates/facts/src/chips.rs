@@ -1,10 +1,12 @@
 //! Chips: the compiler's targets, one row each, with the numbers of the hardware abstraction layer.
 //!
-//! A value that no source gives is `None`, and a decision that needs it must say so. Sources: the book's HAL tables
+//! Which silicon and which product a target stands for is [`crate::silicon`]: every name that a user types or reads comes
+//! from there. A value that no source gives is `None`, and a decision that needs it must say so. Sources: the book's HAL tables
 //! (chapters 20, 24, 34, 35 and appendix A); see `docs/evidence.md`, keys `hal` and `m6-study`.
 
 pub use crate::hal::{HAL_ROWS, Hal, HalRow};
 use crate::layout;
+use crate::silicon::{self, SILICON, Silicon};
 use crate::table::Layout;
 
 /// One compiler target.
@@ -12,14 +14,13 @@ use crate::table::Layout;
 pub struct Chip {
     /// Compiler target, lower case.
     pub target: &'static str,
-    /// Capability tier of the book: targets of one tier share every capability.
+    /// Capability tier of the book: targets of one tier share every capability. The book names tiers by the compiler's
+    /// families, whose number is that of the target: its family A13 is target h13, which is the silicon A14 and M1.
     pub family: &'static str,
     /// Index of the legality family that an operation's floor is compared with; `None` where no source maps it.
     pub floor: Option<u8>,
-    /// Marketing names that mean this target.
-    pub marketing: &'static [&'static str],
-    /// Silicon it stands for.
-    pub silicon: &'static str,
+    /// What a target without silicon of its own is; empty where [`SILICON`] has rows for it.
+    pub role: &'static str,
     /// Mach-O CPU subtype of its containers.
     pub cpu_subtype: Option<u32>,
     /// Version of its task descriptors, where a container shows it.
@@ -35,17 +36,29 @@ pub struct Chip {
 impl Chip {
     /// Whether the target stands for silicon at all.
     pub fn is_silicon(&self) -> bool {
-        !self.silicon.starts_with("reference")
+        !self.role.starts_with("reference")
+    }
+
+    /// The silicon it stands for.
+    pub fn silicon(&self) -> impl Iterator<Item = &'static Silicon> + use<> {
+        let target = self.target;
+        SILICON.iter().filter(move |s| s.target == target)
+    }
+
+    /// What it is, for people: its silicon, or the role of a target without any.
+    pub fn describe(&self) -> String {
+        let names: Vec<&str> = self.silicon().map(|s| s.title).collect();
+        if names.is_empty() { self.role.to_string() } else { names.join(", ") }
     }
 
     /// The name that users know best.
     pub fn name(&self) -> &'static str {
-        self.marketing.first().copied().unwrap_or(self.target)
+        self.silicon().next().map_or(self.target, |s| s.name)
     }
 }
 
 macro_rules! chips {
-    ( $( $target:literal $family:literal $floor:tt $subtype:tt $td:tt [ $( $name:literal ),* ] $silicon:literal $note:literal $layout:expr; )* ) => {
+    ( $( $target:literal $family:literal $floor:tt $subtype:tt $td:tt $role:literal $note:literal $layout:expr; )* ) => {
         const NAMES: &[&str] = &[ $( $target ),* ];
         const fn position(target: &str) -> usize {
             let mut at = 0;
@@ -61,8 +74,8 @@ macro_rules! chips {
 
         /// Every known target. The default target comes first; the order is that of the HAL rows.
         pub static CHIPS: &[Chip] = &[ $( Chip {
-            target: $target, family: $family, floor: cell!($floor), marketing: &[ $( $name ),* ],
-            silicon: $silicon, cpu_subtype: cell!($subtype), td_version: cell!($td), note: $note, layout: $layout,
+            target: $target, family: $family, floor: cell!($floor), role: $role,
+            cpu_subtype: cell!($subtype), td_version: cell!($td), note: $note, layout: $layout,
             hal: Hal::at(const { position($target) }),
         } ),* ];
     };
@@ -85,42 +98,46 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-// Target, tier, floor index, CPU subtype, task descriptor version, marketing names, silicon, note.
+// Target, tier, floor index, CPU subtype, task descriptor version, role, note.
 chips! {
-    "h13" "A13" 2 4 7 ["m1", "a13"] "M1 (T8103), A13" "" Some(&layout::H13);
-    "h13g" "A13" 2 _ _ ["m1-pro", "m1-max", "m1-ultra"] "M1 Pro, Max, Ultra (T600x)" "" None;
-    "t1" "A13" 2 _ 7 [] "A13 reference part" "" None;
-    "h14" "A14" 3 5 11 ["m2", "a14"] "M2 (T8112), A14" "an M2 in an iPad reports h14g" None;
-    "h14g" "A14" 3 _ _ ["m2-pro", "m2-max", "m2-ultra"] "M2 Pro, Max, Ultra (T602x)" "" None;
-    "h14c" "A14" 3 _ _ [] "A14, Max class" "" None;
-    "h15" "A15" 4 6 8 ["m3", "a15"] "M3 (T8122), A15" "" None;
-    "h15g" "A15" 4 _ _ ["m3-pro", "m3-max", "m3-ultra"] "M3 Pro, Max, Ultra (T603x)" "" None;
-    "h15c" "A15" 4 _ _ [] "A15, Max class" "" None;
-    "h16" "A16" 4 7 17 ["m4", "a16"] "M4 (T8132), A16" "a live M4 (Mac16,12) reports h16g; the variants of a generation have equal tables" None;
-    "h16g" "A16" 4 _ 17 ["m4-pro", "m4-max"] "M4 Pro, Max (T604x)" "a live M4 (Mac16,12) reports this target too" None;
-    "h16s" "A16" 4 _ _ [] "A16, Pro class" "" None;
-    "h16c" "A16" 4 _ _ [] "A16, Max class" "" None;
-    "h17" "A17" 5 9 19 ["m5", "a17"] "M5 (T8142), A17" "a live M5 reports h17; an A18 Pro reports h17 too" None;
-    "h17a" "A17" 5 _ _ [] "A17 variant" "" None;
-    "h17g" "A17" 5 _ _ [] "M5 Pro, Max by one of the book's tables" "the other table says h17s" None;
-    "h17s" "A17" 6 _ _ ["m5-pro", "m5-max", "a17-pro"] "M5 Pro, Max (T605x), A17 Pro" "the book's other table says h17g" None;
-    "h17c" "A17" 5 _ _ [] "A17, Max class" "" None;
-    "h17d" "A17" 5 _ _ [] "A17, Ultra class" "" None;
-    "h18" "A18" 6 10 20 ["a18"] "A18" "" None;
-    "h11" "older" 0 _ 5 ["a11"] "before the A13" "" None;
-    "h12" "older" 1 3 6 ["a12"] "before the A13" "CPU subtype and descriptor version are unsure" None;
-    "m9" "older" _ _ _ [] "before the A13, efficiency class" "" None;
-    "t0" "older" _ _ _ [] "before the A13" "" None;
-    "m11" "small" _ 8 10 [] "small embedded part" "" None;
-    "u1" "reference" _ _ 1 [] "reference, no silicon" "" None;
-    "u2" "reference" _ _ 1 [] "reference, no silicon" "" None;
-    "u3" "reference" _ _ 1 [] "reference, no silicon" "" None;
-    "h18g" "A18" 6 11 24 ["m6"] "M6 (T8152)" "later than the book's 28; numbers from a study of the M6, capabilities as the M4's, whose placements are identical" None;
-    "h19" "A18" 6 _ 24 ["a20"] "A20" "later than the book's 28; as h18g, whose table is the same" None;
+    "h13" "A13" 2 4 7 "" "" Some(&layout::H13);
+    "h13g" "A13" 2 4 7 "" "" Some(&layout::H13);
+    "t1" "A13" 2 4 7 "test part of the H13 generation" "" Some(&layout::H13);
+    "h14" "A14" 3 5 11 "" "an M2 in an iPad reports h14g, which the book gives to the M2 Pro; capabilities are the same" None;
+    "h14g" "A14" 3 5 11 "" "" None;
+    "h14c" "A14" 3 5 11 "H14 generation, 32 cores as the compiler counts them" "" None;
+    "h15" "A15" 4 6 8 "" "" None;
+    "h15g" "A15" 4 6 8 "" "" None;
+    "h15c" "A15" 4 6 8 "H15 generation, 32 cores as the compiler counts them" "" None;
+    "h16" "A16" 4 7 17 "" "an M4 (Mac16,12) reports h16g, which the book gives to the M4 Pro; capabilities are the same" None;
+    "h16g" "A16" 4 7 17 "" "an M4 (Mac16,12) reports this target too" None;
+    "h16s" "A16" 4 7 17 "H16 generation, 16 cores as the compiler counts them" "" None;
+    "h16c" "A16" 4 7 17 "H16 generation, 32 cores as the compiler counts them" "" None;
+    "h17" "A17" 5 9 19 "" "an A18 Pro and an M5 report h17" None;
+    "h17a" "A17" 5 9 19 "H17 generation, variant" "" None;
+    "h17g" "A17" 5 9 19 "H17 generation, 8 cores as the compiler counts them" "the book gives the M5 Pro and Max to h17g in one table and to h17s in another" None;
+    "h17s" "A17" 6 9 19 "" "the book's other table says h17g" None;
+    "h17c" "A17" 5 9 19 "H17 generation, 32 cores as the compiler counts them" "" None;
+    "h17d" "A17" 5 9 19 "H17 generation, 64 cores as the compiler counts them" "" None;
+    "h18" "A18" 6 10 20 "" "" None;
+    "h11" "older" 0 1 5 "" "the book gives the name A11Legacy to its family" None;
+    "h12" "older" 1 3 6 "" "" None;
+    "m9" "older" _ _ _ "efficiency class, before the H13 generation" "" None;
+    "t0" "older" _ _ _ "test part, before the H13 generation" "" None;
+    "m11" "small" _ 8 10 "small embedded part" "" None;
+    "u1" "reference" _ _ 1 "reference, no silicon" "" None;
+    "u2" "reference" _ _ 1 "reference, no silicon" "" None;
+    "u3" "reference" _ _ 1 "reference, no silicon" "" None;
+    "h18g" "A18" 6 11 24 "" "later than the book's 28; numbers from a study of the M6, capabilities as the M4's, whose placements are identical" None;
+    "h19" "A18" 6 11 24 "" "later than the book's 28; as h18g, whose table is the same" None;
 }
 
-/// The chip that a user names by compiler target or by marketing name, in any case.
+/// The chip that a user names by compiler target, silicon or product, in any case.
 pub fn by_name(name: &str) -> Option<&'static Chip> {
-    let name = name.to_ascii_lowercase();
-    CHIPS.iter().find(|c| c.target == name || c.marketing.contains(&name.as_str()))
+    silicon::find(name).map(|named| named.chip)
+}
+
+/// The chip of a compiler target.
+pub fn by_target(target: &str) -> Option<&'static Chip> {
+    CHIPS.iter().find(|c| c.target == target)
 }

@@ -89,7 +89,7 @@ impl Graph {
     }
 
     /// Compiles for a chip.
-    #[pyo3(signature = (chip="h13"))]
+    #[pyo3(signature = (chip="m1"))]
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
         apart(py, || {
             let chip = reference::chip(chip)?;

@@ -60,11 +60,10 @@ impl Model {
     }
 
     /// Places every operation on a chip, or on several separated by commas.
-    #[pyo3(signature = (chip="h13", *, route="direct"))]
-    fn check(&self, py: Python<'_>, chip: &str, route: &str) -> PyResult<Report> {
+    #[pyo3(signature = (chip=Chips::m1(), *, route="direct"))]
+    fn check(&self, py: Python<'_>, chip: Chips, route: &str) -> PyResult<Report> {
         let report = apart(py, || {
-            let names: Vec<String> = chip.split(',').map(|n| n.trim().to_string()).collect();
-            let (chips, route) = (check::chips(&names)?, check::route(route)?);
+            let (chips, route) = (reference::chip_list(&chip.0)?, check::route(route)?);
             let Subject::Program(outline, _) = check::load(&self.path, &Choices::default())? else {
                 let message = "a compiled container has no operations to place";
                 return Err(Diagnostic::new(Code::Usage, message).at(self.path.display()));
@@ -75,7 +74,7 @@ impl Model {
     }
 
     /// Compiles for a chip; a program compiled already is taken as it is.
-    #[pyo3(signature = (chip="h13"))]
+    #[pyo3(signature = (chip="m1"))]
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
         apart(py, || {
             let chip = reference::chip(chip)?;
@@ -91,6 +90,26 @@ impl Model {
 
     fn __repr__(&self) -> String {
         format!("<anemone.Model {}>", self.path.display())
+    }
+}
+
+/// One name of a chip, several separated by commas, or a list of them.
+struct Chips(Vec<String>);
+
+impl Chips {
+    fn m1() -> Chips {
+        Chips(vec!["m1".into()])
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Chips {
+    type Error = PyErr;
+
+    fn extract(chips: Borrowed<'_, 'py, PyAny>) -> PyResult<Chips> {
+        match chips.extract::<String>() {
+            Ok(one) => Ok(Chips(vec![one])),
+            Err(_) => chips.extract().map(Chips),
+        }
     }
 }
 

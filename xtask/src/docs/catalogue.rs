@@ -71,7 +71,7 @@ pub fn operations() -> String {
         "# Operations\n\n{OPEN}\n\n\
          {} operations by family of chips: native (runs on the engine), bridge (a decomposition or a software route), gated \
          (native on a later family), none. See [op-matrix](../evidence.md#op-matrix). `ane ops OP` tells one of them.\n\n\
-         | operation | A13 | A14 | A15 | later | floor | layers | instead | note |\n|---|---|---|---|---|---|---|---|---|\n",
+         | operation | H13 (M1, A14) | H14 (M2, A15) | H15 (M3, A16) | later | floor | layers | instead | note |\n|---|---|---|---|---|---|---|---|---|\n",
         OPS.len()
     );
     for row in OPS {

@@ -35,7 +35,7 @@ pub fn table() -> String {
         let class = row.class().map_or("-".to_string(), |c| c.to_string());
         let first = match row.carrier {
             Carrier::Nothing => "none".to_string(),
-            _ => first_chip(row).map_or("none".to_string(), |c| format!("{} ({})", c.family, c.target)),
+            _ => first_chip(row).map_or("none".to_string(), |c| format!("{} ({})", c.target, c.describe())),
         };
         let cells = [
             row.stem.to_string(),

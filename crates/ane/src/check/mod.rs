@@ -10,7 +10,6 @@ pub mod table;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
-use crate::reference;
 use anemone_compile::check::lint::{self, Assumptions, Finding};
 use anemone_compile::check::{Place, Placement, Route, check};
 use anemone_facts::chips::Chip;
@@ -147,18 +146,6 @@ pub struct Report {
     pub route: Route,
     /// Operations that may be off the engine.
     pub max_fallback: usize,
-}
-
-/// The chips of these names, each once, as they are named. A compiler's target alone says little: it gets the name of the chip.
-pub fn chips(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
-    let mut chips: Vec<(String, &'static Chip)> = Vec::new();
-    for name in names.iter().map(|n| n.to_ascii_lowercase()).filter(|n| !n.is_empty()) {
-        if !chips.iter().any(|(known, _)| *known == name) {
-            let chip = reference::chip(&name)?;
-            chips.push((if name == chip.target && names.len() == 1 { chip.name().to_string() } else { name }, chip));
-        }
-    }
-    Ok(chips)
 }
 
 /// The route of that name.

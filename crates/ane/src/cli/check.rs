@@ -2,7 +2,7 @@
 
 use super::{ModelFlags, Voice, print};
 use anemone::check::{self, Report, Subject};
-use anemone::{Code, Diagnostic, Result, files};
+use anemone::{Code, Diagnostic, Result, files, reference};
 use anemone_compile::check::lint::Assumptions;
 use anemone_compile::check::{Route, load};
 use clap::Args;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   ane model.mlpackage
-  ane check model.mlpackage -t m1,m4,a17
+  ane check model.mlpackage -t m1,m4,iphone
   ane check model.mlpackage -t m1 --max-fallback 2 --sarif out.sarif
   ane check model.mlpackage -t m1,m2,m3 --html report.html
   ane check model.mlpackage --json > before.json
@@ -29,8 +29,8 @@ pub struct Flags {
     model: PathBuf,
     #[command(flatten)]
     choices: ModelFlags,
-    /// Chips, by marketing name or compiler target, separated by commas
-    #[arg(short, long, value_name = "CHIPS", value_delimiter = ',', default_value = "h13")]
+    /// Chips (m1, a14, h13), products (iphone12, iPhone13,2, ipad-pro-m4) and groups (all, iphone, ipad, ios, mac), separated by commas
+    #[arg(short, long, value_name = "CHIPS", default_value = "m1")]
     target: Vec<String>,
     /// Which answer decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
@@ -60,7 +60,7 @@ pub struct Flags {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let route = check::route(&flags.route)?;
-    let chips = check::chips(&flags.target)?;
+    let chips = reference::chip_list(&flags.target)?;
     let assumptions = assumptions(&flags.assume)?;
     let baseline = match &flags.baseline {
         Some(path) => {

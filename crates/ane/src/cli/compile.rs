@@ -30,7 +30,7 @@ finds the containers of a descriptor in its folder.")]
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
-    /// Chip: marketing name or compiler target; `first` is the first that takes the model's native layers
+    /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that takes the model's native layers
     #[arg(short, long, default_value = "h13")]
     target: String,
     /// File, or folder for one file per form
@@ -167,7 +167,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chain = compiled.map_err(|d| d.or_at(flags.model.display()))?;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let encoded = forms::files(&chain, &wanted, &stem, &name)?;
+    let encoded = forms::files(&chain, chip, &wanted, &stem, &name)?;
     let programs = chain.programs();
     let defect = |e: anemone_program::StreamError| Diagnostic::new(Code::Defect, e.to_string());
     // As the words say it: how many tasks, whose coefficients are indices, and whose are without their zeros.
@@ -260,7 +260,7 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
         return Ok(program);
     }
     let compiled = model.compile(chip, options, stages)?;
-    if let Ok(bundle) = runtime::bundle(&compiled) {
+    if let Ok(bundle) = runtime::bundle(&compiled, chip) {
         // A cache that cannot be written is as good as none.
         let _ = store.store(&key, &bundle);
     }

@@ -1,8 +1,9 @@
 //! `ane targets`: chips and their limits.
 
-use super::{Voice, chip, print};
+use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, reference};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
+use anemone_facts::silicon::{GROUPS, PRODUCTS};
 use clap::Args;
 use serde_json::json;
 
@@ -15,7 +16,7 @@ Examples:
   ane targets m1 m4 --all
   ane targets --field kmem_cap_streamed")]
 pub struct Flags {
-    /// Chips to show in full, or to compare: marketing names or compiler targets
+    /// Chips to show in full, or to compare: chips, products, groups or compiler targets
     chips: Vec<String>,
     /// Every number, not only those in which the chips differ
     #[arg(long)]
@@ -29,7 +30,13 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chips: Vec<&'static Chip> = if flags.chips.is_empty() {
         CHIPS.iter().collect()
     } else {
-        flags.chips.iter().map(|name| chip(name)).collect::<Result<_>>()?
+        let mut named: Vec<&'static Chip> = Vec::new();
+        for (_, chip) in reference::chip_list(&flags.chips)? {
+            if !named.iter().any(|known| known.target == chip.target) {
+                named.push(chip);
+            }
+        }
+        named
     };
     if let Some(name) = &flags.field {
         return field(name, &chips, voice);
@@ -42,12 +49,17 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut text = String::new();
     for c in &chips {
         let can = if c.layout.is_some() { "compiles and runs" } else { "limits only" };
-        text += &format!("{:5} {:9} {:24} {} ({can})\n", c.target, c.family, c.marketing.join(","), c.silicon);
+        let names: Vec<&str> = c.silicon().map(|s| s.name).collect();
+        let names = if names.is_empty() { c.role.to_string() } else { names.join(", ") };
+        text += &format!("{:5} {names:42} {can}\n", c.target);
         if !c.note.is_empty() && (voice.verbose || !flags.chips.is_empty()) {
             text += &format!("      note: {}\n", c.note);
         }
     }
-    if !flags.chips.is_empty() {
+    if flags.chips.is_empty() {
+        let groups: Vec<&str> = GROUPS.iter().map(|g| g.name).collect();
+        text += &format!("\ngroups: {}; `ane explain iphone12` says what is in a product\n", groups.join(", "));
+    } else {
         text += &table(&chips, flags.all || chips.len() == 1);
     }
     print(&text)?;
@@ -121,8 +133,9 @@ fn document(chip: &Chip) -> serde_json::Value {
         "target": chip.target,
         "family": chip.family,
         "legality_index": chip.floor,
-        "marketing": chip.marketing,
-        "silicon": chip.silicon,
+        "names": chip.silicon().map(|s| s.name).collect::<Vec<_>>(),
+        "silicon": chip.describe(),
+        "products": chip.silicon().flat_map(|s| PRODUCTS.iter().filter(|p| p.silicon == s.name)).map(|p| p.name).collect::<Vec<_>>(),
         "cpu_subtype": chip.cpu_subtype,
         "task_descriptor_version": chip.td_version,
         "compiles": chip.layout.is_some(),

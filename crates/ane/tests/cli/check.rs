@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Chips of the acceptance list.
-const CHIPS: &str = "m1,m2,m3,m4,m5,a14,a15,a16,a17,a18";
+const CHIPS: &str = "m1,m2,m3,m4,m5,a14,a15,a16,a17-pro,a18";
 
 #[test]
 fn forms_of_the_report() {
@@ -21,7 +21,7 @@ fn forms_of_the_report() {
     well_formed_sarif(&log(&sarif));
     // The oldest parts refuse an operation: this log has results.
     let refused = scratch.out("old.sarif");
-    assert_eq!(ane!("check", package, "-t", "a11", "--sarif", refused).code, Some(1));
+    assert_eq!(ane!("check", package, "-t", "a12", "--sarif", refused).code, Some(1));
     well_formed_sarif(&log(&refused));
     assert_ne!(log(&refused)["runs"][0]["results"].as_array().map(Vec::len), Some(0));
     let xml = std::fs::read_to_string(&junit).expect("a document");
@@ -91,23 +91,23 @@ fn what_is_off_the_engine_fails() {
     let scratch = Scratch::new();
     // The oldest parts have no softmax: their capability byte is 0.
     let [package, ..] = digits();
-    let refused = ane!("check", package, "-t", "a11");
+    let refused = ane!("check", package, "-t", "a12");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let last = refused.out.lines().last().expect("a last line");
-    assert!(last.starts_with("no: ") && last.contains("off the engine of a11"), "{last}");
+    assert!(last.starts_with("no: ") && last.contains("off the engine of a12"), "{last}");
     assert!(refused.out.contains("fix:") && refused.out.contains("evidence:"), "{}", refused.out);
-    assert_eq!(ane!("check", package, "-t", "a11", "--max-fallback", "99").code, Some(0));
+    assert_eq!(ane!("check", package, "-t", "a12", "--max-fallback", "99").code, Some(0));
 
-    let before = ane!("check", package, "-t", "a11", "--json");
+    let before = ane!("check", package, "-t", "a12", "--json");
     assert_eq!(before.code, Some(1));
     let baseline = scratch.file("before.json", &before.out);
-    assert_eq!(ane!("check", package, "-t", "a11", "--baseline", baseline).code, Some(0));
+    assert_eq!(ane!("check", package, "-t", "a12", "--baseline", baseline).code, Some(0));
     let empty = scratch.file("empty.json", r#"{"schema":"anemone.check/1","fallbacks":[]}"#);
-    assert_eq!(ane!("check", package, "-t", "a11", "--baseline", empty).code, Some(1));
+    assert_eq!(ane!("check", package, "-t", "a12", "--baseline", empty).code, Some(1));
     let wrong = scratch.file("wrong.json", "{}");
     ane!("check", package, "--baseline", wrong).refused(2, "ANE2002", &["anemone.check/1"]);
 
-    let annotated = ane!("check", package, "-t", "a11", "--github");
+    let annotated = ane!("check", package, "-t", "a12", "--github");
     assert_eq!(annotated.code, Some(1));
     assert!(
         annotated.out.lines().all(|l| l.starts_with("::error ") || l.starts_with("::warning ")),
@@ -193,4 +193,52 @@ fn every_verb_has_examples() {
     ane!("chekc", "x").refused(2, "ANE2004", &["similar subcommand", "'check'"]);
     let [package, ..] = digits();
     ane!("check", package, "-t", "m1x").refused(2, "ANE2004", &["did you mean `m1`"]);
+}
+
+/// Two chips of one generation get one answer; products and groups name chips; identifiers keep their comma.
+#[test]
+fn names_of_chips() {
+    let [package, ..] = digits();
+    let answer = |name: &str| {
+        let mut document = ane!("check", package, "-t", name, "--json").json("anemone.check/1");
+        let chip = document["chips"][0]["chip"].take();
+        document["fallbacks"].take();
+        (chip.as_str().unwrap_or_default().to_string(), document)
+    };
+    for (one, other) in [("a14", "m1"), ("a15", "m2"), ("a16", "m3"), ("a17-pro", "m4"), ("a18", "m5")] {
+        assert_eq!(answer(one).1, answer(other).1, "{one} and {other}");
+    }
+    assert_eq!(answer("iPhone13,2").0, "iphone-12 (a14)");
+    assert_eq!(answer("A17 Pro").0, "a17-pro");
+    assert_eq!(answer("ipad-pro-m4").1, answer("m4").1);
+    let named = |list: &str| -> Vec<String> {
+        let document = ane!("check", package, "-t", list, "--json").json("anemone.check/1");
+        let chips = document["chips"].as_array().cloned().unwrap_or_default();
+        chips.iter().filter_map(|c| c["chip"].as_str().map(str::to_string)).collect()
+    };
+    assert_eq!(named("iphone"), ["a12", "a13", "a14", "a15", "a16", "a17-pro", "a18", "a19"]);
+    assert_eq!(named("m1,iPhone13,2,m1"), ["m1", "iphone-12 (a14)"]);
+    ane!("check", package, "-t", "a11").refused(2, "ANE2004", &["A11", "A12"]);
+    ane!("compile", package, "-t", "iphone", "-o", "/dev/null").refused(2, "ANE2004", &["several chips", "a14"]);
+    ane!("check", package, "-t", "iphone12,6x").refused(2, "ANE2004", &["no chip is known as 6x"]);
+}
+
+/// The M1's larger siblings compile, run and say what they are for.
+#[test]
+fn larger_siblings_of_the_m1_compile_and_run() {
+    let scratch = Scratch::new();
+    let [package, image, ..] = digits();
+    for (name, target) in [("m1-max", "h13g"), ("m1-ultra", "h13g"), ("h13g", "h13g"), ("t1", "t1"), ("a14", "h13")] {
+        let out = scratch.out(&format!("{name}.hwx"));
+        ane!("compile", package, "-t", name, "-o", out).fine();
+        let banner = ane!("dump", out).fine().out;
+        assert!(banner.contains(&format!("-t {target}")), "{name}: {}", &banner[..banner.len().min(2000)]);
+        let whole = ane!("run", package, "-t", name, "--input", image).fine().out;
+        assert_eq!(whole, ane!("run", package, "--input", image).fine().out, "{name}");
+        let listed = scratch.out(&format!("{name}.asm"));
+        std::fs::write(&listed, ane!("dump", out, "--asm").fine().out).expect("a listing");
+        let again = scratch.out(&format!("{name}-again.hwx"));
+        ane!("asm", listed, "-o", again).fine();
+        assert_eq!(std::fs::read(&out).ok(), std::fs::read(&again).ok(), "{name}: the listing assembles back");
+    }
 }

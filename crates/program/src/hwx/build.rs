@@ -419,7 +419,8 @@ fn ident(program: &Program, options: &Options) -> Command {
         text += &format!("{line}\n");
     }
     let flags = options.dialect.flags.iter().map(|f| f.to_string());
-    let target = format!("{}{}", rows::BANNER_TARGET, program.layout.generation);
+    let target = if options.target.is_empty() { program.layout.generation } else { &options.target };
+    let target = format!("{}{target}", rows::BANNER_TARGET);
     let input = format!("{}{}", rows::BANNER_INPUT, options.netplist_path);
     let output = format!("{}{}", rows::BANNER_OUTPUT, options.output_path);
     for line in [target].into_iter().chain(flags).chain([input, output]) {

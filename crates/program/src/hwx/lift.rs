@@ -12,14 +12,16 @@ use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Str
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiftError {
     /// Programs of the CPU subtype are not executed.
-    #[error("CPU subtype {subtype} at {offset:#x}: its programs cannot be lifted (known: {known:?})")]
+    #[error("CPU subtype {subtype} at {offset:#x}: a program for {found}; only programs for {known} are executed and patched")]
     Subtype {
         /// Byte offset of the subtype.
         offset: u64,
         /// CPU subtype found.
         subtype: u32,
-        /// CPU subtypes whose programs can be lifted.
-        known: Vec<u32>,
+        /// Generation that it means.
+        found: String,
+        /// Generations whose programs can be lifted.
+        known: String,
     },
     /// The container lacks a part.
     #[error("no {what} in {commands} load commands that end at {offset:#x}")]
@@ -130,6 +132,19 @@ pub(crate) fn layout_of(subtype: u32) -> Option<&'static Layout> {
     CHIPS.iter().find(|c| c.cpu_subtype == Some(subtype)).and_then(|c| c.layout)
 }
 
+/// A CPU subtype's generation, for people.
+fn generation(subtype: u32) -> String {
+    let row = layout::SUBTYPES.iter().find(|row| row.subtype == subtype);
+    row.map(layout::Subtype::describe).filter(|d| !d.is_empty()).unwrap_or("an unknown generation".into())
+}
+
+/// Generations whose programs are executed, for people.
+fn executed() -> String {
+    let mut known: Vec<u32> = CHIPS.iter().filter(|c| c.layout.is_some()).filter_map(|c| c.cpu_subtype).collect();
+    known.dedup();
+    known.into_iter().map(generation).collect::<Vec<_>>().join("; ")
+}
+
 /// Element type of a type number.
 pub(crate) fn element_of(number: u32) -> Option<Element> {
     match rows::type_name(number)? {
@@ -207,7 +222,8 @@ impl Container {
         let layout = layout_of(self.header.cpu_subtype).ok_or_else(|| LiftError::Subtype {
             offset: rows::SUBTYPE_OFFSET,
             subtype: self.header.cpu_subtype,
-            known: CHIPS.iter().filter(|c| c.layout.is_some()).filter_map(|c| c.cpu_subtype).collect(),
+            found: generation(self.header.cpu_subtype),
+            known: executed(),
         })?;
         let missing = |what| LiftError::Missing {
             what,

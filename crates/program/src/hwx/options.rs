@@ -11,6 +11,8 @@ use crate::StreamError;
 pub struct Options {
     /// Compiler whose container layout is followed.
     pub dialect: &'static Dialect,
+    /// Compiler target in the banner; empty: the generation of the program's registers.
+    pub target: String,
     /// Path of the source network in the banner.
     pub netplist_path: String,
     /// Path of the container in the banner.
@@ -31,6 +33,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             dialect: &dialects::ZIN_421,
+            target: String::new(),
             netplist_path: String::new(),
             output_path: String::new(),
             kernel_names: Vec::new(),
@@ -56,6 +59,7 @@ impl Options {
         });
         Options {
             dialect: container.dialect().filter(|d| d.written).unwrap_or(&dialects::ZIN_421),
+            target: path(rows::BANNER_TARGET),
             netplist_path: path(rows::BANNER_INPUT),
             output_path: path(rows::BANNER_OUTPUT),
             kernel_names,

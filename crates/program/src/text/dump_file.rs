@@ -96,12 +96,9 @@ fn header(b: &mut Builder, c: &Container) {
     let h = &c.header;
     let row = SUBTYPES.iter().find(|row| row.subtype == h.cpu_subtype);
     let target = row.map_or("no known generation".to_string(), |row| {
-        let names = [row.targets.first().copied().unwrap_or(""), row.silicon].into_iter().filter(|n| !n.is_empty());
-        names
-            .map(str::to_string)
-            .chain([format!("descriptor version {}", row.td_version)])
-            .collect::<Vec<_>>()
-            .join(", ")
+        let names = row.describe();
+        let version = format!("descriptor version {}", row.td_version);
+        if names.is_empty() { version } else { format!("{names}, {version}") }
     });
     let size: u64 = c.commands.iter().map(Command::bytes).sum();
     let entries = vec![

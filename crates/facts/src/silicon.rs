@@ -1,0 +1,294 @@
+//! Silicon and products: the one table from which every name of a chip comes that a user types or reads.
+//!
+//! The number of a compiler target is that of its generation of the engine: H13 is the A14 and the M1. The book names
+//! capability tiers by compiler families A13 to A18, whose number is also that of the target and not that of the silicon:
+//! see `docs/conflicts.md`. Evidence: `docs/evidence.md`, key `silicon`.
+
+mod products;
+
+pub use products::{PRODUCTS, Product};
+
+use crate::Basis;
+use crate::chips::{CHIPS, Chip, by_target};
+
+/// One system on a chip.
+#[derive(Debug)]
+pub struct Silicon {
+    /// What users type, lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// Apple's name.
+    pub title: &'static str,
+    /// Part number; empty where it is not known.
+    pub part: &'static str,
+    /// Compiler target.
+    pub target: &'static str,
+    /// How the target is known.
+    pub basis: Basis,
+    /// What says so.
+    pub evidence: &'static str,
+}
+
+macro_rules! silicon {
+    ( $( $name:literal [ $( $alias:literal ),* ] $title:literal $part:literal $target:literal $basis:ident $evidence:literal; )* ) => {
+        /// Every known chip with an engine that runs Core ML models. Of the rows of one target the first names it.
+        pub static SILICON: &[Silicon] = &[ $( Silicon {
+            name: $name, aliases: &[ $( $alias ),* ], title: $title, part: $part, target: $target,
+            basis: Basis::$basis, evidence: $evidence,
+        } ),* ];
+    };
+}
+
+// Name, aliases, title, part, compiler target, basis, evidence.
+silicon! {
+    "m1" [] "M1" "T8103" "h13" Decoded "board type 64, firmware h13; containers with CPU subtype 4";
+    "m1-pro" [] "M1 Pro" "T6000" "h13g" Decoded "board type 96";
+    "m1-max" [] "M1 Max" "T6001" "h13g" Measured "a live M1 Max reports h13g, board type 96";
+    "m1-ultra" [] "M1 Ultra" "T6002" "h13g" Decoded "board type 96";
+    "a14" ["a14-bionic"] "A14" "T8101" "h13" Decoded "CPU subtype 4 in the compiler's table of subtypes";
+    "m2" [] "M2" "T8112" "h14" Decoded "board type 128, firmware h14";
+    "m2-pro" [] "M2 Pro" "T6020" "h14g" Decoded "board types";
+    "m2-max" [] "M2 Max" "T6021" "h14g" Decoded "board types";
+    "m2-ultra" [] "M2 Ultra" "T6022" "h14g" Decoded "board types";
+    "a15" ["a15-bionic"] "A15" "T8110" "h14" Decoded "CPU subtype 5 in the compiler's table of subtypes";
+    "m3" [] "M3" "T8122" "h15" Decoded "board types";
+    "m3-pro" [] "M3 Pro" "T6030" "h15g" Decoded "board types";
+    "m3-max" [] "M3 Max" "T6031" "h15g" Decoded "board types";
+    "m3-ultra" [] "M3 Ultra" "T6032" "h15g" Inferred "as the M3 Max";
+    "a16" ["a16-bionic"] "A16" "T8120" "h15" Decoded "CPU subtype 6 in the compiler's table of subtypes";
+    "m4" [] "M4" "T8132" "h16" Decoded "board types; containers with CPU subtype 7";
+    "m4-pro" [] "M4 Pro" "T6040" "h16g" Decoded "board types";
+    "m4-max" [] "M4 Max" "T6041" "h16g" Decoded "board types";
+    "a17-pro" ["a17"] "A17 Pro" "T8130" "h16" Decoded "CPU subtype 7 in the compiler's table of subtypes";
+    "m5" [] "M5" "T8142" "h17" Measured "a live M5 reports h17";
+    "m5-pro" [] "M5 Pro" "T6050" "h17s" Measured "a live M5 Pro was measured as h17s";
+    "m5-max" [] "M5 Max" "T6051" "h17s" Decoded "as the M5 Pro; a live M5 Max reports the H17 generation";
+    "a18" [] "A18" "T8140" "h17" Decoded "CPU subtype 9 in the compiler's table of subtypes";
+    "a18-pro" [] "A18 Pro" "T8140" "h17" Measured "a live A18 Pro reports h17";
+    "a19" [] "A19" "T8150" "h18" Decoded "CPU subtype 10 in the compiler's table of subtypes";
+    "a19-pro" [] "A19 Pro" "T8150" "h18" Decoded "CPU subtype 10 in the compiler's table of subtypes";
+    "m6" [] "M6" "T8152" "h18g" Measured "a live M6 reports h18g, CPU subtype 11";
+    "a20" ["a20-pro"] "A20" "" "h19" Inferred "one report; CPU subtype 11";
+    "a13" ["a13-bionic"] "A13" "T8030" "h12" Decoded "CPU subtype 3 in the compiler's table of subtypes";
+    "a12" ["a12-bionic"] "A12" "T8020" "h11" Decoded "CPU subtype 1 in the compiler's table of subtypes";
+    "a12x" ["a12z"] "A12X" "T8027" "h11" Inferred "as the A12";
+}
+
+/// A set of chips that one word names.
+#[derive(Debug)]
+pub struct Group {
+    /// The word.
+    pub name: &'static str,
+    /// What it takes in.
+    pub meaning: &'static str,
+    takes: fn(&Silicon) -> bool,
+}
+
+/// Every group.
+pub static GROUPS: &[Group] = &[
+    Group { name: "all", meaning: "every chip in a product", takes: |_| true },
+    Group { name: "iphone", meaning: "chips of iPhones", takes: |s| sold_in(s, "iphone") },
+    Group { name: "ipad", meaning: "chips of iPads", takes: |s| sold_in(s, "ipad") },
+    Group { name: "mac", meaning: "M1 and later, with the Pro, Max and Ultra", takes: |s| s.name.starts_with('m') },
+    Group { name: "ios", meaning: "chips of iPhones and iPads", takes: |s| sold_in(s, "iphone") || sold_in(s, "ipad") },
+];
+
+fn sold_in(silicon: &Silicon, line: &str) -> bool {
+    PRODUCTS.iter().any(|p| p.silicon == silicon.name && p.name.starts_with(line))
+}
+
+impl Group {
+    /// One silicon for each compiler target, by generation.
+    pub fn members(&self) -> Vec<&'static Silicon> {
+        let mut members: Vec<&'static Silicon> = Vec::new();
+        for silicon in SILICON.iter().filter(|s| (self.takes)(s)) {
+            if !members.iter().any(|known| known.target == silicon.target) {
+                members.push(silicon);
+            }
+        }
+        members.sort_by_key(|s| s.target);
+        members
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// The compiler target.
+    pub chip: &'static Chip,
+    /// The silicon, unless a compiler target was named.
+    pub silicon: Option<&'static Silicon>,
+    /// The product, where one was named.
+    pub product: Option<&'static Product>,
+}
+
+/// A name without case, spaces and hyphens: `iPhone 15 Pro` and `iphone-15-pro` are one.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// What a user means by a compiler target, a chip, a product's name or its identifier.
+pub fn find(name: &str) -> Option<Named> {
+    let name = plain(name);
+    let is = |known: &str| plain(known) == name;
+    if let Some(chip) = CHIPS.iter().find(|c| c.target == name) {
+        return Some(Named { chip, silicon: None, product: None });
+    }
+    let product = PRODUCTS.iter().find(|p| is(p.name) || p.aliases.iter().chain(p.identifiers).any(|k| is(k)));
+    let silicon = match product {
+        Some(product) => SILICON.iter().find(|s| s.name == product.silicon)?,
+        None => SILICON.iter().find(|s| is(s.name) || s.aliases.iter().any(|k| is(k)))?,
+    };
+    Some(Named { chip: by_target(silicon.target)?, silicon: Some(silicon), product })
+}
+
+/// The group of that name.
+pub fn group(name: &str) -> Option<&'static Group> {
+    let name = plain(name);
+    GROUPS.iter().find(|g| g.name == name)
+}
+
+/// Why a chip with an engine is no target, where users ask for one.
+pub fn unreachable(name: &str) -> Option<&'static str> {
+    let name = plain(name);
+    let a11 = ["a11", "a11bionic", "iphone8", "iphone8plus", "iphonex", "iphone10,1", "iphone10,2", "iphone10,3"];
+    a11.contains(&name.as_str()).then_some("Core ML does not use the engine of the A11; the first that it uses is the A12 (h11)")
+}
+
+/// Every name that [`find`] and [`group`] know, for suggestions.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let silicon = SILICON.iter().flat_map(|s| std::iter::once(&s.name).chain(s.aliases)).copied();
+    let products = PRODUCTS.iter().flat_map(|p| std::iter::once(&p.name).chain(p.aliases).chain(p.identifiers)).copied();
+    GROUPS.iter().map(|g| g.name).chain(silicon).chain(CHIPS.iter().map(|c| c.target)).chain(products)
+}
+
+/// The names of a list: at commas, but for those inside an identifier such as `iPhone13,2`.
+pub fn split(list: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        match names.last_mut() {
+            Some(last) if part.bytes().all(|b| b.is_ascii_digit()) && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                *last += ",";
+                *last += part;
+            }
+            _ => names.push(part.to_string()),
+        }
+    }
+    names
+}
+
+/// What a compiler family of the book stands for in silicon: `A14` is the family of the A15 and M2.
+pub fn of_family(family: &str) -> String {
+    let chips = CHIPS.iter().filter(|c| c.family == family);
+    let first = chips.clone().next();
+    let mut titles: Vec<&str> = Vec::new();
+    for silicon in first.into_iter().flat_map(Chip::silicon) {
+        titles.push(silicon.title);
+    }
+    if titles.is_empty() { family.to_string() } else { titles.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::SUBTYPES;
+
+    #[test]
+    fn names_are_given_once() {
+        let mut all: Vec<String> = names().map(plain).collect();
+        all.sort();
+        let doubled: Vec<&[String]> = all.windows(2).filter(|w| w[0] == w[1]).collect();
+        assert!(doubled.is_empty(), "{doubled:?}");
+        for name in names() {
+            assert!(group(name).is_some() || find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn silicon_stands_for_the_generation_that_containers_show() {
+        let expected = [
+            ("a12", "h11", 1), ("a13", "h12", 3), ("a14", "h13", 4), ("m1", "h13", 4), ("m1-max", "h13g", 4),
+            ("a15", "h14", 5), ("m2", "h14", 5), ("a16", "h15", 6), ("m3", "h15", 6), ("a17-pro", "h16", 7),
+            ("m4", "h16", 7), ("a18", "h17", 9), ("a18-pro", "h17", 9), ("m5", "h17", 9), ("a19", "h18", 10),
+            ("m6", "h18g", 11), ("a20", "h19", 11),
+        ];
+        for (name, target, subtype) in expected {
+            let named = find(name).expect(name);
+            assert_eq!((named.chip.target, named.chip.cpu_subtype), (target, Some(subtype)), "{name}");
+        }
+    }
+
+    #[test]
+    fn chips_and_subtypes_agree() {
+        for chip in CHIPS.iter().filter(|c| c.cpu_subtype.is_some()) {
+            let row = SUBTYPES.iter().find(|s| Some(s.subtype) == chip.cpu_subtype).expect(chip.target);
+            assert_eq!(Some(row.td_version), chip.td_version, "{}", chip.target);
+            assert!(row.targets().any(|c| c.target == chip.target), "{}", chip.target);
+            if let Some(layout) = chip.layout {
+                assert_eq!(crate::layout::of_version(row.td_version).map(|l| l.generation), Some(layout.generation));
+            }
+        }
+        for silicon in SILICON {
+            let chip = by_target(silicon.target).expect(silicon.name);
+            assert!(chip.role.is_empty() && chip.cpu_subtype.is_some(), "{}", silicon.name);
+        }
+        for chip in CHIPS {
+            assert_eq!(chip.role.is_empty(), chip.silicon().next().is_some(), "{}", chip.target);
+        }
+    }
+
+    #[test]
+    fn notes_name_only_silicon_of_their_generation() {
+        let generation = |target: &str| target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).to_string();
+        for chip in CHIPS {
+            for silicon in SILICON {
+                let named = |text: &str| text.split([',', ';', ' ']).collect::<Vec<_>>().windows(2).any(|w| {
+                    format!("{} {}", w[0], w[1]) == silicon.title || w[0] == silicon.title && !["Pro", "Max"].contains(&w[1])
+                });
+                let later = ["h18g", "h19"].contains(&chip.target);
+                if named(chip.note) && !later {
+                    assert_eq!(generation(chip.target), generation(silicon.target), "{}: {}", chip.target, chip.note);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_have_silicon_and_their_identifiers_are_found() {
+        for product in PRODUCTS {
+            let named = find(product.name).expect(product.name);
+            assert_eq!(named.silicon.map(|s| s.name), Some(product.silicon));
+            for identifier in product.identifiers {
+                assert_eq!(find(identifier).expect(identifier).product.map(|p| p.name), Some(product.name));
+            }
+        }
+        for (name, silicon) in [
+            ("iphone12", "a14"), ("iPhone13,2", "a14"), ("iPhone 13", "a15"), ("iphone15", "a16"),
+            ("iphone15-pro", "a17-pro"), ("iPhone16,1", "a17-pro"), ("ipad-pro-m4", "m4"), ("Mac16,12", "m4"), ("iphone17", "a19"),
+        ] {
+            assert_eq!(find(name).expect(name).silicon.map(|s| s.name), Some(silicon), "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_keep_identifiers_whole() {
+        assert_eq!(split("m1,iPhone13,2,iphone12,a14"), ["m1", "iPhone13,2", "iphone12", "a14"]);
+        assert_eq!(split(" m1 , ,m4"), ["m1", "m4"]);
+    }
+
+    #[test]
+    fn groups_have_one_chip_a_target() {
+        let names = |g: &str| group(g).expect(g).members().iter().map(|s| s.name).collect::<Vec<_>>();
+        assert_eq!(names("iphone"), ["a12", "a13", "a14", "a15", "a16", "a17-pro", "a18", "a19"]);
+        assert_eq!(names("mac").first(), Some(&"m1"));
+        assert!(names("mac").contains(&"m4-pro"));
+        assert_eq!(names("all").len(), SILICON.iter().map(|s| s.target).collect::<std::collections::BTreeSet<_>>().len());
+    }
+
+    #[test]
+    fn families_of_the_book_are_told_by_their_silicon() {
+        assert_eq!(of_family("A13"), "M1, A14");
+        assert_eq!(of_family("A16"), "M4, A17 Pro");
+    }
+}
