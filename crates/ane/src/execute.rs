@@ -1,7 +1,7 @@
 //! A program on the software engine: inputs bound, run, outputs taken.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::tensor::{Array, compare};
+use crate::tensor::{Array, agreement, compare};
 use anemone_engine::{Memory, Options, Plan, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
@@ -176,9 +176,18 @@ pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
     }
 }
 
-/// What rounding every result to fp16 costs in a network, on these inputs: the largest difference of one output between
-/// plain fp32 evaluation and evaluation with rounding. `None` where the network cannot be evaluated.
-pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<f32> {
+/// What rounding every result to fp16 costs in a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundingCost {
+    /// Largest difference.
+    pub max: f32,
+    /// Root of the mean squared difference.
+    pub rms: f32,
+}
+
+/// What rounding every result to fp16 costs in a network, on these inputs: the difference of one output between plain fp32
+/// evaluation and evaluation with rounding. `None` where the network cannot be evaluated.
+pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
     let tensors: Vec<Tensor> = net
         .inputs
         .iter()
@@ -196,5 +205,5 @@ pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Opt
     let at = net.outputs.iter().position(|&id| net.value(id).name == output)?;
     let (exact, rounded) = (eval::eval(net, &tensors).ok()?, eval::eval_rounded(net, &tensors).ok()?);
     let (Data::F32(exact), Data::F32(rounded)) = (&exact[at].data, &rounded[at].data) else { return None };
-    Some(compare(rounded, exact, 0.0, 0.0).max_abs)
+    Some(RoundingCost { max: compare(rounded, exact, 0.0, 0.0).max_abs, rms: agreement(rounded, exact).rms })
 }

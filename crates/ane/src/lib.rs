@@ -22,9 +22,11 @@ pub mod graph;
 pub mod lut;
 pub mod model;
 pub mod native;
+pub mod overview;
 pub mod reference;
 pub mod runtime;
 pub mod tensor;
+pub mod words;
 
 pub use chain::Chain;
 pub use compiled::Compiled;

@@ -108,7 +108,16 @@ impl Model {
     pub fn load_with(path: &Path, choices: &Choices) -> Result<Model> {
         let options = &choices.options;
         if path.is_dir() {
+            // A compiled Core ML model, as an application holds it.
+            let text = path.join("model.mil");
+            if text.exists() {
+                return Model::load_with(&text, choices);
+            }
             if !path.join("Manifest.json").exists() {
+                if path.join("model.espresso.net").exists() {
+                    let message = "a compiled Core ML model without MIL text: its network is in the older form espresso";
+                    return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help("give the .mlpackage or .mlmodel that it was compiled from"));
+                }
                 let message = "a folder without Manifest.json: not a model package";
                 return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN));
             }

@@ -1,8 +1,9 @@
 //! Reference data by name: rules, diagnostics, operations, validators, numbers of chips.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::words::{self, Word};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
-use anemone_facts::legal::RULES;
+use anemone_facts::legal::{Bound, MatchParams, RULES, When};
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
 use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
@@ -85,6 +86,8 @@ pub enum Topic {
     Op(&'static OpRow),
     /// A native layer with its exported validator.
     Layer(&'static Validator),
+    /// A word of the reports.
+    Word(&'static Word),
     /// A number of chips.
     Hal(&'static HalRow),
     /// A chip, by target, silicon or product.
@@ -96,6 +99,7 @@ pub enum Topic {
 /// Everything of that name: a code, an operation, a layer or its validator, a number of chips.
 pub fn look_up(word: &str) -> Vec<Topic> {
     let mut found: Vec<Topic> = lint::by_code(word).map(Topic::Lint).into_iter().collect();
+    found.extend(words::find(word).map(Topic::Word));
     found.extend(LINTS.iter().filter(|l| l.name.eq_ignore_ascii_case(word)).map(Topic::Lint));
     found.extend(Code::ALL.into_iter().filter(|c| c.text().eq_ignore_ascii_case(word)).map(Topic::Code));
     found.extend(ops::by_name(&word.to_ascii_lowercase()).map(Topic::Op));
@@ -113,7 +117,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     let lints = LINTS.iter().flat_map(|l| [l.code, l.name]);
     let codes = Code::ALL.into_iter().map(Code::text);
     let layers = VALIDATORS.iter().map(|v| v.stem);
-    lints.chain(codes).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name)).chain(silicon::names())
+    let words = words::WORDS.iter().flat_map(|w| std::iter::once(&w.word).chain(w.also)).copied();
+    lints.chain(codes).chain(words).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name)).chain(silicon::names())
 }
 
 /// One word for a reach.
@@ -140,6 +145,7 @@ impl Topic {
             }
             Topic::Op(row) => op_text(row),
             Topic::Layer(row) => layer_text(row),
+            Topic::Word(word) => format!("{}: {}\n", word.word, word.meaning),
             Topic::Chip(named) => chip_text(named),
             Topic::Group(group) => {
                 let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
@@ -171,6 +177,7 @@ impl Topic {
             }
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
+            Topic::Word(word) => json!({ "kind": "word", "name": word.word, "also": word.also, "meaning": word.meaning }),
             Topic::Chip(named) => json!({
                 "kind": "chip", "target": named.chip.target, "silicon": named.silicon.map(|s| s.title),
                 "product": named.product.map(|p| p.name), "cpu_subtype": named.chip.cpu_subtype,
@@ -320,7 +327,36 @@ fn layer_text(row: &Validator) -> String {
 
 /// A limit in a line: Apple's text where there is one, else what must hold.
 pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
-    if rule.apple.is_empty() { format!("{:?}", rule.matches) } else { rule.apple.to_string() }
+    if !rule.apple.is_empty() {
+        return rule.apple.to_string();
+    }
+    let on = rule.when.iter().find_map(|when| match when {
+        When::Family(names) => Some(format!(" (on {})", families(names))),
+        _ => None,
+    });
+    format!("{}{}", holds(&rule.matches), on.unwrap_or_default())
+}
+
+/// What must hold, in words.
+pub fn holds(matches: &MatchParams) -> String {
+    let bound = |bound: &Bound| match *bound {
+        Bound::Number(n) => n.to_string(),
+        Bound::Hal(name) => format!("the chip's {name}"),
+        Bound::Of(quantity) => quantity.name().to_string(),
+    };
+    match matches {
+        MatchParams::Between(q, least, most) if least == most => format!("{} must be {}", q.name(), bound(least)),
+        MatchParams::Between(q, least, most) => format!("{} from {} to {}", q.name(), bound(least), bound(most)),
+        MatchParams::Divisible(q, by) => format!("{} divisible by {}", q.name(), by.name()),
+        MatchParams::OneOf(q, allowed) => {
+            let allowed: Vec<String> = allowed.iter().map(i64::to_string).collect();
+            format!("{} one of {}", q.name(), allowed.join(", "))
+        }
+        MatchParams::StrideFactors(q) => format!("{} a product of 2, 3, 4 and 8", q.name()),
+        MatchParams::Capability(name) => format!("the chip's capability {name}"),
+        MatchParams::Floor(index) => format!("a chip of legality family {index} or later"),
+        MatchParams::Never(q) => format!("{}: not supported", q.name()),
+    }
 }
 
 fn layer_json(row: &Validator) -> Value {

@@ -200,6 +200,37 @@ pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference 
     result
 }
 
+/// How two tensors agree as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Agreement {
+    /// Root of the mean squared difference.
+    pub rms: f32,
+    /// Root of the mean squared expectation.
+    pub wanted_rms: f32,
+    /// Cosine of the angle between them; 1 where both are zeros.
+    pub cosine: f64,
+    /// Whether the largest element is the same.
+    pub top1: bool,
+}
+
+/// Agreement of two tensors of one length; elements that are not finite on either side are left out.
+pub fn agreement(got: &[f32], wanted: &[f32]) -> Agreement {
+    let (mut squares, mut product, mut own, mut theirs, mut count) = (0f64, 0f64, 0f64, 0f64, 0usize);
+    for (&g, &w) in got.iter().zip(wanted).filter(|(g, w)| g.is_finite() && w.is_finite()) {
+        let (g, w) = (f64::from(g), f64::from(w));
+        squares += (g - w) * (g - w);
+        product += g * w;
+        own += g * g;
+        theirs += w * w;
+        count += 1;
+    }
+    let mean = |sum: f64| (sum / count.max(1) as f64).sqrt() as f32;
+    let largest = |data: &[f32]| data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(at, _)| at);
+    let norm = (own * theirs).sqrt();
+    let cosine = if own == theirs && norm == 0.0 { 1.0 } else { product / norm.max(f64::MIN_POSITIVE) };
+    Agreement { rms: mean(squares), wanted_rms: mean(theirs), cosine, top1: largest(got) == largest(wanted) }
+}
+
 /// Uniform in -1..1; SplitMix64, so the same seed gives the same input everywhere.
 pub fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;

@@ -456,3 +456,77 @@ fn slow_models_are_told() {
     assert!(!fires(compressed("constexpr_affine_dequantize"), "m2", &none).contains("P14"));
     assert!(fires(compressed("constexpr_blockwise_shift_scale"), "m2", &none).contains("P14"));
 }
+
+/// The first refusal of a program on a chip, with its fix.
+fn refused(program: &Program, chip: &str) -> Option<(String, String)> {
+    let placement = check(&program.0, by_name(chip).expect("a chip"), Route::Direct);
+    placement.verdicts.iter().find_map(|v| v.refusal.as_ref().map(|r| (r.message.clone(), r.fix.clone())))
+}
+
+fn convolution(program: Program, from: &str, weight: &[usize], strides: &[f64], output: &[usize]) -> Program {
+    let given = [
+        ("x", Give::Value(from)),
+        ("weight", Give::Weight("fp16", weight, None)),
+        ("strides", Give::Numbers("int32", strides)),
+        ("pad_type", Give::Text("valid")),
+    ];
+    program.op("conv", &given, ("fp16", output))
+}
+
+/// What a fix asks for is taken by the chip that refused: each is applied, and checked again.
+#[test]
+fn fixes_work_when_applied() {
+    let fixed = |chip: &str, before: Program, says: &[&str], after: Program| {
+        let (message, fix) = refused(&before, chip).expect("it is refused");
+        for part in says {
+            assert!(fix.contains(part), "{chip}: {message}: {fix}: no `{part}`");
+        }
+        assert_eq!(refused(&after, chip), None, "{chip}: {message}: {fix}");
+    };
+    for chip in ["m1", "m4"] {
+        // A patch embedding: space-to-depth by the stride, then a 1x1 convolution.
+        let before = convolution(Program::image(&[1, 3, 224, 224]), "x", &[192, 3, 16, 16], &[16.0, 16.0], &[1, 192, 14, 14]);
+        let after = Program::image(&[1, 3, 224, 224])
+            .op("reshape", &[("x", Give::Value("x"))], ("fp16", &[3, 14, 16, 14, 16]))
+            .op("transpose", &[("x", Give::Value("reshape_0"))], ("fp16", &[3, 16, 16, 14, 14]))
+            .op("reshape", &[("x", Give::Value("transpose_1"))], ("fp16", &[1, 768, 14, 14]));
+        let after = convolution(after, "reshape_2", &[192, 768, 1, 1], &[1.0, 1.0], &[1, 192, 14, 14]);
+        fixed(chip, before, &["patch embedding", "768", "1x1"], after);
+        // A spectrum by convolution: windows of 256 every 128 samples become a kernel of 2 over 128 channels.
+        let before = convolution(Program::image(&[1, 1, 1, 1024]), "x", &[258, 1, 1, 256], &[1.0, 128.0], &[1, 258, 1, 7]);
+        let after = Program::image(&[1, 1, 1, 1024])
+            .op("reshape", &[("x", Give::Value("x"))], ("fp16", &[1, 8, 1, 128]))
+            .op("transpose", &[("x", Give::Value("reshape_0"))], ("fp16", &[1, 128, 1, 8]));
+        let after = convolution(after, "transpose_1", &[258, 128, 1, 2], &[1.0, 1.0], &[1, 258, 1, 7]);
+        fixed(chip, before, &["128", "1x2"], after);
+        // A wide kernel turned.
+        let before = convolution(Program::image(&[1, 4, 32, 32]), "x", &[4, 4, 1, 21], &[1.0, 1.0], &[1, 4, 32, 12]);
+        let after = convolution(Program::image(&[1, 4, 32, 32]), "x", &[4, 4, 21, 1], &[1.0, 1.0], &[1, 4, 12, 32]);
+        fixed(chip, before, &["exchange", "21x1"], after);
+        // A kernel that is too wide either way, in parts.
+        let before = convolution(Program::image(&[1, 4, 64, 64]), "x", &[4, 4, 21, 21], &[1.0, 1.0], &[1, 4, 44, 44]);
+        let after = convolution(Program::image(&[1, 4, 64, 54]), "x", &[4, 4, 21, 11], &[1.0, 1.0], &[1, 4, 44, 44]);
+        fixed(chip, before, &["split the kernel into 2", "21x11"], after);
+        // One operand of concat: the operand.
+        let one = [("values", Give::Value("x")), ("axis", Give::Numbers("int32", &[1.0]))];
+        let before = Program::image(&[1, 4, 8, 8]).op("concat", &one, ("fp16", &[1, 4, 8, 8]));
+        fixed(chip, before, &["remove it"], Program::image(&[1, 4, 8, 8]).unary("relu", "x"));
+        // Running sums.
+        let sums = [("x", Give::Value("x")), ("axis", Give::Numbers("int32", &[-1.0]))];
+        let before = Program::image(&[1, 1, 8, 96]).op("cumsum", &sums, ("fp16", &[1, 1, 8, 96]));
+        let product = [("x", Give::Value("x")), ("y", Give::Weight("fp16", &[96, 96], None))];
+        let after = Program::image(&[1, 1, 8, 96]).op("matmul", &product, ("fp16", &[1, 1, 8, 96]));
+        fixed(chip, before, &["[96, 96]"], after);
+    }
+    // Beyond the extent that the M1 takes, in tiles.
+    let before = Program::image(&[1, 1, 1, 40000]).unary("relu", "x");
+    fixed("m1", before, &["3 parts", "13334"], Program::image(&[1, 1, 1, 13334]).unary("relu", "x"));
+    // Mirrored borders without a texture engine: slices and a concat.
+    let pad = [("x", Give::Value("x")), ("pad", Give::Numbers("int32", &[0.0, 0.0, 1.0, 1.0])), ("mode", Give::Text("reflect"))];
+    let before = Program::image(&[1, 4, 8, 8]).op("pad", &pad, ("fp16", &[1, 4, 8, 10]));
+    let parts = [("values", Give::Value("slice_by_index_0")), ("values", Give::Value("x")), ("axis", Give::Numbers("int32", &[3.0]))];
+    let after = Program::image(&[1, 4, 8, 8])
+        .op("slice_by_index", &[("x", Give::Value("x"))], ("fp16", &[1, 4, 8, 1]))
+        .op("concat", &parts, ("fp16", &[1, 4, 8, 9]));
+    fixed("m1", before, &["1 and 1 along axis 3", "reverse"], after);
+}

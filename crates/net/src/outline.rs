@@ -244,7 +244,7 @@ impl Outline {
     }
 }
 
-fn typed(ty: &TensorType) -> OutlineType {
+pub(crate) fn typed(ty: &TensorType) -> OutlineType {
     let element = name_of(ty.dtype);
     OutlineType { element, shape: ty.shape.iter().map(|&d| Some(d)).collect(), state: false }
 }

@@ -7,7 +7,10 @@ use anemone::{Choices, Code, Diagnostic, explain, reference};
 use anemone_compile::Options;
 use anemone_compile::check::lint::Assumptions;
 use anemone_program::text::Selection;
+use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -16,14 +19,20 @@ use tempfile::TempDir;
 pub struct Model {
     path: PathBuf,
     notes: Vec<String>,
+    choices: Choices,
     /// Holds the file of a model that came as an object.
     _folder: Option<TempDir>,
 }
 
-/// Reads a model file or package, or a model object of coremltools.
+/// Reads a model file or package, or a model object of coremltools. `dim` gives extents that the file leaves open, by the
+/// name of the dimension or as `input.axis`.
 #[pyfunction]
-pub fn load(py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<Model> {
+#[pyo3(signature = (model, *, dim=None))]
+pub fn load(py: Python<'_>, model: &Bound<'_, PyAny>, dim: Option<HashMap<String, usize>>) -> PyResult<Model> {
     let (path, folder) = match model.extract::<PathBuf>() {
+        Ok(path) if !path.exists() => {
+            return Err(PyFileNotFoundError::new_err(format!("no such model: {}", path.display())));
+        }
         Ok(path) => (path, None),
         Err(_) if model.hasattr("get_spec")? && model.hasattr("save")? => {
             let folder = tempfile::tempdir()?;
@@ -36,13 +45,15 @@ pub fn load(py: Python<'_>, model: &Bound<'_, PyAny>) -> PyResult<Model> {
             return Err(raised(py, Diagnostic::new(Code::Usage, message)));
         }
     };
+    let mut choices = Choices::default();
+    choices.options.extents = dim.unwrap_or_default();
     let notes = apart(py, || {
-        Ok(match anemone::Model::load(&path)? {
+        Ok(match anemone::Model::load_with(&path, &choices)? {
             anemone::Model::Net { notes, .. } => notes,
             _ => Vec::new(),
         })
     })?;
-    Ok(Model { path, notes, _folder: folder })
+    Ok(Model { path, notes, choices, _folder: folder })
 }
 
 #[pymethods]
@@ -64,7 +75,7 @@ impl Model {
     fn check(&self, py: Python<'_>, chip: Chips, route: &str) -> PyResult<Report> {
         let report = apart(py, || {
             let (chips, route) = (reference::chip_list(&chip.0)?, check::route(route)?);
-            let Subject::Program(outline, _) = check::load(&self.path, &Choices::default())? else {
+            let Subject::Program(outline, _) = check::load(&self.path, &self.choices)? else {
                 let message = "a compiled container has no operations to place";
                 return Err(Diagnostic::new(Code::Usage, message).at(self.path.display()));
             };
@@ -78,10 +89,10 @@ impl Model {
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
         apart(py, || {
             let chip = reference::chip(chip)?;
-            if let Some(refused) = check::refused(&self.path, &Choices::default(), chip)? {
+            if let Some(refused) = check::refused(&self.path, &self.choices, chip)? {
                 return Err(refused);
             }
-            let compiled = anemone::Model::load(&self.path)?.compile(chip, &Options::default(), &mut ());
+            let compiled = anemone::Model::load_with(&self.path, &self.choices)?.compile(chip, &Options::default(), &mut ());
             let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
             let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Program::new(compiled, chip, stem))
@@ -130,7 +141,41 @@ impl Report {
     /// The report as the command line prints it.
     #[pyo3(signature = (verbose=false))]
     fn table(&self, verbose: bool) -> String {
-        check::table::render(&self.report, verbose)
+        check::table::render(&self.report, check::table::Style { verbose, ..Default::default() })
+    }
+
+    /// The verdict on each chip in a sentence, chips with one answer together.
+    #[getter]
+    fn summary(&self) -> Vec<String> {
+        let groups = check::verdict::by_answer(&self.report);
+        groups.iter().map(|g| format!("{}: {}", g.names.join(", "), check::verdict::sentence(g.answer))).collect()
+    }
+
+    /// Every operation off the engine by the deciding route: chip, operation, name, code, reason and fix.
+    #[getter]
+    fn failures<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let mut all = Vec::new();
+        for answer in &self.report.answers {
+            let placement = answer.by(self.report.route);
+            for at in (0..placement.verdicts.len()).filter(|&at| !placement.on_engine(at)) {
+                let (op, refusal) = (&self.report.outline.ops[at], placement.verdicts[at].refusal.as_ref());
+                let row = PyDict::new(py);
+                row.set_item("chip", &answer.chip)?;
+                row.set_item("op", &op.op)?;
+                row.set_item("name", &op.name)?;
+                row.set_item("code", refusal.map_or("segmenter", |r| r.code))?;
+                row.set_item("reason", check::reason(placement, at))?;
+                row.set_item("fix", refusal.map_or("", |r| &r.fix))?;
+                all.push(row);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Every operation with its kind, results and multiply-accumulates.
+    #[getter]
+    fn operations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.to_dict(py)?.get_item("operations")
     }
 
     /// The document that `ane check --json` prints.
@@ -143,8 +188,12 @@ impl Report {
         check::html::frame(&self.report)
     }
 
-    fn __repr__(&self) -> String {
+    fn __str__(&self) -> String {
         self.table(false)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<anemone.Report {}>", self.summary().join("; "))
     }
 }
 

@@ -56,9 +56,23 @@ impl Program {
     }
 
     /// Executes the program's words on the software engine: arrays by name in, arrays by name out.
-    #[pyo3(signature = (**inputs))]
-    fn run<'py>(&self, py: Python<'py>, inputs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyDict>> {
+    /// One array without a name is the program's only input; states are none.
+    #[pyo3(signature = (only=None, **inputs))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        only: Option<&Bound<'py, PyAny>>,
+        inputs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let mut arrays: Vec<(String, Array)> = Vec::new();
+        if let Some(only) = only {
+            let known = self.compiled.real_inputs();
+            let [name] = known.as_slice() else {
+                let message = format!("an array without a name needs a program with one input, this has {}", known.len());
+                return Err(raised(py, Diagnostic::new(Code::Usage, message).help(known.join(", "))));
+            };
+            arrays.push((name.clone(), arrays::taken(only)?));
+        }
         for (name, value) in inputs.into_iter().flatten() {
             arrays.push((name.extract()?, arrays::taken(&value)?));
         }

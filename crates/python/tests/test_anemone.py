@@ -48,6 +48,15 @@ class Models(unittest.TestCase):
         self.assertEqual([c["target"] for c in document["chips"]], ["h13"])
         self.assertIn("<iframe", report._repr_html_())
         self.assertEqual(len(anemone.load(str(PACKAGE)).check("m1, m4").to_dict()["chips"]), 2)
+        self.assertEqual(report.failures, [])
+        self.assertIn("Neural Engine", report.summary[0])
+        self.assertLess(len(repr(report)), 400)
+        self.assertEqual(len(report.operations), len(document["operations"]))
+        several = anemone.load(PACKAGE).check(["a12", "iPhone13,2"])
+        self.assertEqual([c["chip"] for c in several.to_dict()["chips"]], ["a12", "iphone-12 (a14)"])
+        self.assertTrue(several.failures and several.failures[0]["fix"])
+        with self.assertRaises(FileNotFoundError):
+            anemone.load(self.folder / "nothing.mlpackage")
 
     def test_run(self):
         program = anemone.load(PACKAGE).compile("h13")
@@ -55,6 +64,8 @@ class Models(unittest.TestCase):
         image = np.load(EXAMPLE / "image.npy")
         expected = np.load(EXAMPLE / "expected.npy")
         outputs = program.run(**{name: image})
+        alone = program.run(image)
+        self.assertEqual(list(alone), list(outputs))
         (result,) = outputs.values()
         self.assertEqual(result.dtype, np.float32)
         self.assertEqual(result.shape, tuple(program.outputs.values())[0])

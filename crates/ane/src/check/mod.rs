@@ -1,11 +1,14 @@
 //! `ane check`: what runs on the engine of which chip, why not, and what to change.
 
 pub mod annotations;
+pub mod causes;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod sarif;
+pub mod summary;
 pub mod table;
+pub mod verdict;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
@@ -39,7 +42,11 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
     {
         return Ok(program(path, outline, choices));
     }
-    match Model::load_with(path, choices)? {
+    let loaded = match Model::load_with(path, choices) {
+        Err(refused) => return for_host(path, choices).ok_or(refused),
+        Ok(loaded) => loaded,
+    };
+    match loaded {
         Model::Net { net, notes } => Ok(Subject::Program(Box::new(Outline::of(&net)), notes)),
         Model::Container(container) => Ok(Subject::Container(container)),
         Model::Descriptor(_) | Model::Package(_) => {
@@ -51,6 +58,17 @@ pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
             .at(path.display())
             .help("`ane dump` explains it; give the model that it was compiled from")),
     }
+}
+
+/// An ONNX model of which only a part is a static graph: the rest is placed on the CPU.
+fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
+    let bytes = if path.is_dir() { return None } else { files::read(path).ok()? };
+    if read::sniff(&bytes) != Some(read::Format::Onnx) {
+        return None;
+    }
+    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (outline, notes) = read::outline_onnx(&bytes, &Folder::new(beside), &choices.options).ok()?;
+    Some(Subject::Program(Box::new(outline), notes))
 }
 
 /// What Apple's compiler refuses of MIL text handed to it as it stands: the first operation with the reason. `None` for
@@ -231,7 +249,7 @@ pub fn reason(placement: &Placement, at: usize) -> String {
         (Some(refusal), _) => refusal.message.clone(),
         (None, Some(choice)) => {
             let backend = choice.backends[at].map_or("no back end", |b| b.name());
-            format!("the engine takes it; the segmenter's cheapest path runs it on {backend}")
+            format!("supported by the engine; Core ML's cheapest path runs it on the CPU ({backend}, modelled by its segmenter)")
         }
         (None, None) => String::new(),
     }

@@ -1,28 +1,62 @@
-//! The report as a table for people.
+//! The report as text for people: the verdict first, then shares, operations by type, and one block a cause.
 
-use super::{Answer, Report, reason, route_name};
+use super::causes::{self, Cause};
+use super::verdict::{self, Same, by_answer, percent};
+use super::{Fallback, Report, route_name};
 use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Place, Placement, Route};
+use anemone_compile::check::{Place, Route};
 use anemone_facts::lint::Severity;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole report. `verbose`: also one line an operation, and what is slow.
-pub fn render(report: &Report, verbose: bool) -> String {
+/// How the text is made.
+#[derive(Clone, Copy, Default)]
+pub struct Style<'a> {
+    /// Also one line an operation, and what is slow.
+    pub verbose: bool,
+    /// With the colours of a terminal.
+    pub colour: bool,
+    /// What an earlier report lists: it does not fail again.
+    pub baseline: &'a [Fallback],
+}
+
+/// The whole report.
+pub fn render(report: &Report, style: Style) -> String {
+    let groups = by_answer(report);
+    let failing = report.failing(style.baseline);
     let mut out = String::new();
+    for same in &groups {
+        let bad = same.names.iter().any(|name| failing.iter().any(|(chip, _)| chip == name));
+        let line = format!("{}: {}", same.names.join(", "), verdict::sentence(same.answer));
+        let _ = writeln!(out, "{}", style.paint(if bad { RED } else { GREEN }, &line));
+    }
+    if let Some(fix) = verdict::first_fix(report) {
+        let _ = writeln!(out, "{}", style.paint(BOLD, &fix));
+    }
     let macs = report.answers.first().map_or(0, |a| a.direct.macs);
     let opset = report.outline.opset.as_deref().map_or(String::new(), |o| format!(", opset {o}"));
-    let _ = writeln!(out, "{}: {} operations{opset}, {}", report.path, report.outline.ops.len(), quantity(macs));
-    out.push('\n');
-    summary(report, &mut out);
-    matrix(report, &mut out);
-    if verbose {
+    let _ = writeln!(out, "\n{}: {} operations{opset}, {}\n", report.path, report.outline.ops.len(), quantity(macs));
+    shares(&groups, &mut out);
+    matrix(report, &groups, style, &mut out);
+    if style.verbose {
         listing(report, &mut out);
     }
-    refusals(report, &mut out);
-    warnings(report, verbose, &mut out);
-    verdict(report, &mut out);
+    refusals(report, style, &mut out);
+    warnings(report, style.verbose, &mut out);
+    let last = verdict::last_line(report, &failing, !style.baseline.is_empty());
+    let _ = writeln!(out, "{}", style.paint(if failing.is_empty() { GREEN } else { RED }, &last));
     out
+}
+
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const BOLD: &str = "1";
+
+impl Style<'_> {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
 }
 
 fn quantity(macs: u64) -> String {
@@ -33,91 +67,65 @@ fn quantity(macs: u64) -> String {
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".into() } else { format!("{} %", (100.0 * part as f64 / whole as f64).floor()) }
-}
-
-fn summary(report: &Report, out: &mut String) {
+/// Shares of operations and of work on the engine, both routes.
+fn shares(groups: &[Same], out: &mut String) {
+    let width = groups.iter().map(|same| same.label().chars().count()).max().unwrap_or(0).max(5);
     let _ = writeln!(
         out,
-        "{:8} {:10} {:>9} {:>9} {:>6}  {:>6} {:>10} {:>6} {:>3} {:>4} {:>8}  {:>8} {:>10}",
-        "chip",
-        "route",
-        "on engine",
-        "",
-        "MACs",
-        "native",
-        "decomposed",
-        "folded",
-        "cut",
-        "host",
-        "rejected",
-        "segments",
-        "hand-overs"
+        "{:width$}  {:20}  {:>9} {:>8} {:>8}  {:>8}  {:>9}",
+        "chips", "route", "on engine", "", "work", "segments", "transfers"
     );
-    for answer in &report.answers {
-        for placement in [&answer.direct, &answer.framework] {
+    for same in groups {
+        for (placement, route) in
+            [(&same.answer.direct, "direct (can run)"), (&same.answer.framework, "framework (Core ML)")]
+        {
             let total = placement.verdicts.len();
             let on = total - placement.fallbacks();
-            let [native, decomposed, folded, cut, host, rejected] = placement.counts();
+            let label = if placement.route == Route::Direct { same.label() } else { String::new() };
             let _ = writeln!(
                 out,
-                "{:8} {:10} {:>9} {:>9} {:>6}  {native:>6} {decomposed:>10} {folded:>6} {cut:>3} {host:>4} {rejected:>8}  {:>8} {:>10}",
-                answer.chip,
-                route_name(placement.route),
-                percent(on as u64, total as u64),
+                "{label:width$}  {route:20}  {:>9} {:>8} {:>8}  {:>8}  {:>9}",
                 format!("{on}/{total}"),
+                percent(on as u64, total as u64),
                 percent(placement.macs_engine, placement.macs),
                 placement.engine_segments(),
                 placement.hand_overs,
             );
         }
     }
-    let chosen = report.answers.iter().filter_map(|a| {
-        let choice = a.framework.choice.as_ref()?;
-        let name = &a.chip;
-        Some(format!(
-            "{name}: {:.3} ms as the segmenter counts, {:.3} ms without the engine",
-            choice.cost_ms, choice.host_ms
-        ))
-    });
-    let chosen: Vec<String> = chosen.collect();
-    if !chosen.is_empty() {
-        let _ = writeln!(
-            out,
-            "\ndirect: the engine's compiler takes it. framework: its segmenter would choose the engine (modelled)."
-        );
-        chosen.iter().for_each(|line| {
-            let _ = writeln!(out, "  {line}");
-        });
-    }
     out.push('\n');
 }
 
-/// Operations by type, one column a chip.
-fn matrix(report: &Report, out: &mut String) {
+/// Operations by type, one column for chips with one answer.
+fn matrix(report: &Report, groups: &[Same], style: Style, out: &mut String) {
     let mut types: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, op) in report.outline.ops.iter().enumerate() {
         types.entry(op.op.as_str()).or_default().push(at);
     }
     let mut rows: Vec<(&str, Vec<usize>)> = types.into_iter().collect();
     rows.sort_by_key(|(_, ops)| std::cmp::Reverse(ops.len()));
-    let cell = |answer: &Answer, ops: &[usize]| {
-        let placement = answer.by(report.route);
-        let count = |p: &Place| ops.iter().filter(|&&at| placement.verdicts[at].place == *p).count();
-        let mut counts: Vec<(usize, &str)> =
-            Place::ALL.iter().map(|p| (count(p), p.name())).filter(|(n, _)| *n > 0).collect();
+    let cell = |same: &Same, ops: &[usize]| {
+        let placement = same.answer.by(report.route);
+        let mut counts: Vec<(usize, &str)> = Vec::new();
+        for place in Place::ALL {
+            let n = ops.iter().filter(|&&at| placement.verdicts[at].place == place).count();
+            match counts.iter_mut().find(|(_, word)| *word == place.word()) {
+                Some((known, _)) => *known += n,
+                None => counts.push((n, place.word())),
+            }
+        }
+        counts.retain(|(n, _)| *n > 0);
         counts.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
         match counts.as_slice() {
             [(_, only)] => only.to_string(),
-            several => several.iter().map(|(n, p)| format!("{n} {p}")).collect::<Vec<_>>().join(", "),
+            several => several.iter().map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", "),
         }
     };
     let mut table = vec![vec!["operation".to_string(), "count".to_string()]];
-    table[0].extend(report.answers.iter().map(|a| a.chip.clone()));
+    table[0].extend(groups.iter().map(Same::label));
     for (name, ops) in rows {
         let mut line = vec![name.to_string(), ops.len().to_string()];
-        line.extend(report.answers.iter().map(|a| cell(a, &ops)));
+        line.extend(groups.iter().map(|same| cell(same, &ops)));
         table.push(line);
     }
     let widths: Vec<usize> =
@@ -125,7 +133,10 @@ fn matrix(report: &Report, out: &mut String) {
     for line in table {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            let _ = if column == 1 { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:width$}  ") };
+            let padded = if column == 1 { format!("{cell:>width$}") } else { format!("{cell:width$}") };
+            let off = column > 1 && cell.contains(Place::Host.word());
+            text += &if off { style.paint(YELLOW, padded.trim_end()) + &padded[padded.trim_end().len()..] } else { padded };
+            text += "  ";
         }
         let _ = writeln!(out, "{}", text.trim_end());
     }
@@ -144,7 +155,7 @@ fn listing(report: &Report, out: &mut String) {
                 "  {:28} {:24} {}{into} ({})",
                 op.name,
                 op.op,
-                verdict.place.name(),
+                verdict.place.word(),
                 verdict.basis.name()
             );
             verdict.notes.iter().for_each(|note| {
@@ -155,49 +166,28 @@ fn listing(report: &Report, out: &mut String) {
     }
 }
 
-/// Operations off the engine, one block for each reason and the chips that share it.
-fn refusals(report: &Report, out: &mut String) {
-    let mut reasons: Vec<(String, Vec<usize>, Vec<&Answer>)> = Vec::new();
-    for answer in &report.answers {
-        let placement = answer.by(report.route);
-        let mut own: Vec<(String, Vec<usize>)> = Vec::new();
-        for at in (0..placement.verdicts.len()).filter(|&at| !placement.on_engine(at)) {
-            let code = placement.verdicts[at].refusal.as_ref().map_or("segmenter", |r| r.code);
-            let key = format!("{code} {}", reason(placement, at));
-            match own.iter_mut().find(|(k, _)| *k == key) {
-                Some((_, ops)) => ops.push(at),
-                None => own.push((key, vec![at])),
-            }
-        }
-        for (key, ops) in own {
-            match reasons.iter_mut().find(|(k, known, _)| *k == key && *known == ops) {
-                Some((_, _, chips)) => chips.push(answer),
-                None => reasons.push((key, ops, vec![answer])),
-            }
-        }
-    }
-    if reasons.is_empty() {
+/// Operations off the engine, one block for each cause with every chip that it holds on.
+fn refusals(report: &Report, style: Style, out: &mut String) {
+    let causes = causes::of(report, report.route);
+    if causes.is_empty() {
         return;
     }
-    let _ = writeln!(out, "not on the engine ({}):", route_name(report.route));
-    for (key, ops, chips) in reasons {
-        let names: Vec<&str> = chips.iter().map(|a| a.chip.as_str()).collect();
-        let _ = writeln!(out, "  {key}");
-        let _ = writeln!(out, "      on:       {}", names.join(", "));
-        block(report, chips[0].by(report.route), &ops, out);
+    let _ = writeln!(out, "falls back to CPU ({}):", route_name(report.route));
+    for cause in &causes {
+        let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
+        block(report, cause, style.verbose, out);
     }
     out.push('\n');
 }
 
-fn block(report: &Report, placement: &Placement, ops: &[usize], out: &mut String) {
-    let named: Vec<String> = ops
-        .iter()
-        .take(4)
-        .map(|&at| format!("{} `{}`", report.outline.ops[at].op, report.outline.ops[at].name))
-        .collect();
-    let more = if ops.len() > 4 { format!(", and {} more", ops.len() - 4) } else { String::new() };
+fn block(report: &Report, cause: &Cause, verbose: bool, out: &mut String) {
+    let _ = writeln!(out, "      on:       {}", cause.on());
+    let kept = if verbose { cause.ops.len() } else { 4 };
+    let named = cause.ops.iter().take(kept).map(|&at| format!("{} `{}`", report.outline.ops[at].op, report.outline.ops[at].name));
+    let named: Vec<String> = named.collect();
+    let more = if cause.ops.len() > kept { format!(", and {} more (-v names them)", cause.ops.len() - kept) } else { String::new() };
     let _ = writeln!(out, "      in:       {}{more}", named.join(", "));
-    let verdict = &placement.verdicts[ops[0]];
+    let verdict = cause.verdict();
     let Some(refusal) = &verdict.refusal else { return };
     if let Some(apple) = &refusal.apple {
         let _ = writeln!(out, "      apple:    {apple}");
@@ -266,31 +256,6 @@ fn tell<'a>(told: &mut Vec<(&'a Finding, Vec<usize>, Vec<&'a str>)>, finding: &'
     ops.extend(finding.op.filter(|op| !ops.contains(op)));
     if !chips.contains(&chip) {
         chips.push(chip);
-    }
-}
-
-/// The last line.
-fn verdict(report: &Report, out: &mut String) {
-    let bad = report.failing(&[]);
-    let route = route_name(report.route);
-    if bad.is_empty() {
-        let chips: Vec<&str> = report.answers.iter().map(|a| a.chip.as_str()).collect();
-        let off: usize = report.answers.iter().map(|a| a.by(report.route).fallbacks()).sum();
-        let _ = match off {
-            0 => writeln!(out, "yes: every operation runs on the engine of {} ({route})", chips.join(", ")),
-            _ => writeln!(
-                out,
-                "yes: at most {} operations are off the engine of {} ({route})",
-                report.max_fallback,
-                chips.join(", ")
-            ),
-        };
-    } else {
-        let total = report.outline.ops.len();
-        let told: Vec<String> =
-            bad.iter().map(|(chip, n)| format!("{n} of {total} off the engine of {chip}")).collect();
-        let limit = if report.max_fallback > 0 { format!(", {} allowed", report.max_fallback) } else { String::new() };
-        let _ = writeln!(out, "no: {} ({route}{limit})", told.join(", "));
     }
 }
 

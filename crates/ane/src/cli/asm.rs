@@ -17,8 +17,8 @@ Examples:
   ane asm model.ane-asm -o same.hwx
   ane dump stream.bin --asm | ane asm - -o same.bin
 
-The listing of a container, dispatch descriptor or firmware container becomes that file. The listing of a raw stream becomes
-a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw). The listing of a register
+The listing of a container, dispatch descriptor or firmware container becomes that file. The listing of a raw stream becomes \
+a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw). The listing of a register \
 image becomes the structure, or its records for registers from address 0 on (.records).")]
 pub struct Flags {
     /// Listing, as `ane dump --asm` prints it; `-` for standard input

@@ -1,13 +1,16 @@
 //! `ane check`: what runs on the engine of which chip, why not, and what to change.
 
 use super::{ModelFlags, Voice, print};
-use anemone::check::{self, Report, Subject};
+use anemone::check::summary::{self, Outcome};
+use anemone::check::table::Style;
+use anemone::check::{self, Fallback, Report, Subject, verdict};
 use anemone::{Code, Diagnostic, Result, files, reference};
 use anemone_compile::check::lint::Assumptions;
 use anemone_compile::check::{Route, load};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -19,14 +22,18 @@ Examples:
   ane check model.mlpackage --json > before.json
   ane check model.mlpackage --baseline before.json
   ane check model.onnx --dim N=1
+  ane check models/ other.mlpackage -t iphone
   ane check model.hwx
 
-Two answers stand side by side. direct: the engine's compiler can take the operation. framework: its segmenter would
-choose the engine, which it does only where that saves more than starting the engine costs (modelled).
-Exit code 1: more operations than allowed are off the engine, by the route that --route names.")]
+Two answers are given. direct: the engine's compiler can take the operation. framework: Core ML's segmenter would choose \
+the engine for it, which it does only where that saves more than starting the engine costs (modelled). Words of the report \
+are explained by `ane explain WORD`.
+
+Exit code 1: more operations than --max-fallback allows are off the engine by the route that --route names, on some chip.")]
 pub struct Flags {
-    /// Model: a package, an .mlmodel, MIL text, ONNX, a netplist; or a compiled container, whose records are checked as a load would
-    model: PathBuf,
+    /// Models (.mlpackage, .mlmodel, .mlmodelc, .mil, .onnx, .plist), folders of models, or a compiled container
+    #[arg(required = true, value_name = "MODEL")]
+    models: Vec<PathBuf>,
     #[command(flatten)]
     choices: ModelFlags,
     /// Chips (m1, a14, h13), products (iphone12, iPhone13,2, ipad-pro-m4) and groups (all, iphone, ipad, ios, mac), separated by commas
@@ -69,32 +76,88 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         None => Vec::new(),
     };
-    let outline = match check::load(&flags.model, &flags.choices.choices()?)? {
-        Subject::Container(container) => return loads(&flags, &container, voice),
-        Subject::Program(outline, notes) => {
-            voice.reader_notes(&notes);
-            *outline
+    let models = summary::models(&flags.models)
+        .map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot list a folder: {e}")))?;
+    let choose = |report: &mut Report| report.max_fallback = flags.max_fallback;
+    let (chips, assumed) = (&chips, &assumptions);
+    match models.as_slice() {
+        [] => {
+            let message = "no model in the folder";
+            Err(Diagnostic::new(Code::Usage, message).at(flags.models[0].display()).help("models: .mlpackage, .mlmodelc, .mlmodel, .onnx"))
         }
-    };
-    let mut report = check::report(&flags.model, outline, &chips, route, &assumptions);
-    report.max_fallback = flags.max_fallback;
-    write_files(&flags, &report)?;
-    let failing = report.failing(&baseline);
+        [model] => {
+            let outline = match check::load(model, &flags.choices.choices()?)? {
+                Subject::Container(container) => return loads(&flags, model, &container, voice),
+                Subject::Program(outline, notes) => {
+                    voice.reader_notes(&notes);
+                    *outline
+                }
+            };
+            let mut report = check::report(model, outline, chips, route, assumed);
+            choose(&mut report);
+            one(&flags, &report, &baseline, voice)
+        }
+        several => {
+            if flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.baseline.is_some() {
+                let message = format!("--sarif, --junit, --html and --baseline take one model, and there are {}", several.len());
+                return Err(Diagnostic::new(Code::Usage, message));
+            }
+            let choices = flags.choices.choices()?;
+            let outcomes: Vec<Outcome> = several
+                .iter()
+                .map(|model| match check::load(model, &choices) {
+                    Ok(Subject::Program(outline, _)) => {
+                        let mut report = check::report(model, *outline, chips, route, assumed);
+                        choose(&mut report);
+                        Outcome::Report(Box::new(report))
+                    }
+                    Ok(Subject::Container(_)) => {
+                        let message = "a compiled container has no operations to place";
+                        Outcome::Unreadable(model.clone(), Box::new(Diagnostic::new(Code::Usage, message)))
+                    }
+                    Err(diagnostic) => Outcome::Unreadable(model.clone(), Box::new(diagnostic)),
+                })
+                .collect();
+            all(&flags, &outcomes, route, voice)
+        }
+    }
+}
+
+/// The answer on one model.
+fn one(flags: &Flags, report: &Report, baseline: &[Fallback], voice: Voice) -> Result<u8> {
+    write_files(flags, report)?;
     if voice.json {
-        print(&format!("{}\n", check::json::document(&report)))?;
+        print(&format!("{}\n", check::json::document(report)))?;
     } else if flags.github {
-        print(&check::annotations::lines(&report))?;
+        print(&check::annotations::lines(report))?;
+    } else if voice.quiet {
+        print(&format!("{}\n", verdict::last_line(report, &report.failing(baseline), !baseline.is_empty())))?;
     } else {
-        print(&check::table::render(&report, voice.verbose))?;
+        let style = Style { verbose: voice.verbose, colour: std::io::stdout().is_terminal(), baseline };
+        print(&check::table::render(report, style))?;
     }
-    if !baseline.is_empty() && !voice.json {
-        let new: usize = failing.iter().map(|(_, n)| n).sum();
-        voice.note(match new {
-            0 => "baseline: nothing new is off the engine".to_string(),
-            n => format!("baseline: {n} operations are newly off the engine"),
-        });
+    Ok(u8::from(!report.failing(baseline).is_empty()))
+}
+
+/// The answers on several.
+fn all(flags: &Flags, outcomes: &[Outcome], route: Route, voice: Voice) -> Result<u8> {
+    if voice.json {
+        print(&format!("{}\n", summary::document(outcomes)))?;
+    } else {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Report(report) if flags.github => print(&check::annotations::lines(report))?,
+                Outcome::Report(report) if voice.verbose => {
+                    print(&format!("{}\n", check::table::render(report, Style::default())))?;
+                }
+                _ => {}
+            }
+        }
+        if !flags.github {
+            print(&summary::render(outcomes, route))?;
+        }
     }
-    Ok(u8::from(!failing.is_empty()))
+    Ok(outcomes.iter().map(Outcome::exit).max().unwrap_or(0))
 }
 
 fn write_files(flags: &Flags, report: &Report) -> Result<()> {
@@ -138,11 +201,11 @@ fn assumptions(words: &[String]) -> Result<Assumptions> {
 }
 
 /// A container: what the driver would check again at load.
-fn loads(flags: &Flags, container: &anemone_program::hwx::Container, voice: Voice) -> Result<u8> {
+fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Container, voice: Voice) -> Result<u8> {
     let needs_program = flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.github;
     if needs_program || flags.route == check::route_name(Route::Framework) {
         return Err(Diagnostic::new(Code::Usage, "a compiled container has no operations to place")
-            .at(flags.model.display())
+            .at(model.display())
             .help("without --sarif, --junit, --html, --github and --route, its records are checked as a load would"));
     }
     let findings = load::validate(container);
@@ -152,7 +215,7 @@ fn loads(flags: &Flags, container: &anemone_program::hwx::Container, voice: Voic
             .map(|f| json!({ "function": f.function, "offset": f.offset, "message": f.message, "apple": f.apple }))
             .collect();
         let document = json!({
-            "schema": "anemone.load/1", "path": flags.model.display().to_string(), "ok": findings.is_empty(), "findings": list,
+            "schema": "anemone.load/1", "path": model.display().to_string(), "ok": findings.is_empty(), "findings": list,
         });
         print(&format!("{document}\n"))?;
         return Ok(u8::from(!findings.is_empty()));
@@ -165,8 +228,8 @@ fn loads(flags: &Flags, container: &anemone_program::hwx::Container, voice: Voic
         }
     }
     text += &match findings.len() {
-        0 => format!("yes: the records of {} load\n", flags.model.display()),
-        n => format!("no: {n} records of {} would be refused at load\n", flags.model.display()),
+        0 => format!("yes: the records of {} load\n", model.display()),
+        n => format!("no: {n} records of {} would be refused at load\n", model.display()),
     };
     print(&text)?;
     Ok(u8::from(!findings.is_empty()))

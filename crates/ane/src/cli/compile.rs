@@ -24,14 +24,14 @@ Examples:
   ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/
   ane compile model.mlpackage -o model.hwx --dump-ir stages/ --stop-after absorb-affines
 
-A dispatch descriptor (e5) calls one program a segment, and each native layer is a segment: where it is
-among the forms, each segment is compiled alone, and the other forms have a file a segment. `ane run`
+A dispatch descriptor (e5) calls one program a segment, and each native layer is a segment: where it is \
+among the forms, each segment is compiled alone, and the other forms have a file a segment. `ane run` \
 finds the containers of a descriptor in its folder.")]
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
     /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that takes the model's native layers
-    #[arg(short, long, default_value = "h13")]
+    #[arg(short, long, default_value = "m1")]
     target: String,
     /// File, or folder for one file per form
     #[arg(short, long, required_unless_present = "stop_after")]

@@ -25,11 +25,11 @@ Examples:
   ane convert model.anec --to hwx -o model.hwx --compat zin-9.509
   ane convert model.hwx --to e5 -o model.e5 --state cache_in=cache_out
 
-Forms of networks: mil, mlpackage, netplist, dot, json. MIL text and packages come out as they stand, unless weights are
+Forms of networks: mil, mlpackage, netplist, dot, json. MIL text and packages come out as they stand, unless weights are \
 compressed; from other forms, weights go to weights/weight.bin (netplist: net.weights) beside the file.
 
-Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that
-goes with the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of
+Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that \
+goes with the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of \
 it. A network becomes a program with `ane compile`.")]
 pub struct Flags {
     /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin or .anefw

@@ -14,7 +14,7 @@ Examples:
   ane diff before.hwx after.hwx
   ane diff a.hwx b.hwx --part td,regs
 
-Fields are compared by name, not by place: files of different compilers, sizes and forms can be compared. Exit code 1 where
+Fields are compared by name, not by place: files of different compilers, sizes and forms can be compared. Exit code 1 where \
 something differs.")]
 pub struct Flags {
     /// Compiled file

@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::explain::{explain, not_compiled};
-use anemone::{Code, Diagnostic, Model, Result, files};
+use anemone::{Code, Diagnostic, Model, Result, files, overview};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
 use anemone_program::hwx::{Image, name16_text};
 use anemone_program::task::image;
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   ane dump model.hwx
+  ane dump model.hwx -v
+  ane dump model.hwx --td 2
   ane dump model.hwx --part td,lut --td 2
   ane dump model.hwx --asm > model.ane-asm
   ane dump model.hwx --loaded 0x40000000 --part segments,relocs
@@ -90,7 +92,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(parts) = &flags.part {
         selection.parts = Part::list(parts).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
     } else if flags.td.is_some() {
-        selection.parts = vec![Part::Td];
+        selection.parts = vec![Part::Td, Part::Regs];
+    } else if !voice.json && !voice.verbose && flags.loaded.is_none()
+        && let Some(overview) = overview::of(&model)
+    {
+        return print(&overview).map(|()| 0);
     }
     let dump = match flags.loaded {
         Some(base) => {

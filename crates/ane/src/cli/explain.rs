@@ -26,7 +26,7 @@ Examples:
   ane explain texture_engine
   ane explain
 
-WHAT is a field's name, a register's address, `+0x1c` for a header word, the name of an enumeration, a code, an operation, a
+WHAT is a field's name, a register's address, `+0x1c` for a header word, the name of an enumeration, a code, an operation, a \
 layer, a validator, or a number of chips.")]
 pub struct Flags {
     /// What to explain; without it, the catalogue of rules

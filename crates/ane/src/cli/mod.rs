@@ -28,7 +28,7 @@ use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -53,10 +53,10 @@ pub struct Args {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say less
+    /// Print results and errors only
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more
+    /// Print more detail
     #[arg(short, long, global = true)]
     pub verbose: bool,
     #[command(subcommand)]
@@ -65,15 +65,15 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// What runs on the engine of which chip, why not, and what to change; `ane MODEL` means the same
+    /// Say what runs on the Neural Engine of which chip, why not, and what to change (also: `ane MODEL`)
     Check(check::Flags),
-    /// Compile a model to the engine's register program
+    /// Compile a model to a register program of the engine
     Compile(compile::Flags),
     /// Compile if needed, and execute on the software engine
     Run(run::Flags),
     /// Explain a compiled file, every field named
     Dump(dump::Flags),
-    /// What differs between two compiled files, field by field
+    /// Compare two compiled files field by field
     Diff(diff::Flags),
     /// Assemble a listing into a container
     Asm(asm::Flags),
@@ -81,32 +81,32 @@ enum Verb {
     Convert(convert::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
-    /// Chips and their limits
+    /// List chips, their names and limits
     Targets(targets::Flags),
-    /// The daemon that loads and runs programs for others
+    /// Serve programs to other processes
     Broker(broker::Flags),
-    /// What the broker counts
+    /// Print the broker's counters
     Stat(broker::StatFlags),
-    /// Compiled programs that are kept
+    /// List, verify and move compiled programs that are kept
     Cache(cache::Flags),
     /// Reads models for the broker
     #[command(hide = true, name = broker::SERVICE)]
     CompileService,
     /// Write a file to start from: a native layer as a netplist
     New(new::Flags),
-    /// Operations, native layers and their validators
+    /// List operations, native layers and their validators
     Ops(ops::Flags),
-    /// What a register, field, code, operation or layer means, and how that is known
+    /// Explain a word, code, operation, layer, chip, register or field
     Explain(explain::Flags),
-    /// Activation tables against their functions, and any function as layers
+    /// Compare activation tables with their functions, and fit any function
     Lut(lut::Flags),
-    /// Steps of the compiler
+    /// List the steps of the compiler
     Passes(passes::Flags),
-    /// What works on this machine
+    /// Say what works on this machine, and what to do next
     Doctor(doctor::Flags),
-    /// Completions for a shell
+    /// Print completions for a shell
     Completions(completions::Flags),
-    /// A page for `man`
+    /// Print a manual page
     Man(completions::ManFlags),
 }
 
@@ -188,7 +188,8 @@ impl Voice {
 
 /// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
 pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
-    let args = match Args::try_parse_from(with_verb(arguments)) {
+    let parsed = command().try_get_matches_from(with_verb(arguments)).and_then(|m| Args::from_arg_matches(&m));
+    let args = match parsed {
         Ok(args) => args,
         Err(e) => return usage(e, json),
     };
@@ -216,6 +217,31 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Completions(flags) => completions::run(flags, voice),
         Verb::Man(flags) => completions::man(flags, voice),
     }
+}
+
+/// Verbs by what they are for, in the order of the help.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Check models", &["check", "explain", "ops", "targets"]),
+    ("Build and run", &["compile", "run", "convert", "patch", "new", "passes"]),
+    ("Inspect programs", &["dump", "diff", "asm", "lut"]),
+    ("Runtime", &["broker", "stat", "cache"]),
+    ("Setup", &["doctor", "completions", "man", "help"]),
+];
+
+/// The command line, its verbs in groups.
+fn command() -> clap::Command {
+    let command = Args::command();
+    let mut text = String::new();
+    for (title, verbs) in GROUPS {
+        text += &format!("{title}:\n");
+        for verb in *verbs {
+            let about = command.find_subcommand(verb).and_then(|c| c.get_about()).map(|a| a.to_string());
+            text += &format!("  {verb:12} {}\n", about.unwrap_or("Print help for a verb".into()));
+        }
+        text.push('\n');
+    }
+    let template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
+    command.before_help(text.trim_end().to_string()).help_template(template)
 }
 
 /// `ane MODEL` means `ane check MODEL`: the verb is put in where the first word that is no flag is a path.

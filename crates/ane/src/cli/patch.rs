@@ -18,8 +18,8 @@ Examples:
   ane patch model.hwx --weights td0=w.npy -o new.hwx
   ane patch model.hwx --weights K596A=w.npy --weights td0.bias=b.npy -o new.hwx
 
-Without --weights it lists what can be changed. NAME is a task (td0, td1, ...) or the beginning of its kernel symbol, then
-.bias or .lut for the biases or the 33 knots of the activation table. Weights have the extents [out, in, rows, columns],
+Without --weights it lists what can be changed. NAME is a task (td0, td1, ...) or the beginning of its kernel symbol, then \
+.bias or .lut for the biases or the 33 knots of the activation table. Weights have the extents [out, in, rows, columns], \
 those of products [out, in]; --transposed takes [in, out]. Values are rounded to fp16. The task stream is not touched.")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin or .anefw

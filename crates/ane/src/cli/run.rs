@@ -4,7 +4,7 @@ use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
-use anemone::tensor::{self, Array, Difference};
+use anemone::tensor::{self, Agreement, Array, Difference};
 use anemone::{Chain, Code, Compiled, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
@@ -24,8 +24,9 @@ Examples:
   ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
   ane run decoder.mlpackage --input x.npy --repeat 4
 
-Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
-what rounding every result to fp16 costs in this network, whichever is larger. Where an expectation is not
+Without --atol and --rtol, the tolerance is 2e-3 of the largest expected value, or four times what rounding every \
+result to fp16 costs in this network, whichever is larger; the same holds for the root of the mean squared error. For \
+outputs from 0 to 1 it is at most 0.01, or one and a half times that cost. Where an expectation is not \
 met, no output is written.")]
 pub struct Flags {
     /// Package, netplist, or compiled program
@@ -39,17 +40,17 @@ pub struct Flags {
     /// Expected output: NAME=FILE.npy, or FILE.npy for a single output
     #[arg(long, value_name = "[NAME=]FILE")]
     expect: Vec<String>,
-    /// Admitted absolute difference
+    /// Tolerance: absolute difference
     #[arg(long, value_parser = tolerance_value)]
     atol: Option<f32>,
-    /// Admitted difference relative to the expected value
+    /// Tolerance: difference relative to the expected value
     #[arg(long, value_parser = tolerance_value)]
     rtol: Option<f32>,
     /// Seed of random inputs, where none are given
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Chip to compile for
-    #[arg(short, long, default_value = "h13")]
+    #[arg(short, long, default_value = "m1")]
     target: String,
     /// Whose conventions to compile by
     #[arg(long)]
@@ -181,13 +182,19 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
             let tolerance = tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data)?;
             let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            failed |= difference.bad > 0;
-            line += &verdict(&difference, &tolerance, array, wanted);
+            let agreement = tensor::agreement(&array.data, &wanted.data);
+            let within = difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most);
+            failed |= !within;
+            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
+            report["rms_error"] = json!(agreement.rms);
+            report["rms_tolerance"] = json!(tolerance.rms);
+            report["cosine"] = json!(agreement.cosine);
+            report["top1"] = json!(agreement.top1);
             report["max_abs_error"] = json!(difference.max_abs);
             report["max_abs_error_index"] = json!(unflatten(difference.at, &array.shape));
             report["atol"] = json!(tolerance.atol);
             report["rtol"] = json!(tolerance.rtol);
-            report["within"] = json!(difference.bad == 0);
+            report["within"] = json!(within);
             report["bad_elements"] = json!(difference.bad);
             report["first_bad_index"] = json!(difference.first_bad.map(|i| unflatten(i, &array.shape)));
         } else {
@@ -263,10 +270,11 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
             let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
             let given = flags.atol.is_some() || flags.rtol.is_some();
             let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
-            let tolerance = Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rounding: None };
+            let tolerance = Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rms: None, rounding: None };
             let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
             failed |= difference.bad > 0;
-            line += &verdict(&difference, &tolerance, array, wanted);
+            let agreement = tensor::agreement(&array.data, &wanted.data);
+            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
             report["max_abs_error"] = json!(difference.max_abs);
             report["within"] = json!(difference.bad == 0);
         } else {
@@ -441,6 +449,8 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
 struct Tolerance {
     atol: f32,
     rtol: f32,
+    /// Bound on the root of the mean squared error, where none was given by hand.
+    rms: Option<f32>,
     /// What rounding every result to fp16 costs in this network, where that was measured.
     rounding: Option<f32>,
 }
@@ -453,24 +463,46 @@ fn tolerance(
     wanted: &[f32],
 ) -> Result<Tolerance> {
     if flags.atol.is_some() || flags.rtol.is_some() {
-        return Ok(Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None });
+        let (atol, rtol) = (flags.atol.unwrap_or(0.0), flags.rtol.unwrap_or(0.0));
+        return Ok(Tolerance { atol, rtol, rms: None, rounding: None });
     }
     let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
     let rounding = net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output));
-    let atol = (NETWORK.share * largest).max(NETWORK_FACTOR * rounding.unwrap_or(0.0));
-    Ok(Tolerance { atol, rtol: 0.0, rounding })
+    let (max, rms) = rounding.map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
+    let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
+    // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with some
+    // reserve, and the mean over the map decides.
+    let most = if probabilities(wanted) { (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max)) } else { NETWORK_FACTOR * max };
+    let atol = (NETWORK.share * largest).max(most);
+    let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
+    Ok(Tolerance { atol, rtol: 0.0, rms: Some(rms), rounding: rounding.map(|cost| cost.max) })
 }
 
-fn verdict(d: &Difference, t: &Tolerance, array: &Array, wanted: &Array) -> String {
+/// Largest error of a probability, where rounding does not cost more.
+const PROBABILITY_ATOL: f32 = 1e-2;
+
+/// Whether values look like probabilities: all from 0 to 1, and not all alike.
+fn probabilities(values: &[f32]) -> bool {
+    let (least, most) = values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
+    least >= 0.0 && most <= 1.0 && least < most
+}
+
+fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: &Array) -> String {
     let mut text = format!(": largest error {:.3e} at {:?}", d.max_abs, unflatten(d.at, &array.shape));
-    text += &format!(", admitted {:.3e}", t.atol);
+    text += &format!(", tolerance {:.3e}", t.atol);
     if t.rtol > 0.0 {
         text += &format!(" + {:.3e} of the value", t.rtol);
     }
     if let Some(rounding) = t.rounding {
         text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
     }
+    text += &format!("; rms error {:.3e}", a.rms);
+    if let Some(most) = t.rms {
+        text += &format!(", tolerance {most:.3e}");
+    }
+    text += &format!("; cosine {:.6}", a.cosine);
     match d.first_bad {
+        None if t.rms.is_some_and(|most| a.rms > most) => text + ": the rms error is beyond its tolerance",
         None => text + ": ok",
         Some(i) => {
             let at = unflatten(i, &array.shape);

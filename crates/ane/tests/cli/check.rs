@@ -94,14 +94,20 @@ fn what_is_off_the_engine_fails() {
     let refused = ane!("check", package, "-t", "a12");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let last = refused.out.lines().last().expect("a last line");
-    assert!(last.starts_with("no: ") && last.contains("off the engine of a12"), "{last}");
+    assert!(last.starts_with("no (direct): ") && last.contains("off the Neural Engine of a12"), "{last}");
+    let first = refused.out.lines().next().expect("a first line");
+    assert!(first.starts_with("a12: ") && first.contains("; Core ML would use the CPU for all"), "both routes: {first}");
+    let second = refused.out.lines().nth(1).expect("a second line");
+    assert!(second.starts_with("Fix first: softmax `"), "{second}");
     assert!(refused.out.contains("fix:") && refused.out.contains("evidence:"), "{}", refused.out);
     assert_eq!(ane!("check", package, "-t", "a12", "--max-fallback", "99").code, Some(0));
 
     let before = ane!("check", package, "-t", "a12", "--json");
     assert_eq!(before.code, Some(1));
     let baseline = scratch.file("before.json", &before.out);
-    assert_eq!(ane!("check", package, "-t", "a12", "--baseline", baseline).code, Some(0));
+    let known = ane!("check", package, "-t", "a12", "--baseline", baseline).fine();
+    let last = known.out.lines().last().expect("a last line");
+    assert_eq!(last, "yes (direct): nothing new is off the Neural Engine, by the baseline", "as the exit code: {last}");
     let empty = scratch.file("empty.json", r#"{"schema":"anemone.check/1","fallbacks":[]}"#);
     assert_eq!(ane!("check", package, "-t", "a12", "--baseline", empty).code, Some(1));
     let wrong = scratch.file("wrong.json", "{}");
@@ -121,7 +127,10 @@ fn both_routes_are_told() {
     let [package, ..] = digits();
     let out = ane!("check", package).fine().out;
     assert!(out.contains("direct") && out.contains("framework"), "{out}");
-    // So small a model is cheaper on the CPU.
+    // So small a model is cheaper on the CPU: the first line says so beside what can run.
+    let first = out.lines().next().expect("a first line");
+    let operations = first.contains("can run on the Neural Engine") && first.contains("Core ML would use the CPU for all");
+    assert!(operations && first.contains("too little work"), "{first}");
     let framework = ane!("check", package, "--route", "framework");
     assert_eq!(framework.code, Some(1), "{framework:?}");
     assert!(framework.out.contains("segmenter"), "{}", framework.out);
@@ -179,20 +188,36 @@ fn every_verb_has_examples() {
     let help = ane!("--help").fine().out;
     let verbs: Vec<&str> = help
         .lines()
-        .skip_while(|l| !l.starts_with("Commands:"))
-        .skip(1)
-        .take_while(|l| l.starts_with("  "))
+        .take_while(|l| !l.starts_with("Options:"))
         .filter_map(|l| l.strip_prefix("  ").filter(|l| !l.starts_with(' ')).and_then(|l| l.split(' ').next()))
         .filter(|verb| *verb != "help")
         .collect();
-    assert!(verbs.len() >= 14 && verbs.contains(&"check"), "{verbs:?}");
+    assert!(verbs.len() >= 20 && verbs.contains(&"check"), "{verbs:?}");
+    // Every verb that the program has stands in a group.
+    let completions = ane!("completions", "bash").fine().out;
+    let known = completions.lines().find_map(|l| l.trim().strip_prefix("opts=\"")).unwrap_or_default();
+    for verb in known.trim_end_matches('"').split(' ').filter(|w| !w.starts_with('-') && !w.is_empty()) {
+        assert!(verbs.contains(&verb) || verb == "help" || verb.contains("service"), "{verb} is in no group: {verbs:?}");
+    }
     for verb in verbs {
         let told = ane!(verb, "--help").fine().out;
         assert!(told.contains("Examples:") && told.contains(&format!("ane {verb}")), "{verb}: {told}");
+        unbroken(&told);
     }
     ane!("chekc", "x").refused(2, "ANE2004", &["similar subcommand", "'check'"]);
     let [package, ..] = digits();
     ane!("check", package, "-t", "m1x").refused(2, "ANE2004", &["did you mean `m1`"]);
+}
+
+/// Prose is wrapped once: no line ends where the next word would have fitted.
+fn unbroken(help: &str) {
+    let lines: Vec<&str> = help.lines().collect();
+    for pair in lines.windows(2) {
+        let prose = pair.iter().all(|l| !l.is_empty() && !l.starts_with(' '));
+        let word = pair[1].split(' ').next().unwrap_or_default();
+        let continues = word.starts_with(|c: char| c.is_lowercase());
+        assert!(!(prose && continues && pair[0].len() + 1 + word.len() < 100), "{pair:?}");
+    }
 }
 
 /// Two chips of one generation get one answer; products and groups name chips; identifiers keep their comma.
@@ -231,8 +256,8 @@ fn larger_siblings_of_the_m1_compile_and_run() {
     for (name, target) in [("m1-max", "h13g"), ("m1-ultra", "h13g"), ("h13g", "h13g"), ("t1", "t1"), ("a14", "h13")] {
         let out = scratch.out(&format!("{name}.hwx"));
         ane!("compile", package, "-t", name, "-o", out).fine();
-        let banner = ane!("dump", out).fine().out;
-        assert!(banner.contains(&format!("-t {target}")), "{name}: {}", &banner[..banner.len().min(2000)]);
+        let banner = ane!("dump", out, "--part", "ident").fine().out;
+        assert!(banner.contains(&format!("-t {target}")), "{name}: {}", banner);
         let whole = ane!("run", package, "-t", name, "--input", image).fine().out;
         assert_eq!(whole, ane!("run", package, "--input", image).fine().out, "{name}");
         let listed = scratch.out(&format!("{name}.asm"));
@@ -241,4 +266,38 @@ fn larger_siblings_of_the_m1_compile_and_run() {
         ane!("asm", listed, "-o", again).fine();
         assert_eq!(std::fs::read(&out).ok(), std::fs::read(&again).ok(), "{name}: the listing assembles back");
     }
+}
+
+/// Several models and folders: a row each, and one exit code.
+#[test]
+fn several_models() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let folder = Path::new(&package).parent().expect("a folder").display().to_string();
+    let ran = ane!("check", package, scratch.relu(), "-t", "m1,a14");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let rows: Vec<&str> = ran.out.lines().collect();
+    assert!(rows[0].starts_with("model") && rows[1].contains("digits.mlpackage") && rows[1].contains("m1, a14"), "{ran:?}");
+    assert!(ran.out.ends_with("yes (direct): 2 models\n"), "{ran:?}");
+    assert!(ane!("check", folder).fine().out.contains("digits.mlpackage"));
+    let missing = ane!("check", package, "no-such.onnx");
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.out.contains("no-such.onnx") && missing.out.contains("cannot be read"), "{missing:?}");
+    let document = ane!("check", package, scratch.relu(), "--json").fine().json("anemone.checks/1");
+    assert_eq!(document["models"].as_array().map(Vec::len), Some(2));
+    ane!("check", package, scratch.relu(), "--html", scratch.out("x.html")).refused(2, "ANE2004", &["one model"]);
+}
+
+/// Words of the report are explained.
+#[test]
+fn words_are_explained() {
+    for word in ["supported", "fused", "folded", "decomposed", "graph break", "transfers", "segments", "hand-over", "framework"] {
+        let told = ane!("explain", word).fine().out;
+        assert!(told.contains(": ") && told.len() > 60, "{word}: {told}");
+    }
+    let told = ane!("explain", "iPhone13,2").fine().out;
+    assert!(told.starts_with("iphone-12: A14") && told.contains("h13"), "{told}");
+    assert!(ane!("explain", "A17").fine().out.contains("A17 Pro"));
+    let conv = ane!("explain", "conv").fine().out;
+    assert!(!conv.contains("Between(") && !conv.contains("Number("), "{conv}");
 }

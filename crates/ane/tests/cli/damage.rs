@@ -109,7 +109,7 @@ fn compiled(kind: &str, file: &Path, count: usize) {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     hunt(&format!("{kind} {name}"), &bytes, count, |scratch, changed| {
         let path = scratch.file(&name, changed);
-        let dump = ane!("dump", path);
+        let dump = ane!("dump", path, "-v");
         if dump.code != Some(0) {
             return dump;
         }

@@ -12,7 +12,7 @@ fn every_template_of_a_new_netplist_compiles() {
         ane!("compile", file, "-t", "first", "-o", scratch.out("net.hwx")).fine();
         let _ = std::fs::remove_file(scratch.out("net.weights"));
     }
-    let dump = ane!("dump", scratch.out("net.hwx")).fine().out;
+    let dump = ane!("dump", scratch.out("net.hwx"), "-v").fine().out;
     assert!(dump.contains("own-native, not Apple's"), "{dump}");
     ane!("new", "--native", "SDPAA").refused(2, "ANE2004", &["did you mean `SDPA`"]);
     ane!("new", "--native", "NMS").refused(1, "ANE1001", &["no engine runs it"]);
@@ -22,7 +22,7 @@ fn every_template_of_a_new_netplist_compiles() {
 fn schema_and_template_are_printed() {
     let text = ane!("ops", "SDPA").fine().out;
     for part in
-        ["ANECSDPALayerDesc", "ZinParseSDPAUnit", "SubtractMax", "default false", "<key>Type</key>", "h13 (A13)"]
+        ["ANECSDPALayerDesc", "ZinParseSDPAUnit", "SubtractMax", "default false", "<key>Type</key>", "h13 (M1, A14)"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -38,8 +38,10 @@ pub enum MatchStatus {
 pub struct Refusal {
     /// Code of the lint rule that explains it.
     pub code: &'static str,
-    /// What was found and what is allowed, in one line.
+    /// What was found and what is allowed, in one line. It names no chip: those that refuse for one cause share it.
     pub message: String,
+    /// What was found, without the limit, which may differ between chips.
+    pub cause: String,
     /// Name of the quantity.
     pub quantity: &'static str,
     /// The value found.
@@ -184,12 +186,9 @@ fn bound(bound: Bound, layer: &Layer, chip: &Chip) -> Result<Option<i64>, &'stat
 
 fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip, route: Route) -> Refusal {
     let MatchStatus::Mismatch { found, least, most } = status else { unreachable!("only mismatches are told") };
-    let name = chip.target;
     let (quantity, found_text, limit) = match rule.matches {
         MatchParams::Capability(byte) => {
-            let row = hal::row(byte);
-            let offset = row.and_then(|r| r.offset).map_or(String::new(), |o| format!(", byte {o:#x}"));
-            (byte, "absent".to_string(), format!("the capability {byte}{offset}"))
+            (byte, "absent".to_string(), capability(byte))
         }
         MatchParams::Floor(_) => ("legality family", found.to_string(), format!("at least {}", least.unwrap_or(0))),
         MatchParams::Divisible(q, by) => {
@@ -212,18 +211,19 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
         }
     };
     let stage = rule.stage.name();
-    let message = match rule.matches {
-        MatchParams::Capability(_) => format!("{name} does not have {limit}, which {} needs", layer.kind),
-        MatchParams::Floor(_) => format!("{} needs a later family than {name}", layer.kind),
-        MatchParams::Never(Quantity::Operands) => format!("{} fails in {stage} on {name}", layer.kind),
-        MatchParams::Never(Quantity::K) => format!("k = {found} fails in {stage} on {name}"),
-        MatchParams::Never(q) => format!("{} is not taken by {} on {name}", q.name(), layer.kind),
-        _ => format!("{quantity} is {found_text}, {name} takes {limit}"),
+    let (cause, message) = match rule.matches {
+        MatchParams::Capability(_) => (None, format!("{} needs {limit}, which the chip lacks", layer.kind)),
+        MatchParams::Floor(_) => (None, format!("{} needs a later generation of the engine", layer.kind)),
+        MatchParams::Never(Quantity::Operands) => (None, format!("{} fails in {stage}", layer.kind)),
+        MatchParams::Never(Quantity::K) => (None, format!("k = {found} fails in {stage}")),
+        MatchParams::Never(q) => (None, format!("{} is not supported by {}", q.name(), layer.kind)),
+        _ => (Some(format!("{quantity} is {found_text}")), format!("{quantity} is {found_text}, supported: {limit}")),
     };
     let text = if route == Route::Framework && !rule.segmenter.is_empty() { rule.segmenter } else { rule.apple };
     let apple = (!text.is_empty()).then(|| fill(text, rule.fills, (found, least, most), layer, chip));
     Refusal {
         code: rule.lint,
+        cause: cause.unwrap_or_else(|| message.clone()),
         message,
         quantity,
         found: found_text,
@@ -234,6 +234,13 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
         source: rule.source,
         fix: rule.fix.to_string(),
     }
+}
+
+/// What a capability byte stands for, in the words of its row.
+fn capability(name: &str) -> String {
+    let meaning = hal::row(name).map_or(name, |row| row.meaning.strip_prefix("capability: ").unwrap_or(row.meaning));
+    let meaning = meaning.split([':', ';', '(']).next().unwrap_or(meaning).trim();
+    format!("the capability `{name}` ({meaning})")
 }
 
 /// Apple's text with its places filled in order; places without a filling stay.

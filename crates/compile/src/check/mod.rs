@@ -6,6 +6,7 @@
 pub mod describe;
 pub mod estimate;
 pub mod exports;
+pub mod fix;
 pub mod layer;
 pub mod legal;
 pub mod lint;

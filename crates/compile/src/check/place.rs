@@ -1,11 +1,12 @@
 //! Where each operation of a program goes on a chip: on the engine and as what, or not and why.
 
 use super::describe;
+use super::fix;
 use super::legal::{self, Refusal, Route};
 use super::own;
 use super::types;
 use anemone_facts::Basis;
-use anemone_facts::chips::Chip;
+use anemone_facts::chips::{self, Chip};
 use anemone_facts::legal::Quantity;
 use anemone_facts::ops::{self, ATTESTED, OpRow, Reach, SEGMENTER, Shape};
 use anemone_facts::validators;
@@ -42,6 +43,17 @@ impl Place {
             Place::Cut => "cut",
             Place::Host => "host",
             Place::Rejected => "rejected",
+        }
+    }
+
+    /// As reports for people say it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Place::Native => "supported",
+            Place::Decomposed => "decomposed",
+            Place::Folded => "fused",
+            Place::Cut => "graph break",
+            Place::Host | Place::Rejected => "falls back to CPU",
         }
     }
 
@@ -102,6 +114,11 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     for (verdict, op) in verdicts.iter_mut().zip(&outline.ops) {
         let rewrite = verdict.refusal.as_ref().and_then(|refusal| own::rewrite(op, refusal, chip));
         verdict.own = rewrite.map(|rewrite| rewrite.into);
+        if let Some(refusal) = &mut verdict.refusal
+            && let Some(fix) = fix::of(op, refusal, chip)
+        {
+            refusal.fix = fix;
+        }
     }
     verdicts
 }
@@ -140,9 +157,9 @@ fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdic
     let mut verdict = match (reach, accepted(row)) {
         (Reach::None, Some(basis)) => Verdict::new(Place::Decomposed, row.instead, basis, "m6-study"),
         (reach, _) => match reach {
-            Reach::None | Reach::Gated => return Verdict::refused(Place::Host, gated(row, chip, reach, basis)),
+            Reach::None | Reach::Gated => return Verdict::refused(Place::Host, gated(row, reach, basis)),
             Reach::Bridge if row.shape == Shape::Host => {
-                return Verdict::refused(Place::Host, gated(row, chip, reach, basis));
+                return Verdict::refused(Place::Host, gated(row, reach, basis));
             }
             Reach::Bridge if matches!(row.shape, Shape::Folded | Shape::Free) => {
                 Verdict::new(Place::Folded, folded_into(row), basis, "op-matrix")
@@ -243,6 +260,7 @@ fn reach(row: &OpRow, chip: &Chip, route: Route) -> (Reach, Basis) {
 fn host(code: &'static str, basis: Basis, message: String, fix: String) -> Refusal {
     Refusal {
         code,
+        cause: message.clone(),
         message,
         quantity: "operation",
         found: String::new(),
@@ -255,23 +273,23 @@ fn host(code: &'static str, basis: Basis, message: String, fix: String) -> Refus
     }
 }
 
-fn gated(row: &OpRow, chip: &Chip, reach: Reach, basis: Basis) -> Refusal {
+fn gated(row: &OpRow, reach: Reach, basis: Basis) -> Refusal {
     let instead =
-        if row.instead.is_empty() { "keep it on the host".into() } else { format!("write it as {}", row.instead) };
-    let name = chip.target;
+        if row.instead.is_empty() { "keep it on the CPU".into() } else { format!("write it as {}", row.instead) };
     match (reach, row.first_native()) {
         (Reach::Gated, Some(first)) => {
-            let message = format!("{} has no path on {name}; native from {first} on", row.name);
+            let first = chips::by_name(first).map_or(first.to_string(), |chip| chip.describe().replace(", ", " and "));
+            let message = format!("{} needs a later generation of the engine: supported from {first} on", row.name);
             host("E17", basis, message, format!("{instead}, or target {first} and later"))
         }
-        (Reach::Gated, None) => host("E17", basis, format!("{} has no path on {name}", row.name), instead),
-        (Reach::Bridge, _) => host("E16", basis, format!("{} is work of the host", row.name), instead),
-        _ => host("E16", basis, format!("{} has no path to the engine on any chip", row.name), instead),
+        (Reach::Gated, None) => host("E17", basis, format!("{} is not supported on this chip", row.name), instead),
+        (Reach::Bridge, _) => host("E16", basis, format!("{} runs on the CPU only", row.name), instead),
+        _ => host("E16", basis, format!("{} is not supported by the Neural Engine on any chip", row.name), instead),
     }
 }
 
 fn unreachable_layer(row: &OpRow, attested: &ops::Attested) -> Refusal {
-    let instead = if row.instead.is_empty() { "the host" } else { row.instead };
+    let instead = if row.instead.is_empty() { "keep it on the CPU" } else { row.instead };
     let message = format!("{}: {}", attested.layer, attested.reason);
     Refusal {
         source: attested.source,
@@ -281,8 +299,8 @@ fn unreachable_layer(row: &OpRow, attested: &ops::Attested) -> Refusal {
 }
 
 fn unheard(op: &OutlineOp) -> Verdict {
-    let message = format!("`{}` is no operation that any source knows", op.op);
-    Verdict::refused(Place::Host, host("E16", Basis::Inferred, message, "operations of the opsets: `ane ops`".into()))
+    let message = format!("`{}` is an unknown operation", op.op);
+    Verdict::refused(Place::Host, host("E16", Basis::Inferred, message, "`ane ops` lists the operations of the opsets".into()))
 }
 
 /// Forms that the compiler takes apart although it takes them.

@@ -10,7 +10,8 @@ use anemone_net::outline::{Argument, Origin, Outline, OutlineOp};
 fn refusal(code: &'static str, basis: Basis, source: &'static str, found: &str, limit: &str, fix: &str) -> Refusal {
     Refusal {
         code,
-        message: format!("{found}: the engine takes {limit}"),
+        message: format!("{found}, supported: {limit}"),
+        cause: found.to_string(),
         quantity: "element type",
         found: found.to_string(),
         limit: limit.to_string(),
@@ -30,6 +31,7 @@ impl Refusal {
 
     fn saying(mut self, message: impl Into<String>) -> Refusal {
         self.message = message.into();
+        self.cause = self.message.clone();
         self
     }
 }
@@ -50,7 +52,7 @@ fn by_name(op: &OutlineOp) -> Option<Refusal> {
     let fix = anemone_facts::ops::by_name(&op.op).map_or("", |row| row.instead);
     let fix = if fix.is_empty() { "keep it on the host".to_string() } else { format!("write it as {fix}") };
     let refused = refusal("E16", row.basis, "m6-study", &op.op, "no such operation", &fix);
-    Some(refused.saying(format!("{} has no path to the engine", op.op)).apple(row.text.replace("%s", &op.op)))
+    Some(refused.saying(format!("{} is not supported by the Neural Engine", op.op)).apple(row.text.replace("%s", &op.op)))
 }
 
 /// Whether the engine has a layer for what the converter has no path for: an author can still name the layer.

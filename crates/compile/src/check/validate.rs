@@ -38,17 +38,18 @@ impl Validate {
         let operands = layer.bottoms.len();
         let counted = legality.refusals.iter().any(|r| r.quantity == "operands");
         if !counted && !(self.row.least as usize..=self.row.most as usize).contains(&operands) {
-            legality.refusals.insert(0, arity(self.row, operands, chip));
+            legality.refusals.insert(0, arity(self.row, operands));
         }
         legality
     }
 }
 
-fn arity(row: &Validator, operands: usize, chip: &Chip) -> Refusal {
+fn arity(row: &Validator, operands: usize) -> Refusal {
     let limit = if row.least == row.most { row.least.to_string() } else { format!("{} to {}", row.least, row.most) };
     Refusal {
         code: "E17",
-        message: format!("{} has {operands} operands, {} takes {limit}", row.stem, chip.target),
+        message: format!("{} has {operands} operands, supported: {limit}", row.stem),
+        cause: format!("{} has {operands} operands", row.stem),
         quantity: "operands",
         found: operands.to_string(),
         limit,
@@ -108,6 +109,7 @@ pub fn network_create(network: &Network, chip: &Chip) -> Vec<(Option<usize>, Ref
                 Refusal {
                     code: "E33",
                     message: format!("{}: found {found}", rule.meaning),
+                    cause: format!("{}: found {found}", rule.meaning),
                     quantity: "network",
                     found,
                     limit,

@@ -14,7 +14,7 @@ pub use mlpackage::{
     read_program,
 };
 pub use netplist::read_netplist;
-pub use onnx::read_onnx;
+pub use onnx::{outline_onnx, read_onnx};
 
 use crate::error::Error;
 use crate::graph::Net;

@@ -22,6 +22,7 @@ use super::{Files, Options, Reading};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{Data, MAX_RANK, Tensor, TensorType, ValueId, elements};
+use crate::outline::{Argument, Named, Outline, OutlineOp, OutlineType};
 use crate::stored::{Element, Form, Stored};
 use bytes::Bytes;
 use node::Node;
@@ -41,6 +42,75 @@ const OPSET: i64 = 28;
 /// Errors: operators and types that the graph cannot express ([`Error::Unsupported`]), dimensions without an extent,
 /// anything malformed, and data outside its file.
 pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<Reading, Error> {
+    let (build, notes, _) = translate(bytes, files, options, None)?;
+    Ok((build.finish(), notes))
+}
+
+/// What an ONNX model declares, also where nodes have no place in a static graph: those, and all that reads their results,
+/// stand at the end with open extents, for the host.
+///
+/// Errors: as [`read_onnx`], but for operators that the graph cannot express.
+pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
+    let (mut build, mut notes, left) = translate(bytes, files, options, Some(Vec::new()))?;
+    // What the host reads leaves the graph.
+    for (name, id) in left.iter().flat_map(|node| &node.operands) {
+        if build.data(*id).is_none() && !build.net.inputs.contains(id) && !build.net.outputs.contains(id) {
+            build.output(*id, name)?;
+        }
+    }
+    let element = |id: ValueId| crate::outline::typed(build.ty(id));
+    let host: Vec<OutlineOp> = left.iter().map(|node| node.outlined(&element)).collect();
+    notes.extend(left.iter().filter(|node| !node.reason.is_empty()).map(|n| format!("{} `{}`: {}", n.kind, n.name(), n.reason)));
+    let mut outline = Outline::of(&build.finish());
+    outline.outputs.extend(host.iter().flat_map(|op| op.outputs.iter().map(|o| o.name.clone())));
+    outline.ops.extend(host);
+    Ok((outline, notes))
+}
+
+/// A node that no static graph holds.
+struct Left {
+    kind: String,
+    /// Operands that the graph has.
+    operands: Vec<(String, ValueId)>,
+    outputs: Vec<String>,
+    /// Why; empty where it only reads what such a node computes.
+    reason: String,
+}
+
+impl Left {
+    fn name(&self) -> &str {
+        self.outputs.first().map_or("", String::as_str)
+    }
+
+    fn outlined(&self, ty: &dyn Fn(ValueId) -> OutlineType) -> OutlineOp {
+        // As MIL spells it, where the two have one name for it.
+        let op = match self.kind.as_str() {
+            "NonMaxSuppression" => "non_maximum_suppression".to_string(),
+            "NonZero" => "non_zero".to_string(),
+            other => other.to_string(),
+        };
+        let open = OutlineType { element: "fp32", shape: vec![None], state: false };
+        let argument = |(name, id): &(String, ValueId)| {
+            ("x".to_string(), Argument::Value(Named { name: name.clone(), ty: ty(*id) }))
+        };
+        OutlineOp {
+            op,
+            name: self.name().to_string(),
+            arguments: self.operands.iter().map(argument).collect(),
+            outputs: self.outputs.iter().map(|name| Named { name: name.clone(), ty: open.clone() }).collect(),
+            blocks: 0,
+            constant: false,
+        }
+    }
+}
+
+/// Translates a model's graph; nodes that it cannot express go into `left` where that is given.
+fn translate(
+    bytes: &[u8],
+    files: &dyn Files,
+    options: &Options,
+    left: Option<Vec<Left>>,
+) -> Result<(Builder, Vec<String>, Vec<Left>), Error> {
     let syntax = |reason: String| Error::Syntax { place: "ONNX model".to_string(), reason };
     let model = proto::Model::decode(bytes).map_err(|e| syntax(e.to_string()))?;
     let graph = model.graph.as_ref().ok_or_else(|| syntax("it has no graph".to_string()))?;
@@ -60,10 +130,12 @@ pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<R
         external: HashMap::new(),
         depth: 0,
         notes,
+        left,
     };
     translator.build.budget.add_file(bytes.len());
     translator.graph(graph)?;
-    Ok((translator.build.finish(), translator.notes))
+    let Translator { build, notes, left, .. } = translator;
+    Ok((build, notes, left.unwrap_or_default()))
 }
 
 /// Whether the fields of a message are those of an ONNX model and not of a Core ML one.
@@ -115,6 +187,8 @@ pub struct Translator<'a> {
     external: HashMap<String, Bytes>,
     depth: usize,
     pub notes: Vec<String>,
+    /// Nodes that no static graph holds, where they are wanted.
+    left: Option<Vec<Left>>,
 }
 
 impl Translator<'_> {
@@ -131,8 +205,13 @@ impl Translator<'_> {
         }
         // Names that later nodes define must not be taken by intermediate values.
         graph.node.iter().flat_map(|n| &n.output).for_each(|name| self.build.reserve(name));
-        self.nodes(&graph.node)?;
-        for output in &graph.output {
+        match self.left.take() {
+            None => self.nodes(&graph.node)?,
+            Some(left) => self.left = Some(self.nodes_for_host(&graph.node, left)?),
+        }
+        let open: Vec<&str> = self.left.iter().flatten().flat_map(|n| &n.outputs).map(String::as_str).collect();
+        let outputs: Vec<_> = graph.output.iter().filter(|o| !open.contains(&o.name.as_str())).collect();
+        for output in outputs {
             let id = self.value(&output.name, "graph outputs")?;
             self.build.output(id, &output.name)?;
         }
@@ -151,6 +230,30 @@ impl Translator<'_> {
 
     fn nodes(&mut self, nodes: &[proto::Node]) -> Result<(), Error> {
         nodes.iter().try_for_each(|node| Node::new(self, node)?.translate())
+    }
+
+    /// As [`Translator::nodes`], with what the graph cannot express left out.
+    fn nodes_for_host(&mut self, nodes: &[proto::Node], mut left: Vec<Left>) -> Result<Vec<Left>, Error> {
+        for node in nodes {
+            let open = |name: &String| left.iter().any(|n| n.outputs.contains(name));
+            let reason = if node.input.iter().any(open) {
+                String::new()
+            } else {
+                match Node::new(self, node).and_then(Node::translate) {
+                    Ok(()) => continue,
+                    Err(Error::Unsupported { reason, .. }) => reason,
+                    Err(other) => return Err(other),
+                }
+            };
+            let known = |name: &String| Some((name.clone(), *self.values.get(name)?));
+            left.push(Left {
+                kind: node.op_type.clone(),
+                operands: node.input.iter().filter_map(known).collect(),
+                outputs: node.output.iter().filter(|o| !o.is_empty()).cloned().collect(),
+                reason,
+            });
+        }
+        Ok(left)
     }
 
     fn value(&self, name: &str, place: &str) -> Result<ValueId, Error> {

@@ -4,7 +4,7 @@
 
     model = anemone.load("model.mlpackage")
     report = model.check("m1")
-    program = model.compile("h13")
+    program = model.compile("m1")
     outputs = program.run(x=array)
 
 The verdicts, names and codes are those of the command line ``ane``.

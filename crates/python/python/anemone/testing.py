@@ -3,7 +3,7 @@
 from . import _anemone
 
 
-def assert_on_ane(model, chip="h13", *, route="direct"):
+def assert_on_ane(model, chip="m1", *, route="direct"):
     """Fails with the report's table unless every operation runs on the engine of ``chip``.
 
     ``model`` is what ``anemone.load`` takes, or what it gave. Returns the report.

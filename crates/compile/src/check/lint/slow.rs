@@ -27,7 +27,9 @@ pub fn check(outline: &Outline, placement: &Placement, findings: &mut Vec<Findin
             consumers[*before].contains(&at) && matches!(o.op.as_str(), "conv" | "matmul" | "linear")
         });
         if both && products.count() == 2 {
-            findings.push(Finding::new("P18", Some(at), "two products meet: their sum stays a layer of its own"));
+            let message = "a residual addition of two products is a layer of its own";
+            let fix = "none is needed: it costs one pass over the tensor".to_string();
+            findings.push(Finding { fix, ..Finding::new("P18", Some(at), message) });
         }
     }
     program(outline, placement, findings);
@@ -38,8 +40,8 @@ fn program(outline: &Outline, placement: &Placement, findings: &mut Vec<Finding>
     let Some(clock) = placement.chip.hal.f_max_hz else { return };
     let seconds = placement.macs_engine as f64 / (MACS_PER_CYCLE * clock as f64);
     if placement.macs_engine > 0 && seconds < CALL_SECONDS {
-        let message =
-            format!("about {:.0} us of work: a call takes {:.0} us or more", seconds * 1e6, CALL_SECONDS * 1e6);
+        let macs = placement.macs_engine;
+        let message = format!("{macs} multiply-accumulates are little work for one call: its fixed cost dominates");
         findings.push(Finding::new("P01", None, message));
     }
     let operand_limit = placement.chip.hal.max_operand_bytes.unwrap_or(u64::MAX) as usize;

@@ -2,7 +2,7 @@
 //! `scripts/onnx_backend.py`.
 
 use super::proto::{Attribute, Dim, Entry, Graph, Model, Node, OpsetId, Shape, Tensor, TensorType, Type, ValueInfo};
-use super::{element, read_onnx};
+use super::{element, outline_onnx, read_onnx};
 use crate::check::check;
 use crate::error::Error;
 use crate::eval::eval;
@@ -93,6 +93,47 @@ fn damaged_models_end_in_errors() {
         }
     }
     assert_eq!(element(9).and_then(|e| e.dtype()), Some(DType::Bool));
+}
+
+/// A detector's end: what depends on values is outlined for the host, and the rest as it is.
+#[test]
+fn nodes_of_open_extents_are_outlined_for_the_host() {
+    let integers = |name: &str, values: &[i64]| Tensor {
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        int64_data: values.to_vec(),
+        name: name.into(),
+        ..Tensor::default()
+    };
+    let graph = Graph {
+        node: vec![
+            node("Relu", &["boxes"], "b"),
+            node("Sigmoid", &["scores"], "s"),
+            node("NonMaxSuppression", &["b", "s", "most"], "selected"),
+            node("Cast", &["selected"], "after"),
+        ],
+        name: "g".into(),
+        initializer: vec![integers("most", &[3])],
+        input: vec![
+            float_info("boxes", [1, 6, 4].map(extent).to_vec()),
+            float_info("scores", [1, 2, 6].map(extent).to_vec()),
+        ],
+        output: vec![float_info("after", vec![]), float_info("s", vec![])],
+        ..Graph::default()
+    };
+    let opset_import = vec![OpsetId { domain: String::new(), version: 17 }];
+    let bytes = Model { ir_version: 8, graph: Some(graph), opset_import, functions: vec![] }.encode_to_vec();
+    assert!(matches!(read_onnx(&bytes, &files(), &Options::default()), Err(Error::Unsupported { .. })));
+    let (outline, notes) = outline_onnx(&bytes, &files(), &Options::default()).unwrap();
+    let ops: Vec<&str> = outline.ops.iter().map(|op| op.op.as_str()).collect();
+    assert_eq!(ops.iter().filter(|op| matches!(**op, "relu" | "sigmoid")).count(), 2, "{ops:?}");
+    assert!(ops.ends_with(&["non_maximum_suppression", "Cast"]), "{ops:?}");
+    let last = outline.ops.last().unwrap();
+    assert_eq!(last.outputs[0].ty.shape, [None]);
+    assert!(notes.iter().any(|n| n.contains("NonMaxSuppression `selected`")), "{notes:?}");
+    // Malformed nodes are refused as before.
+    let plain = model().encode_to_vec();
+    assert!(matches!(outline_onnx(&plain, &files(), &Options::default()), Err(Error::NoExtent { .. })));
 }
 
 /// Results of one operator: float inputs `x`, `y`, ..., then integer initializers, by extents and elements.

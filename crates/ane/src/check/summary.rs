@@ -1,0 +1,124 @@
+//! Several models in one answer: a row for each with its shares and the cause to remove first.
+
+use super::verdict::{by_answer, percent};
+use super::{Report, causes, json, route_name};
+use crate::diagnostic::Diagnostic;
+use anemone_compile::check::{Placement, Route};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// What became of one model.
+pub enum Outcome {
+    /// It was checked.
+    Report(Box<Report>),
+    /// It cannot be read.
+    Unreadable(PathBuf, Box<Diagnostic>),
+}
+
+impl Outcome {
+    /// Exit code: 0 where as much is on the engine as asked for.
+    pub fn exit(&self) -> u8 {
+        match self {
+            Outcome::Report(report) => u8::from(!report.failing(&[]).is_empty()),
+            Outcome::Unreadable(_, diagnostic) => diagnostic.code.exit(),
+        }
+    }
+}
+
+/// The models that paths stand for: files and packages as they are, folders for all models inside.
+pub fn models(paths: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in paths {
+        if is_folder(path) { inside(path, 0, &mut all)? } else { all.push(path.clone()) }
+    }
+    Ok(all)
+}
+
+/// Deepest folder that is looked into.
+const DEPTH: usize = 6;
+
+fn is_folder(path: &Path) -> bool {
+    let named = path.extension().is_some_and(|e| matches!(e.to_str(), Some("mlpackage" | "mlmodelc")));
+    path.is_dir() && !named && !path.join("Manifest.json").exists() && !path.join("model.mil").exists()
+}
+
+fn inside(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    entries.sort();
+    for entry in entries {
+        let link = entry.symlink_metadata().is_ok_and(|m| m.is_symlink());
+        if is_folder(&entry) {
+            if depth < DEPTH && !link {
+                inside(&entry, depth + 1, all)?;
+            }
+        } else if entry.is_dir() || entry.extension().is_some_and(|e| matches!(e.to_str(), Some("onnx" | "mlmodel"))) {
+            all.push(entry);
+        }
+    }
+    Ok(())
+}
+
+/// The table.
+pub fn render(outcomes: &[Outcome], route: Route) -> String {
+    let mut rows: Vec<[String; 5]> = vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Report(report) => rows.extend(rows_of(report)),
+            Outcome::Unreadable(path, diagnostic) => {
+                let why = format!("cannot be read: {}", diagnostic.message);
+                rows.push([path.display().to_string(), String::new(), String::new(), String::new(), why]);
+            }
+        }
+    }
+    let widths: Vec<usize> =
+        (0..4).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths.iter().chain([&0])) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    let bad = outcomes.iter().filter(|o| o.exit() == 1).count();
+    let unread = outcomes.iter().filter(|o| matches!(o, Outcome::Unreadable(..))).count();
+    let route = route_name(route);
+    let _ = match (bad, unread) {
+        (0, 0) => writeln!(out, "\nyes ({route}): {} models", outcomes.len()),
+        _ => writeln!(out, "\nno ({route}): {bad} of {} models fall back to the CPU, {unread} cannot be read", outcomes.len()),
+    };
+    out
+}
+
+fn rows_of(report: &Report) -> Vec<[String; 5]> {
+    let share = |p: &Placement| {
+        let total = p.verdicts.len();
+        let on = total - p.fallbacks();
+        format!("{on}/{total} {}", percent(on as u64, total as u64))
+    };
+    let causes = causes::of(report, Route::Direct);
+    let rows = by_answer(report).into_iter().map(|same| {
+        let own = causes.iter().filter(|c| c.chips.iter().any(|(a, _)| a.chip == same.answer.chip));
+        let first = own.max_by_key(|c| (c.macs(report), c.ops.len()));
+        let fix = first.map_or(String::new(), |c| format!("{}: {}", report.outline.ops[c.ops[0]].op, c.cause));
+        [report.path.clone(), same.label(), share(&same.answer.direct), share(&same.answer.framework), fix]
+    });
+    let mut rows: Vec<[String; 5]> = rows.collect();
+    rows.iter_mut().skip(1).for_each(|row| row[0].clear());
+    rows
+}
+
+/// All reports as one document, schema `anemone.checks/1`.
+pub fn document(outcomes: &[Outcome]) -> Value {
+    let models: Vec<Value> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Outcome::Report(report) => json::document(report),
+            Outcome::Unreadable(path, diagnostic) => {
+                json!({ "path": path.display().to_string(), "ok": false, "error": diagnostic.json() })
+            }
+        })
+        .collect();
+    json!({ "schema": "anemone.checks/1", "ok": outcomes.iter().all(|o| o.exit() == 0), "models": models })
+}

@@ -1,0 +1,154 @@
+//! The verdict in words: chips with one answer share a line, and the cause to remove first stands below it.
+
+use super::{Answer, Report};
+use anemone_compile::check::{Backend, Placement, Route, fix};
+use std::fmt::Write;
+
+/// Chips whose answers are the same, in the order in which they were asked for.
+pub struct Same<'a> {
+    /// The first of them.
+    pub answer: &'a Answer,
+    /// Names of all.
+    pub names: Vec<&'a str>,
+}
+
+impl Same<'_> {
+    /// The names, or where they are many the first and a count.
+    pub fn label(&self) -> String {
+        match self.names.as_slice() {
+            [first, second, rest @ ..] if rest.len() > 1 => format!("{first}, {second} and {} more", rest.len()),
+            names => names.join(", "),
+        }
+    }
+}
+
+/// The chips by answer.
+pub fn by_answer(report: &Report) -> Vec<Same<'_>> {
+    let mut all: Vec<Same<'_>> = Vec::new();
+    for answer in &report.answers {
+        match all.iter_mut().find(|same| equal(same.answer, answer)) {
+            Some(same) => same.names.push(&answer.chip),
+            None => all.push(Same { answer, names: vec![&answer.chip] }),
+        }
+    }
+    all
+}
+
+fn equal(a: &Answer, b: &Answer) -> bool {
+    let same = |a: &Placement, b: &Placement| {
+        a.segments == b.segments
+            && a.verdicts.iter().zip(&b.verdicts).enumerate().all(|(at, (v, w))| {
+                v.place == w.place && a.on_engine(at) == b.on_engine(at) && v.fused == w.fused
+            })
+    };
+    same(&a.direct, &b.direct) && same(&a.framework, &b.framework)
+}
+
+/// A share in percent with one decimal. Only the whole is 100 %, and only nothing 0 %.
+pub fn percent(part: u64, whole: u64) -> String {
+    match (part, whole) {
+        (_, 0) => "-".into(),
+        (0, _) => "0 %".into(),
+        _ if part == whole => "100 %".into(),
+        _ => {
+            let tenths = (1000.0 * part as f64 / whole as f64).round().clamp(1.0, 999.0);
+            format!("{:.1} %", tenths / 10.0)
+        }
+    }
+}
+
+/// What one answer comes to, both routes in one sentence.
+pub fn sentence(answer: &Answer) -> String {
+    let (direct, framework) = (&answer.direct, &answer.framework);
+    let total = direct.verdicts.len();
+    let able = total - direct.fallbacks();
+    let chosen = total - framework.fallbacks();
+    let operations = if total == 1 { "operation" } else { "operations" };
+    let mut text = match able {
+        0 => format!("none of {total} {operations} can run on the Neural Engine"),
+        n if n == total => format!("all {total} {operations} can run on the Neural Engine"),
+        n => format!("{n} of {total} {operations} can run on the Neural Engine ({})", percent(n as u64, total as u64)),
+    };
+    text += &match chosen {
+        0 => format!("; Core ML would use the CPU for all: {}", why_not(framework)),
+        n if n == total => "; Core ML would run all of them there".to_string(),
+        n if n >= able => "; Core ML would run those there".to_string(),
+        n => format!("; Core ML would run {n} there, the rest is cheaper on the CPU (modelled)"),
+    };
+    text
+}
+
+/// Why the framework uses nothing of the engine.
+fn why_not(framework: &Placement) -> &'static str {
+    let able = (0..framework.verdicts.len()).any(|at| framework.verdicts[at].place.on_engine() && chosen(framework, at));
+    if able { "too little work to pay for starting the engine (modelled)" } else { "nothing of it is supported there" }
+}
+
+/// Whether the segmenter had a choice.
+fn chosen(framework: &Placement, at: usize) -> bool {
+    framework.choice.as_ref().is_some_and(|c| matches!(c.backends[at], Some(Backend::Classic | Backend::Bnns)))
+}
+
+/// The cause whose removal brings most work to the engine.
+pub fn first_fix(report: &Report) -> Option<String> {
+    let causes = super::causes::of(report, Route::Direct);
+    let worst = causes.into_iter().max_by_key(|cause| (cause.macs(report), cause.ops.len()))?;
+    let op = &report.outline.ops[worst.ops[0]];
+    let what = if fix::patch_embedding(op) { "patch embedding" } else { op.op.as_str() };
+    let mut text = format!("Fix first: {what} `{}`", op.name);
+    if worst.ops.len() > 1 {
+        let _ = write!(text, " and {} more", worst.ops.len() - 1);
+    }
+    let _ = write!(text, ": {}", worst.cause);
+    if let Some(fix) = worst.fix().filter(|fix| !fix.is_empty()) {
+        let _ = write!(text, ". {}", capital(fix));
+    }
+    Some(text)
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The last line: what the exit code says, with what a baseline already knows taken out.
+pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> String {
+    let route = super::route_name(report.route);
+    let (new, known) = if baseline { ("new ", ", by the baseline") } else { ("", "") };
+    if failing.is_empty() {
+        let off: usize = report.answers.iter().map(|a| a.by(report.route).fallbacks()).sum();
+        return match (off, baseline) {
+            (0, _) => format!("yes ({route}): every operation is on the Neural Engine"),
+            (_, true) => format!("yes ({route}): nothing new is off the Neural Engine{known}"),
+            _ => format!("yes ({route}): at most {} operations are off the Neural Engine", report.max_fallback),
+        };
+    }
+    let total = report.outline.ops.len();
+    let mut counts: Vec<(usize, Vec<&str>)> = Vec::new();
+    for &(chip, n) in failing {
+        match counts.iter_mut().find(|(count, _)| *count == n) {
+            Some((_, chips)) => chips.push(chip),
+            None => counts.push((n, vec![chip])),
+        }
+    }
+    let told: Vec<String> = counts
+        .iter()
+        .map(|(n, chips)| format!("{n} {new}of {total} operations off the Neural Engine of {}", chips.join(", ")))
+        .collect();
+    let limit = if report.max_fallback > 0 { format!(" ({} allowed)", report.max_fallback) } else { String::new() };
+    format!("no ({route}): {}{limit}{known}", told.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn percentages_are_rounded_and_never_claim_all_or_nothing() {
+        let cases = [(44, 46, "95.7 %"), (32, 33, "97.0 %"), (31, 33, "93.9 %"), (9999, 10000, "99.9 %"), (1, 5000, "0.1 %")];
+        for (part, whole, text) in cases {
+            assert_eq!(percent(part, whole), text);
+        }
+        assert_eq!([percent(3, 3), percent(0, 3), percent(0, 0)], ["100 %", "0 %", "-"]);
+    }
+}
