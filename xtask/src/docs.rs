@@ -10,9 +10,9 @@ use anemone_facts::enums::ENUMERATIONS;
 use anemone_facts::formats::dialects::DIALECTS;
 use anemone_facts::formats::{e5, firmware, hwx};
 use anemone_facts::layout::{SAMPLED, SUBTYPES, v10};
-use anemone_facts::silicon::{GROUPS, PRODUCTS, SILICON};
 use anemone_facts::numerics::Model;
 use anemone_facts::probes::{FINITE, PROBES};
+use anemone_facts::silicon::{GROUPS, PRODUCTS, SILICON};
 use anemone_facts::tolerance::TOLERANCES;
 use anemone_facts::{Codec, Coding, Evidence, Layout, Row, Space};
 use std::fmt::Write;
@@ -544,13 +544,7 @@ fn chips() -> String {
     for chip in CHIPS {
         let subtype = chip.cpu_subtype.map_or_else(dash, |n| n.to_string());
         let registers = chip.layout.map_or_else(dash, |l| format!("[{0}](registers-{0}.md)", l.generation));
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {subtype} | {registers} |",
-            chip.target,
-            chip.describe(),
-            chip.family
-        );
+        let _ = writeln!(out, "| {} | {} | {} | {subtype} | {registers} |", chip.target, chip.describe(), chip.family);
     }
     out.push_str(
         "\nThe number of a target is that of its generation, and so is the number of a family of the book: neither is the \

@@ -16,7 +16,7 @@ fn once(package: &Path) -> Duration {
         panic!("{} is read", package.display())
     };
     let report = check::report(package, *outline, &chips, Route::Direct, &Assumptions::default());
-    std::hint::black_box(table::render(&report, false));
+    std::hint::black_box(table::render(&report, table::Style::default()));
     start.elapsed()
 }
 

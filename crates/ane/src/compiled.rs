@@ -34,6 +34,13 @@ impl Compiled {
         self.program.ports_of(direction).map(of_port).collect()
     }
 
+    /// Names of the inputs that a caller has to give: states are none.
+    pub fn real_inputs(&self) -> Vec<String> {
+        let state =
+            |port: &anemone_program::Port| self.net.as_deref().is_some_and(|net| state_at_start(net, port).is_some());
+        self.program.ports_of(Direction::Input).filter(|port| !state(port)).map(|port| port.name.clone()).collect()
+    }
+
     /// Runs once on the software engine. States that are not given are zeros, as before the first run; outputs have the
     /// network's own extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {

@@ -115,8 +115,11 @@ impl Model {
             }
             if !path.join("Manifest.json").exists() {
                 if path.join("model.espresso.net").exists() {
-                    let message = "a compiled Core ML model without MIL text: its network is in the older form espresso";
-                    return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help("give the .mlpackage or .mlmodel that it was compiled from"));
+                    let message =
+                        "a compiled Core ML model without MIL text: its network is in the older form espresso";
+                    return Err(Diagnostic::new(Code::Malformed, message)
+                        .at(path.display())
+                        .help("give the .mlpackage or .mlmodel that it was compiled from"));
                 }
                 let message = "a folder without Manifest.json: not a model package";
                 return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN));

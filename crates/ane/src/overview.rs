@@ -28,7 +28,8 @@ pub fn of(model: &Model) -> Option<String> {
         Model::Program(program) => {
             let ports: Vec<&str> = program.ports.iter().map(|p| p.name.as_str()).collect();
             let bytes = program.stream.len() + program.kernel.len();
-            let head = format!("stream for {}; {bytes} bytes; tensors: {}", program.layout.generation, ports.join(", "));
+            let head =
+                format!("stream for {}; {bytes} bytes; tensors: {}", program.layout.generation, ports.join(", "));
             (head, program.layout, program.tasks().ok()?)
         }
         Model::Net { .. } | Model::Descriptor(_) | Model::Package(_) => return None,
@@ -144,7 +145,13 @@ fn place(residency: &str, base: Option<u32>) -> String {
         ("l2", _) => "L2".into(),
         ("chain", _) => "the task before".into(),
         (_, Some(base)) => format!("bar{base}"),
-        (other, None) => if other.is_empty() { "?".into() } else { other.to_string() },
+        (other, None) => {
+            if other.is_empty() {
+                "?".into()
+            } else {
+                other.to_string()
+            }
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::{Bound, MatchParams, RULES, When};
 use anemone_facts::lint::{LINTS, Lint};
 use anemone_facts::ops::{ATTESTED, OPS, OpRow, Reach, SEGMENTER};
-use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
 use anemone_facts::silicon::{self, GROUPS, Group, Named, SILICON, Silicon};
+use anemone_facts::validators::{OTHERS, VALIDATORS, Validator};
 use anemone_facts::{lint, ops, validators};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -118,7 +118,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     let codes = Code::ALL.into_iter().map(Code::text);
     let layers = VALIDATORS.iter().map(|v| v.stem);
     let words = words::WORDS.iter().flat_map(|w| std::iter::once(&w.word).chain(w.also)).copied();
-    lints.chain(codes).chain(words).chain(OPS.iter().map(|o| o.name)).chain(layers).chain(HAL_ROWS.iter().map(|r| r.name)).chain(silicon::names())
+    lints
+        .chain(codes)
+        .chain(words)
+        .chain(OPS.iter().map(|o| o.name))
+        .chain(layers)
+        .chain(HAL_ROWS.iter().map(|r| r.name))
+        .chain(silicon::names())
 }
 
 /// One word for a reach.
@@ -177,7 +183,9 @@ impl Topic {
             }
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
-            Topic::Word(word) => json!({ "kind": "word", "name": word.word, "also": word.also, "meaning": word.meaning }),
+            Topic::Word(word) => {
+                json!({ "kind": "word", "name": word.word, "also": word.also, "meaning": word.meaning })
+            }
             Topic::Chip(named) => json!({
                 "kind": "chip", "target": named.chip.target, "silicon": named.silicon.map(|s| s.title),
                 "product": named.product.map(|p| p.name), "cpu_subtype": named.chip.cpu_subtype,
@@ -209,7 +217,12 @@ fn chip_text(named: Named) -> String {
         let _ = writeln!(text, "  generation  CPU subtype {subtype}: {}", same.collect::<Vec<_>>().join(", "));
     }
     if let Some(silicon) = named.silicon {
-        let _ = writeln!(text, "  evidence    {}: {} (docs/evidence.md, silicon)", silicon.basis.phrase(), silicon.evidence);
+        let _ = writeln!(
+            text,
+            "  evidence    {}: {} (docs/evidence.md, silicon)",
+            silicon.basis.phrase(),
+            silicon.evidence
+        );
     }
     let _ = writeln!(text, "  family      {} in the book's tables, which is no name of silicon", chip.family);
     if !chip.note.is_empty() {

@@ -102,7 +102,9 @@ impl Compiler for ModelCompiler {
 pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, String> {
     let Compiled { program, net } = compiled;
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
-    let image = hwx::from_program(program, &hwx::Options { target, ..hwx::Options::default() }).map_err(|e| e.to_string())?.write();
+    let image = hwx::from_program(program, &hwx::Options { target, ..hwx::Options::default() })
+        .map_err(|e| e.to_string())?
+        .write();
     let info = e5::Info { function: "main".into(), ..e5::Info::default() };
     let call = e5::Call { program, container: &image };
     let descriptor = e5::from_calls(&[call], &[], &info).write();

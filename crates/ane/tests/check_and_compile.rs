@@ -118,8 +118,18 @@ fn layer(linear: bool, [inputs, outputs, rows]: [usize; 3]) -> Net {
 fn layers_of_every_size_are_predicted() {
     let m1 = &chips::CHIPS[0];
     let sizes = [
-        [512, 512, 1], [2048, 4096, 1], [4096, 2048, 1], [4096, 2048, 64], [2047, 4099, 1], [4096, 4096, 1], [4096, 4096, 16],
-        [512, 32000, 1], [300, 16001, 3], [16384, 512, 1], [11008, 1024, 1], [1024, 32000, 1],
+        [512, 512, 1],
+        [2048, 4096, 1],
+        [4096, 2048, 1],
+        [4096, 2048, 64],
+        [2047, 4099, 1],
+        [4096, 4096, 1],
+        [4096, 4096, 16],
+        [512, 32000, 1],
+        [300, 16001, 3],
+        [16384, 512, 1],
+        [11008, 1024, 1],
+        [1024, 32000, 1],
     ];
     for size in sizes {
         for linear in [true, false] {
@@ -128,7 +138,9 @@ fn layers_of_every_size_are_predicted() {
             let predicted = placement.verdicts.iter().find_map(|v| v.refusal.as_ref().map(|r| r.message.clone()));
             let compiled = anemone_compile::compile(&net, m1, &Options::default(), &mut ()).map(|p| p.kernel.len());
             match (&predicted, &compiled) {
-                (None, Ok(bytes)) => assert!(*bytes >= size[0] * size[1] * 2, "{size:?} linear {linear}: {bytes} bytes"),
+                (None, Ok(bytes)) => {
+                    assert!(*bytes >= size[0] * size[1] * 2, "{size:?} linear {linear}: {bytes} bytes")
+                }
                 (Some(_), Err(_)) => {}
                 _ => panic!("{size:?} linear {linear}: check says {predicted:?}, compile {compiled:?}"),
             }

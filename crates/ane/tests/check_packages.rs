@@ -33,7 +33,7 @@ fn packages() -> Vec<PathBuf> {
 fn tables() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check");
     for package in packages() {
-        let text = table::render(&report(&package), false);
+        let text = table::render(&report(&package), table::Style::default());
         let name = package.parent().map(stem).unwrap_or_default();
         let file = kept.join(format!("{name}.txt"));
         if std::env::var_os("ANE_BLESS").is_some() {

@@ -485,7 +485,8 @@ fn fixes_work_when_applied() {
     };
     for chip in ["m1", "m4"] {
         // A patch embedding: space-to-depth by the stride, then a 1x1 convolution.
-        let before = convolution(Program::image(&[1, 3, 224, 224]), "x", &[192, 3, 16, 16], &[16.0, 16.0], &[1, 192, 14, 14]);
+        let before =
+            convolution(Program::image(&[1, 3, 224, 224]), "x", &[192, 3, 16, 16], &[16.0, 16.0], &[1, 192, 14, 14]);
         let after = Program::image(&[1, 3, 224, 224])
             .op("reshape", &[("x", Give::Value("x"))], ("fp16", &[3, 14, 16, 14, 16]))
             .op("transpose", &[("x", Give::Value("reshape_0"))], ("fp16", &[3, 16, 16, 14, 14]))
@@ -493,7 +494,8 @@ fn fixes_work_when_applied() {
         let after = convolution(after, "reshape_2", &[192, 768, 1, 1], &[1.0, 1.0], &[1, 192, 14, 14]);
         fixed(chip, before, &["patch embedding", "768", "1x1"], after);
         // A spectrum by convolution: windows of 256 every 128 samples become a kernel of 2 over 128 channels.
-        let before = convolution(Program::image(&[1, 1, 1, 1024]), "x", &[258, 1, 1, 256], &[1.0, 128.0], &[1, 258, 1, 7]);
+        let before =
+            convolution(Program::image(&[1, 1, 1, 1024]), "x", &[258, 1, 1, 256], &[1.0, 128.0], &[1, 258, 1, 7]);
         let after = Program::image(&[1, 1, 1, 1024])
             .op("reshape", &[("x", Give::Value("x"))], ("fp16", &[1, 8, 1, 128]))
             .op("transpose", &[("x", Give::Value("reshape_0"))], ("fp16", &[1, 128, 1, 8]));
@@ -522,9 +524,17 @@ fn fixes_work_when_applied() {
     let before = Program::image(&[1, 1, 1, 40000]).unary("relu", "x");
     fixed("m1", before, &["3 parts", "13334"], Program::image(&[1, 1, 1, 13334]).unary("relu", "x"));
     // Mirrored borders without a texture engine: slices and a concat.
-    let pad = [("x", Give::Value("x")), ("pad", Give::Numbers("int32", &[0.0, 0.0, 1.0, 1.0])), ("mode", Give::Text("reflect"))];
+    let pad = [
+        ("x", Give::Value("x")),
+        ("pad", Give::Numbers("int32", &[0.0, 0.0, 1.0, 1.0])),
+        ("mode", Give::Text("reflect")),
+    ];
     let before = Program::image(&[1, 4, 8, 8]).op("pad", &pad, ("fp16", &[1, 4, 8, 10]));
-    let parts = [("values", Give::Value("slice_by_index_0")), ("values", Give::Value("x")), ("axis", Give::Numbers("int32", &[3.0]))];
+    let parts = [
+        ("values", Give::Value("slice_by_index_0")),
+        ("values", Give::Value("x")),
+        ("axis", Give::Numbers("int32", &[3.0])),
+    ];
     let after = Program::image(&[1, 4, 8, 8])
         .op("slice_by_index", &[("x", Give::Value("x"))], ("fp16", &[1, 4, 8, 1]))
         .op("concat", &parts, ("fp16", &[1, 4, 8, 9]));

@@ -153,13 +153,15 @@ pub fn group(name: &str) -> Option<&'static Group> {
 pub fn unreachable(name: &str) -> Option<&'static str> {
     let name = plain(name);
     let a11 = ["a11", "a11bionic", "iphone8", "iphone8plus", "iphonex", "iphone10,1", "iphone10,2", "iphone10,3"];
-    a11.contains(&name.as_str()).then_some("Core ML does not use the engine of the A11; the first that it uses is the A12 (h11)")
+    a11.contains(&name.as_str())
+        .then_some("Core ML does not use the engine of the A11; the first that it uses is the A12 (h11)")
 }
 
 /// Every name that [`find`] and [`group`] know, for suggestions.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let silicon = SILICON.iter().flat_map(|s| std::iter::once(&s.name).chain(s.aliases)).copied();
-    let products = PRODUCTS.iter().flat_map(|p| std::iter::once(&p.name).chain(p.aliases).chain(p.identifiers)).copied();
+    let products =
+        PRODUCTS.iter().flat_map(|p| std::iter::once(&p.name).chain(p.aliases).chain(p.identifiers)).copied();
     GROUPS.iter().map(|g| g.name).chain(silicon).chain(CHIPS.iter().map(|c| c.target)).chain(products)
 }
 
@@ -208,10 +210,23 @@ mod tests {
     #[test]
     fn silicon_stands_for_the_generation_that_containers_show() {
         let expected = [
-            ("a12", "h11", 1), ("a13", "h12", 3), ("a14", "h13", 4), ("m1", "h13", 4), ("m1-max", "h13g", 4),
-            ("a15", "h14", 5), ("m2", "h14", 5), ("a16", "h15", 6), ("m3", "h15", 6), ("a17-pro", "h16", 7),
-            ("m4", "h16", 7), ("a18", "h17", 9), ("a18-pro", "h17", 9), ("m5", "h17", 9), ("a19", "h18", 10),
-            ("m6", "h18g", 11), ("a20", "h19", 11),
+            ("a12", "h11", 1),
+            ("a13", "h12", 3),
+            ("a14", "h13", 4),
+            ("m1", "h13", 4),
+            ("m1-max", "h13g", 4),
+            ("a15", "h14", 5),
+            ("m2", "h14", 5),
+            ("a16", "h15", 6),
+            ("m3", "h15", 6),
+            ("a17-pro", "h16", 7),
+            ("m4", "h16", 7),
+            ("a18", "h17", 9),
+            ("a18-pro", "h17", 9),
+            ("m5", "h17", 9),
+            ("a19", "h18", 10),
+            ("m6", "h18g", 11),
+            ("a20", "h19", 11),
         ];
         for (name, target, subtype) in expected {
             let named = find(name).expect(name);
@@ -243,9 +258,12 @@ mod tests {
         let generation = |target: &str| target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).to_string();
         for chip in CHIPS {
             for silicon in SILICON {
-                let named = |text: &str| text.split([',', ';', ' ']).collect::<Vec<_>>().windows(2).any(|w| {
-                    format!("{} {}", w[0], w[1]) == silicon.title || w[0] == silicon.title && !["Pro", "Max"].contains(&w[1])
-                });
+                let named = |text: &str| {
+                    text.split([',', ';', ' ']).collect::<Vec<_>>().windows(2).any(|w| {
+                        format!("{} {}", w[0], w[1]) == silicon.title
+                            || w[0] == silicon.title && !["Pro", "Max"].contains(&w[1])
+                    })
+                };
                 let later = ["h18g", "h19"].contains(&chip.target);
                 if named(chip.note) && !later {
                     assert_eq!(generation(chip.target), generation(silicon.target), "{}: {}", chip.target, chip.note);
@@ -264,8 +282,15 @@ mod tests {
             }
         }
         for (name, silicon) in [
-            ("iphone12", "a14"), ("iPhone13,2", "a14"), ("iPhone 13", "a15"), ("iphone15", "a16"),
-            ("iphone15-pro", "a17-pro"), ("iPhone16,1", "a17-pro"), ("ipad-pro-m4", "m4"), ("Mac16,12", "m4"), ("iphone17", "a19"),
+            ("iphone12", "a14"),
+            ("iPhone13,2", "a14"),
+            ("iPhone 13", "a15"),
+            ("iphone15", "a16"),
+            ("iphone15-pro", "a17-pro"),
+            ("iPhone16,1", "a17-pro"),
+            ("ipad-pro-m4", "m4"),
+            ("Mac16,12", "m4"),
+            ("iphone17", "a19"),
         ] {
             assert_eq!(find(name).expect(name).silicon.map(|s| s.name), Some(silicon), "{name}");
         }
@@ -283,7 +308,10 @@ mod tests {
         assert_eq!(names("iphone"), ["a12", "a13", "a14", "a15", "a16", "a17-pro", "a18", "a19"]);
         assert_eq!(names("mac").first(), Some(&"m1"));
         assert!(names("mac").contains(&"m4-pro"));
-        assert_eq!(names("all").len(), SILICON.iter().map(|s| s.target).collect::<std::collections::BTreeSet<_>>().len());
+        assert_eq!(
+            names("all").len(),
+            SILICON.iter().map(|s| s.target).collect::<std::collections::BTreeSet<_>>().len()
+        );
     }
 
     #[test]

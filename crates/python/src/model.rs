@@ -92,7 +92,8 @@ impl Model {
             if let Some(refused) = check::refused(&self.path, &self.choices, chip)? {
                 return Err(refused);
             }
-            let compiled = anemone::Model::load_with(&self.path, &self.choices)?.compile(chip, &Options::default(), &mut ());
+            let compiled =
+                anemone::Model::load_with(&self.path, &self.choices)?.compile(chip, &Options::default(), &mut ());
             let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
             let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Program::new(compiled, chip, stem))

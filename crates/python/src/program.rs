@@ -68,7 +68,8 @@ impl Program {
         if let Some(only) = only {
             let known = self.compiled.real_inputs();
             let [name] = known.as_slice() else {
-                let message = format!("an array without a name needs a program with one input, this has {}", known.len());
+                let message =
+                    format!("an array without a name needs a program with one input, this has {}", known.len());
                 return Err(raised(py, Diagnostic::new(Code::Usage, message).help(known.join(", "))));
             };
             arrays.push((name.clone(), arrays::taken(only)?));

@@ -249,7 +249,9 @@ pub fn reason(placement: &Placement, at: usize) -> String {
         (Some(refusal), _) => refusal.message.clone(),
         (None, Some(choice)) => {
             let backend = choice.backends[at].map_or("no back end", |b| b.name());
-            format!("supported by the engine; Core ML's cheapest path runs it on the CPU ({backend}, modelled by its segmenter)")
+            format!(
+                "supported by the engine; Core ML's cheapest path runs it on the CPU ({backend}, modelled by its segmenter)"
+            )
         }
         (None, None) => String::new(),
     }

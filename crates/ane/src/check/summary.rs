@@ -44,7 +44,8 @@ fn is_folder(path: &Path) -> bool {
 }
 
 fn inside(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
     entries.sort();
     for entry in entries {
         let link = entry.symlink_metadata().is_ok_and(|m| m.is_symlink());
@@ -61,7 +62,8 @@ fn inside(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> std::io::Resul
 
 /// The table.
 pub fn render(outcomes: &[Outcome], route: Route) -> String {
-    let mut rows: Vec<[String; 5]> = vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
+    let mut rows: Vec<[String; 5]> =
+        vec![["model", "chips", "can run", "Core ML would run", "fix first"].map(String::from)];
     for outcome in outcomes {
         match outcome {
             Outcome::Report(report) => rows.extend(rows_of(report)),
@@ -71,8 +73,7 @@ pub fn render(outcomes: &[Outcome], route: Route) -> String {
             }
         }
     }
-    let widths: Vec<usize> =
-        (0..4).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..4).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
@@ -86,7 +87,11 @@ pub fn render(outcomes: &[Outcome], route: Route) -> String {
     let route = route_name(route);
     let _ = match (bad, unread) {
         (0, 0) => writeln!(out, "\nyes ({route}): {} models", outcomes.len()),
-        _ => writeln!(out, "\nno ({route}): {bad} of {} models fall back to the CPU, {unread} cannot be read", outcomes.len()),
+        _ => writeln!(
+            out,
+            "\nno ({route}): {bad} of {} models fall back to the CPU, {unread} cannot be read",
+            outcomes.len()
+        ),
     };
     out
 }

@@ -135,7 +135,8 @@ fn matrix(report: &Report, groups: &[Same], style: Style, out: &mut String) {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let padded = if column == 1 { format!("{cell:>width$}") } else { format!("{cell:width$}") };
             let off = column > 1 && cell.contains(Place::Host.word());
-            text += &if off { style.paint(YELLOW, padded.trim_end()) + &padded[padded.trim_end().len()..] } else { padded };
+            text +=
+                &if off { style.paint(YELLOW, padded.trim_end()) + &padded[padded.trim_end().len()..] } else { padded };
             text += "  ";
         }
         let _ = writeln!(out, "{}", text.trim_end());
@@ -183,9 +184,17 @@ fn refusals(report: &Report, style: Style, out: &mut String) {
 fn block(report: &Report, cause: &Cause, verbose: bool, out: &mut String) {
     let _ = writeln!(out, "      on:       {}", cause.on());
     let kept = if verbose { cause.ops.len() } else { 4 };
-    let named = cause.ops.iter().take(kept).map(|&at| format!("{} `{}`", report.outline.ops[at].op, report.outline.ops[at].name));
+    let named = cause
+        .ops
+        .iter()
+        .take(kept)
+        .map(|&at| format!("{} `{}`", report.outline.ops[at].op, report.outline.ops[at].name));
     let named: Vec<String> = named.collect();
-    let more = if cause.ops.len() > kept { format!(", and {} more (-v names them)", cause.ops.len() - kept) } else { String::new() };
+    let more = if cause.ops.len() > kept {
+        format!(", and {} more (-v names them)", cause.ops.len() - kept)
+    } else {
+        String::new()
+    };
     let _ = writeln!(out, "      in:       {}{more}", named.join(", "));
     let verdict = cause.verdict();
     let Some(refusal) = &verdict.refusal else { return };

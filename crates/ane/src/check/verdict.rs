@@ -37,9 +37,11 @@ pub fn by_answer(report: &Report) -> Vec<Same<'_>> {
 fn equal(a: &Answer, b: &Answer) -> bool {
     let same = |a: &Placement, b: &Placement| {
         a.segments == b.segments
-            && a.verdicts.iter().zip(&b.verdicts).enumerate().all(|(at, (v, w))| {
-                v.place == w.place && a.on_engine(at) == b.on_engine(at) && v.fused == w.fused
-            })
+            && a.verdicts
+                .iter()
+                .zip(&b.verdicts)
+                .enumerate()
+                .all(|(at, (v, w))| v.place == w.place && a.on_engine(at) == b.on_engine(at) && v.fused == w.fused)
     };
     same(&a.direct, &b.direct) && same(&a.framework, &b.framework)
 }
@@ -80,7 +82,8 @@ pub fn sentence(answer: &Answer) -> String {
 
 /// Why the framework uses nothing of the engine.
 fn why_not(framework: &Placement) -> &'static str {
-    let able = (0..framework.verdicts.len()).any(|at| framework.verdicts[at].place.on_engine() && chosen(framework, at));
+    let able =
+        (0..framework.verdicts.len()).any(|at| framework.verdicts[at].place.on_engine() && chosen(framework, at));
     if able { "too little work to pay for starting the engine (modelled)" } else { "nothing of it is supported there" }
 }
 
@@ -145,7 +148,8 @@ mod tests {
 
     #[test]
     fn percentages_are_rounded_and_never_claim_all_or_nothing() {
-        let cases = [(44, 46, "95.7 %"), (32, 33, "97.0 %"), (31, 33, "93.9 %"), (9999, 10000, "99.9 %"), (1, 5000, "0.1 %")];
+        let cases =
+            [(44, 46, "95.7 %"), (32, 33, "97.0 %"), (31, 33, "93.9 %"), (9999, 10000, "99.9 %"), (1, 5000, "0.1 %")];
         for (part, whole, text) in cases {
             assert_eq!(percent(part, whole), text);
         }

@@ -83,7 +83,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     match models.as_slice() {
         [] => {
             let message = "no model in the folder";
-            Err(Diagnostic::new(Code::Usage, message).at(flags.models[0].display()).help("models: .mlpackage, .mlmodelc, .mlmodel, .onnx"))
+            Err(Diagnostic::new(Code::Usage, message)
+                .at(flags.models[0].display())
+                .help("models: .mlpackage, .mlmodelc, .mlmodel, .onnx"))
         }
         [model] => {
             let outline = match check::load(model, &flags.choices.choices()?)? {
@@ -99,7 +101,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         several => {
             if flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.baseline.is_some() {
-                let message = format!("--sarif, --junit, --html and --baseline take one model, and there are {}", several.len());
+                let message =
+                    format!("--sarif, --junit, --html and --baseline take one model, and there are {}", several.len());
                 return Err(Diagnostic::new(Code::Usage, message));
             }
             let choices = flags.choices.choices()?;

@@ -93,7 +93,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         selection.parts = Part::list(parts).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
     } else if flags.td.is_some() {
         selection.parts = vec![Part::Td, Part::Regs];
-    } else if !voice.json && !voice.verbose && flags.loaded.is_none()
+    } else if !voice.json
+        && !voice.verbose
+        && flags.loaded.is_none()
         && let Some(overview) = overview::of(&model)
     {
         return print(&overview).map(|()| 0);

@@ -472,7 +472,11 @@ fn tolerance(
     let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
     // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with some
     // reserve, and the mean over the map decides.
-    let most = if probabilities(wanted) { (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max)) } else { NETWORK_FACTOR * max };
+    let most = if probabilities(wanted) {
+        (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max))
+    } else {
+        NETWORK_FACTOR * max
+    };
     let atol = (NETWORK.share * largest).max(most);
     let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
     Ok(Tolerance { atol, rtol: 0.0, rms: Some(rms), rounding: rounding.map(|cost| cost.max) })

@@ -96,7 +96,10 @@ fn what_is_off_the_engine_fails() {
     let last = refused.out.lines().last().expect("a last line");
     assert!(last.starts_with("no (direct): ") && last.contains("off the Neural Engine of a12"), "{last}");
     let first = refused.out.lines().next().expect("a first line");
-    assert!(first.starts_with("a12: ") && first.contains("; Core ML would use the CPU for all"), "both routes: {first}");
+    assert!(
+        first.starts_with("a12: ") && first.contains("; Core ML would use the CPU for all"),
+        "both routes: {first}"
+    );
     let second = refused.out.lines().nth(1).expect("a second line");
     assert!(second.starts_with("Fix first: softmax `"), "{second}");
     assert!(refused.out.contains("fix:") && refused.out.contains("evidence:"), "{}", refused.out);
@@ -129,7 +132,8 @@ fn both_routes_are_told() {
     assert!(out.contains("direct") && out.contains("framework"), "{out}");
     // So small a model is cheaper on the CPU: the first line says so beside what can run.
     let first = out.lines().next().expect("a first line");
-    let operations = first.contains("can run on the Neural Engine") && first.contains("Core ML would use the CPU for all");
+    let operations =
+        first.contains("can run on the Neural Engine") && first.contains("Core ML would use the CPU for all");
     assert!(operations && first.contains("too little work"), "{first}");
     let framework = ane!("check", package, "--route", "framework");
     assert_eq!(framework.code, Some(1), "{framework:?}");
@@ -197,7 +201,10 @@ fn every_verb_has_examples() {
     let completions = ane!("completions", "bash").fine().out;
     let known = completions.lines().find_map(|l| l.trim().strip_prefix("opts=\"")).unwrap_or_default();
     for verb in known.trim_end_matches('"').split(' ').filter(|w| !w.starts_with('-') && !w.is_empty()) {
-        assert!(verbs.contains(&verb) || verb == "help" || verb.contains("service"), "{verb} is in no group: {verbs:?}");
+        assert!(
+            verbs.contains(&verb) || verb == "help" || verb.contains("service"),
+            "{verb} is in no group: {verbs:?}"
+        );
     }
     for verb in verbs {
         let told = ane!(verb, "--help").fine().out;
@@ -277,7 +284,10 @@ fn several_models() {
     let ran = ane!("check", package, scratch.relu(), "-t", "m1,a14");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let rows: Vec<&str> = ran.out.lines().collect();
-    assert!(rows[0].starts_with("model") && rows[1].contains("digits.mlpackage") && rows[1].contains("m1, a14"), "{ran:?}");
+    assert!(
+        rows[0].starts_with("model") && rows[1].contains("digits.mlpackage") && rows[1].contains("m1, a14"),
+        "{ran:?}"
+    );
     assert!(ran.out.ends_with("yes (direct): 2 models\n"), "{ran:?}");
     assert!(ane!("check", folder).fine().out.contains("digits.mlpackage"));
     let missing = ane!("check", package, "no-such.onnx");
@@ -291,7 +301,9 @@ fn several_models() {
 /// Words of the report are explained.
 #[test]
 fn words_are_explained() {
-    for word in ["supported", "fused", "folded", "decomposed", "graph break", "transfers", "segments", "hand-over", "framework"] {
+    for word in
+        ["supported", "fused", "folded", "decomposed", "graph break", "transfers", "segments", "hand-over", "framework"]
+    {
         let told = ane!("explain", word).fine().out;
         assert!(told.contains(": ") && told.len() > 60, "{word}: {told}");
     }

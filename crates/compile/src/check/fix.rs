@@ -21,7 +21,9 @@ pub fn of(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<String> {
             Some("end the model before it, and run it on the CPU on that output: the rest stays in one piece".into())
         }
         (_, "E02") => tiles(refusal),
-        (_, "E27") => Some("fix the shape, or give one enumerated shape for each size: each is compiled by itself".into()),
+        (_, "E27") => {
+            Some("fix the shape, or give one enumerated shape for each size: each is compiled by itself".into())
+        }
         _ => None,
     }
 }
@@ -143,5 +145,8 @@ fn tiles(refusal: &Refusal) -> Option<String> {
 pub fn patch_embedding(op: &OutlineOp) -> bool {
     let Some(Argument::Constant(weight)) = op.argument("weight") else { return false };
     let kernel: Vec<f64> = weight.ty.extents().iter().skip(2).map(|&d| d as f64).collect();
-    op.op == "conv" && kernel.len() == 2 && kernel.iter().all(|&k| k > 1.0) && op.numbers("strides") == Some(&kernel[..])
+    op.op == "conv"
+        && kernel.len() == 2
+        && kernel.iter().all(|&k| k > 1.0)
+        && op.numbers("strides") == Some(&kernel[..])
 }

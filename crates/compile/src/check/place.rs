@@ -300,7 +300,10 @@ fn unreachable_layer(row: &OpRow, attested: &ops::Attested) -> Refusal {
 
 fn unheard(op: &OutlineOp) -> Verdict {
     let message = format!("`{}` is an unknown operation", op.op);
-    Verdict::refused(Place::Host, host("E16", Basis::Inferred, message, "`ane ops` lists the operations of the opsets".into()))
+    Verdict::refused(
+        Place::Host,
+        host("E16", Basis::Inferred, message, "`ane ops` lists the operations of the opsets".into()),
+    )
 }
 
 /// Forms that the compiler takes apart although it takes them.

@@ -52,7 +52,11 @@ fn by_name(op: &OutlineOp) -> Option<Refusal> {
     let fix = anemone_facts::ops::by_name(&op.op).map_or("", |row| row.instead);
     let fix = if fix.is_empty() { "keep it on the host".to_string() } else { format!("write it as {fix}") };
     let refused = refusal("E16", row.basis, "m6-study", &op.op, "no such operation", &fix);
-    Some(refused.saying(format!("{} is not supported by the Neural Engine", op.op)).apple(row.text.replace("%s", &op.op)))
+    Some(
+        refused
+            .saying(format!("{} is not supported by the Neural Engine", op.op))
+            .apple(row.text.replace("%s", &op.op)),
+    )
 }
 
 /// Whether the engine has a layer for what the converter has no path for: an author can still name the layer.

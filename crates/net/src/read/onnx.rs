@@ -60,7 +60,9 @@ pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Resul
     }
     let element = |id: ValueId| crate::outline::typed(build.ty(id));
     let host: Vec<OutlineOp> = left.iter().map(|node| node.outlined(&element)).collect();
-    notes.extend(left.iter().filter(|node| !node.reason.is_empty()).map(|n| format!("{} `{}`: {}", n.kind, n.name(), n.reason)));
+    notes.extend(
+        left.iter().filter(|node| !node.reason.is_empty()).map(|n| format!("{} `{}`: {}", n.kind, n.name(), n.reason)),
+    );
     let mut outline = Outline::of(&build.finish());
     outline.outputs.extend(host.iter().flat_map(|op| op.outputs.iter().map(|o| o.name.clone())));
     outline.ops.extend(host);

@@ -12,7 +12,9 @@ use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Str
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiftError {
     /// Programs of the CPU subtype are not executed.
-    #[error("CPU subtype {subtype} at {offset:#x}: a program for {found}; only programs for {known} are executed and patched")]
+    #[error(
+        "CPU subtype {subtype} at {offset:#x}: a program for {found}; only programs for {known} are executed and patched"
+    )]
     Subtype {
         /// Byte offset of the subtype.
         offset: u64,
