@@ -1,207 +1,194 @@
 #!/usr/bin/env python3
-"""Runs the node tests of the `onnx` package against `ane run --reference` and prints the table of docs/frontends.md.
+"""Runs the node tests of the `onnx` package three ways: evaluated (`ane run --reference`), and compiled for the M1 and
+executed by the models `fast` and `exact`; each with inputs live, and with all inputs but the first stored as constants.
 
-It makes its own virtual environment outside the repository (--venv DIR) and is not part of `cargo test`:
+    cargo build --release && python3 scripts/onnx_backend.py                 # compare with what is recorded
+    python3 scripts/onnx_backend.py --record                                 # record, then `cargo xtask docs`
+    python3 scripts/onnx_backend.py --match attention -v                     # a few, every outcome
 
-    cargo build --release && python3 scripts/onnx_backend.py --ane target/release/ane [--table] [--match NAME]
+It makes a virtual environment with the pinned package (--venv). Outcomes:
 
-In scope are the operators of IN_SCOPE. All others must be refused by name: a pass or a wrong result there is reported.
+- `right`, `wrong` (exit code 0 and another result, or an exit code that no refusal has), `refused` (with a message),
+  `warned` (another result, and a warning that says so).
+- Not counted ("excluded"): tests with symbolic extents, without elements, with sequences or texts, or with element types
+  other than floats of 16 to 64 bits, integers of 8 to 64 bits and truth values.
 
-A test counts where every input and output is a tensor of numbers of 8 bits or more, or of truth values, with fixed
-extents and at least one element. All others are "excluded".
-
-Many tests hand over as inputs what a static graph must know and what models hold as initializers: axes, shapes, pads,
-counts. PARAMETERS names these operands, by operator and position. The harness stores their values as initializers of the
-model before it runs it. A test `NAME_expanded` has the same operator spelt out: the same inputs are stored. Data,
-indices, masks, conditions and lengths of sequences that the net can compute with stay inputs.
-
-A result is rounded to the element type that the model declares for it, because ane writes floats as float32. It is
-compared with the tolerances of the test.
+docs/data/onnx-node-suite.tsv has the outcome of every test by way, docs/data/onnx-node-wrong.tsv those that are wrong with
+the reason. The exit code is 1 where a test is wrong and not listed, is listed and not wrong, or was right and is no longer.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
-IN_SCOPE = frozenset("""
-    Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Cast
-    CastLike CausalConvWithState Ceil Celu CenterCropPad Clip Concat Constant ConstantOfShape Conv ConvInteger
-    ConvTranspose Cos Cosh CumProd CumSum DepthToSpace DequantizeLinear Div Dropout DynamicQuantizeLinear Einsum Elu
-    Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
-    GlobalLpPool GlobalMaxPool Greater GreaterOrEqual GridSample GroupNormalization HammingWindow HannWindow
-    BlackmanWindow HardSigmoid HardSwish Hardmax Identity If InstanceNormalization IsInf IsNaN LRN LSTM
-    LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop LpNormalization LpPool MatMul MatMulInteger Max
-    MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg NegativeLogLikelihoodLoss Not OneHot Or PRelu Pad Pow
-    QLinearConv QLinearMatMul QuantizeLinear RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
-    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize
-    ReverseSequence RotaryEmbedding Round Scan ScatterElements Scatter ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh
-    Size Slice Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum SwiGLU Swish
-    Tan Tanh TensorScatter ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor
-""".split())
+import onnx_cases
 
-# Extents, axes, counts and ways of padding, and what decides on training: they fix the shape of the graph.
-REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
-PARAMETERS = {
-    "AffineGrid": [1], "BlackmanWindow": [0], "CenterCropPad": [1], "ConstantOfShape": [0], "CumProd": [1],
-    "CumSum": [1], "Dropout": [1, 2], "Expand": [1], "HammingWindow": [0], "HannWindow": [0], "LSTM": [4],
-    "Loop": [0, 1], "OneHot": [1], "Pad": [1, 2, 3], "Range": [0, 1, 2], "Reshape": [1], "Resize": [1, 2, 3],
-    "Slice": [1, 2, 3, 4], "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Trilu": [1], "Unsqueeze": [1],
-    "Upsample": [1], **{f"Reduce{kind}": [1] for kind in REDUCTIONS},
-}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PINNED = ["onnx==1.23.2", "numpy>=2,<3"]
+RECORD = ROOT / "docs/data/onnx-node-suite.tsv"
+WRONG = ROOT / "docs/data/onnx-node-wrong.tsv"
+WAYS = {"reference": ["--reference"], "fast": ["--numerics", "fast"], "exact": ["--numerics", "exact"]}
+COLUMNS = [(form, way) for form in onnx_cases.FORMS for way in WAYS]
 
 
-def own_environment(folder):
-    """Starts this script again under the environment's interpreter."""
+def own_environment(folder, package):
+    """Starts this script again under the environment's interpreter; False where it cannot be made."""
+    if pathlib.Path(sys.prefix).resolve() == folder.resolve():
+        return True
     python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "onnx", "numpy"], check=True)
-    if pathlib.Path(sys.prefix).resolve() != folder.resolve():
-        os.execv(python, [str(python), *sys.argv])
+    mark = folder / "installed"
+    if not mark.exists() or mark.read_text() != " ".join(package):
+        made = subprocess.run([sys.executable, "-m", "venv", folder])
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *package]
+        if made.returncode or subprocess.run(pip).returncode:
+            return False
+        mark.write_text(" ".join(package))
+    os.execv(python, [str(python), *sys.argv])
+
+
+def run(ane, folder, case, form, way):
+    """Outcome of one run, and what is to be said of it."""
+    import numpy
+    from onnx_compare import difference
+
+    model, live = case.runs[form]
+    command = [ane, "run", str(model), "--json", *WAYS[way]]
+    for name, file in live:
+        command += ["--input", f"{name}={file}"]
+    targets = [folder / f"{case.name}.{form}.{way}.{at}.npy" for at in range(len(case.outputs))]
+    for (name, _), target in zip(case.outputs, targets):
+        command += ["--output", f"{name}={target}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return "wrong", "no end after 120 s"
+    if done.returncode != 0:
+        first = message(done.stdout + done.stderr)
+        return ("refused" if done.returncode in (1, 2) and "ANE3" not in first else "wrong"), first
+    for (name, wanted), target in zip(case.outputs, targets):
+        got = numpy.load(target)
+        target.unlink()
+        text = difference(way, case.operator, case.tolerance, got, wanted)
+        if text:
+            warnings = json.loads(done.stdout).get("warnings", [])
+            return ("warned" if warnings else "wrong"), f"{name}: {text}"
+    return "right", ""
+
+
+def message(text):
+    """The first line of a refusal, from JSON or text."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith("{"):
+            found = json.loads(line)
+            found = found.get("error", found)
+            return f"{found.get('code', '')} {found.get('message', '')}".strip()
+    return next((line for line in lines if "ANE" in line), lines[0] if lines else "no message")
+
+
+def recorded():
+    """Outcomes by test and column."""
+    if not RECORD.exists():
+        return {}
+    rows = [line.split("\t") for line in RECORD.read_text().splitlines() if line and not line.startswith("#")]
+    return {row[0]: dict(zip(COLUMNS, row[2:])) for row in rows}
+
+
+def listed():
+    """What is known to be wrong: reasons by test and column."""
+    known = {}
+    for line in WRONG.read_text().splitlines() if WRONG.exists() else ():
+        if line and not line.startswith("#"):
+            name, columns, reason = line.split("\t")
+            for column in columns.split(","):
+                known[name, tuple(column.strip().split())] = reason
+    return known
+
+
+def record(cases, outcomes):
+    """Writes the outcome of every test, and the list of what is wrong with the reasons known so far."""
+    lines = ["# test\toperator\t" + "\t".join(" ".join(c) for c in COLUMNS) + "\tremark"]
+    wrong = ["# test\tways\treason"]
+    known = {name: reason for (name, _), reason in listed().items()}
+    for case in cases:
+        row = [outcomes.get((case.name, column), ("-", "")) for column in COLUMNS]
+        remark = case.excluded or (row[0][1].split(" is not supported: ")[-1] if row[0][0] == "refused" else "")
+        lines.append("\t".join([case.name, case.operator, *(outcome for outcome, _ in row), remark]))
+        bad = [(" ".join(column), text) for column, (outcome, text) in zip(COLUMNS, row) if outcome == "wrong"]
+        if bad:
+            reason = known.get(case.name, f"unexplained: {bad[0][1]}")
+            wrong.append("\t".join([case.name, ", ".join(column for column, _ in bad), reason]))
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text("\n".join(line.rstrip() for line in lines) + "\n")
+    WRONG.write_text("\n".join(wrong) + "\n")
+
+
+def findings(outcomes):
+    """What differs from the record, and how many outcomes are better than recorded."""
+    was, known, found, better = recorded(), listed(), [], 0
+    names = {name for name, _ in outcomes}
+    for (name, column), (outcome, text) in sorted(outcomes.items()):
+        before = was.get(name, {}).get(column, "-")
+        if outcome == "wrong" and (name, column) not in known:
+            found.append(f"{name}, {' '.join(column)}: wrong and not listed: {text}")
+        elif outcome != "wrong" and (name, column) in known:
+            found.append(f"{name}, {' '.join(column)}: listed as wrong and {outcome}: take it off {WRONG.name}")
+        elif before == "right" and outcome != "right":
+            found.append(f"{name}, {' '.join(column)}: was right and is {outcome}: {text}")
+        better += outcome == "right" and before != "right"
+    found += [f"{name}: listed in {WRONG.name} and no test" for name, _ in known if names and name not in names]
+    return found, better
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ane", default="target/release/ane", help="the binary")
-    parser.add_argument("--venv", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "anemone-onnx-venv")
+    parser.add_argument("--ane", default=str(ROOT / "target/release/ane"), help="the binary")
+    parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "target/onnx-venv")
+    parser.add_argument("--suite", type=pathlib.Path, default=ROOT / "target/onnx-suite", help="folder of the models")
+    parser.add_argument("--package", nargs="*", default=PINNED, help="what pip installs, to try another release")
     parser.add_argument("--match", default="", help="only tests whose name contains this")
-    parser.add_argument("--table", action="store_true", help="print the table as Markdown")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--record", action="store_true", help="write the files in docs/data")
+    parser.add_argument("--report", type=pathlib.Path, help="file for every outcome but `right`, with its text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every outcome but `right`")
     options = parser.parse_args()
-    own_environment(options.venv)
-    return run(options)
-
-
-def run(options):
+    if not own_environment(options.venv, options.package):
+        print("onnx node suite: SKIPPED, the onnx package cannot be installed from the registry", file=sys.stderr)
+        return 0
     import warnings
 
     warnings.filterwarnings("ignore")
-    import numpy
-    import onnx
-    from onnx.backend.test.loader import load_model_tests
-
-    def array(value):
-        if isinstance(value, onnx.TensorProto):
-            value = onnx.numpy_helper.to_array(value)
-        return value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
-
-    def excluded(model):
-        for info in [*model.graph.input, *model.graph.output]:
-            if not info.type.HasField("tensor_type"):
-                return "no tensors"
-            tensor = info.type.tensor_type
-            if any(not d.HasField("dim_value") for d in tensor.shape.dim):
-                return "symbolic extents"
-            if any(d.dim_value == 0 for d in tensor.shape.dim):
-                return "no elements"
-            if tensor.elem_type not in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13):
-                return "element types"
-        return None
-
-    def parameters(model):
-        """Names of the inputs that the first node uses as parameters."""
-        names = {i.name for i in model.graph.input}
-        node = model.graph.node[0]
-        return {node.input[i] for i in PARAMETERS.get(node.op_type, ()) if i < len(node.input)} & names
-
-    def store(model, inputs, names):
-        """The model with these inputs as initializers, and the other inputs."""
-        stored, rest = onnx.ModelProto(), []
-        stored.CopyFrom(model)
-        del stored.graph.input[:]
-        for info, value in zip(model.graph.input, inputs):
-            if info.name in names:
-                stored.graph.initializer.append(onnx.numpy_helper.from_array(array(value), info.name))
-            else:
-                stored.graph.input.append(info)
-                rest.append((info.name, value))
-        return stored, rest
-
-    def one(case):
-        model = case.model
-        ops = [n.op_type for n in model.graph.node]
-        reason = excluded(model)
-        if reason:
-            return case.name, ops, "excluded", reason
-        base = single.get(case.name.split("_expanded")[0], model)
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.onnx")
-            names_out = [o.name for o in model.graph.output]
-            for inputs, outputs in case.data_sets:
-                stored, rest = store(model, inputs, parameters(base))
-                onnx.save(stored, path)
-                command = [options.ane, "run", path, "--reference", "--quiet"]
-                for i, (name, value) in enumerate(rest):
-                    file = os.path.join(folder, f"in{i}.npy")
-                    numpy.save(file, numpy.ascontiguousarray(array(value)))
-                    command += ["--input", f"{name}={file}"]
-                targets = []
-                for i, name in enumerate(names_out):
-                    targets.append(os.path.join(folder, f"out{i}.npy"))
-                    command += ["--output", f"{name}={targets[-1]}"]
-                try:
-                    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-                except subprocess.TimeoutExpired:
-                    return case.name, ops, "wrong", "no end after 60 s"
-                if done.returncode != 0:
-                    lines = [l for l in done.stderr.strip().splitlines() if l.strip()]
-                    first = lines[0] if lines else "no message"
-                    kind = "refused" if done.returncode in (1, 2) and "ANE3" not in first else "wrong"
-                    return case.name, ops, kind, first
-                for name, target, wanted in zip(names_out, targets, outputs):
-                    got, wanted = numpy.load(target), array(wanted)
-                    if got.shape != wanted.shape:
-                        return case.name, ops, "wrong", f"{name}: extents {got.shape}, expected {wanted.shape}"
-                    with numpy.errstate(over="ignore"):
-                        got = got.astype(wanted.dtype).astype(numpy.float64)
-                    wanted = wanted.astype(numpy.float64)
-                    limit = numpy.finfo(numpy.float32).max
-                    wanted = numpy.where(numpy.abs(wanted) <= limit, wanted, numpy.sign(wanted) * numpy.inf)
-                    if not numpy.allclose(got, wanted, rtol=case.rtol, atol=max(case.atol, 1e-6), equal_nan=True):
-                        worst = numpy.nanmax(numpy.abs(got - wanted)) if got.size else 0
-                        return case.name, ops, "wrong", f"{name}: largest difference {worst:.3e}"
-        return case.name, ops, "pass", ""
-
-    cases = [c for c in load_model_tests(kind="node") if options.match in c.name]
-    single = {c.name: c.model for c in cases if len(c.model.graph.node) == 1}
+    cases = onnx_cases.cases(options.suite, options.match)
+    runs = [(case, (form, way)) for case in cases for form, way in COLUMNS if form in case.runs]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(one, cases))
-    kinds = ("pass", "refused", "wrong", "excluded")
-    rows = collections.defaultdict(collections.Counter)
-    reasons = collections.defaultdict(collections.Counter)
-    plain = {name: ops[0] for name, ops, _, _ in results if len(ops) == 1}
-    for name, ops, outcome, text in sorted(results):
-        op = plain.get(name.split("_expanded")[0]) or (ops[0] if ops else "?")
-        rows[op][outcome] += 1
-        if outcome == "refused":
-            reasons[op][text.split(" is not supported: ", 1)[-1]] += 1
-        if not options.table and (outcome == "wrong" or outcome == "refused" and op in IN_SCOPE):
-            print(f"{outcome}: {name} ({op}): {text}")
-    if options.table:
-        print("| operator | pass | refused | wrong | excluded |\n|---|---|---|---|---|")
-        for op, row in sorted(rows.items()):
-            if op in IN_SCOPE:
-                print(f"| {op} | " + " | ".join(str(row[k] or "") for k in kinds) + " |")
-        print("\nOut of scope:\n\n| operator | tests | refused because |\n|---|---|---|")
-        for op, row in sorted(rows.items()):
-            if op not in IN_SCOPE and row["refused"] + row["pass"] + row["wrong"]:
-                why = "; ".join(reason for reason, _ in reasons[op].most_common(1))
-                more = f", {row['pass']} of them spelt out pass" if row["pass"] else ""
-                print(f"| {op} | {sum(row.values()) - row['excluded']}{more} | {why} |")
-    inside = sum((row for op, row in rows.items() if op in IN_SCOPE), collections.Counter())
-    outside = sum((row for op, row in rows.items() if op not in IN_SCOPE), collections.Counter())
-    scope = inside["pass"] + inside["refused"] + inside["wrong"]
-    print(f"\nonnx {onnx.__version__}: of {scope} tests of {len(IN_SCOPE)} operators in scope {inside['pass']} pass "
-          f"({100 * inside['pass'] / max(scope, 1):.1f} %), {inside['refused']} are refused by name, "
-          f"{inside['wrong']} are wrong; out of scope {outside['refused']} are refused by name, {outside['pass']} pass, "
-          f"{outside['wrong']} are wrong; {inside['excluded'] + outside['excluded']} are excluded")
-    return inside["wrong"] + outside["wrong"]
+        results = pool.map(lambda r: run(options.ane, options.suite, r[0], *r[1]), runs)
+        outcomes = {(case.name, column): result for (case, column), result in zip(runs, results)}
+    by_column = {c: collections.Counter(o for (_, k), (o, _) in outcomes.items() if k == c) for c in COLUMNS}
+    for column, counts in by_column.items():
+        print(f"{' '.join(column):20}" + ", ".join(f"{counts[o]} {o}" for o in ("right", "wrong", "refused", "warned")))
+    told = [f"{o}: {n}, {' '.join(c)}: {text}" for (n, c), (o, text) in sorted(outcomes.items()) if o != "right"]
+    if options.verbose:
+        print("\n".join(told))
+    if options.report:
+        options.report.write_text("\n".join(told) + "\n")
+    if options.record:
+        if options.match:
+            sys.exit("--record takes the whole suite")
+        record(cases, outcomes)
+        return 0
+    found, better = findings(outcomes)
+    if options.match:
+        found = [f for f in found if "and no test" not in f]
+    print("\n".join(found))
+    if better:
+        print(f"{better} outcomes are better than recorded: record them with --record, then `cargo xtask docs`")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+    sys.exit(main())

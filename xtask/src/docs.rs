@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod native;
+mod suite;
 
 use crate::{Outcome, conclude, evidence, header, repo};
 use anemone_engine::{Treatment, executes, treatment};
@@ -88,6 +89,10 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let layers =
         with_part(&layers, &native::table()).ok_or(format!("docs/native.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/native.md".into(), layers));
+    let frontends = repo::read("docs/frontends.md")?;
+    let frontends = with_part(&frontends, &suite::tables()?)
+        .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/frontends.md".into(), frontends));
     Ok(all)
 }
 

@@ -9,7 +9,7 @@ use anemone_compile::native;
 use anemone_engine as engine;
 use anemone_facts::formats::{by_code, e5 as rows};
 use anemone_net::Net;
-use anemone_program::e5::{Descriptor, ENGINE_SUFFIX, Record, Value, container_hash};
+use anemone_program::e5::{Declared, Descriptor, ENGINE_SUFFIX, Record, State, Value, container_hash};
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Port, Program};
 use std::collections::HashMap;
@@ -22,24 +22,31 @@ pub struct Chain {
     programs: Vec<Program>,
     /// Ports that the caller fills, and ports that the caller gets.
     ends: [Vec<String>; 2],
+    states: Vec<State>,
 }
 
 impl From<Program> for Chain {
     fn from(program: Program) -> Chain {
         let names = |direction| program.ports_of(direction).map(|p| p.name.clone()).collect();
         let ends = [names(Direction::Input), names(Direction::Output)];
-        Chain { name: program.name.clone(), ends, programs: vec![program] }
+        Chain { name: program.name.clone(), ends, programs: vec![program], states: Vec::new() }
     }
 }
 
 impl Chain {
     /// The programs of a network's segments ([`native::segments`]), in their order.
     fn of_segments(net: &Net, mut programs: Vec<Program>) -> Chain {
+        let states = written_states(net);
         if programs.len() == 1 {
-            return Chain::from(programs.remove(0));
+            return Chain { states, ..Chain::from(programs.remove(0)) };
         }
         let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
-        Chain { name: net.name.clone(), programs, ends: [names(&net.inputs), names(&net.outputs)] }
+        Chain { name: net.name.clone(), programs, ends: [names(&net.inputs), names(&net.outputs)], states }
+    }
+
+    /// The program of a network, with the states that the network declares.
+    pub fn of_network(net: &Net, program: Program) -> Chain {
+        Chain::of_segments(net, vec![program])
     }
 
     /// A network's program, or where a dispatch descriptor is among the forms, the programs of its segments.
@@ -53,14 +60,29 @@ impl Chain {
     pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
         let mut reading = Reading::new(path, descriptor);
         let attributes = descriptor.attributes();
-        for op in descriptor.operations() {
-            reading.operation(op, &attributes)?;
+        for frame in descriptor.frames() {
+            if let Some(op) = frame.record("operation") {
+                reading.operation(op, frame, &attributes)?;
+            }
         }
         if reading.programs.is_empty() {
             return Err(reading.malformed("it names no program of the engine".into()));
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Chain { name, programs: reading.programs, ends: reading.ends })
+        for state in &reading.states {
+            let known = |names: &[String], name: &String| names.contains(name);
+            if !known(&reading.ends[0], &state.input) || !known(&reading.ends[1], &state.output) {
+                let State { input, output } = state;
+                let message = format!("state {input} = {output}: an input cast in and an output cast out are needed");
+                return Err(reading.malformed(message));
+            }
+        }
+        Ok(Chain { name, programs: reading.programs, ends: reading.ends, states: reading.states })
+    }
+
+    /// Tensors held from run to run: zeros before the first, then what the output left.
+    pub fn states(&self) -> &[State] {
+        &self.states
     }
 
     /// Name of the function that callers use.
@@ -134,6 +156,7 @@ struct Reading<'a> {
     containers: Containers,
     programs: Vec<Program>,
     ends: [Vec<String>; 2],
+    states: Vec<State>,
     /// Tensors on the engine's side that are there.
     made: Vec<String>,
 }
@@ -142,7 +165,8 @@ impl<'a> Reading<'a> {
     fn new(path: &'a Path, descriptor: &'a Descriptor) -> Reading<'a> {
         let symbols = descriptor.root.list("symbol_names");
         let containers = Containers::beside(path);
-        Reading { path, symbols, containers, programs: Vec::new(), ends: Default::default(), made: Vec::new() }
+        let (programs, ends, states, made) = (Vec::new(), Default::default(), Vec::new(), Vec::new());
+        Reading { path, symbols, containers, programs, ends, states, made }
     }
 
     fn malformed(&self, message: String) -> Diagnostic {
@@ -161,13 +185,14 @@ impl<'a> Reading<'a> {
         op.list(side).iter().map(name).collect()
     }
 
-    fn operation(&mut self, op: &Record, attributes: &HashMap<&str, &Record>) -> Result<()> {
+    fn operation(&mut self, op: &Record, frame: &Record, attributes: &HashMap<&str, &Record>) -> Result<()> {
         let (inputs, outputs) = (self.tensors(op, "inputs")?, self.tensors(op, "outputs")?);
         match op.number("op_type") as u32 {
             rows::CAST => self.cast(op, &inputs, &outputs),
             rows::ANE_INFERENCE => {
                 let attributes = attributes.get(op.text("attrs_section")).copied();
-                self.inference(op, attributes, &inputs, &outputs)
+                self.inference((op, frame), attributes, &inputs, &outputs)?;
+                self.aliases(op, frame)
             }
             kind => {
                 let meaning = by_code(rows::OP_TYPES, kind).map_or("a kind that is not known", |c| c.meaning);
@@ -196,13 +221,19 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    fn inference(&mut self, op: &Record, attributes: Option<&Record>, inputs: &[&str], outputs: &[&str]) -> Result<()> {
+    fn inference(
+        &mut self,
+        (op, frame): (&Record, &Record),
+        attributes: Option<&Record>,
+        inputs: &[&str],
+        outputs: &[&str],
+    ) -> Result<()> {
         let name = op.text("name");
         if self.programs.len() == MOST_CALLS {
             return Err(self.malformed(format!("{name}: it has more than {MOST_CALLS} calls")));
         }
         let hash = attributes.map_or("", |a| a.text("anehash"));
-        let program = self.containers.program(hash)?.ok_or_else(|| {
+        let (program, declared) = self.containers.program(hash)?.ok_or_else(|| {
             let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
             Diagnostic::new(Code::Unreadable, message)
                 .at(self.path.display())
@@ -220,10 +251,51 @@ impl<'a> Reading<'a> {
         if let Some(missing) = inputs.iter().find(|t| self.made.iter().all(|m| m != **t)) {
             return Err(self.malformed(format!("{name}: nothing before it makes {missing}")));
         }
+        let symbol = attributes.map_or("", |a| a.text("program_symbol"));
+        if let Some(procedure) = declared.procedure.as_deref().filter(|p| *p != symbol) {
+            return Err(self.malformed(format!("{name}: program symbol {symbol:?}, its container has {procedure:?}")));
+        }
+        for window in frame.records("ports") {
+            let (port, address) = (window.text("name"), window.number("aperture_va"));
+            let own = port.strip_suffix(ENGINE_SUFFIX).and_then(|port| declared.window(port));
+            if let Some(own) = own.filter(|own| *own != address) {
+                let message = format!("{name}: {port} at {address:#x}, its container has the window at {own:#x}");
+                return Err(self.malformed(message));
+            }
+        }
         self.made.extend(outputs.iter().map(|t| t.to_string()));
         self.programs.push(program);
         Ok(())
     }
+
+    /// States of an inference: an output that shares memory with an input.
+    fn aliases(&mut self, op: &Record, frame: &Record) -> Result<()> {
+        for alias in frame.records("aliases") {
+            let at = alias.number("symbol_index");
+            let held = usize::try_from(at).ok().and_then(|at| self.symbols.get(at));
+            let input = if let Some(Value::Text(name)) = held { name.strip_suffix(ENGINE_SUFFIX) } else { None };
+            let output = alias.text("name").strip_suffix(ENGINE_SUFFIX);
+            let (Some(input), Some(output)) = (input, output) else {
+                let message = format!("{}: alias {:?} of symbol {at}", op.text("name"), alias.text("name"));
+                return Err(self.malformed(message));
+            };
+            let state = State { input: input.to_string(), output: output.to_string() };
+            if let Some(other) = self.states.iter().find(|s| s.input == state.input || s.output == state.output) {
+                let message =
+                    format!("{}: {} = {} and {} = {}", op.text("name"), other.input, other.output, input, output);
+                return Err(self.malformed(message));
+            }
+            self.states.push(state);
+        }
+        Ok(())
+    }
+}
+
+/// Input and output of each state that a network writes, by port name.
+pub(crate) fn written_states(net: &Net) -> Vec<State> {
+    let name = |id| net.value(id).name.clone();
+    let written = net.states.iter().filter(|s| s.input != s.output);
+    written.map(|s| State { input: name(s.input), output: name(s.output) }).collect()
 }
 
 /// Containers of a folder, hashed one by one until the wanted one is found.
@@ -246,8 +318,8 @@ impl Containers {
         Containers { left, known: HashMap::new() }
     }
 
-    /// The program of the container with this hash.
-    fn program(&mut self, hash: &str) -> Result<Option<Program>> {
+    /// The program of the container with this hash, and what the container declares.
+    fn program(&mut self, hash: &str) -> Result<Option<(Program, Declared)>> {
         while !self.known.contains_key(hash) {
             let Some(path) = self.left.pop() else { return Ok(None) };
             // A file that cannot be read is none of those that are wanted.
@@ -256,7 +328,9 @@ impl Containers {
         }
         let path = &self.known[hash];
         let malformed = |e: &dyn std::fmt::Display| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
-        let container = Container::read(&files::read(path)?).map_err(|e| malformed(&e))?;
-        container.program().map(Some).map_err(|e| malformed(&e))
+        let bytes = files::read(path)?;
+        let container = Container::read(&bytes).map_err(|e| malformed(&e))?;
+        let program = container.program().map_err(|e| malformed(&e))?;
+        Ok(Some((program, Declared::of(&bytes))))
     }
 }

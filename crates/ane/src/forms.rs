@@ -5,7 +5,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::raw::anec;
 use anemone_program::e5::{self, Call, Info, State};
-use anemone_program::{PortOrder, Program, firmware, hwx, raw};
+use anemone_program::{Direction, PortOrder, Program, firmware, hwx, raw};
 
 /// A form of a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &st
             output_path: name(at, Form::Hwx),
             ..hwx::Options::default()
         };
-        Surroundings { container, ..Surroundings::default() }
+        Surroundings { container, states: chain.states().to_vec(), ..Surroundings::default() }
     };
     let mut all = Vec::new();
     for &form in forms {
@@ -153,6 +153,37 @@ fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[
     e5::from_calls(calls, &around.states, &info).write()
 }
 
+/// Refuses states that are not one input and one output of the same shape each, or that share a port.
+fn check_states(program: &Program, states: &[State]) -> Result<()> {
+    let port = |name: &String, direction| {
+        program.ports_of(direction).find(|p| p.name == *name).ok_or_else(|| {
+            let known: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+            let (side, sides) = match direction {
+                Direction::Input => ("input", "inputs"),
+                Direction::Output => ("output", "outputs"),
+            };
+            let message = format!("state: no {side} is called {name}");
+            Diagnostic::new(Code::Usage, message).help(format!("{sides}: {}", known.join(", ")))
+        })
+    };
+    for (at, state) in states.iter().enumerate() {
+        let (input, output) = (port(&state.input, Direction::Input)?, port(&state.output, Direction::Output)?);
+        let refuse = |message: String| Err(Diagnostic::new(Code::Usage, message));
+        if (input.shape, input.element) != (output.shape, output.element) {
+            let (i, o) = (input.shape, output.shape);
+            let extents = |s: anemone_program::Nchw| [s.n, s.c, s.h, s.w];
+            return refuse(format!("state {}: {:?}, {} is {:?}", state.input, extents(i), state.output, extents(o)));
+        }
+        if let Some(other) = states[..at].iter().find(|s| s.input == state.input || s.output == state.output) {
+            return refuse(format!(
+                "states {}={} and {}={} share a port",
+                other.input, other.output, state.input, state.output
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A program's bytes in a form.
 pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Vec<u8>> {
     match form {
@@ -163,13 +194,7 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
             raw::write_anec_at(&ordered, around.anec_data.unwrap_or(anec::DATA)).map_err(refused)
         }
         Form::E5 => {
-            for name in around.states.iter().flat_map(|s| [&s.input, &s.output]) {
-                if !program.ports.iter().any(|p| p.name == *name) {
-                    let known: Vec<&str> = program.ports.iter().map(|p| p.name.as_str()).collect();
-                    let message = format!("no port is called {name}");
-                    return Err(Diagnostic::new(Code::Usage, message).help(format!("ports: {}", known.join(", "))));
-                }
-            }
+            check_states(program, &around.states)?;
             let bytes = container(program, around)?;
             Ok(descriptor(&[Call { program, container: &bytes }], around, &program.name, &[]))
         }

@@ -1,5 +1,6 @@
 //! Models for the runtime: any supported file becomes a bundle of the cache.
 
+use crate::chain::written_states;
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -107,7 +108,8 @@ pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, S
         .write();
     let info = e5::Info { function: "main".into(), ..e5::Info::default() };
     let call = e5::Call { program, container: &image };
-    let descriptor = e5::from_calls(&[call], &[], &info).write();
+    let states = net.as_deref().map(written_states).unwrap_or_default();
+    let descriptor = e5::from_calls(&[call], &states, &info).write();
     let function = Function { name: "main".into(), ports: ports(program, net.as_deref())? };
     Ok(Bundle { image, descriptor, function })
 }

@@ -11,6 +11,7 @@ use anemone_facts::numerics;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
 use anemone_program::Direction;
+use anemone_program::e5::State;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -104,9 +105,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let options = Options { compat, ..Options::default() };
+    let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
         Model::Descriptor(descriptor) => Chain::beside(&flags.model, descriptor).map(|chain| (chain, None)),
-        _ => model.compile(chip, &options, &mut ()).map(|Compiled { program, net }| (Chain::from(program), net)),
+        _ => model.compile(chip, &options, &mut ()).map(|Compiled { program, net }| {
+            let chain = match &net {
+                Some(net) => Chain::of_network(net, program),
+                None => Chain::from(program),
+            };
+            (chain, net)
+        }),
     };
     bar.finish_and_clear();
     let (chain, net) = compiled.map_err(in_file)?;
@@ -134,10 +142,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let bar = voice.progress("executing".into());
     let options = anemone_engine::Options { lenient: flags.lenient, model, trace: true };
-    let states = states(net.as_deref());
-    if flags.repeat > 1 && net.is_none() {
+    if flags.repeat > 1 && net.is_none() && !described {
         voice.note(
-            "a compiled program does not say which of its ports are states: every run begins with the same inputs",
+            "only a dispatch descriptor (.e5) says which ports are states: every run begins with the same inputs",
         );
     }
     let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
@@ -152,7 +159,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if steps.len() == flags.repeat as usize {
             break run;
         }
-        for (input, output) in &states {
+        for State { input, output } in chain.states() {
             let left = run.outputs.iter().find(|(name, _)| name == output);
             let slot = inputs.iter_mut().find(|(name, _)| name == input);
             if let (Some((_, left)), Some((_, slot))) = (left, slot) {
@@ -350,13 +357,6 @@ fn exact_model(chain: &Chain) -> Result<numerics::Model> {
     })
 }
 
-/// Input and output of each state that is written, by port name.
-fn states(net: Option<&Net>) -> Vec<(String, String)> {
-    let Some(net) = net else { return Vec::new() };
-    let name = |id| net.value(id).name.clone();
-    net.states.iter().filter(|s| s.input != s.output).map(|s| (name(s.input), name(s.output))).collect()
-}
-
 /// Input arrays by port name: given, or random; states are zeros.
 fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
@@ -364,12 +364,16 @@ fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Resu
         if all.iter().any(|(n, _)| *n == port.name) {
             continue;
         }
+        let s = port.shape;
+        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
         if let Some(zeros) = net.and_then(|net| state_at_start(net, port)) {
             all.push((port.name.clone(), zeros));
             continue;
         }
-        let s = port.shape;
-        let shape = [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec();
+        if chain.states().iter().any(|state| state.input == port.name) {
+            all.push((port.name.clone(), Array { shape, data: vec![0.0; s.elements() as usize] }));
+            continue;
+        }
         if !flags.input.is_empty() {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name))
                 .help(format!("--input {}=FILE.npy", port.name)));

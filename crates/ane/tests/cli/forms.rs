@@ -34,10 +34,63 @@ fn forms_are_converted_and_assembled() {
     // It names the container of this folder by its hash.
     ane!("run", scratch.out("a.e5")).fine();
     ane!("convert", hwx, "-o", scratch.out("x.exe")).refused(2, "ANE2004", &["exe", "--to", "anefw"]);
-    ane!("convert", hwx, "-o", scratch.out("x.e5"), "--state", "a=b").refused(2, "ANE2004", &["no port is called a"]);
+    ane!("convert", hwx, "-o", scratch.out("x.e5"), "--state", "a=b").refused(2, "ANE2004", &["no input is called a"]);
     ane!("convert", hwx, "-o", scratch.out("x.anec"), "--anec-data", "0x900").refused(2, "ANE2004", &["0x800"]);
     let [package, ..] = digits();
     ane!("compile", package, "-o", scratch.out("all/"), "--emit", "hwx,e5,anec,firmware").fine();
+}
+
+/// Two states, of which each run adds its input to one and that one to the other.
+const STATEFUL: &str = r#"program(1.3)
+{
+    func main<ios18>(tensor<fp16, [1, 8]> x, state<tensor<fp16, [1, 8]>> sum, state<tensor<fp16, [1, 8]>> total) {
+        tensor<fp16, [1, 8]> a = read_state(input = sum)[name = string("a")];
+        tensor<fp16, [1, 8]> b = read_state(input = total)[name = string("b")];
+        tensor<fp16, [1, 8]> c = add(x = a, y = x)[name = string("c")];
+        tensor<fp16, [1, 8]> d = add(x = b, y = c)[name = string("d")];
+        write_state(data = c, input = sum)[name = string("keep_c")];
+        write_state(data = d, input = total)[name = string("keep_d")];
+        tensor<fp16, [1, 8]> y = relu(x = d)[name = string("y")];
+    } -> (y);
+}
+"#;
+
+#[test]
+fn dispatch_descriptors_keep_states() {
+    let scratch = Scratch::new();
+    let mil = scratch.file("s.mil", STATEFUL);
+    let x = scratch.file("x.npy", npy("<f4", false, "(1, 8)", &1f32.to_le_bytes().repeat(8)));
+    ane!("compile", mil, "--emit", "e5,hwx", "-o", scratch.out("forms/")).fine();
+    let e5 = scratch.out("forms/s.e5");
+    let input = format!("x={x}");
+    for file in [&mil, &e5] {
+        let values = |repeat: &str| {
+            let report = ane!("run", file, "-i", input, "--repeat", repeat, "--json").fine().json("anemone.run/1");
+            let outputs = report["outputs"].as_array().expect("outputs").clone();
+            outputs.iter().find(|o| o["name"] == "y").expect("y")["values"][0].as_f64().expect("a number")
+        };
+        assert_eq!(["1", "2", "3", "4"].map(values), [1.0, 3.0, 6.0, 10.0], "{file}");
+    }
+    let hwx = scratch.out("forms/s.hwx");
+    let out = scratch.out("t.e5");
+    for (pair, word) in [("sum=total", "no output is called total"), ("sum=x", "no output is called x")] {
+        ane!("convert", hwx, "-o", out, "--state", pair).refused(2, "ANE2004", &[word, "outputs"]);
+    }
+    let twice = ["sum=c", "sum=d"];
+    ane!("convert", hwx, "-o", out, "--state", twice[0], "--state", twice[1]).refused(2, "ANE2004", &["share a port"]);
+}
+
+#[test]
+fn descriptors_at_odds_with_their_container_are_refused() {
+    let scratch = Scratch::new();
+    ane!("convert", compiled(&scratch), "-o", scratch.out("a.e5")).fine();
+    let listing = ane!("dump", scratch.out("a.e5"), "--asm").fine().out;
+    let (before, after) = listing.split_once("aperture_va = ").expect("an aperture");
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    let moved = format!("{before}aperture_va = 4096{rest}");
+    let listing = scratch.file("listing", moved);
+    ane!("asm", listing, "-o", scratch.out("b.e5")).fine();
+    ane!("run", scratch.out("b.e5")).refused(2, "ANE2002", &["its container has the window at"]);
 }
 
 #[test]

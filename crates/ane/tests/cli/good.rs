@@ -91,7 +91,7 @@ fn a_compiled_program_names_no_states() {
     let out = scratch.out("x.hwx");
     ane!("compile", package, "-o", out).fine();
     let ran = ane!("run", out, "-i", image, "--repeat", "2").fine();
-    assert!(ran.err.contains("which of its ports are states"), "{ran:?}");
+    assert!(ran.err.contains("which ports are states"), "{ran:?}");
     let network = ane!("run", package, "-i", image, "--repeat", "2").fine();
     assert!(!network.err.contains("states"), "{network:?}");
 }

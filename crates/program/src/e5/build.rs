@@ -6,6 +6,7 @@ use anemone_facts::formats::{by_name, e5 as rows, hwx};
 use sha2::{Digest, Sha256};
 
 use super::{Descriptor, Record, Value};
+use crate::hwx::Container;
 use crate::{Direction, Element, Nchw, Port, Program, Strides};
 
 /// A program in the chain.
@@ -74,6 +75,30 @@ pub const ENGINE_SUFFIX: &str = "_ane";
 /// Name of a tensor on the engine's side of its cast.
 fn engine_name(port: &Port) -> String {
     format!("{}{ENGINE_SUFFIX}", port.name)
+}
+
+/// What a container declares of itself and a descriptor repeats; empty where the bytes are no container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// Name and address of every port window.
+    pub windows: Vec<(String, u64)>,
+    /// Name of the procedure that its ports belong to.
+    pub procedure: Option<String>,
+}
+
+impl Declared {
+    /// Reads a container's declarations.
+    pub fn of(container: &[u8]) -> Declared {
+        let Ok(container) = Container::read(container) else { return Declared::default() };
+        let windows = container.windows().map(|(_, w)| (w.name(), w.address)).collect();
+        let procedure = container.tensor_records().map(|(_, record)| record.procedure()).find(|name| !name.is_empty());
+        Declared { windows, procedure }
+    }
+
+    /// Address of a port's window.
+    pub fn window(&self, port: &str) -> Option<u64> {
+        self.windows.iter().find(|(name, _)| name == port).map(|(_, address)| *address)
+    }
 }
 
 /// The hash that ties a descriptor to a container's bytes: SHA-256 of the SHA-256, hexadecimal.
@@ -190,18 +215,20 @@ impl Chain<'_> {
         let ports = |direction| -> Vec<(String, Layout)> {
             call.program.ports_of(direction).map(|p| (engine_name(p), Layout::engine(p))).collect()
         };
+        let declared = Declared::of(call.container);
+        let symbol = declared.procedure.clone().unwrap_or_else(|| format!("{}{ENGINE_SUFFIX}", call.program.name));
         let attributes = record(
             "AneInferenceAttrs",
             vec![
                 ("procedure_name", text(&call.program.name)),
                 ("anehash", text(container_hash(call.container))),
-                ("program_symbol", text(format!("{}_ane", call.program.name))),
+                ("program_symbol", text(symbol)),
                 ("intermediate_buffer_handle", number(0u64)),
                 ("compiler_options", text(&self.info.options)),
             ],
         );
         self.plan(rows::ANE_INFERENCE, ports(Direction::Input), ports(Direction::Output), attributes);
-        let windows = self.windows(call.program);
+        let windows = self.windows(call, &declared);
         let aliases = self.states.iter().filter_map(|s| {
             let port = |name: &str| call.program.ports.iter().find(|p| p.name == name).map(engine_name);
             Some((port(&s.output)?, port(&s.input)?))
@@ -212,8 +239,10 @@ impl Chain<'_> {
         }
     }
 
-    /// Windows one after another, each on its own pages. A state's output has the window of its input.
-    fn windows(&self, program: &Program) -> Vec<Record> {
+    /// Apertures of the call's ports: those of its container. Where `container` holds no window of a port, windows follow
+    /// one another, each on its own pages, and a state's output has the window of its input.
+    fn windows(&self, call: &Call, declared: &Declared) -> Vec<Record> {
+        let program = call.program;
         let mut next = hwx::VM_BASE;
         let mut placed: Vec<(&str, u64)> = Vec::new();
         let inputs_first = program.ports_of(Direction::Input).chain(program.ports_of(Direction::Output));
@@ -221,8 +250,9 @@ impl Chain<'_> {
             .map(|port| {
                 let held = self.states.iter().find(|s| s.output == port.name).map(|s| s.input.as_str());
                 let shared = held.and_then(|input| placed.iter().find(|(name, _)| *name == input));
-                let address = shared.map_or(next, |(_, address)| *address);
-                if shared.is_none() {
+                let known = declared.window(&port.name).or(shared.map(|(_, address)| *address));
+                let address = known.unwrap_or(next);
+                if known.is_none() {
                     let pages = port.bytes.max(1).checked_next_multiple_of(rows::STATE_STRIDE).unwrap_or(u64::MAX);
                     next = next.saturating_add(pages);
                 }

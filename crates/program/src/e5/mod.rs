@@ -11,7 +11,7 @@ mod write;
 use anemone_facts::formats::e5::TableRow;
 use std::collections::HashMap;
 
-pub use build::{Call, ENGINE_SUFFIX, Info, State, container_hash, from_calls};
+pub use build::{Call, Declared, ENGINE_SUFFIX, Info, State, container_hash, from_calls};
 pub use check::Problem;
 pub use read::Error;
 
