@@ -19,6 +19,7 @@ pub mod explain;
 pub mod files;
 pub mod forms;
 pub mod graph;
+pub mod layers;
 pub mod lut;
 pub mod model;
 pub mod native;

@@ -1,6 +1,6 @@
 //! `ane cache`: compiled programs by content; they move between machines.
 
-use super::places::{cache, refused};
+use super::places::{cache, cache_folder, refused};
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_runtime::cache::Key;
@@ -29,7 +29,7 @@ enum What {
     Ls,
     /// Entries that are not what their names say; exit code 1 if there are any
     Verify,
-    /// Take away what does not verify, what interrupted writers left, and what is beyond the limit
+    /// Remove entries that do not verify, leftovers of interrupted writers, and what is beyond the size limit
     Gc,
     /// Write an entry as one file
     Export {
@@ -47,6 +47,7 @@ enum What {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    let folder = cache_folder(flags.cache.clone())?;
     let cache = cache(flags.cache)?;
     match flags.what {
         What::Ls => {
@@ -55,6 +56,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 let all: Vec<_> = entries.iter().map(|e| json!({ "key": e.key.text(), "bytes": e.bytes })).collect();
                 print(&format!("{}\n", json!({ "schema": "anemone.cache/1", "entries": all })))?;
             } else {
+                let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
+                let limit = super::places::CACHE_BYTES >> 20;
+                voice.note(format!("{}: {} programs, {} of {limit} MiB", folder.display(), entries.len(), bytes >> 20));
                 let lines: String = entries.iter().map(|e| format!("{} {}\n", e.key.text(), e.bytes)).collect();
                 print(&lines)?;
             }

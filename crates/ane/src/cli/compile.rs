@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ane compile model.mlpackage -o model.hwx
+  ane compile model.mlpackage
+  ane compile model.mlpackage -t m1-max -o model.hwx
   ane compile model.mlpackage -o out/ --emit hwx,bin,anec
   ane compile net.plist -o out/ --emit e5,hwx
   ane compile net.plist -o out/ --compat zin-4.2.1 --dump-ir stages/
@@ -33,8 +34,8 @@ pub struct Flags {
     /// Chip (m1, a14), product (iphone12) or compiler target (h13); `first` is the first that takes the model's native layers
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// File, or folder for one file per form
-    #[arg(short, long, required_unless_present = "stop_after")]
+    /// File, or folder for one file per form [default: beside the model, under its name]
+    #[arg(short, long)]
     output: Option<PathBuf>,
     /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
@@ -149,7 +150,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let options = Options { compat, pass_limit: flags.pass_limit, expand_weights: flags.expand_weights };
     let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new() };
-    let wanted = flags.output.as_deref().map(|output| forms(&flags, output)).unwrap_or_default();
+    let beside = flags.stop_after.is_none().then(|| beside(&flags));
+    let output = flags.output.as_ref().or(beside.as_ref());
+    let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
     let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
@@ -163,7 +166,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         voice.note(format!("stopped after {}: no program is written", pass.name));
         return Ok(0);
     }
-    let (Some(compiled), Some(output)) = (compiled, &flags.output) else { return Ok(0) };
+    let (Some(compiled), Some(output)) = (compiled, output) else { return Ok(0) };
     let chain = compiled.map_err(|d| d.or_at(flags.model.display()))?;
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -220,6 +223,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "{} segments, stream {stream_bytes} bytes, kernel {kernel_bytes} bytes, scratch {scratch_bytes} bytes",
             programs.len()
         ));
+        if let Ok(folder) = super::places::cache_folder(flags.cache.clone()) {
+            voice.detail(format!("programs are kept in {} (`ane cache`, --no-cache)", folder.display()));
+        }
         voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
     }
     Ok(0)
@@ -265,6 +271,16 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
         let _ = store.store(&key, &bundle);
     }
     Ok(compiled.program)
+}
+
+/// Where forms go that were given no place: into the model's folder, under its name.
+fn beside(flags: &Flags) -> PathBuf {
+    let whole = std::fs::canonicalize(&flags.model).unwrap_or_else(|_| flags.model.clone());
+    match flags.emit.as_slice() {
+        [] => whole.with_extension(Form::Hwx.extension()),
+        [form] => whole.with_extension(form.extension()),
+        _ => whole.parent().map_or(PathBuf::from("."), Path::to_path_buf),
+    }
 }
 
 /// The model's own name, also where its path ends in dots.

@@ -20,31 +20,36 @@ struct Look {
     what: &'static str,
     works: bool,
     found: String,
+    /// What to do where it does not work.
+    next: &'static str,
 }
 
 pub fn run(_: Flags, voice: Voice) -> Result<u8> {
     let looks = looks();
     if voice.json {
         let list: Vec<_> =
-            looks.iter().map(|l| json!({ "what": l.what, "works": l.works, "found": l.found })).collect();
+            looks.iter().map(|l| json!({ "what": l.what, "works": l.works, "found": l.found, "next": l.next })).collect();
         print(&format!("{}\n", json!({ "schema": "anemone.doctor/1", "looks": list })))?;
         return Ok(0);
     }
-    let text: String =
-        looks.iter().map(|l| format!("{:3} {:22} {}\n", if l.works { "yes" } else { "no" }, l.what, l.found)).collect();
+    let line = |l: &Look| {
+        let next = if l.works || l.next.is_empty() { String::new() } else { format!("{:27}next: {}\n", "", l.next) };
+        format!("{:3} {:22} {}\n{next}", if l.works { "yes" } else { "no" }, l.what, l.found)
+    };
+    let text: String = looks.iter().map(line).collect();
     print(&text)?;
     Ok(0)
 }
 
 fn looks() -> Vec<Look> {
     let mut looks = Vec::new();
-    let mut look = |what, works, found: String| looks.push(Look { what, works, found });
+    let mut look = |what, works, found: String, next| looks.push(Look { what, works, found, next });
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    look("version", true, format!("ane {}, {os} on {arch}", env!("CARGO_PKG_VERSION")));
+    look("version", true, format!("ane {}, {os} on {arch}", env!("CARGO_PKG_VERSION")), "");
     let compiles: Vec<&str> = CHIPS.iter().filter(|c| c.layout.is_some()).map(|c| c.target).collect();
-    look("check", true, format!("{} targets", CHIPS.len()));
-    look("compile", true, format!("for {}", compiles.join(", ")));
-    look("run", true, "software engine, here and everywhere".to_string());
+    look("check", true, format!("{} targets: `ane targets`", CHIPS.len()), "");
+    look("compile", true, format!("for {}", compiles.join(", ")), "");
+    look("run", true, "software engine, here and everywhere".to_string(), "");
     let apple = os == "macos" || os == "ios";
     let silicon = apple && arch == "aarch64";
     let hardware = if silicon {
@@ -52,20 +57,36 @@ fn looks() -> Vec<Look> {
     } else {
         "no Apple neural engine is here; the software engine stands in"
     };
-    look("run on hardware", false, hardware.to_string());
+    let next = if silicon {
+        "`ane check` tells what Core ML would do; `ane run` computes in software"
+    } else {
+        "`ane run` computes in software what an M1 would"
+    };
+    look("run on hardware", false, hardware.to_string(), next);
     let device = PathBuf::from("/dev/accel/accel0");
     if os == "linux" {
         let found =
             if device.exists() { format!("{} exists", device.display()) } else { "no accelerator device".into() };
-        look("open driver", device.exists(), found);
+        let next = "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes what it takes";
+        look("open driver", device.exists(), found, next);
     }
     let folder = std::env::temp_dir();
     let writes = tempfile::Builder::new().prefix(".ane-").tempfile_in(&folder).and_then(|mut f| f.write_all(b"x"));
-    look("temporary files", writes.is_ok(), format!("in {}", folder.display()));
+    if writes.is_err() {
+        look("temporary files", false, format!("in {}", folder.display()), "set TMPDIR to a folder that can be written");
+    }
+    if let Ok(cache) = super::places::cache(None) {
+        let entries = cache.list();
+        let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
+        let folder = super::places::cache_folder(None).map(|f| f.display().to_string()).unwrap_or_default();
+        let limit = super::places::CACHE_BYTES >> 20;
+        let found = format!("{} programs, {} of {limit} MiB, in {folder}", entries.len(), bytes >> 20);
+        look("cache", true, found, "");
+    }
     for variable in ["ANE_GOLDEN_DIR", "ANE_MODELS_DIR"] {
         if let Some(dir) = std::env::var_os(variable) {
             let dir = PathBuf::from(dir);
-            look("test data", dir.is_dir(), format!("{variable}={}", dir.display()));
+            look("test data", dir.is_dir(), format!("{variable}={}", dir.display()), "name a folder that exists");
         }
     }
     looks

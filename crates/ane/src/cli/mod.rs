@@ -2,6 +2,7 @@
 
 mod asm;
 mod broker;
+mod by_layer;
 mod cache;
 mod check;
 mod compile;

@@ -12,8 +12,8 @@ pub fn names(net: &Net, ids: &[ValueId]) -> Vec<String> {
     ids.iter().map(|&id| net.value(id).name.clone()).collect()
 }
 
-/// `NAME=FILE` pairs; a file alone is for the only name that is asked for.
-pub fn pairs(flags: &[String], names: &[String], needed: usize, flag: &str) -> Result<Vec<(usize, PathBuf)>> {
+/// `NAME=FILE` pairs; a file alone is for the only one of the names that is needed.
+pub fn pairs(flags: &[String], names: &[String], needed: &[usize], flag: &str) -> Result<Vec<(usize, PathBuf)>> {
     let mut all: Vec<(usize, PathBuf)> = Vec::new();
     for text in flags {
         let pair = match text.split_once('=').filter(|_| !Path::new(text).exists()) {
@@ -25,7 +25,7 @@ pub fn pairs(flags: &[String], names: &[String], needed: usize, flag: &str) -> R
                 })?;
                 (at, PathBuf::from(path))
             }
-            None if needed == 1 => (0, PathBuf::from(text)),
+            None if needed.len() == 1 => (needed[0], PathBuf::from(text)),
             None => {
                 return Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))
                     .help(format!("{flag} NAME={text}")));
@@ -43,8 +43,8 @@ pub fn pairs(flags: &[String], names: &[String], needed: usize, flag: &str) -> R
 pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<Vec<(String, Array)>> {
     let names_in = names(net, &net.inputs);
     let states = |at: usize| net.states.iter().any(|s| s.input == net.inputs[at]);
-    let needed = (0..names_in.len()).filter(|&i| !states(i)).count();
-    let given = pairs(flags, &names_in, needed, "--input")?;
+    let needed: Vec<usize> = (0..names_in.len()).filter(|&i| !states(i)).collect();
+    let given = pairs(flags, &names_in, &needed, "--input")?;
     let mut inputs = random_inputs(net, seed);
     for (at, tensor) in inputs.iter_mut().enumerate() {
         let Some((_, path)) = given.iter().find(|(i, _)| *i == at) else {

@@ -24,6 +24,7 @@ Examples:
   ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
   ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
   ane run decoder.mlpackage --input x.npy --repeat 4
+  ane run model.mlpackage --input x.npy --by-layer
 
 Without --atol and --rtol, the tolerance is 2e-3 of the largest expected value, or four times what rounding every \
 result to fp16 costs in this network, whichever is larger; the same holds for the root of the mean squared error. For \
@@ -73,6 +74,10 @@ pub struct Flags {
     repeat: u32,
     #[command(flatten)]
     via: super::via::Flags,
+    /// Compare every value with plain evaluation in fp32, or with the values by name in FILE.npz: a row for each operation
+    #[arg(long, value_name = "FILE.npz", num_args = 0..=1, require_equals = true,
+          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat"])]
+    by_layer: Option<Option<PathBuf>>,
     /// Evaluate the network itself in fp32, without compiling it
     #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat", "repeat"])]
     reference: bool,
@@ -125,6 +130,18 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
     let mut inputs = inputs(&flags, &chain, net.as_deref(), voice)?;
+    if let Some(given) = &flags.by_layer {
+        let Some(net) = &net else {
+            let message = "--by-layer compares with a network; this file is a compiled program";
+            return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
+        };
+        let model = match flags.numerics {
+            Numerics::Fast => numerics::Model::Fast,
+            Numerics::Exact => exact_model(&chain)?,
+        };
+        let execution = anemone_engine::Options { lenient: flags.lenient, model, trace: false };
+        return super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice);
+    }
     let expected = named(&flags.expect, &chain, Direction::Output, "--expect")?;
     for (name, wanted) in &expected {
         expectation_fits(name, wanted, &chain, net.as_deref())?;
@@ -225,7 +242,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         reports.push(report);
     }
     let risk = Risk::of(&run.trace);
-    if !voice.json {
+    if !voice.json && !voice.quiet {
         print(&format!("{risk}\n"))?;
     }
     if let Some(path) = &flags.trace {
@@ -255,12 +272,13 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
     };
     let names = reference::names(&net, &net.outputs);
-    let plain = net.outputs.iter().filter(|o| net.states.iter().all(|s| s.output != **o)).count();
+    let plain: Vec<usize> =
+        (0..names.len()).filter(|&at| net.states.iter().all(|s| s.output != net.outputs[at])).collect();
     let mut expected = Vec::new();
-    for (at, path) in reference::pairs(&flags.expect, &names, plain, "--expect")? {
+    for (at, path) in reference::pairs(&flags.expect, &names, &plain, "--expect")? {
         expected.push((names[at].clone(), tensor::read_npy(&path)?));
     }
-    let targets = reference::pairs(&flags.output, &names, plain, "--output")?;
+    let targets = reference::pairs(&flags.output, &names, &plain, "--output")?;
     let targets: Vec<(String, PathBuf)> = targets.into_iter().map(|(at, path)| (names[at].clone(), path)).collect();
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
     let outputs =
@@ -385,7 +403,7 @@ fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Resu
     Ok(all)
 }
 
-/// `NAME=FILE`, or a file alone for the only port.
+/// `NAME=FILE`, or a file alone for the only port that is no state.
 fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<(String, PathBuf)> {
     let names: Vec<&str> = chain.ports(direction).map(|p| p.name.as_str()).collect();
     if let Some((name, path)) = text.split_once('=')
@@ -396,7 +414,12 @@ fn split(text: &str, chain: &Chain, direction: Direction, flag: &str) -> Result<
             None => Err(unknown(flag, name, &names)),
         };
     }
-    match names.as_slice() {
+    let state = |name: &str| match direction {
+        Direction::Input => chain.states().iter().any(|s| s.input == name),
+        Direction::Output => chain.states().iter().any(|s| s.output == name),
+    };
+    let plain: Vec<&str> = names.iter().copied().filter(|name| !state(name)).collect();
+    match plain.as_slice() {
         [name] => Ok((name.to_string(), text.into())),
         _ => Err(Diagnostic::new(Code::Usage, format!("{flag}: which of {}?", names.join(", ")))
             .help(format!("{flag} NAME={text}"))),

@@ -8,7 +8,7 @@ fn unknown_options_and_verbs() {
     ane!("run").refused(2, "ANE2004", &["<MODEL>", "Usage: ane run"]);
     ane!("run", "model.hwx", "--bogus").refused(2, "ANE2004", &["--bogus"]);
     ane!("frobnicate").refused(2, "ANE2004", &["frobnicate"]);
-    ane!("compile", "model.plist").refused(2, "ANE2004", &["--output"]);
+    ane!("compile", "model.plist").refused(2, "ANE2001", &["model.plist"]);
     ane!("compile", "model.plist", "-o", "x", "--emit", "exe").refused(2, "ANE2004", &["exe", "hwx, bin, anec"]);
     let bare = ane!();
     assert_eq!(bare.code, Some(2));

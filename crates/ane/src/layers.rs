@@ -1,0 +1,128 @@
+//! Where numbers begin to differ: every intermediate value of a network, compiled up to it, against plain evaluation.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::execute::{execute, own_extents};
+use crate::tensor::{Array, agreement, compare};
+use anemone_engine as engine;
+use anemone_net::{DType, Data, Net, Tensor, ValueId, eval};
+use anemone_program::Program;
+
+/// How one value compares.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Its name.
+    pub name: String,
+    /// The operation that gives it.
+    pub op: &'static str,
+    /// Largest difference from plain evaluation in fp32, or from a given value.
+    pub max: f32,
+    /// Root of the mean squared difference.
+    pub rms: f32,
+    /// What rounding every result to fp16 costs up to here, as such a root.
+    pub rounding_rms: f32,
+    /// Cosine of the angle between the two.
+    pub cosine: f64,
+    /// Why the network up to here does not compile.
+    pub refused: Option<String>,
+}
+
+impl Layer {
+    /// How many times the cost of fp16 rounding the difference is.
+    pub fn ratio(&self) -> f32 {
+        self.rms / self.rounding_rms.max(f32::MIN_POSITIVE)
+    }
+}
+
+/// Most values that are compared: each is a compile and a run.
+pub const MAX_LAYERS: usize = 2000;
+
+/// Compares every value of floating point that an operation gives, in the network's order. `given` are values by name to
+/// compare with, in place of those that are evaluated; `compile` and `options` are those of a run.
+pub fn compare_layers(
+    net: &Net,
+    inputs: &[(String, Array)],
+    given: &[(String, Array)],
+    options: engine::Options,
+    compile: &dyn Fn(&Net) -> Result<Program>,
+) -> Result<Vec<Layer>> {
+    let values: Vec<(ValueId, &'static str)> = net
+        .ops
+        .iter()
+        .flat_map(|op| op.outputs.iter().map(|&id| (id, op.kind.name())))
+        .filter(|(id, _)| net.value(*id).data.is_none() && net.value(*id).ty.dtype.is_float())
+        .collect();
+    if values.len() > MAX_LAYERS {
+        let message = format!("{} values to compare, at most {MAX_LAYERS}", values.len());
+        return Err(Diagnostic::new(Code::Usage, message));
+    }
+    let all = Net { outputs: values.iter().map(|(id, _)| *id).collect(), states: Vec::new(), ..net.clone() };
+    let tensors = tensors(net, inputs)?;
+    let failed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string());
+    let exact = eval::eval(&all, &tensors).map_err(failed)?;
+    let rounded = eval::eval_rounded(&all, &tensors).map_err(failed)?;
+    let mut layers = Vec::new();
+    for ((&(id, op), exact), rounded) in values.iter().zip(&exact).zip(&rounded) {
+        let name = net.value(id).name.clone();
+        let (exact, rounded) = (exact.data.to_f32(), rounded.data.to_f32());
+        let wanted = given.iter().find(|(n, a)| *n == name && a.data.len() == exact.len());
+        let wanted = wanted.map_or(exact.as_slice(), |(_, array)| array.data.as_slice());
+        let rounding_rms = agreement(&rounded, &exact).rms;
+        let up_to = up_to(net, id);
+        let ran = compile(&up_to).and_then(|program| {
+            let needed: Vec<(String, Array)> = inputs
+                .iter()
+                .filter(|(name, _)| up_to.inputs.iter().any(|&input| up_to.value(input).name == *name))
+                .cloned()
+                .collect();
+            let mut outputs = execute(&program, &needed, options)?.outputs;
+            own_extents(&up_to, &mut outputs);
+            Ok(outputs)
+        });
+        let mut layer = Layer { name, op, max: 0.0, rms: 0.0, rounding_rms, cosine: 1.0, refused: None };
+        match ran {
+            Ok(outputs) => {
+                let got = outputs.first().map_or(&[][..], |(_, array)| &array.data);
+                let agreement = agreement(got, wanted);
+                layer.max = compare(got, wanted, 0.0, 0.0).max_abs;
+                (layer.rms, layer.cosine) = (agreement.rms, agreement.cosine);
+            }
+            Err(diagnostic) => layer.refused = Some(diagnostic.message),
+        }
+        layers.push(layer);
+    }
+    Ok(layers)
+}
+
+/// The network's inputs as tensors of their types.
+fn tensors(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<Tensor>> {
+    net.inputs
+        .iter()
+        .map(|&id| {
+            let value = net.value(id);
+            let found = inputs.iter().find(|(name, _)| *name == value.name);
+            let (_, array) = found.ok_or_else(|| {
+                Diagnostic::new(Code::Usage, format!("no data for input {}", value.name))
+            })?;
+            let data = match value.ty.dtype {
+                DType::F16 | DType::F32 => Data::F32(array.data.clone()),
+                other => Data::from_f32(other, &array.data),
+            };
+            Ok(Tensor { shape: value.ty.shape.clone(), data })
+        })
+        .collect()
+}
+
+/// The part of a network that one value needs, with the value as its only output.
+fn up_to(net: &Net, value: ValueId) -> Net {
+    let mut needed = vec![value];
+    let mut ops = Vec::new();
+    for op in net.ops.iter().rev() {
+        if op.outputs.iter().any(|o| needed.contains(o)) {
+            needed.extend(&op.inputs);
+            ops.push(op.clone());
+        }
+    }
+    ops.reverse();
+    let inputs = net.inputs.iter().copied().filter(|id| needed.contains(id)).collect();
+    Net { ops, inputs, outputs: vec![value], states: Vec::new(), ..net.clone() }
+}
