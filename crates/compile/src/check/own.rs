@@ -37,6 +37,24 @@ pub static REWRITES: &[Rewrite] = &[
         applies: |op, _, _| op.op == "pad",
     },
     Rewrite {
+        code: "E33",
+        quantity: "operands",
+        into: "the operand itself",
+        applies: |op, refusal, _| op.op == "concat" && refusal.found == "1",
+    },
+    Rewrite {
+        code: "E16",
+        quantity: "element type",
+        into: "a product with a triangle of ones",
+        applies: |op, _, _| op.op == "cumsum",
+    },
+    Rewrite {
+        code: "E02",
+        quantity: "width",
+        into: "a product of which every task has a part of the columns",
+        applies: |op, _, _| op.op == "linear",
+    },
+    Rewrite {
         code: "E06",
         quantity: "element type",
         into: "whole numbers as fp16, exact to 2048",
