@@ -100,9 +100,8 @@ fn tensors(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<Tensor>> {
         .map(|&id| {
             let value = net.value(id);
             let found = inputs.iter().find(|(name, _)| *name == value.name);
-            let (_, array) = found.ok_or_else(|| {
-                Diagnostic::new(Code::Usage, format!("no data for input {}", value.name))
-            })?;
+            let (_, array) =
+                found.ok_or_else(|| Diagnostic::new(Code::Usage, format!("no data for input {}", value.name)))?;
             let data = match value.ty.dtype {
                 DType::F16 | DType::F32 => Data::F32(array.data.clone()),
                 other => Data::from_f32(other, &array.data),

@@ -66,7 +66,10 @@ fn what_is_predicted_compiles() {
         }
     }
     all.push(("digits".into(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.mlpackage")));
-    for (name, y, operation) in [("sums", "[1, 4, 96]", "cumsum(x = x, axis = int32(-1))"), ("one", "[1, 4, 96]", "concat(values = (x), axis = int32(1), interleave = bool(false))")] {
+    for (name, y, operation) in [
+        ("sums", "[1, 4, 96]", "cumsum(x = x, axis = int32(-1))"),
+        ("one", "[1, 4, 96]", "concat(values = (x), axis = int32(1), interleave = bool(false))"),
+    ] {
         let text = format!(
             "program(1.3) {{ func main<ios18>(tensor<fp16, [1, 4, 96]> x) {{ tensor<fp16, {y}> y = {operation}[name = string(\"y\")]; }} -> (y); }}"
         );

@@ -41,11 +41,17 @@ pub fn run(
                         "cosine": l.cosine, "refused": l.refused })
             })
             .collect();
-        print(&format!("{}\n", json!({ "schema": "anemone.layers/1", "first": first.map(|l| &l.name), "layers": rows })))?;
+        print(&format!(
+            "{}\n",
+            json!({ "schema": "anemone.layers/1", "first": first.map(|l| &l.name), "layers": rows })
+        ))?;
         return Ok(u8::from(first.is_some()));
     }
     let width = layers.iter().map(|l| l.name.len()).max().unwrap_or(0).clamp(5, 48);
-    let mut text = format!("{:width$}  {:20} {:>10} {:>10} {:>9} {:>10}\n", "value", "operation", "max error", "rms error", "x fp16", "cosine");
+    let mut text = format!(
+        "{:width$}  {:20} {:>10} {:>10} {:>9} {:>10}\n",
+        "value", "operation", "max error", "rms error", "x fp16", "cosine"
+    );
     let mut before = 0.0;
     for layer in &layers {
         if let Some(refused) = &layer.refused {
@@ -61,7 +67,12 @@ pub fn run(
         );
     }
     text += &match first {
-        Some(layer) => format!("first that differs: {} `{}`, {:.1} times what fp16 rounding costs\n", layer.op, layer.name, layer.ratio()),
+        Some(layer) => format!(
+            "first that differs: {} `{}`, {:.1} times what fp16 rounding costs\n",
+            layer.op,
+            layer.name,
+            layer.ratio()
+        ),
         None => "no value differs by more than fp16 rounding explains\n".to_string(),
     };
     print(&text)?;

@@ -27,8 +27,10 @@ struct Look {
 pub fn run(_: Flags, voice: Voice) -> Result<u8> {
     let looks = looks();
     if voice.json {
-        let list: Vec<_> =
-            looks.iter().map(|l| json!({ "what": l.what, "works": l.works, "found": l.found, "next": l.next })).collect();
+        let list: Vec<_> = looks
+            .iter()
+            .map(|l| json!({ "what": l.what, "works": l.works, "found": l.found, "next": l.next }))
+            .collect();
         print(&format!("{}\n", json!({ "schema": "anemone.doctor/1", "looks": list })))?;
         return Ok(0);
     }
@@ -67,13 +69,19 @@ fn looks() -> Vec<Look> {
     if os == "linux" {
         let found =
             if device.exists() { format!("{} exists", device.display()) } else { "no accelerator device".into() };
-        let next = "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes what it takes";
+        let next =
+            "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes what it takes";
         look("open driver", device.exists(), found, next);
     }
     let folder = std::env::temp_dir();
     let writes = tempfile::Builder::new().prefix(".ane-").tempfile_in(&folder).and_then(|mut f| f.write_all(b"x"));
     if writes.is_err() {
-        look("temporary files", false, format!("in {}", folder.display()), "set TMPDIR to a folder that can be written");
+        look(
+            "temporary files",
+            false,
+            format!("in {}", folder.display()),
+            "set TMPDIR to a folder that can be written",
+        );
     }
     if let Ok(cache) = super::places::cache(None) {
         let entries = cache.list();
