@@ -10,6 +10,7 @@ mod driver;
 mod evidence;
 mod header;
 mod links;
+mod replay;
 mod repo;
 mod size;
 mod tokens;
@@ -35,6 +36,11 @@ const CHORES: &[Chore] = &[
         name: "agreement",
         run: agreement::run,
         help: "verdicts of `ane check` against recorded placements; lists what differs",
+    },
+    Chore {
+        name: "replay",
+        run: replay::run,
+        help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY]",
     },
     Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by room" },
     Chore { name: "ci", run: ci::run, help: "format, clippy, walls, docs --check, links" },

@@ -233,7 +233,7 @@ impl From<anemone_compile::Error> for Diagnostic {
             NoLayout { .. } | Unsupported { .. } => Code::UnsupportedOp,
             Limit { .. } | Refused(_) | Rule { .. } => Code::ChipLimit,
             Net(_) => Code::Malformed,
-            Field { .. } => Code::Defect,
+            Field { .. } | Reads { .. } => Code::Defect,
         };
         let mut diagnostic = Diagnostic::new(code, error.to_string());
         diagnostic.details = details(&error).map(Box::new);
@@ -245,6 +245,7 @@ impl From<anemone_compile::Error> for Diagnostic {
             Field { .. } => {
                 diagnostic.help("a layer passed legalization that its registers cannot hold: please report it")
             }
+            Reads { .. } => diagnostic.help("this is a defect of the compiler: please report it with the network"),
             _ => diagnostic,
         }
     }
@@ -275,7 +276,7 @@ fn details(error: &anemone_compile::Error) -> Option<Details> {
         Rule { op, refusal } => {
             Details { found: Some(refusal.found.clone()), limit: Some(refusal.limit.clone()), ..named(op) }
         }
-        Net(_) | Field { .. } => return None,
+        Net(_) | Field { .. } | Reads { .. } => return None,
     })
 }
 

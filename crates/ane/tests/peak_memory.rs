@@ -22,8 +22,11 @@ fn needed(program: &Program) -> usize {
 /// Convolutions one after another, of so many channels on so many rows and columns.
 fn chain(channels: usize, extent: usize, kernel: usize, layers: usize) -> Program {
     // Each layer has its own: equal constants would be stored once.
-    let weight = |layer: usize, i: usize| half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0);
     convolutions("chain", [channels, extent], &vec![[channels, kernel, 1]; layers], &[], weight)
+}
+
+fn weight(layer: usize, i: usize) -> half::f16 {
+    half::f16::from_f32((i % 7 + layer + 1) as f32 / 256.0)
 }
 
 #[test]
@@ -32,6 +35,8 @@ fn a_run_takes_little_more_than_weights_and_activations() {
         ("weights prevail", chain(512, 8, 3, 4)),
         ("activations prevail", chain(64, 224, 3, 3)),
         ("both", chain(256, 64, 3, 4)),
+        // Twenty layers, one set of constants: packed once for all of them.
+        ("shared weights", convolutions("shared", [256, 8], &[[256, 3, 1]; 20], &[], |_, i| weight(0, i))),
     ] {
         let needed = needed(&program);
         let before = ALLOCATIONS.current_usage();

@@ -47,6 +47,8 @@ pub struct Buffer {
     pub bytes: u64,
     /// Extents and strides as a port describes them; inputs and outputs only.
     pub port: Option<View>,
+    /// Where the elements of a constant stand; what lies between them is padding.
+    pub constant: Option<View>,
 }
 
 /// A leading axis of a view.

@@ -49,6 +49,22 @@ pub enum Error {
         /// What is refused, and what to do.
         refusal: Box<Refusal>,
     },
+    /// A task would read what is not part of its operand: a defect of the compiler.
+    #[error(
+        "{op}: reads {row_bytes} bytes at {at_bytes:#x} of {operand} ({operand_bytes} bytes), where no element stands"
+    )]
+    Reads {
+        /// Operation name.
+        op: String,
+        /// Name of the value that is read.
+        operand: String,
+        /// Offset of the row in the operand's memory.
+        at_bytes: u64,
+        /// Length of the row.
+        row_bytes: u64,
+        /// Size of the operand's memory.
+        operand_bytes: u64,
+    },
     /// The network itself is not well formed.
     #[error("{0}")]
     Net(String),

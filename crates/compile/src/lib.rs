@@ -22,6 +22,7 @@ pub mod place;
 pub mod prepare;
 mod residency;
 pub mod schedule;
+pub mod verify;
 mod weights;
 
 use anemone_facts::chips::Chip;
@@ -152,5 +153,7 @@ fn flow(net: &Net, chip: &'static Chip, run: &mut Progress) -> Result<Option<Pro
     if !run.after(&passes::PLACE, placed.graph.layers.len(), &|| placed.to_string(), &|| placed.graph.dot()) {
         return Ok(None);
     }
+    // Every task reads inside its operands.
+    verify::reads(&placed.graph)?;
     emit::emit(placed, chip, run.options).map(Some)
 }

@@ -103,6 +103,36 @@ impl Table {
         Table::build("positive", form, |_| 0.0)
     }
 
+    /// One number for positive arguments, another for all others.
+    pub fn choice(positive: f32, other: f32) -> Table {
+        let tiny = f16::from_bits(1).to_f32();
+        Table::steps("choice", [0.0, tiny, other, positive])
+    }
+
+    /// One number for negative arguments, another for all others.
+    pub fn choice_below_zero(negative: f32, other: f32) -> Table {
+        let tiny = f16::from_bits(1).to_f32();
+        Table::steps("choice.negative", [-tiny, 0.0, negative, other])
+    }
+
+    /// One number for finite negative arguments, another for all others.
+    pub fn choice_finite_below_zero(negative: f32, other: f32) -> Table {
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-INF, 0.0, other, other],
+            tails: [0.0, negative, 0.0, other],
+        };
+        Table::build("choice.finite", form, |_| 0.0)
+    }
+
+    /// Limits that are neighbours: each argument has one of the two results.
+    fn steps(name: &str, limits: [f32; 4]) -> Table {
+        let form = Form { mode: Mode::Centred, symmetry: Symmetry::None, shift: TAILS_ONLY, limits, tails: [0.0; 4] };
+        Table::build(name, form, |_| 0.0)
+    }
+
     /// Fractional part with the argument's sign.
     pub fn fraction() -> Table {
         let form = Form {
@@ -241,6 +271,18 @@ impl Table {
             symmetry: Symmetry::NonNegative,
             shift: 6,
             limits: [0.0, INF, -INF, 0.0],
+            tails: [0.0; 4],
+        };
+        Table::build("log2", form, |i| (0.5 + i as f64 / 64.0).log2())
+    }
+
+    /// As [`Table::log2`], with a value at infinity.
+    pub fn log2_of_all() -> Table {
+        let form = Form {
+            mode: Mode::Log2,
+            symmetry: Symmetry::NonNegative,
+            shift: 6,
+            limits: [0.0, INF, -INF, INF],
             tails: [0.0; 4],
         };
         Table::build("log2", form, |i| (0.5 + i as f64 / 64.0).log2())

@@ -1,5 +1,6 @@
 //! What follows the sums of the neural engine: `NL((y + AccBias) * PostScale)`, rounded once.
 
+use crate::constants::Constants;
 use crate::convolution::Target;
 use crate::exact::Exactly;
 use crate::fault::FaultKind;
@@ -7,7 +8,6 @@ use crate::lut::Table;
 use crate::machine::Machine;
 use crate::number;
 use crate::number::vectors::{self, Before};
-use crate::plan::Constants;
 use crate::rows::{Part, SQUARE, Share, Source, Turned, copy_short, cut};
 use crate::tensor::Extents;
 use crate::work::{Scratch, Workers, room};
@@ -362,7 +362,7 @@ impl WithSimd for Job<'_, '_> {
                         }
                     }
                     let square = Turned { data: halves, stride: SQUARE, columns: width, first: c };
-                    square.store(share, row, 1, w, height);
+                    square.store(&mut scratch.squares, share, row, 1, w, height);
                 }
             }
         }
@@ -370,7 +370,7 @@ impl WithSimd for Job<'_, '_> {
 }
 
 impl Machine<'_> {
-    pub(crate) fn prepare_activation(&self, constants: &Constants) -> Result<Activation, FaultKind> {
+    pub(crate) fn prepare_activation(&self, constants: &mut Constants) -> Result<Activation, FaultKind> {
         if self.added() != 0.0 && self.get(NeOpMode) == neural::BYPASS {
             return Err(self.inconsistent(AccBias, "a bypass adds nothing"));
         }
@@ -379,7 +379,7 @@ impl Machine<'_> {
             nonlinear::RELU => Ok(Activation::Relu),
             nonlinear::LUT => {
                 if constants.holds(self.bar(KBase0, Kbe0)?) {
-                    self.activation()
+                    constants.table(self.table_record(RECORD_BYTES as u64)?)
                 } else {
                     Ok(Activation::Unread)
                 }

@@ -24,7 +24,9 @@ use crate::work::{Scratch, Workers, room};
 use anemone_program::Rows;
 use half::f16;
 use pulp::{Simd, WithSimd};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Elements of a staged source that stay near a core while all output channels pass over them.
 const STAGED_ELEMENTS: usize = 3 << 16;
@@ -296,8 +298,9 @@ fn surround(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Rang
 /// Coefficients of all groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernels {
-    /// One for all groups, or one a group.
-    groups: Vec<Kernel>,
+    /// One for all groups, or one a group. Tasks that read the same streams share them.
+    groups: Arc<Vec<Kernel>>,
+    /// Where an output's taps begin in a staged source.
     offsets: Vec<u32>,
     /// Channels of a panel.
     height: usize,
@@ -328,21 +331,31 @@ impl Kernels {
         channels: usize,
         groups: impl Iterator<Item = Result<Coefficients, FaultKind>>,
     ) -> Result<Kernels, FaultKind> {
-        let blocks = !turned && staging.is_narrow() && blocked::suits(channels);
-        let height = match staging.unicast {
-            true if staging.is_depthwise() && blocks => BLOCK,
-            true => 1,
-            false if staging.is_lone() => lone::PANEL,
-            false if staging.is_pointwise() && blocks => BLOCK,
-            false => PANEL,
-        };
+        let height = Kernels::height_for(staging, turned, channels);
         let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
         let pack = |Coefficients { weights, biases }| {
             let finite = weights.each_value().all(f16::is_finite);
             Kernel { packed: Packed::of(&weights, channels, taps, height), biases, finite }
         };
         let groups = groups.map(|c| c.map(pack)).collect::<Result<_, _>>()?;
-        Ok(Kernels { groups, offsets: staging.offsets(), height })
+        Ok(Kernels { groups: Arc::new(groups), offsets: staging.offsets(), height })
+    }
+
+    /// Channels of a panel, by what the convolution's kernel wants.
+    pub(crate) fn height_for(staging: &Staging, turned: bool, channels: usize) -> usize {
+        let blocks = !turned && staging.is_narrow() && blocked::suits(channels);
+        match staging.unicast {
+            true if staging.is_depthwise() && blocks => BLOCK,
+            true => 1,
+            false if staging.is_lone() => lone::PANEL,
+            false if staging.is_pointwise() && blocks => BLOCK,
+            false => PANEL,
+        }
+    }
+
+    /// Shared coefficients for a source that is staged so.
+    pub(crate) fn read_from(&mut self, staging: &Staging) {
+        self.offsets = staging.offsets();
     }
 
     /// Whether channels stand side by side in blocks.
@@ -359,7 +372,7 @@ impl Kernels {
             // Asked of what goes through Winograd's form.
             finite: false,
         });
-        Kernels { groups: groups.collect(), offsets: Vec::new(), height }
+        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), height }
     }
 
     /// Channels of a group.
@@ -369,9 +382,13 @@ impl Kernels {
 
     /// Puts channels side by side in blocks, where [`Kernels::pack`] did not: a plan does that once it knows which tasks are done
     /// together.
-    pub(crate) fn put_in_blocks(&mut self) {
+    pub(crate) fn put_in_blocks(&mut self, shared: &mut Repacked<Kernel>) {
         if !self.are_blocks() {
-            self.groups.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
+            let in_blocks = |mut kernels: Vec<Kernel>| {
+                kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
+                Kernels { groups: Arc::new(kernels), offsets: Vec::new(), height: BLOCK }
+            };
+            self.groups = shared.get(std::mem::take(&mut self.groups), BLOCK, in_blocks).groups;
             self.height = BLOCK;
         }
     }
@@ -383,6 +400,33 @@ impl Kernels {
 
     pub(crate) fn of(&self, share: &Share) -> Option<&Kernel> {
         self.groups.get(share.group).or(self.groups.first())
+    }
+}
+
+/// Coefficients that tasks share, and the same in panels of another height: packed again once for all tasks that want them so.
+pub(crate) struct Repacked<T>(HashMap<(*const Vec<T>, usize), (Arc<Vec<T>>, Kernels)>);
+
+impl<T> Default for Repacked<T> {
+    fn default() -> Self {
+        Repacked(HashMap::new())
+    }
+}
+
+impl<T: Clone> Repacked<T> {
+    pub(crate) fn get(&mut self, from: Arc<Vec<T>>, height: usize, pack: impl FnOnce(Vec<T>) -> Kernels) -> Kernels {
+        match Arc::try_unwrap(from) {
+            // Nothing is held twice where only one task has them.
+            Ok(own) => pack(own),
+            Err(shared) => {
+                let key = (Arc::as_ptr(&shared), height);
+                // The key is theirs as long as they are held here.
+                let (_, kernels) = self.0.entry(key).or_insert_with(|| {
+                    let kernels = pack(Vec::clone(&shared));
+                    (shared, kernels)
+                });
+                kernels.clone()
+            }
+        }
     }
 }
 
@@ -765,7 +809,7 @@ impl WithSimd for Job<'_, '_> {
                 finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
             }
             let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
-            from.store(share, 0, share.rows, 0, count);
+            from.store(&mut scratch.squares, share, 0, share.rows, 0, count);
         }
     }
 }
@@ -938,7 +982,7 @@ mod tests {
                 };
                 let kernels = [kernels(&first, cin * k1 * k1, i % 2 == 0), kernels(&second, k * k, i % 2 == 1)];
                 let blocks = kernels.clone().map(|mut kernels| {
-                    kernels.put_in_blocks();
+                    kernels.put_in_blocks(&mut Repacked::default());
                     kernels
                 });
                 assert!(may_be_pair([&first, &second], [c; 2]));
@@ -988,7 +1032,7 @@ mod tests {
                     let from_wanted = Source { data: &wanted, strides };
                     let target = Target { data: wanted_product, strides: dense(ext(37)), turned: false };
                     convolve(&workers, &third, &product, &finish[0], from_wanted, target, ext(37));
-                    product.put_in_blocks();
+                    product.put_in_blocks(&mut Repacked::default());
                     let mut blocks = vec![f16::ONE; c * to[0] * to[1]];
                     let target = Target { data: &mut blocks, strides: dense(ext(c)), turned: false };
                     pair.convolve(&workers, from, target, ext(c), true);

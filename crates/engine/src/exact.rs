@@ -2,6 +2,7 @@
 //! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
 use crate::blocked::{Array, Operand};
+use crate::constants::Constants;
 use crate::convolution::{Kernels, MOST_AT_ONCE, Staging, Target, convolve_blocks, convolve_lone};
 use crate::fault::FaultKind;
 use crate::lut::Table;
@@ -15,7 +16,6 @@ use crate::number::vectors::Before;
 use crate::number::wide::{Exact as Number, Wide};
 use crate::number::{self, vectors};
 use crate::panels::{Packed, Values};
-use crate::plan::Constants;
 use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
 use crate::tensor::{Extents, Tensor};
 use crate::window::Window;
@@ -495,7 +495,7 @@ impl WithSimd for Job<'_, '_> {
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
                 if turned {
                     let halves = of.exactly.rounded(simd, sums, halves);
-                    part.store(halves, outputs, share, turned, c, count);
+                    part.store(halves, outputs, share, Some(&mut scratch.squares), c, count);
                 } else {
                     let (place, rows) = (part.place(share, c), part.gapless());
                     of.exactly.store(simd, share, place, count, sums, outputs, rows, halves);

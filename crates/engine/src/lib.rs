@@ -11,6 +11,7 @@
 mod activation;
 mod blocked;
 mod both;
+mod constants;
 mod convolution;
 mod depthwise;
 mod direct;

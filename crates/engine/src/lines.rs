@@ -41,6 +41,9 @@ struct Operand<'a> {
     /// Whether one element stands for a row.
     one_column: bool,
     relu: bool,
+    /// Of pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.
+    pairs_turned: bool,
+    one_pair: bool,
 }
 
 impl Operand<'_> {
@@ -58,6 +61,23 @@ impl Operand<'_> {
                 to[row * block.columns..][..block.columns].fill(first);
             }
         }
+    }
+}
+
+impl Operand<'_> {
+    /// A channel's addend and factor.
+    #[inline(always)]
+    fn pair<S: Simd, N: Line>(&self, simd: S, [group, channel]: [usize; 2], wide: &mut [f32]) -> [N; 2] {
+        let mut pair = [N::admit(0.0); 2];
+        for (row, number) in pair.iter_mut().enumerate() {
+            let from = match (self.pairs_turned, self.one_pair) {
+                (false, _) => self.source.from(group, channel, row),
+                (true, true) => self.source.from(group, 0, row),
+                (true, false) => &self.source.from(group, 0, row)[channel..],
+            };
+            N::admit_rows(simd, from, Rows::one(1), self.relu, wide, std::slice::from_mut(number));
+        }
+        pair
     }
 }
 
@@ -137,12 +157,10 @@ impl<N: Kept> Lines<'_, N> {
             }
             Form::Affine => {
                 // The second source's rows are the addends of channels, and their factors.
-                for (i, row) in a.chunks_exact_mut(block.columns).enumerate() {
+                let at_once = if block.is_of_one_channel() { a.len() } else { block.columns };
+                for (i, rows) in a.chunks_exact_mut(at_once).enumerate() {
                     let [g, c, _] = block.row(i);
-                    let mut pair = [N::admit(0.0); 2];
-                    second.read(simd, Block::of([g, c, 0], 1, 1), wide, &mut pair[..1]);
-                    second.read(simd, Block::of([g, c, 1], 1, 1), wide, &mut pair[1..]);
-                    self.operation.affine(row, pair);
+                    self.operation.affine(rows, second.pair(simd, [g, c], wide));
                 }
             }
         }
@@ -163,7 +181,9 @@ impl Machine<'_> {
         let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&class);
         let alike = [(Cout, Cin), (Wout, Win), (Hout, Hin)].iter().all(|&(out, of)| self.get(out) == self.get(of));
         // A source that is kept may be where the second one is read.
-        let in_order = [Src1Transpose, Src2Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
+        let pairs_turned = form == Form::Affine && self.get(Src2Transpose) == 1;
+        let in_order = [Src1Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
+            && (self.get(Src2Transpose) == 0 || pairs_turned)
             && (form == Form::One || self.get(SrcType) != residency::DMA_KEEP);
         let windowed = class == class::PLANAR_ONE && !self.pooling_window().is_trivial();
         if !alike || !in_order || windowed || ext.array().contains(&0) {
@@ -202,12 +222,14 @@ impl Machine<'_> {
         let Some(([x, y], target)) = memory::views(self.memory, self.l2, parts, to.part(), &mut aside) else {
             return Ok(false);
         };
-        let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu| {
-            let source = Source { data, strides: span.repeated(h, c) };
-            Operand { source, one_column: w, relu }
+        let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu, pairs_turned: bool| {
+            // Of turned pairs the channels are columns.
+            let source = Source { data, strides: span.repeated(h, c && !pairs_turned) };
+            Operand { source, one_column: w, relu, pairs_turned, one_pair: c }
         };
+        let second = b.as_ref().unwrap_or(from);
         let operands =
-            [operand(x, from, flags[0], relus[0]), operand(y, b.as_ref().unwrap_or(from), flags[1], relus[1])];
+            [operand(x, from, flags[0], relus[0], false), operand(y, second, flags[1], relus[1], pairs_turned)];
         let lines = Lines { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
         let cost = ext.g * ext.c * ext.plane();
         if let Some(fold) = &fold {

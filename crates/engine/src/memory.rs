@@ -7,6 +7,7 @@ use anemone_program::{BAR_COUNT, Element};
 use half::f16;
 use half::slice::HalfBitsSliceExt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A contiguous piece of memory. Tracks which halfwords have been written when asked to.
 #[derive(Clone, Debug)]
@@ -19,6 +20,13 @@ pub struct Region {
     written: Option<Vec<u64>>,
     /// Whether `written` is left alone: an earlier run of the same accesses found them in order.
     trusted: bool,
+    /// Another number whenever `written` may have changed. No two states of any regions have the same one, except copies.
+    stamp: u64,
+}
+
+fn next_stamp() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Relaxed)
 }
 
 impl Region {
@@ -30,6 +38,7 @@ impl Region {
             bytes: bytes.len(),
             written: None,
             trusted: false,
+            stamp: next_stamp(),
         };
         region.bytes_mut().copy_from_slice(bytes);
         region
@@ -43,6 +52,7 @@ impl Region {
             bytes,
             written: Some(vec![0; bytes.div_ceil(128)]),
             trusted: false,
+            stamp: next_stamp(),
         }
     }
 
@@ -53,7 +63,9 @@ impl Region {
 
     /// Contents, to be filled by the caller; everything counts as written afterwards.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.written = None;
+        if self.written.take().is_some() {
+            self.stamp = next_stamp();
+        }
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..self.bytes]
     }
 
@@ -61,6 +73,7 @@ impl Region {
     pub(crate) fn forget(&mut self) {
         let bits = self.written.get_or_insert_with(|| vec![0; self.bytes.div_ceil(128)]);
         bits.fill(0);
+        self.stamp = next_stamp();
     }
 
     /// Stops, or resumes, to track what is written.
@@ -145,6 +158,10 @@ type State = Option<(usize, Option<Vec<u64>>)>;
 /// Sizes of all regions, and what was written in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot(Vec<State>);
+
+/// Identifies what is written in every region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamps(Vec<Option<u64>>);
 
 impl Region {
     /// Elements of any format, widened; checked as in [`Region::read`].
@@ -279,6 +296,17 @@ impl Memory {
             }
             _ => false,
         })
+    }
+
+    /// Of every region; equal ones mean that no more and no less is written than then.
+    pub(crate) fn stamps(&self) -> Stamps {
+        Stamps(self.regions.iter().map(|region| region.as_ref().map(|r| r.stamp)).collect())
+    }
+
+    /// Stamps of their own for what a run left.
+    pub(crate) fn restamp(&mut self) -> Stamps {
+        self.regions.iter_mut().flatten().for_each(|region| region.stamp = next_stamp());
+        self.stamps()
     }
 
     /// Stops, or resumes, to track what is written.

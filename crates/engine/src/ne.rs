@@ -7,6 +7,7 @@ use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
 
 use crate::activation::{self, Activation, Ending, Finish};
+use crate::constants::{Constants, PackingKey};
 use crate::convolution::{Kernels, Staging, Target, convolve};
 use crate::exact::{self, Exact, Exactly, Groups, Sets};
 use crate::fault::FaultKind;
@@ -16,7 +17,6 @@ use crate::memory;
 use crate::number;
 use crate::number::packed::Weights;
 use crate::panels::Values;
-use crate::plan::Constants;
 use crate::rows::{Source, dense};
 use crate::tensor::{Extents, LIMIT, Tensor};
 use crate::window::Window;
@@ -25,6 +25,7 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_facts::numerics::Mac;
 use half::f16;
+use std::sync::Arc;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
@@ -75,20 +76,21 @@ impl Convolution {
     }
 }
 
-/// Coefficients as the arithmetic wants them.
-enum Packed {
+/// Coefficients as the arithmetic wants them. Tasks share them.
+#[derive(Clone)]
+pub(crate) enum Packed {
     Fast(Kernels),
     /// By group, one for all under `reuse`.
-    Exact(Vec<Sets>),
+    Exact(Arc<Vec<Sets>>),
     /// The same, with channels side by side.
     ExactBlocks(Kernels),
     /// With a factor for each channel.
-    Scaled(Scaled),
+    Scaled(Arc<Scaled>),
 }
 
 impl Packed {
     /// What they take.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels.bytes(),
             Packed::Exact(groups) => groups.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes()).sum(),
@@ -302,8 +304,12 @@ impl Machine<'_> {
         let staging = Staging::new(window.clone(), per_output, unicast, output)?;
         let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
         if constants.holds(self.bar(KBase0, Kbe0)?) {
-            let packed = self.pack(&convolution, input.g, output.c)?;
-            convolution.coefficients = constants.keep(packed.bytes()).then_some(packed);
+            let key = self.packing_key(&convolution, input.g, output.c);
+            let mut packed = constants.packed(key, || self.pack(&convolution, input.g, output.c))?;
+            if let Some(Packed::Fast(kernels)) = &mut packed {
+                kernels.read_from(&convolution.staging);
+            }
+            convolution.coefficients = packed;
         }
         Ok(convolution)
     }
@@ -316,11 +322,21 @@ impl Machine<'_> {
         }
     }
 
+    /// All that [`Machine::pack`] depends on, but the places of the source that are read.
+    fn packing_key(&self, convolution: &Convolution, groups: usize, cout: usize) -> PackingKey {
+        let turned = self.get(NeTranspose) == 1;
+        let height = Kernels::height_for(&convolution.staging, turned, cout);
+        let form = [groups, cout, convolution.taps(), height, usize::from(convolution.unicast)];
+        let mut words = self.stream_words();
+        words.extend(form.map(|n| n as u32));
+        PackingKey(words)
+    }
+
     fn pack(&self, convolution: &Convolution, groups: usize, cout: usize) -> Result<Packed, FaultKind> {
         let taps = convolution.taps();
         let groups = if convolution.reuse { groups.min(1) } else { groups };
         if self.get(PostScaleMode) == 1 {
-            return Ok(Packed::Scaled(self.pack_scaled(convolution, groups, cout)?));
+            return Ok(Packed::Scaled(Arc::new(self.pack_scaled(convolution, groups, cout)?)));
         }
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
@@ -328,7 +344,7 @@ impl Machine<'_> {
             return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)?));
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
-        Ok(Packed::Exact(exact.collect::<Result<_, FaultKind>>()?))
+        Ok(Packed::Exact(Arc::new(exact.collect::<Result<_, FaultKind>>()?)))
     }
 
     fn convolution(&self, convolution: &Convolution, neural: &Neural, x: Tensor) -> Result<Tensor, FaultKind> {

@@ -1,10 +1,10 @@
 //! What is done once for a program: the chain decoded, every task checked and prepared for its runs.
 
-use crate::exact::Exactly;
+use crate::constants::Constants;
 use crate::fault::{Fault, FaultKind};
 use crate::honours::{Treatment, executes, treatment};
 use crate::machine::{Chain, Machine};
-use crate::memory::{Memory, Region, Snapshot};
+use crate::memory::{Memory, Region, Snapshot, Stamps};
 use crate::native::Own;
 use crate::ne::{Neural, put_in_blocks};
 use crate::trace::TaskTrace;
@@ -13,7 +13,6 @@ use anemone_facts::code::{class, neural};
 use anemone_facts::numerics::{Mac, Model};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::{Direction, Port, Program, Task};
-use std::collections::HashMap;
 
 /// How strictly to execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,8 +56,19 @@ pub struct Plan {
     together: Vec<usize>,
     /// How many may be done as one from each one on, in such runs.
     fans: Vec<usize>,
-    /// The memory before and after a run that went well: what was written.
-    seen: Option<(Snapshot, Snapshot)>,
+    /// The last checked run that went well.
+    seen: Option<Seen>,
+    remarks: Vec<String>,
+}
+
+/// What a checked run found, and the last run left.
+struct Seen {
+    /// What was written before and after it.
+    before: Snapshot,
+    after: Snapshot,
+    /// The memory that the last run left. On memory of the same stamps nothing is written or not that was not then.
+    left: Stamps,
+    incomplete: Vec<String>,
 }
 
 /// What all tasks have in common.
@@ -211,12 +221,16 @@ impl Plan {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).together(&steps)
         });
         let together = together.unwrap_or_default();
+        let remarks = constants.remarks();
+        // What one task alone has is put in blocks in place.
+        drop(constants);
         put_in_blocks(&mut steps, &together, options.model.mac());
         let fans = steps.first().filter(|_| !options.trace).map(|first| {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
         });
         let fans = fans.unwrap_or_default();
-        Ok(Plan { common, trace: options.trace, steps, passed_over, buffers, sections, l2, together, fans, seen: None })
+        let trace = options.trace;
+        Ok(Plan { common, trace, steps, passed_over, buffers, sections, l2, together, fans, seen: None, remarks })
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
@@ -236,6 +250,11 @@ impl Plan {
         self.run_while(memory, &|| true)
     }
 
+    /// What makes the plan slower than it could be, one sentence each.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// Tasks of the program.
     pub fn tasks(&self) -> usize {
         self.steps.len()
@@ -244,9 +263,15 @@ impl Plan {
     /// As [`Plan::run`], but asks before every task whether to go on. A run that was stopped says so by its number of tasks;
     /// what it wrote is not to be used.
     pub fn run_while(&mut self, memory: &mut Memory, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Outcome, Fault> {
-        let known = self.seen.take_if(|(before, _)| !memory.covers(before)).is_none() && self.seen.is_some();
+        let unchanged = self.seen.as_ref().is_some_and(|seen| memory.stamps() == seen.left);
+        let known = unchanged || self.seen.as_ref().is_some_and(|seen| memory.covers(&seen.before));
         let before = (!known).then(|| memory.snapshot());
+        if !unchanged {
+            // Whatever comes of this run, earlier ones know these regions no longer.
+            memory.restamp();
+        }
         if !known {
+            self.seen = None;
             // A run that is trusted asks nobody what is written.
             self.l2.forget();
         }
@@ -261,13 +286,23 @@ impl Plan {
         if tasks < self.steps.len() {
             return Ok(Outcome { tasks, passed_over: Vec::new(), incomplete: Vec::new(), trace });
         }
-        match (before, &self.seen) {
-            (Some(before), _) => self.seen = Some((before, memory.snapshot())),
-            (None, Some((_, after))) => memory.mark(after),
-            (None, None) => {}
+        if let (Some(seen), false) = (&self.seen, unchanged) {
+            memory.mark(&seen.after);
+        }
+        if let (Some(seen), true) = (&self.seen, unchanged) {
+            let incomplete = seen.incomplete.clone();
+            return Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace });
         }
         let outputs = self.common.ports.iter().filter(|p| p.direction == Direction::Output);
-        let incomplete = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        let incomplete: Vec<String> = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
+        let left = memory.restamp();
+        match (before, &mut self.seen) {
+            (Some(before), seen) => {
+                *seen = Some(Seen { before, after: memory.snapshot(), left, incomplete: incomplete.clone() });
+            }
+            (None, Some(seen)) => (seen.left, seen.incomplete) = (left, incomplete.clone()),
+            (None, None) => {}
+        }
         Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace })
     }
 
@@ -307,43 +342,6 @@ impl Plan {
             index += 1;
         }
         Ok((self.steps.len(), trace))
-    }
-}
-
-/// Non-linearity, the bits of bias and scale, and the bytes of a table.
-type Stages = (u32, u32, u32, Vec<u8>);
-
-/// Kernel data that may be taken at planning.
-pub(crate) struct Constants<'a> {
-    bytes: &'a [u8],
-    /// Whether no task writes the kernel section.
-    unchanged: bool,
-    /// Bytes of coefficients that may still be kept. Tasks may share kernel data, so their sum is not bounded by its size;
-    /// what exceeds this is unpacked in every run.
-    left_bytes: usize,
-    /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) stages: HashMap<Stages, Exactly>,
-}
-
-impl Constants<'_> {
-    fn of<'a>(program: &'a Program, tasks: &[Task]) -> Constants<'a> {
-        let get = |task: &Task, field| task.get(program.layout, field).unwrap_or(0);
-        let written = |task: &Task| get(task, Field::Wbe) == 1 && get(task, Field::WBase) == Program::KERNEL_BAR as u32;
-        // Twice for kernel data that several tasks use, or that grows when it is unpacked.
-        let left_bytes = 2 * program.kernel.len();
-        Constants { bytes: &program.kernel, unchanged: !tasks.iter().any(written), left_bytes, stages: HashMap::new() }
-    }
-
-    /// Whether kernel data behind `bar` is known now.
-    pub(crate) fn holds(&self, bar: u8) -> bool {
-        self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
-    }
-
-    /// Takes room for coefficients of so many bytes.
-    pub(crate) fn keep(&mut self, bytes: usize) -> bool {
-        let left = self.left_bytes.checked_sub(bytes);
-        self.left_bytes = left.unwrap_or(self.left_bytes);
-        left.is_some()
     }
 }
 

@@ -260,6 +260,10 @@ impl Block {
         self.count * self.columns
     }
 
+    pub(crate) fn is_of_one_channel(&self) -> bool {
+        !self.channels || self.count == 1
+    }
+
     /// Group, channel and row of one of its rows.
     pub(crate) fn row(&self, i: usize) -> [usize; 3] {
         let [g, c, h] = self.first_row;
@@ -319,14 +323,14 @@ impl Part {
         data: &[f16],
         stride: usize,
         share: &mut Share,
-        turned: bool,
+        turned: Option<&mut Squares>,
         first: usize,
         count: usize,
     ) {
-        if turned {
+        if let Some(squares) = turned {
             let from = Turned { data, stride, columns: self.columns.len(), first };
             let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
-            return from.store(share, row, self.rows.len(), column, count);
+            return from.store(squares, share, row, self.rows.len(), column, count);
         }
         share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
     }
@@ -346,6 +350,19 @@ impl Part {
 /// Side of the squares that are turned at a time.
 pub(crate) const SQUARE: usize = 32;
 
+/// Two squares of scratch memory for transposing blocks. They are kept: to clear them would take longer than a short row.
+#[derive(Default)]
+pub(crate) struct Squares(Option<Box<[Square; 2]>>);
+
+pub(crate) type Square = [[f16; SQUARE]; SQUARE];
+
+impl Squares {
+    /// Both, with whatever they held before.
+    pub(crate) fn both(&mut self) -> &mut [Square; 2] {
+        self.0.get_or_insert_with(|| Box::new([[[f16::ZERO; SQUARE]; SQUARE]; 2]))
+    }
+}
+
 /// Results by channel, then row and column, for a share in which channels and columns are exchanged.
 pub(crate) struct Turned<'a> {
     pub(crate) data: &'a [f16],
@@ -360,8 +377,16 @@ pub(crate) struct Turned<'a> {
 impl Turned<'_> {
     /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
     #[inline(always)]
-    pub(crate) fn store(&self, share: &mut Share, first_row: usize, rows: usize, column: usize, channels: usize) {
-        let (mut square, mut turned) = ([[f16::ZERO; SQUARE]; SQUARE], [[f16::ZERO; SQUARE]; SQUARE]);
+    pub(crate) fn store(
+        &self,
+        squares: &mut Squares,
+        share: &mut Share,
+        first_row: usize,
+        rows: usize,
+        column: usize,
+        channels: usize,
+    ) {
+        let [square, turned] = squares.both();
         for row in 0..rows {
             for c in (0..channels).step_by(SQUARE) {
                 let height = SQUARE.min(channels - c);
@@ -385,9 +410,9 @@ impl Turned<'_> {
                         } else {
                             lines.for_each(|(line, from)| line[..width].copy_from_slice(&from[..width]));
                         }
-                        from = &square;
+                        from = &square[..];
                     }
-                    turn(from, height, width, &mut turned);
+                    turn(from, height, width, turned);
                     // Two loops, and whole lines as arrays: else each line would be copied by a call.
                     let lines = turned.iter().enumerate().take(width);
                     if height == SQUARE {
@@ -431,7 +456,7 @@ pub(crate) fn turn_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
 
 /// Exchanges rows and columns of a square, as many as asked for and some more.
 #[inline(always)]
-fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut [[f16; SQUARE]; SQUARE]) {
+fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) {
     for row in (0..rows).step_by(EIGHT) {
         for column in (0..columns).step_by(EIGHT) {
             let mut eights = [[f16::ZERO; EIGHT]; EIGHT];

@@ -156,6 +156,40 @@ impl Machine<'_> {
         self.kernel_bytes(base + from, bytes)
     }
 
+    /// Every field that coefficients and their form depend on: all that this file reads.
+    pub(crate) fn stream_words(&self) -> Vec<u32> {
+        let fields = [
+            KBase0,
+            Kbe0,
+            ActiveNe,
+            OcgSize,
+            KernelDmaMaster,
+            KernelDmaSparse,
+            KernelMode,
+            NeOpMode,
+            KernelFmt,
+            PalettizedEn,
+            PalettizedBits,
+            SparseFmt,
+            BiasMode,
+            PostScaleMode,
+            NonlinearMode,
+            GroupKernelReuse,
+            Kd,
+            Kh,
+            Kw,
+            Sy,
+            Sx,
+        ];
+        let arrays = [CoeffEn, CoeffBase, CoeffSize, ExtraEn, ExtraBase, ExtraSize];
+        let mut words: Vec<u32> = fields.iter().map(|&field| self.get(field)).collect();
+        for field in arrays {
+            let count = self.layout.row(field).map_or(0, |row| u32::from(row.count));
+            words.extend((0..count).map(|i| self.task.get_at(self.layout, field, i).unwrap_or(0)));
+        }
+        words
+    }
+
     /// Whether an extra coefficient stream is on.
     fn extra_is_on(&self, i: u32) -> bool {
         self.task.get_at(self.layout, ExtraEn, i) == Some(1)

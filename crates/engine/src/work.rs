@@ -6,6 +6,7 @@ use crate::memory::Aside;
 use crate::number::packed::Columns;
 use crate::number::vectors;
 use crate::number::wide::Exact;
+use crate::rows::Squares;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::Yield;
@@ -38,6 +39,7 @@ pub(crate) struct Scratch {
     pub(crate) sums: Vec<f32>,
     pub(crate) halves: Vec<f16>,
     pub(crate) gathered: Vec<f16>,
+    pub(crate) squares: Squares,
     /// Of channels side by side.
     pub(crate) blocked: Buffers,
     /// Of planar tasks, in the numbers of either model.

@@ -107,6 +107,14 @@ fn draw(seed: u64) -> (Task, Vec<u8>, Vec<u8>, usize) {
             task.set_bytes(&H13, field, bytes).expect("fits");
         }
     }
+    // Pairs as the compiler stores them: channels are columns.
+    if class == class::PLANAR_AFFINE && draw.flag() == 1 {
+        let row = (2 * u64::from(c)).next_multiple_of(64);
+        task = with(task, &[(Src2Transpose, 1)]);
+        for (field, bytes) in [(Src2RowStride, row), (Src2PlaneStride, 2 * row), (Src2GroupStride, 2 * row)] {
+            task.set_bytes(&H13, field, bytes).expect("fits");
+        }
+    }
     let bytes = group as usize * g as usize;
     let any = draw.flag() == 1;
     (task, draw.halves(bytes / 2, any), draw.halves(bytes / 2, any), bytes)

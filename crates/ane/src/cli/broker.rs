@@ -8,6 +8,7 @@ use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::broker::policy::Policy;
 use anemone_runtime::broker::service::{self, Service};
 use anemone_runtime::broker::{Broker, Listening};
+use anemone_runtime::driver::Config;
 use clap::Args;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -30,6 +31,9 @@ pub struct Flags {
     /// Folder of the cache
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
+    /// Arithmetic of every program it runs
+    #[arg(long, value_enum, default_value = "fast")]
+    numerics: super::run::Numerics,
 }
 
 #[derive(Args)]
@@ -57,8 +61,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let own = std::env::current_exe()
         .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
     let listening = Listening::bind(&socket(flags.socket.clone())?).map_err(refused)?;
+    let config = Config { arithmetic: flags.numerics.arithmetic(), ..Config::default() };
     let service = Arc::new(Service::new(own, vec![SERVICE.into()]));
-    let broker = Broker::new(policy, service, Some(cache(flags.cache)?)).map_err(refused)?;
+    let broker = Broker::configured(policy, service, Some(cache(flags.cache)?), config).map_err(refused)?;
     voice.note(format!("listening on {}", socket(flags.socket)?.display()));
     listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
     Ok(0)

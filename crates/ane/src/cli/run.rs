@@ -12,6 +12,7 @@ use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
 use anemone_program::Direction;
 use anemone_program::e5::State;
+use anemone_runtime::driver::Arithmetic;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -86,11 +87,21 @@ pub struct Flags {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Numerics {
+pub enum Numerics {
     /// fp16 operands, fp32 sums, one rounding
     Fast,
     /// The model of the chip's generation (docs/numerics.md); slower
     Exact,
+}
+
+impl Numerics {
+    /// The same for a driver.
+    pub fn arithmetic(self) -> Arithmetic {
+        match self {
+            Numerics::Fast => Arithmetic::Fast,
+            Numerics::Exact => Arithmetic::Exact,
+        }
+    }
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
@@ -124,6 +135,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     bar.finish_and_clear();
     let (chain, net) = compiled.map_err(in_file)?;
     let several = chain.programs().len() > 1;
+    if flags.trace.is_some() && flags.via.wanted() {
+        let message = "--trace records this process's own run; with --via the driver runs the program";
+        return Err(Diagnostic::new(Code::Usage, message).help("leave out --via, or ask for --perfetto"));
+    }
     if several && (flags.trace.is_some() || flags.via.wanted()) {
         let message = format!("{} programs: --trace and --via take one", chain.programs().len());
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
@@ -168,7 +183,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut steps = Vec::new();
     let mut run = loop {
         let run = match &mut execution {
-            None => flags.via.execute(&flags.model, chip.target, &inputs),
+            None => flags.via.execute(&flags.model, chip.target, &inputs, flags.numerics.arithmetic()),
             Some(execution) => execution.run(&inputs),
         };
         let run = run.map_err(in_file)?;
@@ -241,8 +256,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         reports.push(report);
     }
-    let risk = Risk::of(&run.trace);
-    if !voice.json && !voice.quiet {
+    // The runtime counts no values: a risk of zeros would be untrue.
+    let risk = (!flags.via.wanted()).then(|| Risk::of(&run.trace));
+    if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
         print(&format!("{risk}\n"))?;
     }
     if let Some(path) = &flags.trace {
@@ -257,7 +273,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if voice.json {
         let document = json!({
             "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
-            "risk": risk.json(), "runs": flags.repeat, "outputs": reports,
+            "risk": risk.as_ref().map(Risk::json), "runs": flags.repeat, "outputs": reports,
         });
         print(&format!("{document}\n"))?;
     }

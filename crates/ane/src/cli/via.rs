@@ -4,6 +4,7 @@ use super::places::{cache, refused, socket};
 use anemone::runtime::ModelCompiler;
 use anemone::{Array, Code, Diagnostic, Result, Run, files};
 use anemone_runtime::broker::client::{Remote, Route};
+use anemone_runtime::driver::{Arithmetic, Config};
 use anemone_runtime::e5rt::cast::element_bytes;
 use anemone_runtime::e5rt::device::InProcess;
 use anemone_runtime::e5rt::{CompileOptions, Runtime, Stream};
@@ -52,7 +53,17 @@ impl Flags {
     }
 
     /// Compiles, loads and dispatches; outputs as a run has them.
-    pub fn execute(&self, model: &Path, target: &str, inputs: &[(String, Array)]) -> Result<Run> {
+    pub fn execute(
+        &self,
+        model: &Path,
+        target: &str,
+        inputs: &[(String, Array)],
+        arithmetic: Arithmetic,
+    ) -> Result<Run> {
+        if arithmetic == Arithmetic::Exact && !matches!(self.via, Some(Via::Inprocess)) {
+            let message = "--numerics exact: the broker decides the arithmetic of what it runs";
+            return Err(Diagnostic::new(Code::Usage, message).help("ane broker --numerics exact, or --via inprocess"));
+        }
         let remote = |route| -> Result<Arc<Remote>> {
             let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
             Ok(Arc::new(self.qos.into_iter().fold(remote, Remote::with_class)))
@@ -65,7 +76,8 @@ impl Flags {
                 return Err(Diagnostic::new(Code::Usage, message).help("--via broker"));
             }
             _ => {
-                let device = Arc::new(InProcess::start().map_err(refused)?);
+                let device =
+                    Arc::new(InProcess::configured(Config { arithmetic, ..Config::default() }).map_err(refused)?);
                 Runtime::new(device, Arc::new(ModelCompiler), Some(cache(self.cache.clone())?))
             }
         };

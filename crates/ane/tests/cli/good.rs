@@ -334,3 +334,27 @@ fn sample_model() {
     let ran = ane!("run", model, "-i", input, "--expect", expected, "--json").fine();
     assert_eq!(ran.json("anemone.run/1")["outputs"][0]["within"], true);
 }
+
+#[cfg(unix)]
+#[test]
+fn the_runtime_runs_in_the_arithmetic_asked_for() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let cache = scratch.out("cache");
+    let values = |arguments: &[&str]| {
+        let mut all = vec!["run", &package, "-i", &image, "--json"];
+        all.extend(arguments);
+        let report = run(&all.iter().map(|a| a.to_string()).collect::<Vec<_>>()).fine().json("anemone.run/1");
+        report["outputs"][0]["values"].clone()
+    };
+    let [fast, exact] = ["fast", "exact"].map(|model| {
+        let own = values(&["--numerics", model]);
+        assert_eq!(own, values(&["--numerics", model, "--via", "inprocess", "--cache", &cache]), "{model}");
+        own
+    });
+    assert_ne!(fast, exact);
+    let via = ["--via", "broker", "--numerics", "exact"];
+    ane!("run", package, "-i", image, via[0], via[1], via[2], via[3]).refused(2, "ANE2004", &["ane broker --numerics"]);
+    let trace = scratch.out("t.json");
+    ane!("run", package, "-i", image, "--via", "inprocess", "--trace", trace).refused(2, "ANE2004", &["--via"]);
+}

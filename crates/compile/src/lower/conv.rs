@@ -19,6 +19,11 @@ impl Lowerer<'_> {
         self.check_window(window)
     }
 
+    /// Whether the window fields and the chip's kernel limits hold a window.
+    pub(super) fn accepts(&self, window: &Window) -> bool {
+        self.check_kernel(window).is_ok()
+    }
+
     /// What the window fields can hold.
     pub(super) fn check_window(&self, window: &Window) -> Result<()> {
         for (axis, (k, s, p)) in

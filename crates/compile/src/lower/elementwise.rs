@@ -63,19 +63,26 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn table(&mut self, table: Table, add: f32, post_scale: f32, from: &View, to: &View) -> Result<()> {
+    pub(super) fn table(&mut self, table: Table, add: f32, post_scale: f32, from: &View, to: &View) -> Result<()> {
         let nonlinear = Nonlinear::Table(Arc::new(table));
         self.elementwise(Kind::Neuron { add, post_scale, nonlinear }, from, to)
     }
 
     /// A table into scratch.
-    fn tabled(&mut self, suffix: &str, table: Table, add: f32, post_scale: f32, from: &View) -> Result<View> {
+    pub(super) fn tabled(
+        &mut self,
+        suffix: &str,
+        table: Table,
+        add: f32,
+        post_scale: f32,
+        from: &View,
+    ) -> Result<View> {
         let to = self.scratch(suffix, &from.shape());
         self.table(table, add, post_scale, from, &to)?;
         Ok(to)
     }
 
-    fn affined(&mut self, suffix: &str, affine: Affine, abs: bool, from: &View) -> Result<View> {
+    pub(super) fn affined(&mut self, suffix: &str, affine: Affine, abs: bool, from: &View) -> Result<View> {
         let to = self.scratch(suffix, &from.shape());
         self.planar_one(from, &to, affine, abs)?;
         Ok(to)
@@ -234,6 +241,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn binary(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        if f == Binary::Pow {
+            return self.power(x, y, out);
+        }
         if let Some(c) = self.scalar(y)
             && self.scalar_right(f, x, c, out)?
         {
@@ -260,13 +270,7 @@ impl Lowerer<'_> {
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
             }
-            Binary::Pow => {
-                let log = self.tabled("log2", Table::log2(), 0.0, 1.0, &a)?;
-                let product = self.scratch("product", &to.shape());
-                self.planar_two(PlanarOp::Mul, Affine::UNIT, &log, &b, &product)?;
-                return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
-            }
-            Binary::FloorDiv | Binary::Mod => {
+            Binary::Pow | Binary::FloorDiv | Binary::Mod => {
                 return Err(self.unsupported(format!("{} is integer arithmetic", f.name()), "compute it on the host"));
             }
             Binary::Equal
@@ -444,7 +448,7 @@ impl Lowerer<'_> {
     }
 
     /// Whether the operand alone has the result's extents, so that the other one is only a number.
-    fn covers(&self, operand: ValueId, out: ValueId) -> bool {
+    pub(super) fn covers(&self, operand: ValueId, out: ValueId) -> bool {
         let strip = |shape: Vec<usize>| shape.into_iter().skip_while(|&n| n == 1).collect::<Vec<_>>();
         strip(self.shape(operand)) == strip(self.shape(out))
     }
@@ -458,7 +462,7 @@ impl Lowerer<'_> {
             Binary::Sub => Affine { bias: -c, ..unit },
             Binary::Mul => Affine { final_scale: c, ..unit },
             Binary::Div if c != 0.0 => Affine { final_scale: 1.0 / c, ..unit },
-            Binary::Max | Binary::Min | Binary::Pow => return self.scalar_function(f, x, c, out),
+            Binary::Max | Binary::Min => return self.scalar_function(f, x, c, out),
             _ => return Ok(false),
         };
         let (from, to) = (self.view(x)?, self.result(out));
@@ -470,11 +474,6 @@ impl Lowerer<'_> {
         let unary = match f {
             Binary::Max => Unary::Clip { min: c, max: f32::INFINITY },
             Binary::Min => Unary::Clip { min: f32::NEG_INFINITY, max: c },
-            _ if c == 1.0 => Unary::Identity,
-            _ if c == 2.0 => Unary::Square,
-            _ if c == 0.5 => Unary::Sqrt,
-            _ if c == -0.5 => Unary::Rsqrt { epsilon: 0.0 },
-            _ if c == -1.0 => Unary::Inverse { epsilon: 0.0 },
             _ => return Ok(false),
         };
         let (from, to) = (self.view(x)?, self.result(out));

@@ -1,4 +1,4 @@
-//! Moving data: copies, transposes, reshapes, slices, concatenations, padding.
+//! Moving data: copies, transposes, reshapes, slices, concatenations.
 
 use super::Lowerer;
 use super::product::Turned;
@@ -6,7 +6,6 @@ use crate::anec::*;
 use crate::error::Result;
 use anemone_facts::Field;
 use anemone_net::ValueId;
-use std::sync::Arc;
 
 /// Columns between two addresses that a row may start at.
 const COLUMN_ALIGN: usize = (ROW_ALIGN / ELEMENT_BYTES) as usize;
@@ -420,50 +419,6 @@ impl Lowerer<'_> {
         let mut wide = to;
         wide.lead.push(Axis { extent: 1, stride_bytes: 0 });
         self.copy_transposed(&turned, &wide, last)
-    }
-
-    /// Padding with a constant: a depthwise convolution whose window reaches into the padding and has a single 1.
-    pub(super) fn pad(&mut self, pads: &[(usize, usize)], value: f32, x: ValueId, out: ValueId) -> Result<()> {
-        let rank = pads.len();
-        let spatial = rank.min(2);
-        if pads[..rank - spatial].iter().any(|&p| p != (0, 0)) {
-            return Err(self.unsupported("padding of other axes than the last two", "concatenate constants instead"));
-        }
-        let mut from = self.view(x)?;
-        if value != 0.0 {
-            let shifted = self.scratch("shifted", &from.shape());
-            self.planar_one(&from, &shifted, Affine { bias: -value, ..Affine::UNIT }, false)?;
-            from = shifted;
-        }
-        let to = self.result(out);
-        let mut window = Window::UNIT;
-        let mut tap = [0; 2];
-        for (axis, &(before, after)) in pads[rank - spatial..].iter().enumerate() {
-            let axis = axis + 2 - spatial;
-            window.kernel[axis] = before + after + 1;
-            window.pad[axis] = before + after;
-            tap[axis] = after;
-        }
-        let one =
-            |v: &View| v.nchw().ok_or_else(|| self.unsupported("padding of more than four axes", "reshape first"));
-        let (source, result) = (one(&from)?, one(&to)?);
-        let taps = window.kernel[0] * window.kernel[1];
-        self.check_kernel(&window)?;
-        let mut weights = vec![0.0; taps * source.channels()];
-        for kernel in weights.chunks_exact_mut(taps) {
-            kernel[tap[0] * window.kernel[1] + tap[1]] = 1.0;
-        }
-        let bias = (value != 0.0).then(|| Arc::new(vec![value; source.channels()]));
-        let kind = Kind::Conv {
-            window,
-            connect: Connect::Unicast { per_output: 1 },
-            weights: Arc::new(weights.into()),
-            bias,
-            post_scale: 1.0,
-            nonlinear: Nonlinear::None,
-        };
-        self.push_per_batch(kind, source, result);
-        Ok(())
     }
 }
 

@@ -9,10 +9,13 @@ mod elementwise;
 mod layout;
 mod native;
 mod norm;
+mod pad;
+mod power;
 mod product;
 mod reduce;
 mod resample;
 mod runtime_product;
+mod select;
 
 use crate::Options;
 use crate::anec::*;
@@ -44,10 +47,12 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         stay_turned: product::stay(net),
         by_rows: product::by_rows(net),
         turned: HashMap::new(),
+        masks: HashMap::new(),
         op: String::new(),
         kind: String::new(),
     };
     lowerer.bind_ports()?;
+    lowerer.constant_outputs()?;
     for op in &net.ops {
         lowerer.op = op.name.clone();
         lowerer.kind = op.kind.name().into();
@@ -76,6 +81,8 @@ pub(crate) struct Lowerer<'a> {
     by_rows: HashSet<ValueId>,
     /// Where the matrix of a value stands with its columns as channels.
     turned: HashMap<ValueId, product::Turned>,
+    /// What the truth values of choices were made into.
+    masks: HashMap<select::MaskKey, View>,
     /// Name and kind of the operation at hand, for layers and errors.
     op: String,
     kind: String,
@@ -102,12 +109,32 @@ impl Lowerer<'_> {
                     })?;
             }
             let width = value.ty.shape.last().copied().unwrap_or(1);
-            let buffer =
-                self.graph.add_buffer(Buffer { name: value.name.clone(), role: role.clone(), bytes, port: None });
+            let buffer = self.graph.add_buffer(Buffer {
+                name: value.name.clone(),
+                role: role.clone(),
+                bytes,
+                port: None,
+                constant: None,
+            });
             let view = View { buffer, offset_bytes: 0, lead, width };
             self.graph.buffers[buffer.0 as usize].port = Some(view.clone());
             self.views.insert(id, view);
             if role == Role::Input { &mut self.graph.inputs } else { &mut self.graph.outputs }.push(buffer);
+        }
+        Ok(())
+    }
+
+    /// Outputs that are constants are copied; who reads them reads the constant.
+    fn constant_outputs(&mut self) -> Result<()> {
+        for &id in &self.net.outputs {
+            let value = self.net.value(id);
+            let Some(tensor) = value.data.clone() else { continue };
+            let Some(port) = self.views.get(&id).cloned() else { continue };
+            (self.op, self.kind) = (value.name.clone(), "constant".into());
+            let (shape, name) = (self.shape(id), format!("{}.constant", value.name));
+            let constant = self.constant_view(&name, &shape, &tensor.data.to_f32());
+            self.copy(&constant, &port)?;
+            self.views.insert(id, constant);
         }
         Ok(())
     }
@@ -144,8 +171,8 @@ impl Lowerer<'_> {
                 self.resample(op.inputs[0], out, |axis| OpKind::PadEdge { pads: vec![pads[axis], (0, 0)], mode: *mode })
             }
             OpKind::Native(native) => self.native(op, native),
-            OpKind::Select
-            | OpKind::Gather { .. }
+            OpKind::Select => self.select(op.inputs[0], op.inputs[1], op.inputs[2], out),
+            OpKind::Gather { .. }
             | OpKind::GatherAlong { .. }
             | OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }
@@ -208,21 +235,23 @@ impl Lowerer<'_> {
             data.resize(data.len().next_multiple_of(row_bytes.max(1)), 0);
         }
         let role = Role::Constant(Arc::new(data));
-        let buffer = self.graph.add_buffer(Buffer { name: name.into(), role, bytes, port: None });
-        View { buffer, offset_bytes: 0, lead, width }
+        let buffer = self.graph.add_buffer(Buffer { name: name.into(), role, bytes, port: None, constant: None });
+        let view = View { buffer, offset_bytes: 0, lead, width };
+        self.graph.buffers[buffer.0 as usize].constant = Some(view.clone());
+        view
     }
 
     /// Dense scratch memory.
     fn scratch(&mut self, suffix: &str, shape: &[usize]) -> View {
         let (lead, bytes) = dense_axes(shape);
         let name = if suffix.is_empty() { self.op.clone() } else { format!("{}.{suffix}", self.op) };
-        let buffer = self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None });
+        let buffer = self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None });
         View { buffer, offset_bytes: 0, lead, width: shape.last().copied().unwrap_or(1) }
     }
 
     fn scratch_of(&mut self, suffix: &str, bytes: u64) -> BufferId {
         let name = format!("{}.{suffix}", self.op);
-        self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None })
+        self.graph.add_buffer(Buffer { name, role: Role::Scratch, bytes, port: None, constant: None })
     }
 
     /// Memory for an operation's result: the port of a network output, else scratch.

@@ -1,4 +1,4 @@
-//! Norms as means, differences and products; choices by a constant as products with zeros and ones; gathers as slices.
+//! Norms as means, differences and products; gathers as slices.
 //! Ours: what layers are made of.
 
 use super::{Builder, MOST_PIECES, rewrite};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::passes::Reasons;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
-/// Norms as means, differences and products; choices by a constant as products with zeros and ones.
+/// Norms as means, differences and products; gathers as slices.
 pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Reasons) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
@@ -21,8 +21,6 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Reasons)
                 let axes: Vec<usize> = (2..rank).collect();
                 builder.norm(op, &axes, *epsilon, true);
             }
-            OpKind::Select if builder.net.value(op.inputs[0]).data.is_some() => builder.select(op)?,
-            OpKind::Select => builder.blend(op),
             OpKind::Gather { axis } => builder.gather(op, *axis)?,
             _ => builder.ops.push(op.clone()),
         }
@@ -53,52 +51,6 @@ impl Builder<'_> {
                 current = self.op("scaled", OpKind::Binary(f), &[current, operand], shape.clone());
             }
         }
-    }
-
-    /// `x * c + y * (1 - c)` with a constant `c` of zeros and ones. A constant operand is chosen from here and now, so
-    /// that an infinity where it is not chosen does no harm.
-    fn select(&mut self, op: &Op) -> Result<()> {
-        let (shape, out) = (self.shape(op.outputs[0]), op.outputs[0]);
-        let Some(condition) = self.net.value(op.inputs[0]).data.clone() else { return Ok(()) };
-        let condition = condition.data.to_f32();
-        let condition_shape = self.shape(op.inputs[0]);
-        let mut sides = Vec::new();
-        for (side, &id) in [(1.0f32, &op.inputs[1]), (0.0, &op.inputs[2])] {
-            let chosen: Vec<f32> =
-                condition.iter().map(|&c| if (c != 0.0) == (side != 0.0) { 1.0 } else { 0.0 }).collect();
-            let suffix = if side == 1.0 { "then" } else { "else" };
-            if let Some(tensor) = self.net.value(id).data.clone() {
-                let data = tensor.data.to_f32();
-                let Some(&value) = data.first().filter(|v| data.iter().all(|x| x == *v)) else {
-                    return Err(Error::Unsupported {
-                        op: op.name.clone(),
-                        kind: "select".into(),
-                        reason: "a constant side with several values".into(),
-                        suggestion: "multiply and add constants instead",
-                    });
-                };
-                let value = value.clamp(f32::from(half::f16::MIN), f32::from(half::f16::MAX));
-                let data = chosen.iter().map(|&c| if c != 0.0 { value } else { 0.0 }).collect();
-                sides.push(self.constant(suffix, condition_shape.clone(), data));
-            } else {
-                let mask = self.constant(&format!("{suffix}.mask"), condition_shape.clone(), chosen);
-                sides.push(self.op(suffix, OpKind::Binary(Binary::Mul), &[id, mask], shape.clone()));
-            }
-        }
-        self.push(OpKind::Binary(Binary::Add), &[sides[0], sides[1]], out);
-        Ok(())
-    }
-
-    /// `x * c + y * (1 - c)` with a truth value `c` of run time. The device makes 0 of 0 times infinity, so what is not
-    /// chosen does no harm there.
-    fn blend(&mut self, op: &Op) {
-        let (c, x, y, shape) = (op.inputs[0], op.inputs[1], op.inputs[2], self.shape(op.outputs[0]));
-        let one = self.constant("one", vec![1], vec![1.0]);
-        let chosen = self.op("then", OpKind::Binary(Binary::Mul), &[c, x], shape.clone());
-        let own = self.shape(c);
-        let other = self.op("not", OpKind::Binary(Binary::Sub), &[one, c], own);
-        let rest = self.op("else", OpKind::Binary(Binary::Mul), &[other, y], shape);
-        self.push(OpKind::Binary(Binary::Add), &[chosen, rest], op.outputs[0]);
     }
 
     /// Elements at constant positions: slices of consecutive ones, side by side.
@@ -152,36 +104,65 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `x * s + t` with constants per channel.
+    /// `x * s + t` with constants per channel; with live statistics as the formula has it.
     fn batch_norm(&mut self, op: &Op, epsilon: f32) -> Result<()> {
-        let mut params = Vec::new();
-        for &id in &op.inputs[1..] {
-            match &self.net.value(id).data {
-                Some(t) => params.push(t.data.to_f32()),
-                None => {
-                    return Err(Error::Unsupported {
-                        op: op.name.clone(),
-                        kind: "BatchNorm".into(),
-                        reason: "statistics computed at run time".into(),
-                        suggestion: "make them constants",
-                    });
-                }
-            }
-        }
+        let constants: Option<Vec<Vec<f32>>> =
+            op.inputs[1..].iter().map(|&id| self.net.value(id).data.as_ref().map(|t| t.data.to_f32())).collect();
+        let shape = self.shape(op.inputs[0]);
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[1] = shape[1];
+        let Some(params) = constants else {
+            self.live_batch_norm(op, epsilon, per_channel);
+            return Ok(());
+        };
         let channels = params[0].len();
         let one = vec![1.0; channels];
         let zero = vec![0.0; channels];
         let (gamma, beta) = (params.get(2).unwrap_or(&one), params.get(3).unwrap_or(&zero));
         let scale: Vec<f32> = (0..channels).map(|c| gamma[c] / (params[1][c] + epsilon).sqrt()).collect();
         let shift: Vec<f32> = (0..channels).map(|c| beta[c] - params[0][c] * scale[c]).collect();
-        let shape = self.shape(op.inputs[0]);
-        let mut per_channel = vec![1; shape.len()];
-        per_channel[1] = channels;
         let scale = self.constant("scale", per_channel.clone(), scale);
         let shift = self.constant("shift", per_channel, shift);
         let scaled = self.op("scaled", OpKind::Binary(Binary::Mul), &[op.inputs[0], scale], shape);
         self.push(OpKind::Binary(Binary::Add), &[scaled, shift], op.outputs[0]);
         Ok(())
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with statistics computed at run time.
+    fn live_batch_norm(&mut self, op: &Op, epsilon: f32, per_channel: Vec<usize>) {
+        let shape = self.shape(op.inputs[0]);
+        let names = ["mean", "variance", "gamma", "beta"];
+        let params: Vec<ValueId> = names
+            .into_iter()
+            .zip(&op.inputs[1..])
+            .map(|(name, &id)| self.reshaped(name, id, per_channel.clone()))
+            .collect();
+        let centred = self.op("centred", OpKind::Binary(Binary::Sub), &[op.inputs[0], params[0]], shape.clone());
+        let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[params[1]], per_channel);
+        let mut steps = vec![(Binary::Mul, inverse)];
+        steps.extend([Binary::Mul, Binary::Add].into_iter().zip(params[2..].iter().copied()));
+        self.chain(centred, &steps, op.outputs[0]);
+    }
+
+    /// An operand with other extents: a constant at once, others by a reshape.
+    fn reshaped(&mut self, name: &str, id: ValueId, shape: Vec<usize>) -> ValueId {
+        match self.net.value(id).data.clone() {
+            Some(tensor) => self.constant(name, shape, tensor.data.to_f32()),
+            None if self.shape(id) == shape => id,
+            None => self.op(name, OpKind::Reshape, &[id], shape),
+        }
+    }
+
+    /// One operation after another on a value; the last one gives the result.
+    fn chain(&mut self, mut current: ValueId, steps: &[(Binary, ValueId)], out: ValueId) {
+        let shape = self.shape(current);
+        for (i, &(f, operand)) in steps.iter().enumerate() {
+            if i + 1 == steps.len() {
+                self.push(OpKind::Binary(f), &[current, operand], out);
+            } else {
+                current = self.op("normed", OpKind::Binary(f), &[current, operand], shape.clone());
+            }
+        }
     }
 
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
@@ -196,31 +177,21 @@ impl Builder<'_> {
         let square = self.op("square", OpKind::Unary(Unary::Square), &[centred], shape.clone());
         let variance = self.op("variance", mean_of(), &[square], kept.clone());
         let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[variance], kept);
-        // Gamma and beta as constants that broadcast against x.
-        let affine: Vec<ValueId> = op.inputs[1..]
-            .iter()
-            .enumerate()
-            .map(|(i, &id)| {
-                let Some(tensor) = self.net.value(id).data.clone() else { return id };
-                let mut wide = vec![1; shape.len()];
-                if per_channel {
-                    wide[1] = shape[1];
-                } else {
-                    axes.iter().for_each(|&a| wide[a] = shape[a]);
-                }
-                self.constant(if i == 0 { "gamma" } else { "beta" }, wide, tensor.data.to_f32())
-            })
+        // Gamma and beta with the axes that they have in x.
+        let mut wide = vec![1; shape.len()];
+        if per_channel {
+            wide[1] = shape[1];
+        } else {
+            axes.iter().for_each(|&a| wide[a] = shape[a]);
+        }
+        let affine: Vec<ValueId> = ["gamma", "beta"]
+            .into_iter()
+            .zip(&op.inputs[1..])
+            .map(|(name, &id)| self.reshaped(name, id, wide.clone()))
             .collect();
         let mut steps: Vec<(Binary, ValueId)> = vec![(Binary::Mul, inverse)];
         steps.extend([Binary::Mul, Binary::Add].into_iter().zip(affine));
-        let mut current = centred;
-        for (i, (f, operand)) in steps.iter().enumerate() {
-            if i + 1 == steps.len() {
-                self.push(OpKind::Binary(*f), &[current, *operand], op.outputs[0]);
-            } else {
-                current = self.op("normed", OpKind::Binary(*f), &[current, *operand], shape.clone());
-            }
-        }
+        self.chain(centred, &steps, op.outputs[0]);
     }
 }
 

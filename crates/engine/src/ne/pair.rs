@@ -10,9 +10,10 @@
 use super::{Convolution, Neural, Operation, Packed};
 use crate::activation::{Activation, Finish};
 use crate::blocked::{self, Addend, Arithmetic, Array, Operand};
-use crate::convolution::{Kernels, Pair, Target, convolve_blocks, may_be_pair};
+use crate::convolution::{Kernels, Pair, Repacked, Target, convolve_blocks, may_be_pair};
 use crate::direct::{Direct, Span};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
+use crate::exact::Sets;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Aside, Home};
@@ -101,6 +102,7 @@ pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
 /// array's that have a single output.
 pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&Mac>) {
     let mut done = 0;
+    let (mut kernels_again, mut sets_again) = (Repacked::default(), Repacked::default());
     for (i, step) in steps.iter_mut().enumerate() {
         let count = together.get(i).copied().filter(|&count| count > 1).unwrap_or(0);
         done = done.max(i + count);
@@ -108,10 +110,13 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<
         let Work::Neural(neural) = &mut step.work else { continue };
         let Operation::Convolution(convolution) = &mut neural.operation else { continue };
         match &mut convolution.coefficients {
-            Some(Packed::Fast(kernels)) if i < done => kernels.put_in_blocks(),
+            Some(Packed::Fast(kernels)) if i < done => kernels.put_in_blocks(&mut kernels_again),
             Some(Packed::Exact(groups)) if i < done || is_lone => {
-                let groups = std::mem::take(groups).into_iter().map(|(sets, biases)| (packed::all_rows(sets), biases));
-                let kernels = Kernels::abreast(&convolution.staging, groups);
+                let staging = &convolution.staging;
+                let kernels = sets_again.get(std::mem::take(groups), usize::from(is_lone), |groups: Vec<Sets>| {
+                    let groups = groups.into_iter().map(|(sets, biases)| (packed::all_rows(sets), biases));
+                    Kernels::abreast(staging, groups)
+                });
                 convolution.coefficients = Some(Packed::ExactBlocks(kernels));
             }
             _ => {}

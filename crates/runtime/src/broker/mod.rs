@@ -60,7 +60,17 @@ pub struct Broker {
 impl Broker {
     /// A broker with a driver of its own.
     pub fn new(policy: Policy, compiler: Arc<dyn Compiler>, cache: Option<crate::cache::Cache>) -> Result<Arc<Broker>> {
-        let (driver, signer) = Driver::start(Config::default())?;
+        Broker::configured(policy, compiler, cache, Config::default())
+    }
+
+    /// As [`Broker::new`], its driver with these settings.
+    pub fn configured(
+        policy: Policy,
+        compiler: Arc<dyn Compiler>,
+        cache: Option<crate::cache::Cache>,
+        config: Config,
+    ) -> Result<Arc<Broker>> {
+        let (driver, signer) = Driver::start(config)?;
         let device = Arc::new(InProcess::with(Arc::clone(&driver), signer.clone()));
         let runtime = Arc::new(Runtime::new(device, compiler, cache));
         Ok(Arc::new(Broker {

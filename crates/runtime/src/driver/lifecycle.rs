@@ -44,7 +44,7 @@ impl Client {
         let (form, program) = read_program(signed).ok_or(Code::BAD_ARGUMENT)?;
         let package = firmware::from_programs(&[&program]).map_err(|_| Code::BAD_ARGUMENT)?;
         let package: Arc<[u8]> = package.write().into();
-        let resident = Arc::new(Resident::new(Arc::new(program), Vec::new())?);
+        let resident = Arc::new(Resident::new(Arc::new(program), Vec::new(), self.driver.config.arithmetic)?);
         let mask = driver_mask(u32_at(&blob, arguments::STATS_MASK));
 
         let mut gate = lock(&self.driver.gate);
@@ -137,7 +137,10 @@ impl Client {
         }
         let resident = match patches.is_empty() {
             true => Arc::clone(&image.resident),
-            false => Arc::new(Resident::new(Arc::clone(image.resident.program()), patches)?),
+            false => {
+                let program = Arc::clone(image.resident.program());
+                Arc::new(Resident::new(program, patches, self.driver.config.arithmetic)?)
+            }
         };
         let program = gate.reload_image(key)?;
         let process = gate.firmware.create_process(program)?;

@@ -23,6 +23,8 @@ use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{CLIENTS, Client as Kind};
+use anemone_facts::numerics;
+use anemone_program::Program;
 use balancer::Balancer;
 use client::Client;
 pub use request::{Message, Reply, WakePort, priority_of};
@@ -43,6 +45,29 @@ pub struct Config {
     pub boot: Behaviour,
     /// Whether the debug selectors exist.
     pub internal: bool,
+    /// Arithmetic of every program.
+    pub arithmetic: Arithmetic,
+}
+
+/// Arithmetic in which the software engine executes loaded programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// fp16 operands, fp32 sums, one rounding.
+    #[default]
+    Fast,
+    /// The model of the program's generation.
+    Exact,
+}
+
+impl Arithmetic {
+    /// The engine's options for a program; unsupported where no arithmetic is known for its generation.
+    pub(crate) fn options(self, program: &Program) -> std::result::Result<anemone_engine::Options, Code> {
+        let model = match self {
+            Arithmetic::Fast => numerics::Model::Fast,
+            Arithmetic::Exact => numerics::generation(program.layout.generation).ok_or(Code::UNSUPPORTED)?.mac,
+        };
+        Ok(anemone_engine::Options { model, ..anemone_engine::Options::default() })
+    }
 }
 
 impl Default for Config {
@@ -52,6 +77,7 @@ impl Default for Config {
             aperture_bytes: rows::APERTURE_BYTES,
             boot: Behaviour::default(),
             internal: false,
+            arithmetic: Arithmetic::default(),
         }
     }
 }

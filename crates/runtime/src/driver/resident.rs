@@ -1,5 +1,6 @@
 //! A resident program: what is loaded once, and the executors that run it.
 
+use crate::driver::Arithmetic;
 use crate::driver::task::lock;
 use crate::error::Code;
 use crate::firmware::counters::{self, Counts};
@@ -26,6 +27,7 @@ struct Executor {
 pub struct Resident {
     program: Arc<Program>,
     patches: Vec<Patch>,
+    options: Options,
     idle: Mutex<Vec<Executor>>,
     expansions: AtomicU64,
     /// Counters of one run, by task.
@@ -42,7 +44,7 @@ impl std::fmt::Debug for Resident {
 
 impl Resident {
     /// A program that may be run. Refused when its buffers cannot be held here.
-    pub fn new(program: Arc<Program>, patches: Vec<Patch>) -> Result<Resident, Code> {
+    pub fn new(program: Arc<Program>, patches: Vec<Patch>, arithmetic: Arithmetic) -> Result<Resident, Code> {
         let all = program.ports.iter().fold(program.scratch_bytes, |all, p| all.saturating_add(p.bytes));
         let fits = |(at, bytes): &Patch| {
             at.checked_add(bytes.len() as u64).is_some_and(|end| end <= program.kernel.len() as u64)
@@ -53,9 +55,11 @@ impl Resident {
         if !patches.iter().all(fits) {
             return Err(Code::BAD_ARGUMENT);
         }
+        let options = arithmetic.options(&program)?;
         Ok(Resident {
             program,
             patches,
+            options,
             idle: Mutex::default(),
             expansions: AtomicU64::new(0),
             counted: OnceLock::new(),
@@ -107,7 +111,7 @@ impl Resident {
         }
         self.expansions.fetch_add(1, Ordering::Relaxed);
         let plan = if self.patches.is_empty() {
-            Plan::new(&self.program, Options::default())
+            Plan::new(&self.program, self.options)
         } else {
             let mut program = (*self.program).clone();
             for (at, bytes) in &self.patches {
@@ -115,7 +119,7 @@ impl Resident {
                     slot.copy_from_slice(bytes);
                 }
             }
-            Plan::new(&program, Options::default())
+            Plan::new(&program, self.options)
         };
         let plan = plan.map_err(|fault| {
             tracing::warn!(%fault, "a program that the engine refuses");

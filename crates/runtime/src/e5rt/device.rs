@@ -46,7 +46,12 @@ pub struct InProcess {
 impl InProcess {
     /// Starts a driver.
     pub fn start() -> Result<InProcess> {
-        let (driver, signer) = Driver::start(Config::default())?;
+        InProcess::configured(Config::default())
+    }
+
+    /// Starts a driver with these settings.
+    pub fn configured(config: Config) -> Result<InProcess> {
+        let (driver, signer) = Driver::start(config)?;
         Ok(InProcess::with(driver, signer))
     }
 

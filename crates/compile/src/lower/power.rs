@@ -1,0 +1,333 @@
+//! Powers. A constant whole exponent is a chain of products, right for every base; integers to computed exponents are products
+//! chosen by the exponent's digits; everything else is `exp2(y log2 |x|)` with the sign that the base and the exponent give.
+//!
+//! Apple's recipe is `exp2(y log2 x)` alone. The device's logarithm of a negative number is zero, so every power of a
+//! negative base is 1 there (docs/numerics.md, section tables). A power without a value is NaN here, and what the device reads NaN
+//! as, plus infinity, where the arithmetic has no NaN.
+
+use super::Lowerer;
+use super::elementwise::aligned;
+use crate::anec::*;
+use crate::error::Result;
+use crate::lut::Table;
+use anemone_net::{DType, OpKind, ReduceKind, Unary, ValueId};
+
+/// Largest whole exponent that products compute: each squaring doubles the relative error.
+const MOST_PRODUCTS: f32 = 64.0;
+/// Binary digits of an exponent of integers: 2^16 is beyond fp16.
+const INTEGER_DIGITS: usize = 5;
+/// How far back signs are followed.
+const LONGEST_PROOF: usize = 8;
+const INF: f32 = f32::INFINITY;
+
+impl Lowerer<'_> {
+    pub(super) fn power(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        if let Some(exponent) = self.uniform(y) {
+            return self.power_constant(x, exponent, out);
+        }
+        let exponents = self.constant(y).map(|t| t.data.to_f32());
+        if let Some(exponents) = exponents.as_ref().filter(|all| all.iter().all(|&e| is_small_digits(e))) {
+            return self.power_digits_known(x, y, exponents, out);
+        }
+        let integers = [x, y].iter().all(|&id| !self.net.value(id).ty.dtype.is_float());
+        if integers && exponents.is_none() {
+            return self.power_integers(x, y, out);
+        }
+        match self.uniform(x).filter(|&base| base > 0.0 && base.is_finite()) {
+            Some(base) => self.power_of_constant(base, y, out),
+            None => self.power_general(x, y, out),
+        }
+    }
+
+    /// One exponent for all elements.
+    fn power_constant(&mut self, x: ValueId, exponent: f32, out: ValueId) -> Result<()> {
+        let to = self.result(out);
+        if exponent == 0.0 {
+            return self.fill(1.0, &to);
+        }
+        let from = aligned(&self.view(x)?, to.lead.len());
+        let same = from.shape() == to.shape();
+        let target = if same { to.clone() } else { self.scratch("power", &from.shape()) };
+        match exponent {
+            -1.0 => self.unary_into(Unary::Inverse { epsilon: 0.0 }, &from, &target)?,
+            1.0 => self.copy(&from, &target)?,
+            _ if exponent.fract() == 0.0 && exponent.abs() <= MOST_PRODUCTS => {
+                let base =
+                    if exponent < 0.0 { self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &from)? } else { from };
+                self.products(exponent.abs() as u32, &base, &target)?;
+            }
+            _ if exponent.fract() == 0.0 || !exponent.is_finite() => {
+                return Err(self.unsupported(
+                    format!("the whole exponent {exponent}, at most {MOST_PRODUCTS} in magnitude is multiplied out"),
+                    "divide the exponent and take the power of a power",
+                ));
+            }
+            _ => self.power_broken(x, exponent, &from, &target)?,
+        }
+        if same { Ok(()) } else { self.spread(&target, &to) }
+    }
+
+    /// The exponent `n`, at least 1, by squaring.
+    fn products(&mut self, n: u32, from: &View, to: &View) -> Result<()> {
+        if n == 1 {
+            return self.copy(from, to);
+        }
+        let mut current = from.clone();
+        for digit in (0..n.ilog2()).rev() {
+            let (odd, last) = (n >> digit & 1 == 1, digit == 0);
+            let square = if last && !odd { to.clone() } else { self.scratch("square", &from.shape()) };
+            self.planar_two(PlanarOp::Mul, Affine::UNIT, &current, &current, &square)?;
+            current = square;
+            if odd {
+                let product = if last { to.clone() } else { self.scratch("product", &from.shape()) };
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, &current, from, &product)?;
+                current = product;
+            }
+        }
+        Ok(())
+    }
+
+    /// An exponent that is no whole number: without a value for negative bases.
+    fn power_broken(&mut self, x: ValueId, exponent: f32, from: &View, to: &View) -> Result<()> {
+        let sure = self.never_negative(x, LONGEST_PROOF);
+        let shape = from.shape();
+        let power = if sure { to.clone() } else { self.scratch("power", &shape) };
+        let base = from;
+        let magnitude = if sure { from.clone() } else { self.affined("magnitude", Affine::UNIT, true, from)? };
+        let from = &magnitude;
+        if exponent.abs() == 0.5 {
+            let root = if exponent > 0.0 { Unary::Sqrt } else { Unary::Rsqrt { epsilon: 0.0 } };
+            self.unary_into(root, from, &power)?;
+        } else {
+            let log = self.tabled("log2", Table::log2_of_all(), 0.0, 1.0, from)?;
+            let scale = Affine { final_scale: exponent, ..Affine::UNIT };
+            let product = self.affined("product", scale, false, &log)?;
+            self.table(Table::exp2(), 0.0, 1.0, &product, &power)?;
+        }
+        if sure {
+            return Ok(());
+        }
+        let negative = self.tabled("negative", Table::choice_finite_below_zero(INF, 0.0), 0.0, 1.0, base)?;
+        self.without_value(&power, &negative, to)
+    }
+
+    /// `from`; where `absent` is infinite and not zero, NaN, or plus infinity where the arithmetic has no NaN.
+    fn without_value(&mut self, from: &View, absent: &View, to: &View) -> Result<()> {
+        let undefined = self.scratch("undefined", &absent.shape());
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, absent, absent, &undefined)?;
+        let infinite = self.scratch("infinite", &to.shape());
+        self.planar_two(PlanarOp::Add, Affine::UNIT, from, absent, &infinite)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &infinite, &undefined, to)
+    }
+
+    /// `from`; where `absent` is infinite and not zero, NaN if the arithmetic has one. A maximum or minimum with NaN leaves its
+    /// other operand alone, NaN included.
+    fn or_undefined(&mut self, from: &View, absent: &View) -> Result<View> {
+        let [undefined, either] = ["undefined", "either"].map(|name| self.scratch(name, &absent.shape()));
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, absent, absent, &undefined)?;
+        self.planar_two(PlanarOp::Add, Affine::UNIT, from, &undefined, &either)?;
+        Ok(either)
+    }
+
+    /// A positive number to computed exponents.
+    fn power_of_constant(&mut self, base: f32, y: ValueId, out: ValueId) -> Result<()> {
+        let to = self.result(out);
+        if base == 1.0 {
+            return self.fill(1.0, &to);
+        }
+        let from = aligned(&self.view(y)?, to.lead.len());
+        let scale = Affine { final_scale: base.log2(), ..Affine::UNIT };
+        let product = self.affined("product", scale, false, &from)?;
+        if from.shape() == to.shape() {
+            return self.table(Table::exp2(), 0.0, 1.0, &product, &to);
+        }
+        let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &product)?;
+        self.spread(&power, &to)
+    }
+
+    /// Whole exponents that are constants but differ: the powers `x^(2^i)` that each has as a factor.
+    fn power_digits_known(&mut self, x: ValueId, y: ValueId, exponents: &[f32], out: ValueId) -> Result<()> {
+        let (to, shape) = (self.result(out), self.shape(y));
+        let most = exponents.iter().fold(0.0f32, |most, &e| most.max(e)) as u32;
+        let factors = (0..most.checked_ilog2().map_or(0, |digits| digits as usize + 1)).map(|digit| {
+            let has = |e: &f32| *e as u32 >> digit & 1 == 1;
+            let pick = |[yes, no]: [f32; 2]| exponents.iter().map(|e| if has(e) { yes } else { no }).collect();
+            [[-INF, 1.0], [INF, 1.0], [INF, 0.0]].map(pick)
+        });
+        let mut bounds = Vec::new();
+        for constants in factors.collect::<Vec<[Vec<f32>; 3]>>() {
+            let name = format!("{}.digit", self.op);
+            let [low, high, has] = constants.map(|data| self.constant_view(&name, &shape, &data));
+            bounds.push([self.or_undefined(&low, &has)?, self.or_undefined(&high, &has)?]);
+        }
+        let base = self.view(x)?;
+        self.product_of_chosen(&base, &bounds, &to)
+    }
+
+    /// Integers to exponents computed at run time. Beyond 15 only the exponent's parity matters: every other base than -1, 0 and
+    /// 1 leaves fp16 by then. A negative exponent leaves these three too.
+    fn power_integers(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        let (to, mut base, mut exponent) = (self.result(out), self.view(x)?, self.view(y)?);
+        let plain = Affine::UNIT;
+        if !matches!(self.net.value(y).ty.dtype, DType::U8 | DType::Bool) {
+            let size = self.affined("size", plain, true, &base)?;
+            // 1 - |x| is negative for all but -1, 0 and 1.
+            let less = self.affined("less", Affine { scale: -1.0, bias: 1.0, ..plain }, false, &size)?;
+            let unit = self.tabled("unit", Table::choice_below_zero(0.0, INF), 0.0, 1.0, &less)?;
+            let natural = self.tabled("natural", Table::choice_below_zero(0.0, INF), 0.0, 1.0, &exponent)?;
+            // Bases are kept between these bounds: all or nothing.
+            let [high, low, capped, kept] =
+                ["high", "low", "capped", "kept"].map(|name| self.scratch(name, &to.shape()));
+            self.planar_two(PlanarOp::Max, plain, &unit, &natural, &high)?;
+            self.planar_one(&high, &low, Affine { scale: -1.0, ..plain }, false)?;
+            self.planar_two(PlanarOp::Min, plain, &base, &high, &capped)?;
+            self.planar_two(PlanarOp::Max, plain, &capped, &low, &kept)?;
+            base = kept;
+            exponent = self.affined("exponent", plain, true, &exponent)?;
+        }
+        // Exponents of 16 and more become 16 or 17.
+        let shape = exponent.shape();
+        let parity = self.odd(&exponent)?;
+        let limit = self.affined("limit", Affine { bias: 16.0, ..plain }, false, &parity)?;
+        let mut rest = self.scratch("rest", &shape);
+        self.planar_two(PlanarOp::Min, plain, &exponent, &limit, &rest)?;
+        let mut bounds = Vec::new();
+        for _ in 0..INTEGER_DIGITS {
+            let half = self.tabled("half", Table::truncate(), 0.0, 0.5, &rest)?;
+            // 2 half - rest: minus the digit.
+            let digit = self.scratch("digit", &shape);
+            self.planar_two(PlanarOp::Sub, Affine { pre_scale: 2.0, ..plain }, &half, &rest, &digit)?;
+            bounds.push([
+                self.tabled("low", Table::choice_below_zero(-INF, 1.0), 0.0, 1.0, &digit)?,
+                self.tabled("high", Table::choice_below_zero(INF, 1.0), 0.0, 1.0, &digit)?,
+            ]);
+            rest = half;
+        }
+        self.product_of_chosen(&base, &bounds, &to)
+    }
+
+    /// 1 where a whole number is odd, 0 where it is even.
+    fn odd(&mut self, y: &View) -> Result<View> {
+        let half = self.tabled("halves", Table::fraction(), 0.0, 0.5, y)?;
+        self.affined("odd", Affine { scale: 2.0, ..Affine::UNIT }, true, &half)
+    }
+
+    /// The product of `x^(2^i)` between the `i`-th bounds: these leave it alone or make it 1.
+    fn product_of_chosen(&mut self, x: &View, bounds: &[[View; 2]], to: &View) -> Result<()> {
+        let (mut square, mut product) = (x.clone(), None);
+        for (i, [low, high]) in bounds.iter().enumerate() {
+            if i > 0 {
+                let next = self.scratch("square", &square.shape());
+                self.planar_two(PlanarOp::Mul, Affine::UNIT, &square, &square, &next)?;
+                square = next;
+            }
+            let last = i + 1 == bounds.len();
+            let [raised, factor] = ["raised", "factor"].map(|name| self.scratch(name, &to.shape()));
+            self.planar_two(PlanarOp::Max, Affine::UNIT, &square, low, &raised)?;
+            let target = if last && product.is_none() { to } else { &factor };
+            self.planar_two(PlanarOp::Min, Affine::UNIT, &raised, high, target)?;
+            product = match product {
+                None => Some(factor),
+                Some(before) => {
+                    let result = if last { to.clone() } else { self.scratch("product", &to.shape()) };
+                    self.planar_two(PlanarOp::Mul, Affine::UNIT, &before, &factor, &result)?;
+                    Some(result)
+                }
+            };
+        }
+        if bounds.is_empty() { self.fill(1.0, to) } else { Ok(()) }
+    }
+
+    /// `exp2(y log2 |x|)` with a sign: of an odd exponent's negative base minus, of a broken one's none.
+    fn power_general(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        let (to, base, exponent) = (self.result(out), self.view(x)?, self.view(y)?);
+        let plain = Affine::UNIT;
+        let magnitude = self.affined("magnitude", plain, true, &base)?;
+        let log = self.tabled("log2", Table::log2_of_all(), 0.0, 1.0, &magnitude)?;
+        let [product, defined] = ["product", "defined"].map(|name| self.scratch(name, &to.shape()));
+        self.planar_two(PlanarOp::Mul, plain, &log, &exponent, &product)?;
+        // The exponent zero makes 1 of everything, infinity and zero included: zero is a lower bound there.
+        let size = self.affined("size", plain, true, &exponent)?;
+        let least = self.tabled("least", Table::choice(-INF, 0.0), 0.0, 1.0, &size)?;
+        let other = self.tabled("other", Table::choice(INF, 0.0), 0.0, 1.0, &size)?;
+        let least = self.or_undefined(&least, &other)?;
+        self.planar_two(PlanarOp::Max, plain, &product, &least, &defined)?;
+        if self.never_negative(x, LONGEST_PROOF) {
+            return self.table(Table::exp2(), 0.0, 1.0, &defined, &to);
+        }
+        let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &defined)?;
+        // 2 where the exponent is broken; what is odd is whole.
+        let fraction = self.tabled("fraction", Table::fraction(), 0.0, 1.0, &exponent)?;
+        let remains = self.affined("remains", plain, true, &fraction)?;
+        let broken = self.tabled("broken", Table::choice(2.0, 0.0), 0.0, 1.0, &remains)?;
+        let parity = self.odd(&exponent)?;
+        let [difference, odd] = ["difference", "odd"].map(|name| self.scratch(name, &exponent.shape()));
+        self.planar_two(PlanarOp::Sub, plain, &parity, &broken, &difference)?;
+        self.unary_into(Unary::Relu, &difference, &odd)?;
+        let negative = self.indicator(Table::choice_below_zero(1.0, 0.0), &base)?;
+        let [sign, signed, both] = ["sign", "signed", "both"].map(|name| self.scratch(name, &to.shape()));
+        let minus = Affine { scale: -2.0, bias: 1.0, ..plain };
+        self.planar_two(PlanarOp::Mul, minus, &negative, &odd, &sign)?;
+        self.planar_two(PlanarOp::Mul, plain, &power, &sign, &signed)?;
+        let finite = self.indicator(Table::choice_finite_below_zero(1.0, 0.0), &base)?;
+        self.planar_two(PlanarOp::Mul, plain, &finite, &broken, &both)?;
+        let absent = self.tabled("absent", Table::choice(INF, 0.0), 0.0, 1.0, &both)?;
+        self.without_value(&signed, &absent, &to)
+    }
+
+    /// What a table of zeros and ones says; zero of NaN.
+    fn indicator(&mut self, table: Table, from: &View) -> Result<View> {
+        let found = self.tabled("found", table, 0.0, 1.0, from)?;
+        let indicator = self.scratch("indicator", &from.shape());
+        self.unary_into(Unary::Relu, &found, &indicator)?;
+        Ok(indicator)
+    }
+
+    /// Whether a value is a constant or a result that is never below zero.
+    fn never_negative(&self, x: ValueId, depth: usize) -> bool {
+        if let Some(tensor) = self.constant(x) {
+            return tensor.data.to_f32().iter().all(|&v| v >= 0.0);
+        }
+        let Some(op) = self.net.ops.iter().find(|op| op.outputs.contains(&x)).filter(|_| depth > 0) else {
+            return false;
+        };
+        let all = || op.inputs.iter().all(|&i| self.never_negative(i, depth - 1));
+        match &op.kind {
+            OpKind::Unary(f) => match f {
+                Unary::Abs
+                | Unary::Square
+                | Unary::Relu
+                | Unary::Relu6
+                | Unary::Exp
+                | Unary::Exp2
+                | Unary::Sigmoid
+                | Unary::SigmoidHard { .. }
+                | Unary::Sqrt
+                | Unary::Rsqrt { .. }
+                | Unary::Softplus => true,
+                Unary::Clip { min, .. } => *min >= 0.0,
+                Unary::Threshold { alpha } => *alpha >= 0.0,
+                Unary::Identity | Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign => all(),
+                _ => false,
+            },
+            OpKind::Binary(anemone_net::Binary::Mul) if op.inputs[0] == op.inputs[1] => true,
+            OpKind::Binary(f) if f.is_comparison() => true,
+            OpKind::Binary(anemone_net::Binary::Max) => op.inputs.iter().any(|&i| self.never_negative(i, depth - 1)),
+            OpKind::Binary(anemone_net::Binary::Add | anemone_net::Binary::Mul | anemone_net::Binary::Min) => all(),
+            OpKind::Reduce { kind, .. } => match kind {
+                ReduceKind::SumSquare | ReduceKind::L1 | ReduceKind::L2 => true,
+                ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => all(),
+                _ => false,
+            },
+            OpKind::Softmax { .. } => true,
+            OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => all(),
+            OpKind::Concat { .. } => all(),
+            _ => false,
+        }
+    }
+}
+
+/// A whole exponent that products compute.
+fn is_small_digits(exponent: f32) -> bool {
+    exponent.fract() == 0.0 && (0.0..=MOST_PRODUCTS).contains(&exponent)
+}

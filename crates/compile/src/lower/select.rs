@@ -1,0 +1,165 @@
+//! Choices between two operands by a truth value.
+//!
+//! Apple's recipe is `c x + (1 - c) y`. The device makes 0 of zero times infinity, so what is not chosen does no harm
+//! there; any other arithmetic makes NaN of it. Here the truth value becomes bounds instead: a minimum with plus infinity
+//! leaves an operand alone, a minimum with minus infinity replaces it. Nothing is multiplied, so nothing is rounded.
+//!
+//! Maximum and minimum return the operand that is a number where the other one is NaN. The bound that leaves an operand
+//! alone is therefore NaN where the arithmetic has one (the model `fast`): then a NaN that is chosen stays. The device
+//! reads NaN as plus infinity, which leaves the operand of a minimum alone as well.
+
+use super::Lowerer;
+use crate::anec::*;
+use crate::error::Result;
+use crate::lut::Table;
+use anemone_net::ValueId;
+use half::f16;
+use std::sync::Arc;
+
+const INF: f32 = f32::INFINITY;
+
+/// The truth value of a choice.
+pub(super) enum Condition {
+    /// A constant: its extents and elements.
+    Known(Vec<usize>, Vec<bool>),
+    /// Computed at run time, 0 or 1.
+    Live(View),
+}
+
+/// What a mask is made from: the condition, and what its elements become where that is true and where it is false.
+pub(super) type MaskKey = (ValueId, [u32; 2], Purpose);
+
+/// What a mask is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// The two numbers.
+    Numbers,
+    /// The difference of the numbers to themselves: NaN where they are infinite, else zero.
+    Undefined,
+    /// The sum of the two.
+    Bound,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn select(&mut self, c: ValueId, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        match (self.uniform(x), self.uniform(y)) {
+            (Some(x), Some(y)) => {
+                let mask = self.mask(c, [x, y])?;
+                let to = self.result(out);
+                self.spread(&mask, &to)
+            }
+            (None, Some(y)) => self.replace(c, true, x, y, out),
+            (Some(x), None) => self.replace(c, false, y, x, out),
+            (None, None) => self.choose(c, x, y, out),
+        }
+    }
+
+    /// A constant whose elements are all one number, as fp16 holds it: finite numbers beyond its range are its largest.
+    pub(super) fn uniform(&self, id: ValueId) -> Option<f32> {
+        let data = self.constant(id)?.data.to_f32();
+        let (&first, rest) = data.split_first()?;
+        let limit = f16::MAX.to_f32();
+        let number = if first.is_finite() { first.clamp(-limit, limit) } else { first };
+        (!first.is_nan() && rest.iter().all(|&x| x == first)).then_some(number)
+    }
+
+    /// Repeats a view up to the extents of another.
+    pub(super) fn spread(&mut self, from: &View, to: &View) -> Result<()> {
+        if from.shape() == to.shape() {
+            return self.copy(from, to);
+        }
+        self.planar_two(PlanarOp::Max, Affine::UNIT, from, from, to)
+    }
+
+    /// `x` where the condition is `kept`, else a number.
+    fn replace(&mut self, c: ValueId, kept: bool, x: ValueId, number: f32, out: ValueId) -> Result<()> {
+        let (from, to) = (self.view(x)?, self.result(out));
+        if number == -INF || number == INF {
+            let bound = self.bound(c, kept, -number, number)?;
+            let op = if number < 0.0 { PlanarOp::Min } else { PlanarOp::Max };
+            return self.planar_two(op, Affine::UNIT, &from, &bound, &to);
+        }
+        let low = self.bound(c, kept, -INF, number)?;
+        let high = self.bound(c, kept, INF, number)?;
+        let raised = self.scratch("raised", &to.shape());
+        self.planar_two(PlanarOp::Max, Affine::UNIT, &from, &low, &raised)?;
+        self.planar_two(PlanarOp::Min, Affine::UNIT, &raised, &high, &to)
+    }
+
+    /// Either of two operands: each is minus infinity where the other one is chosen, and NaN where there are such numbers, so
+    /// that the maximum of both is the chosen one even where that is NaN.
+    fn choose(&mut self, c: ValueId, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
+        let (sides, to) = ([self.view(x)?, self.view(y)?], self.result(out));
+        let mut chosen = Vec::new();
+        for (kept, side) in [true, false].into_iter().zip(&sides) {
+            let bound = self.bound(c, kept, INF, -INF)?;
+            let absent = self.undefined(c, !kept)?;
+            let [bounded, own] = ["bounded", "chosen"].map(|name| self.scratch(name, &to.shape()));
+            self.planar_two(PlanarOp::Min, Affine::UNIT, side, &bound, &bounded)?;
+            self.planar_two(PlanarOp::Add, Affine::UNIT, &bounded, &absent, &own)?;
+            chosen.push(own);
+        }
+        self.planar_two(PlanarOp::Max, Affine::UNIT, &chosen[0], &chosen[1], &to)
+    }
+
+    /// What leaves an operand alone where the condition is `kept`: `neutral`, or NaN where the arithmetic has one; elsewhere
+    /// a number.
+    fn bound(&mut self, c: ValueId, kept: bool, neutral: f32, number: f32) -> Result<View> {
+        let pair = if kept { [neutral, number] } else { [number, neutral] };
+        let key = (c, pair.map(f32::to_bits), Purpose::Bound);
+        if let Some(view) = self.masks.get(&key) {
+            return Ok(view.clone());
+        }
+        let mask = self.mask(c, pair)?;
+        let undefined = self.undefined(c, kept)?;
+        let bound = self.scratch("bound", &mask.shape());
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &mask, &undefined, &bound)?;
+        self.masks.insert(key, bound.clone());
+        Ok(bound)
+    }
+
+    /// NaN where the condition is `truth` and the arithmetic has NaN; else zero.
+    fn undefined(&mut self, c: ValueId, truth: bool) -> Result<View> {
+        let pair = if truth { [INF, 0.0] } else { [0.0, INF] };
+        let key = (c, pair.map(f32::to_bits), Purpose::Undefined);
+        if let Some(view) = self.masks.get(&key) {
+            return Ok(view.clone());
+        }
+        let mask = self.mask(c, pair)?;
+        let undefined = self.scratch("undefined", &mask.shape());
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, &mask, &mask, &undefined)?;
+        self.masks.insert(key, undefined.clone());
+        Ok(undefined)
+    }
+
+    /// One number where the condition is true, another where it is false.
+    fn mask(&mut self, c: ValueId, pair: [f32; 2]) -> Result<View> {
+        let key = (c, pair.map(f32::to_bits), Purpose::Numbers);
+        if let Some(view) = self.masks.get(&key) {
+            return Ok(view.clone());
+        }
+        let mask = match self.condition(c)? {
+            Condition::Known(shape, truths) => {
+                let data: Vec<f32> = truths.iter().map(|&t| pair[usize::from(!t)]).collect();
+                let name = format!("{}.mask", self.op);
+                self.constant_view(&name, &shape, &data)
+            }
+            Condition::Live(view) => {
+                let mask = self.scratch("mask", &view.shape());
+                let nonlinear = Nonlinear::Table(Arc::new(Table::choice(pair[0], pair[1])));
+                self.elementwise(Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear }, &view, &mask)?;
+                mask
+            }
+        };
+        self.masks.insert(key, mask.clone());
+        Ok(mask)
+    }
+
+    fn condition(&mut self, c: ValueId) -> Result<Condition> {
+        if let Some(tensor) = self.constant(c) {
+            let truths = tensor.data.to_f32().iter().map(|&t| t != 0.0).collect();
+            return Ok(Condition::Known(self.shape(c), truths));
+        }
+        Ok(Condition::Live(self.view(c)?))
+    }
+}

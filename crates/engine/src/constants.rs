@@ -1,0 +1,105 @@
+//! Kernel data that a plan takes once: packed coefficients and activation tables, shared by all tasks that name the same streams.
+
+use crate::activation::Activation;
+use crate::exact::Exactly;
+use crate::fault::FaultKind;
+use crate::lut::Table;
+use crate::ne::Packed;
+use anemone_facts::Field;
+use anemone_facts::Layout;
+use anemone_program::{Program, Task};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Non-linearity, the bits of bias and scale, and the bytes of a table.
+type Stages = (u32, u32, u32, Vec<u8>);
+
+/// Streams of coefficients and the form they are packed in: everything that packed coefficients depend on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PackingKey(pub(crate) Vec<u32>);
+
+/// Packed coefficients are as large as the kernel section, except where indices are widened or zeros are not stored there.
+const MOST_TIMES_KERNEL: usize = 4;
+/// Packed coefficients of this many bytes are always kept.
+const ALWAYS_KEPT_BYTES: usize = 64 << 20;
+
+/// Kernel data of a program while it is planned.
+pub(crate) struct Constants<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Whether no task writes the kernel section.
+    unchanged: bool,
+    /// What distinct packed coefficients may take in all, and what they take.
+    ceiling_bytes: usize,
+    kept_bytes: usize,
+    packed: HashMap<PackingKey, Packed>,
+    tables: HashMap<Vec<u8>, Activation>,
+    /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
+    pub(crate) stages: HashMap<Stages, Exactly>,
+    /// Tasks whose coefficients did not fit under the ceiling.
+    unpacked_tasks: usize,
+}
+
+impl Constants<'_> {
+    pub(crate) fn of<'a>(program: &'a Program, tasks: &[Task]) -> Constants<'a> {
+        let get = |layout: &Layout, task: &Task, field| task.get(layout, field).unwrap_or(0);
+        let written = |task: &Task| {
+            let layout = program.layout;
+            get(layout, task, Field::Wbe) == 1 && get(layout, task, Field::WBase) == u32::from(Program::KERNEL_BAR)
+        };
+        Constants {
+            bytes: &program.kernel,
+            unchanged: !tasks.iter().any(written),
+            ceiling_bytes: (MOST_TIMES_KERNEL * program.kernel.len()).max(ALWAYS_KEPT_BYTES),
+            kept_bytes: 0,
+            packed: HashMap::new(),
+            tables: HashMap::new(),
+            stages: HashMap::new(),
+            unpacked_tasks: 0,
+        }
+    }
+
+    /// Whether kernel data behind `bar` is known at planning.
+    pub(crate) fn holds(&self, bar: u8) -> bool {
+        self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
+    }
+
+    /// Packed coefficients, made once for each key. `None` above the ceiling: the task then unpacks them in every run.
+    pub(crate) fn packed(
+        &mut self,
+        key: PackingKey,
+        pack: impl FnOnce() -> Result<Packed, FaultKind>,
+    ) -> Result<Option<Packed>, FaultKind> {
+        match self.packed.entry(key) {
+            Entry::Occupied(known) => Ok(Some(known.get().clone())),
+            Entry::Vacant(place) => {
+                let packed = pack()?;
+                let kept_bytes = self.kept_bytes.saturating_add(packed.bytes());
+                if kept_bytes > self.ceiling_bytes {
+                    self.unpacked_tasks += 1;
+                    return Ok(None);
+                }
+                self.kept_bytes = kept_bytes;
+                Ok(Some(place.insert(packed).clone()))
+            }
+        }
+    }
+
+    /// The activation of a table's record, expanded once.
+    pub(crate) fn table(&mut self, record: &[u8]) -> Result<Activation, FaultKind> {
+        if let Some(known) = self.tables.get(record) {
+            return Ok(known.clone());
+        }
+        let activation = Activation::of(&Table::read(record)?);
+        self.tables.insert(record.to_vec(), activation.clone());
+        Ok(activation)
+    }
+
+    /// What a user may want to know about a plan that is slower than others.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let (tasks, mib) = (self.unpacked_tasks, self.ceiling_bytes >> 20);
+        let remark = format!(
+            "{tasks} tasks unpack their coefficients in every run: distinct packed coefficients exceed {mib} MiB"
+        );
+        (tasks > 0).then_some(remark).into_iter().collect()
+    }
+}

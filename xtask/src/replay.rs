@@ -1,0 +1,139 @@
+//! Replay: everything that an `ane` binary makes of a fixed set of inputs, recorded at one commit and compared at another.
+//!
+//! The inputs are the sample packages (`ANE_MODELS_DIR`), the golden programs and netplists (`ANE_GOLDEN_DIR`) and random
+//! networks that the first recording writes into its folder, so that any later or older binary reads the same files. Recorded
+//! are exit codes, every emitted file, listings, JSON reports and all results, in each arithmetic. Messages and names of
+//! stages are kept too; a comparison lists how they changed, for a reader to review, and does not fail on them.
+//!
+//! The results of `ane run` come from traced runs, task by task; `--via inprocess` runs the plan as users run it. Where the
+//! binary is the one beside this one, the engine linked into it also runs every program in all number models.
+
+mod cases;
+mod engine;
+mod networks;
+mod process;
+mod record;
+
+use crate::Outcome;
+use cases::Case;
+use process::Binary;
+use record::{Difference, Record};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const USAGE: &str = "usage: cargo xtask replay (--record DIR | --compare DIR) [--ane BINARY] [--only SUBSTRING]";
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    folder: PathBuf,
+    compare: bool,
+    /// Binary to run, where it is not the one of this build.
+    ane: Option<PathBuf>,
+    /// Only cases whose names contain this.
+    only: String,
+}
+
+/// Records or compares.
+pub fn run(arguments: &[String]) -> Outcome {
+    let asked = parse(arguments).map_err(|e| vec![e, USAGE.into()])?;
+    let work = || -> Result<Outcome, String> {
+        let ane = Binary::new(asked.ane.as_deref())?;
+        let networks = asked.folder.join("networks");
+        if !networks.exists() {
+            if asked.compare {
+                return Err(format!("{} holds no recording", asked.folder.display()));
+            }
+            networks::write(&networks)?;
+        }
+        let mut cases = cases::all(&networks)?;
+        cases.retain(|c| c.name.contains(&asked.only));
+        let records = records(&cases, &ane)?;
+        if asked.compare { compare(&asked.folder, &records) } else { store(&asked.folder, &records) }
+    };
+    work().map_err(|e| vec![e])?
+}
+
+fn parse(arguments: &[String]) -> Result<Asked, String> {
+    let (mut asked, mut given) = (Asked::default(), 0);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(format!("{word}: a value is missing"))?;
+        match word.as_str() {
+            "--record" | "--compare" => {
+                given += 1;
+                (asked.folder, asked.compare) = (value.into(), word == "--compare");
+            }
+            "--ane" => asked.ane = Some(value.into()),
+            "--only" => asked.only.clone_from(value),
+            _ => return Err(format!("{word}: unknown option")),
+        }
+    }
+    if given == 1 { Ok(asked) } else { Err("give --record or --compare".into()) }
+}
+
+/// Runs all cases, one thread a processor.
+fn records(cases: &[Case], ane: &Binary) -> Result<Vec<Record>, String> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let work = || -> Result<(), String> {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let record = case.run(ane).map_err(|e| format!("{}: {e}", case.name))?;
+            done.lock().map_err(|e| e.to_string())?.push(record);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().try_for_each(|t| t.join().map_err(|_| "a thread panicked".to_string())?)
+    })?;
+    let mut records = done.into_inner().map_err(|e| e.to_string())?;
+    records.sort_by(|a, b| a.case.cmp(&b.case));
+    Ok(records)
+}
+
+fn store(folder: &Path, records: &[Record]) -> Result<Outcome, String> {
+    records.iter().try_for_each(|r| r.write(&folder.join("records")))?;
+    let items: usize = records.iter().map(|r| r.items.len()).sum();
+    Ok(Ok(format!("{} cases recorded, {items} items", records.len())))
+}
+
+/// Differences of facts are findings; those of wording are printed.
+fn compare(folder: &Path, records: &[Record]) -> Result<Outcome, String> {
+    let (mut findings, mut wording, mut items) = (Vec::new(), record::Wording::default(), 0);
+    for now in records {
+        let Some(before) = Record::read(&folder.join("records"), &now.case)? else {
+            findings.push(format!("{}: not recorded", now.case));
+            continue;
+        };
+        items += before.items.len();
+        for difference in record::differences(&before, now) {
+            match difference {
+                Difference::Fact(text) => findings.push(format!("{}: {text}", now.case)),
+                Difference::Wording(changed) => wording.add(&now.case, changed),
+            }
+        }
+    }
+    print!("{wording}");
+    let closing =
+        format!("{} cases, {items} items equal, {} changes of wording to review", records.len(), wording.len());
+    Ok(crate::conclude(findings, closing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_wrong_ones_refused() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        let asked = parse(&words("--compare d --ane old/ane --only relu")).expect("fine");
+        let wanted = Asked { folder: "d".into(), compare: true, ane: Some("old/ane".into()), only: "relu".into() };
+        assert_eq!(asked, wanted);
+        for wrong in ["--record", "--record a --compare b", "--ane x", "--what x"] {
+            assert!(parse(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+}
