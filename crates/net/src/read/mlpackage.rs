@@ -5,7 +5,8 @@ use super::mil::Translator;
 use super::{Bytes, Files, Options, Reading};
 use crate::error::Error;
 use crate::mil::proto::{
-    FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange, TypeKind,
+    ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange,
+    TypeKind,
 };
 use crate::outline::{Origin, Outline};
 use prost::Message;
