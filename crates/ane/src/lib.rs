@@ -17,6 +17,7 @@ pub mod diagnostic;
 pub mod execute;
 pub mod explain;
 pub mod files;
+pub mod fix;
 pub mod forms;
 pub mod graph;
 pub mod layers;

@@ -6,6 +6,16 @@ use anemone_facts::{Field, Layout};
 use anemone_program::Task;
 use std::fmt::Write;
 
+/// One line for each task; `None` as in [`of`].
+pub fn tasks(model: &Model) -> Option<Vec<String>> {
+    let (layout, tasks) = match model {
+        Model::Container(container) => container.tasks().filter(|(.., error)| error.is_none()).map(|(l, t, _)| (l, t))?,
+        Model::Program(program) => (program.layout, program.tasks().ok()?),
+        Model::Net { .. } | Model::Descriptor(_) | Model::Package(_) => return None,
+    };
+    Some(tasks.iter().map(|task| line(layout, task)).collect())
+}
+
 /// The overview; `None` for files without a task stream that can be followed.
 pub fn of(model: &Model) -> Option<String> {
     let (head, layout, tasks) = match model {

@@ -263,7 +263,14 @@ fn lint_text(row: &Lint) -> String {
     line("when", row.condition);
     line("why", row.why);
     line("example", row.example);
-    line("fix", row.fix);
+    // What a check advises is the row of each limit; the rule's own where there is none.
+    let mut fixes: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.fix).collect();
+    fixes.dedup();
+    fixes.retain(|fix| !fix.is_empty());
+    match fixes.is_empty() {
+        true => line("fix", row.fix),
+        false => fixes.into_iter().for_each(|fix| line("fix", fix)),
+    }
     line("seen on", row.chips);
     line("evidence", &format!("{} ({})", row.basis.phrase(), row.source));
     let mut texts: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.apple).collect();

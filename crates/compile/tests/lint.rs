@@ -31,7 +31,8 @@ impl Program {
             ty: typed(element, shape),
         };
         let inputs = inputs.iter().map(named).collect();
-        Program(Outline { name: "main".into(), opset: None, origin, inputs, ops: vec![], outputs: vec![] })
+        let (name, none) = ("main".into(), vec![]);
+        Program(Outline { name, opset: None, origin, inputs, ops: vec![], outputs: vec![], conditions: none })
     }
 
     fn image(shape: &[usize]) -> Program {

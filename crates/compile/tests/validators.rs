@@ -364,6 +364,7 @@ fn every_export_is_called_by_its_name() {
         inputs: vec![x],
         ops: vec![op],
         outputs: vec!["y".into()],
+        conditions: vec![],
     };
     let subjects = [
         Subject::Layer(&layer),

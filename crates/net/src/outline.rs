@@ -185,6 +185,8 @@ pub struct Outline {
     pub ops: Vec<OutlineOp>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
+    /// What a verdict holds under, a sentence each: the shape that was taken where the model has several.
+    pub conditions: Vec<String>,
 }
 
 impl Outline {
@@ -224,6 +226,7 @@ impl Outline {
             inputs: net.inputs.iter().map(named).collect(),
             ops: ops.collect(),
             outputs: net.outputs.iter().map(|id| net.value(*id).name.clone()).collect(),
+            conditions: Vec::new(),
         }
     }
 

@@ -28,6 +28,7 @@ pub fn document(report: &Report) -> Value {
         "path": report.path,
         "function": report.outline.name,
         "opset": report.outline.opset,
+        "conditions": report.outline.conditions,
         "route": route_name(report.route),
         "max_fallback": report.max_fallback,
         "ok": failing.is_empty(),

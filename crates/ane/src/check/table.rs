@@ -33,6 +33,9 @@ pub fn render(report: &Report, style: Style) -> String {
     if let Some(fix) = verdict::first_fix(report) {
         let _ = writeln!(out, "{}", style.paint(BOLD, &fix));
     }
+    for condition in &report.outline.conditions {
+        let _ = writeln!(out, "Condition: {condition}");
+    }
     let macs = report.answers.first().map_or(0, |a| a.direct.macs);
     let opset = report.outline.opset.as_deref().map_or(String::new(), |o| format!(", opset {o}"));
     let _ = writeln!(out, "\n{}: {} operations{opset}, {}\n", report.path, report.outline.ops.len(), quantity(macs));

@@ -2,11 +2,11 @@
 
 use super::{Voice, print};
 use anemone::explain::explain;
-use anemone::{Code, Diagnostic, Model, Result};
-use anemone_program::text::{Change, Dump, Part, Selection, differences};
+use anemone::{Code, Diagnostic, Model, Result, overview};
+use anemone_program::text::{Change, Part, Selection, differences};
 use clap::Args;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -31,15 +31,77 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(parts) = &flags.part {
         selection.parts = Part::list(parts).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;
     }
-    let dump = |path: &Path| -> Result<Dump> { explain(&Model::load(path)?, path, &selection) };
-    let changes = differences(&dump(&flags.a)?, &dump(&flags.b)?);
+    let (a, b) = (Model::load(&flags.a)?, Model::load(&flags.b)?);
+    let mut changes = differences(&explain(&a, &flags.a, &selection)?, &explain(&b, &flags.b, &selection)?);
+    changes.sort_by_key(|change| rank(change.part));
     if voice.json {
         let document = json!({ "schema": "anemone.diff/1", "changes": changes });
         print(&format!("{document}\n"))?;
     } else {
-        print(&changes.iter().map(line).collect::<String>())?;
+        let tasks = if flags.part.is_none() { changed_tasks(&a, &b) } else { String::new() };
+        print(&(tasks + &folded(&changes).concat()))?;
     }
     Ok(if changes.is_empty() { 0 } else { Code::Mismatch.exit() })
+}
+
+/// What a program does comes before where it lies, and names come last: they follow from contents.
+fn rank(part: Part) -> usize {
+    let order = [Part::Regs, Part::Td, Part::Lut, Part::Weights, Part::Ports];
+    order.iter().position(|p| *p == part).unwrap_or(match part {
+        Part::Symbols => order.len() + 1,
+        _ => order.len(),
+    })
+}
+
+/// Tasks whose line in the overview is another.
+fn changed_tasks(a: &Model, b: &Model) -> String {
+    let (Some(a), Some(b)) = (overview::tasks(a), overview::tasks(b)) else { return String::new() };
+    let mut out = String::new();
+    if a.len() != b.len() {
+        out += &format!("tasks: {} -> {}\n", a.len(), b.len());
+    }
+    for (at, (a, b)) in a.iter().zip(&b).enumerate().filter(|(_, (a, b))| a != b) {
+        out += &format!("td{at}: {a}\n  -> {b}\n");
+    }
+    out
+}
+
+/// A line for each change; of arrays one for all elements that follow each other.
+fn folded(changes: &[Change]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut at = 0;
+    while at < changes.len() {
+        let array = element(&changes[at]);
+        let run = changes[at..].iter().take_while(|c| array.is_some() && element(c) == array).count();
+        if run < 3 {
+            lines.push(line(&changes[at]));
+            at += 1;
+            continue;
+        }
+        let all = &changes[at..at + run];
+        let values = |side: fn(&Change) -> &Option<String>| {
+            let mut values: Vec<&str> = all.iter().map(|c| side(c).as_deref().unwrap_or("-")).collect();
+            values.dedup();
+            match values.as_slice() {
+                [one] => one.to_string(),
+                [first, .., last] => format!("{first} to {last}"),
+                [] => String::new(),
+            }
+        };
+        let place = format!("{}: {}", all[0].part.name(), all[0].place.join(" / "));
+        let last = all[run - 1].place.last().map_or("", String::as_str);
+        lines.push(format!("{place} to {last}: {} -> {}\n", values(|c| &c.a), values(|c| &c.b)));
+        at += run;
+    }
+    lines
+}
+
+/// Where an element of an array lies: part, structures and the array's name.
+fn element(change: &Change) -> Option<(Part, &[String], &str)> {
+    let (field, structures) = change.place.split_last()?;
+    let (array, index) = field.split_once('[')?;
+    index.strip_suffix(']')?.parse::<u32>().ok()?;
+    Some((change.part, structures, array))
 }
 
 fn line(c: &Change) -> String {

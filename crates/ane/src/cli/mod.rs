@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod dump;
 mod explain;
+mod fix;
 mod lut;
 mod new;
 mod ops;
@@ -80,6 +81,8 @@ enum Verb {
     Asm(asm::Flags),
     /// Write a network or a compiled file in another form, or a network with smaller weights
     Convert(convert::Flags),
+    /// Write refused operations in forms that the chip takes
+    Fix(fix::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
     /// List chips, their names and limits
@@ -203,6 +206,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Diff(flags) => diff::run(flags, voice),
         Verb::Asm(flags) => asm::run(flags, voice),
         Verb::Convert(flags) => convert::run(flags, voice),
+        Verb::Fix(flags) => fix::run(flags, voice),
         Verb::Patch(flags) => patch::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
         Verb::Broker(flags) => broker::run(flags, voice),
@@ -222,7 +226,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
 
 /// Verbs by what they are for, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Check models", &["check", "explain", "ops", "targets"]),
+    ("Check models", &["check", "fix", "explain", "ops", "targets"]),
     ("Build and run", &["compile", "run", "convert", "patch", "new", "passes"]),
     ("Inspect programs", &["dump", "diff", "asm", "lut"]),
     ("Runtime", &["broker", "stat", "cache"]),

@@ -5,7 +5,8 @@ use super::mil::Translator;
 use super::{Bytes, Files, Options, Reading};
 use crate::error::Error;
 use crate::mil::proto::{
-    FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange, TypeKind,
+    ArrayFeatureType, FeatureDescription, Function, Kind, Model, ModelDescription, NeuralNetwork, Program, SizeRange,
+    TypeKind,
 };
 use crate::outline::{Origin, Outline};
 use prost::Message;
@@ -190,6 +191,11 @@ fn declare(
         if let Some(shape) = feature.and_then(default_shape).filter(|s| s.len() == input.ty.shape.len()) {
             input.ty.shape.iter_mut().zip(shape).for_each(|(d, n)| *d = d.or(usize::try_from(n).ok()));
         }
+        let array = feature.and_then(|f| f.ty.as_ref()).and_then(|ty| ty.multi_array.as_ref());
+        if let Some(shapes) = array.and_then(flexible) {
+            let taken = input.ty.extents();
+            outline.conditions.push(format!("input `{}` takes {shapes}; {taken:?} is checked", input.name));
+        }
     }
     Ok(outline)
 }
@@ -286,7 +292,17 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
         ));
     }
     let Some(array) = &ty.multi_array else { return };
-    let flexible = match (&array.enumerated_shapes, &array.shape_range) {
+    let Some(flexible) = flexible(array) else { return };
+    let own = default_shape(feature).unwrap_or_default();
+    let same = shape.is_none_or(|s| s.iter().map(|&d| d as i64).eq(own.iter().copied()));
+    let read = shape.map_or_else(|| format!("{own:?}"), |s| format!("{s:?}"));
+    let which = if same { "its default" } else { "as asked for," };
+    notes.push(format!("input `{name}` takes {flexible}; {which} {read} is read"));
+}
+
+/// The shapes that an input takes, where they are several.
+fn flexible(array: &ArrayFeatureType) -> Option<String> {
+    Some(match (&array.enumerated_shapes, &array.shape_range) {
         (Some(shapes), _) => {
             let few: Vec<String> = shapes.shapes.iter().take(4).map(|s| format!("{:?}", s.shape)).collect();
             let more = if shapes.shapes.len() > few.len() { ", ..." } else { "" };
@@ -301,11 +317,6 @@ fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &m
             let extents: Vec<String> = range.size_ranges.iter().map(bound).collect();
             format!("a range of shapes ({})", extents.join(", "))
         }
-        (None, None) => return,
-    };
-    let own = default_shape(feature).unwrap_or_default();
-    let same = shape.is_none_or(|s| s.iter().map(|&d| d as i64).eq(own.iter().copied()));
-    let read = shape.map_or_else(|| format!("{own:?}"), |s| format!("{s:?}"));
-    let which = if same { "its default" } else { "as asked for," };
-    notes.push(format!("input `{name}` takes {flexible}; {which} {read} is read"));
+        (None, None) => return None,
+    })
 }

@@ -22,6 +22,7 @@ pub(super) fn outline(name: &str, function: &Function, origin: Origin) -> Outlin
         inputs,
         ops: Vec::new(),
         outputs: Vec::new(),
+        conditions: Vec::new(),
     };
     if let Some(block) = blocks.get(&function.opset).or(only) {
         scope.block(block, &mut outline);
