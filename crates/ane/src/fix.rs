@@ -70,7 +70,7 @@ pub fn fix(net: &Net, chip: &'static Chip, seed: u64) -> Result<Fixed> {
         }
     }
     let fixed = rewriter.net;
-    anemone_net::check(&fixed).map_err(|faults| {
+    anemone_net::check::check(&fixed).map_err(|faults| {
         let first = faults.first().map_or(String::new(), ToString::to_string);
         Diagnostic::new(Code::Defect, format!("the changed network does not hold together: {first}"))
     })?;

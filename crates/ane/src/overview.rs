@@ -9,7 +9,9 @@ use std::fmt::Write;
 /// One line for each task; `None` as in [`of`].
 pub fn tasks(model: &Model) -> Option<Vec<String>> {
     let (layout, tasks) = match model {
-        Model::Container(container) => container.tasks().filter(|(.., error)| error.is_none()).map(|(l, t, _)| (l, t))?,
+        Model::Container(container) => {
+            container.tasks().filter(|(.., error)| error.is_none()).map(|(l, t, _)| (l, t))?
+        }
         Model::Program(program) => (program.layout, program.tasks().ok()?),
         Model::Net { .. } | Model::Descriptor(_) | Model::Package(_) => return None,
     };

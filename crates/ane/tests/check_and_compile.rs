@@ -106,7 +106,9 @@ fn layer(linear: bool, [inputs, outputs, rows]: [usize; 3]) -> Net {
         surface: None,
     };
     let constant = |name: &str, shape: &[usize]| {
-        let data = vec![half::f16::from_f32(0.01); shape.iter().product()];
+        // Many different values: few would be stored as a palette.
+        let number = |i: usize| half::f16::from_f32((i * 7919 % 4093) as f32 / 4096.0 - 0.5);
+        let data = (0..shape.iter().product()).map(number).collect();
         value(name, shape, Some(Arc::new(Tensor { shape: shape.to_vec(), data: Data::F16(data) })))
     };
     let mut net = Net { name: "layer".into(), ..Net::default() };

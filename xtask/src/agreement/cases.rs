@@ -53,7 +53,8 @@ fn program(op: &str, mut arguments: Vec<(&str, Argument)>, output: OutlineType) 
         blocks: 0,
         constant: false,
     };
-    Outline { name: "main".into(), opset: None, origin: Origin::Model, inputs, ops: vec![op], outputs: vec![name] }
+    let (origin, outputs) = (Origin::Model, vec![name]);
+    Outline { name: "main".into(), opset: None, origin, inputs, ops: vec![op], outputs, conditions: vec![] }
 }
 
 /// An operation on a plain image, its parameters the most harmless ones.

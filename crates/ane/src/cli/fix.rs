@@ -81,9 +81,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 
 fn form(output: &Path) -> Result<NetForm> {
     let extension = output.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    NetForm::of(extension).filter(|f| matches!(f, NetForm::Mlpackage | NetForm::Mil | NetForm::Netplist)).ok_or_else(|| {
-        Diagnostic::new(Code::Usage, "a network is written as .mlpackage, .mil or .plist").at(output.display())
-    })
+    NetForm::of(extension).filter(|f| matches!(f, NetForm::Mlpackage | NetForm::Mil | NetForm::Netplist)).ok_or_else(
+        || Diagnostic::new(Code::Usage, "a network is written as .mlpackage, .mil or .plist").at(output.display()),
+    )
 }
 
 /// Writes the parts of a form, all or none.

@@ -37,7 +37,7 @@ use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
-  ane model.mlpackage
+  ane model.mlpackage                    # as `ane check`
   ane check model.mlpackage -t m1,m4
   ane run model.mlpackage --input image.npy
   ane compile model.mlpackage -o out/
@@ -67,7 +67,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Say what runs on the Neural Engine of which chip, why not, and what to change (also: `ane MODEL`)
+    /// Say what runs on the Neural Engine of which chip, why not, and what to change
     Check(check::Flags),
     /// Compile a model to a register program of the engine
     Compile(compile::Flags),

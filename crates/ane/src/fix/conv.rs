@@ -29,7 +29,12 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
     let [down, across] = conv.strides;
     let smaller = [rows.div_ceil(down), columns.div_ceil(across)];
     let batch = r.shape(conv.x)[0];
-    if conv.strides != [1, 1] && conv.dilations == [1, 1] && conv.groups == 1 && batch == 1 && fits(smaller[0], smaller[1]) {
+    if conv.strides != [1, 1]
+        && conv.dilations == [1, 1]
+        && conv.groups == 1
+        && batch == 1
+        && fits(smaller[0], smaller[1])
+    {
         return conv.by_stride(r, smaller);
     }
     if fits(columns, rows) {
@@ -98,7 +103,8 @@ impl Conv {
         let mut values = vec![0.0; outputs * deep * rows * columns];
         for (at, &value) in self.values.iter().enumerate() {
             let (column, row) = (at % kernel_columns, at / kernel_columns % kernel_rows);
-            let (channel, output) = (at / (kernel_columns * kernel_rows) % channels, at / (kernel_columns * kernel_rows * channels));
+            let (channel, output) =
+                (at / (kernel_columns * kernel_rows) % channels, at / (kernel_columns * kernel_rows * channels));
             let place = (channel * down + row % down) * across + column % across;
             values[((output * deep + place) * rows + row / down) * columns + column / across] = value;
         }
@@ -143,9 +149,8 @@ impl Conv {
     fn in_parts(&self, r: &mut Rewriter, most: [usize; 2]) -> Option<String> {
         let [outputs, channels, rows, columns] = self.extents;
         let out = r.shape(self.result);
-        let reach = |axis: usize, taps: usize| {
-            (out[axis + 2] - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis] + 1
-        };
+        let reach =
+            |axis: usize, taps: usize| (out[axis + 2] - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis] + 1;
         let x = self.padded(r, [reach(0, rows), reach(1, columns)]);
         let parts = |n: usize, most: usize| {
             let count = n.div_ceil(most);

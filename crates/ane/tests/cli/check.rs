@@ -318,7 +318,8 @@ fn words_are_explained() {
 #[test]
 fn fixes_are_applied() {
     let scratch = Scratch::new();
-    let weights = |n: usize| (0..n).map(|i| format!("{}", ((i * 37 % 29) as f32 - 14.0) / 64.0)).collect::<Vec<_>>().join(", ");
+    let weights =
+        |n: usize| (0..n).map(|i| format!("{}", ((i * 37 % 29) as f32 - 14.0) / 64.0)).collect::<Vec<_>>().join(", ");
     let model = |name: &str, x: &str, w: &str, n: usize, attributes: &str, y: &str| {
         let text = format!(
             "program(1.3) {{ func main<ios18>(tensor<fp16, {x}> x) {{
@@ -328,13 +329,47 @@ fn fixes_are_applied() {
         );
         scratch.file(name, text.as_bytes())
     };
-    let plain = "pad_type = string(\"valid\"), pad = tensor<int32, [4]>([0, 0, 0, 0]), dilations = tensor<int32, [2]>([1, 1])";
-    let patch = model("patch.mil", "[1, 3, 64, 64]", "[4, 3, 16, 16]", 4 * 3 * 256, &format!("strides = tensor<int32, [2]>([16, 16]), {plain}"), "[1, 4, 4, 4]");
-    let spectrum = model("spectrum.mil", "[1, 1, 1, 700]", "[6, 1, 1, 64]", 6 * 64, &format!("strides = tensor<int32, [2]>([1, 24]), {plain}"), "[1, 6, 1, 27]");
-    let wide = model("wide.mil", "[1, 2, 8, 40]", "[3, 2, 1, 21]", 3 * 2 * 21, &format!("strides = tensor<int32, [2]>([1, 1]), {plain}"), "[1, 3, 8, 20]");
+    let plain =
+        "pad_type = string(\"valid\"), pad = tensor<int32, [4]>([0, 0, 0, 0]), dilations = tensor<int32, [2]>([1, 1])";
+    let patch = model(
+        "patch.mil",
+        "[1, 3, 64, 64]",
+        "[4, 3, 16, 16]",
+        4 * 3 * 256,
+        &format!("strides = tensor<int32, [2]>([16, 16]), {plain}"),
+        "[1, 4, 4, 4]",
+    );
+    let spectrum = model(
+        "spectrum.mil",
+        "[1, 1, 1, 700]",
+        "[6, 1, 1, 64]",
+        6 * 64,
+        &format!("strides = tensor<int32, [2]>([1, 24]), {plain}"),
+        "[1, 6, 1, 27]",
+    );
+    let wide = model(
+        "wide.mil",
+        "[1, 2, 8, 40]",
+        "[3, 2, 1, 21]",
+        3 * 2 * 21,
+        &format!("strides = tensor<int32, [2]>([1, 1]), {plain}"),
+        "[1, 3, 8, 20]",
+    );
     let same = "pad_type = string(\"custom\"), pad = tensor<int32, [4]>([10, 10, 3, 17]), dilations = tensor<int32, [2]>([1, 1])";
-    let large = model("large.mil", "[1, 2, 24, 24]", "[3, 2, 21, 21]", 3 * 2 * 441, &format!("strides = tensor<int32, [2]>([1, 1]), {same}"), "[1, 3, 24, 24]");
-    for (file, says) in [(patch, "space-to-depth by 16x16"), (spectrum, "space-to-depth by 1x24"), (wide, "exchanged"), (large, "sum of")] {
+    let large = model(
+        "large.mil",
+        "[1, 2, 24, 24]",
+        "[3, 2, 21, 21]",
+        3 * 2 * 441,
+        &format!("strides = tensor<int32, [2]>([1, 1]), {same}"),
+        "[1, 3, 24, 24]",
+    );
+    for (file, says) in [
+        (patch, "space-to-depth by 16x16"),
+        (spectrum, "space-to-depth by 1x24"),
+        (wide, "exchanged"),
+        (large, "sum of"),
+    ] {
         let refused = ane!("check", file, "-t", "m1");
         assert_eq!(refused.code, Some(1), "{refused:?}");
         let fixed = scratch.out("fixed.mlpackage");
