@@ -224,6 +224,17 @@ fn round_trip(scratch: &Scratch, file: &Path) {
     assert!(std::fs::read(&out).expect("it was written") == bytes, "{}: by a pipe", file.display());
 }
 
+/// Every value of a network against plain evaluation.
+#[test]
+fn layers_are_compared() {
+    let [package, image, _] = digits();
+    let ran = ane!("run", package, "-i", image, "--by-layer").fine();
+    assert!(ran.out.lines().filter(|l| l.contains("conv ")).count() >= 4, "{ran:?}");
+    assert!(ran.out.ends_with("no value differs by more than fp16 rounding explains\n"), "{ran:?}");
+    let document = ane!("run", package, "-i", image, "--by-layer", "--json").fine().json("anemone.layers/1");
+    assert!(document["layers"].as_array().is_some_and(|l| l.len() >= 10 && l[0]["cosine"].is_number()), "{document}");
+}
+
 /// Without a place a program goes beside its model.
 #[test]
 fn compiled_beside_the_model() {
