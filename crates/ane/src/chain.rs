@@ -128,12 +128,12 @@ impl ChainExecution<'_> {
         if let [only] = self.executions.as_mut_slice() {
             return only.run(inputs);
         }
-        let mut whole = Run { outputs: Vec::new(), tasks: 0, passed_over: Vec::new(), trace: Vec::new() };
+        let mut whole = Run { outputs: Vec::new(), tasks: 0, skipped: Vec::new(), trace: Vec::new() };
         let mut known = inputs.to_vec();
         for execution in &mut self.executions {
             let run = execution.run(&known)?;
             whole.tasks += run.tasks;
-            whole.passed_over.extend(run.passed_over);
+            whole.skipped.extend(run.skipped);
             whole.trace.extend(run.trace);
             known.extend(run.outputs);
         }

@@ -286,7 +286,7 @@ impl From<anemone_engine::Fault> for Diagnostic {
         let diagnostic = Diagnostic::new(Code::Fault, fault.to_string());
         match fault.kind {
             NotHonoured { .. } | Unexplained { .. } => diagnostic
-                .help("--lenient passes over fields the engine does not obey; results are then not to be trusted"),
+                .help("--lenient skips fields the engine does not obey; results are then not to be trusted"),
             _ => diagnostic,
         }
     }

@@ -387,7 +387,7 @@ impl Emitter<'_> {
             | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
                 let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
                 if self.modern() {
-                    // Room for a table each, though one is enough.
+                    // Space for a table each, though one is enough.
                     block.resize(block.len() * streams, 0);
                 }
                 let (offset, bytes, ()) = kernel.place(|to| to.extend(block));

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_judged_by_the_rules_of_convolutions() {
+    fn kernels_obey_the_rules_of_convolutions() {
         let chip = &CHIPS[0];
         let window = Window { kernel: [1, 14], ..Window::UNIT };
         let conv = Kind::Conv {

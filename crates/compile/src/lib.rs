@@ -1,6 +1,6 @@
 //! From meant to told: a network becomes a program for one chip.
 //!
-//! This room may touch `facts`, `net` and `program`. It calls neither engine nor runtime, prints nothing and reads no
+//! This crate may use `facts`, `net` and `program`. It calls neither engine nor runtime, prints nothing and reads no
 //! file. [`compile`] is the contents page; each stage is a type with a text form and a check.
 //!
 //! Dependencies: `half` rounds constants to fp16, `libm` gives the error function behind two activation tables,

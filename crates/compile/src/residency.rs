@@ -106,9 +106,9 @@ impl Resident {
         let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
         own.sort_unstable_by_key(|&(_, memory, _)| std::cmp::Reverse(memory));
         let (mut offset, mut left) = (0, offset_bytes);
-        for (room, memory, here) in &mut own {
+        for (extent, memory, here) in &mut own {
             let first = left.checked_div(*memory)?;
-            *room = room.checked_sub(first).filter(|&room| room > 0)?;
+            *extent = extent.checked_sub(first).filter(|&extent| extent > 0)?;
             (offset, left) = (offset + first * *here, left - first * *memory);
         }
         let rows = self.view.axes[2];
@@ -120,15 +120,15 @@ impl Resident {
                 continue;
             }
             let reach = axis.extent as u64 - 1;
-            let fits = |&&mut (room, memory, _): &&mut (u64, u64, u64)| {
+            let fits = |&&mut (extent, memory, _): &&mut (u64, u64, u64)| {
                 memory > 0
                     && axis.stride_bytes > 0
                     && axis.stride_bytes.is_multiple_of(memory)
-                    && reach * (axis.stride_bytes / memory) < room
+                    && reach * (axis.stride_bytes / memory) < extent
             };
-            let (room, memory, here) = own.iter_mut().find(fits)?;
+            let (extent, memory, here) = own.iter_mut().find(fits)?;
             let step = axis.stride_bytes / *memory;
-            *room -= reach * step;
+            *extent -= reach * step;
             *stride = step * *here;
         }
         let width = own.iter().find(|a| a.1 == ELEMENT_BYTES)?.0;
@@ -185,8 +185,8 @@ impl Residency {
             if tight.is_empty() {
                 break;
             }
-            // Of those that leave too little room the one gives way that is needed for longest, and for all layers of its
-            // life before they are looked at again.
+            // Where a layer is left too little space, spill the live value with the furthest last use, for all layers of its
+            // live range before they are checked again.
             let mut relieved = 0;
             for layer in tight {
                 if layer < relieved {
@@ -217,7 +217,7 @@ impl Residency {
             let whole = port.is_none_or(|port| port.elements() == elements);
             let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
             let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
-            // Those that leave room for what each stages: every further one takes more.
+            // The following readers, as long as each keeps the space that it stages; every further one needs more.
             let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
             let mut readers: Vec<usize> = Vec::new();
             for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
@@ -453,7 +453,7 @@ fn resident(
     let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
     if view.height() > 1 && !dense {
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
-        // Fewer rows than the neural engine reads together keep the same room between them; two need none.
+        // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
         row = match rows(NEURAL_BANKS) {
             // Sixteen rows are read together by the planar engine, and where nothing slides over them.
             _ if !neural || !convolved && view.height() >= PLANAR_BANKS.0 as usize => {

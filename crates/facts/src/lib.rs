@@ -1,6 +1,6 @@
 //! What the machine is: registers, chips, formats and limits as rows.
 //!
-//! This room holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
+//! This crate holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
 //! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
 
 mod basis;
@@ -19,6 +19,7 @@ pub mod lut;
 pub mod native;
 pub mod numerics;
 pub mod ops;
+mod own;
 pub mod placement;
 pub mod probes;
 pub mod staging;

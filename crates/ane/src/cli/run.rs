@@ -59,7 +59,7 @@ pub struct Flags {
     /// Names of classes, one per line: prints the most probable one
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Pass over fields that the engine does not obey
+    /// Skip fields that the engine does not obey
     #[arg(long)]
     lenient: bool,
     /// How to compute: in fp32, or as the device is known to
@@ -190,7 +190,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             }
         }
     }
-    run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
+    run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
     if let Some(net) = &net {
         own_extents(net, &mut run.outputs);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl Lowerer<'_> {
     pub(super) fn native(&mut self, op: &Op, native: &Native) -> Result<()> {
         let Some(own) = Own::of(native) else {
-            return Err(self.unsupported("its parameters are more than a task has room for", "shorter lists"));
+            return Err(self.unsupported("its parameters are more than fit a task", "shorter lists"));
         };
         let four = |lowerer: &Self, view: View| {
             view.nchw().ok_or_else(|| lowerer.unsupported("an operand of more than four axes", "reshape it before"))
