@@ -4,7 +4,7 @@
 //! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
 //! `NAME` stands for any name; the default of a test folder lies outside.
 
-use crate::{Outcome, conclude, evidence, repo, layers};
+use crate::{Outcome, conclude, evidence, layers, repo};
 
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 const TOP: &[&str] = &["crates", "docs", "examples", "xtask", "tests", "fuzz", "python", ".ci", ".cargo"];

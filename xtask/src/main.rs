@@ -49,7 +49,11 @@ const CHORES: &[Chore] = &[
         help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY]",
     },
     Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by crate" },
-    Chore { name: "ci", run: ci::run, help: "everything that a change must pass, step by step; --no-tests: only what reads sources" },
+    Chore {
+        name: "ci",
+        run: ci::run,
+        help: "everything that a change must pass, step by step; --no-tests: only what reads sources",
+    },
 ];
 
 fn main() -> ExitCode {

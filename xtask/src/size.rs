@@ -1,7 +1,7 @@
 //! How much there is: files and lines by crate, rows, operations, passes.
 
 use crate::tokens::{lex, variants};
-use crate::{Outcome, evidence, repo, layers};
+use crate::{Outcome, evidence, layers, repo};
 use anemone_facts::{Field, chips};
 
 /// Files longer than this are listed: is there a reason?

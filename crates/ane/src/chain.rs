@@ -3,7 +3,6 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::files;
-use crate::forms::Form;
 use crate::tensor::Array;
 use anemone_compile::native;
 use anemone_engine as engine;
@@ -49,9 +48,9 @@ impl Chain {
         Chain::of_segments(net, vec![program])
     }
 
-    /// A network's program, or where a dispatch descriptor is among the forms, the programs of its segments.
-    pub fn for_forms(net: &Net, forms: &[Form], compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
-        let segments = if forms.contains(&Form::E5) { native::segments(net) } else { vec![net.clone()] };
+    /// A network's program, or where `segmented`, as for a dispatch descriptor, the programs of its segments.
+    pub fn of_net(net: &Net, segmented: bool, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
+        let segments = if segmented { native::segments(net) } else { vec![net.clone()] };
         Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 

@@ -11,6 +11,7 @@
 
 pub mod chain;
 pub mod check;
+pub mod compile;
 pub mod compiled;
 pub mod convert;
 pub mod diagnostic;

@@ -163,7 +163,9 @@ mod tests {
 
     fn of(edges: &[(&str, &str)]) -> Imports {
         let mut all: Imports = ["a", "b", "c", "lib"].map(|m| (m.to_string(), BTreeSet::new())).into();
-        edges.iter().for_each(|(from, to)| drop(all.entry(from.to_string()).or_default().insert(to.to_string())));
+        for (from, to) in edges {
+            all.entry(from.to_string()).or_default().insert(to.to_string());
+        }
         all
     }
 

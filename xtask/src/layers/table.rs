@@ -39,12 +39,7 @@ pub const CRATES: &[Crate] = &[
     },
     Crate {
         name: "program",
-        layers: &[
-            &["bytes", "task"],
-            &["hwx", "patch", "raw"],
-            &["coverage", "e5", "firmware", "renumber"],
-            &["text"],
-        ],
+        layers: &[&["bytes", "task"], &["hwx", "patch", "raw"], &["coverage", "e5", "firmware", "renumber"], &["text"]],
     },
     Crate {
         name: "compile",
@@ -101,28 +96,15 @@ pub const CRATES: &[Crate] = &[
             &["diagnostic", "native"],
             &["files", "lut", "reference"],
             &["model", "tensor"],
-            &["check", "convert", "execute", "explain", "graph"],
+            &["check", "compile", "convert", "execute", "explain", "graph"],
             &["chain"],
             &["forms"],
             &["compiled"],
             &["runtime"],
         ],
     },
-    Crate {
-        name: "e5rt",
-        layers: &[
-            &["handle"],
-            &["compiler"],
-            &["execution"],
-        ],
-    },
-    Crate {
-        name: "python",
-        layers: &[
-            &["arrays", "error", "model"],
-            &["graph", "program"],
-        ],
-    },
+    Crate { name: "e5rt", layers: &[&["handle"], &["compiler"], &["execution"]] },
+    Crate { name: "python", layers: &[&["arrays", "error", "model"], &["graph", "program"]] },
 ];
 
 /// Upward imports and edges of import cycles that exist: crate, importing module, imported module.
@@ -186,8 +168,6 @@ pub const UPWARD: &[(&str, &str, &str)] = &[
     ("engine", "winograd", "convolution"),
     ("engine", "work", "blocked"),
     ("engine", "work", "lines"),
-    ("ane", "chain", "forms"),
-    ("ane", "model", "compiled"),
     ("python", "graph", "lib"),
     ("python", "model", "lib"),
     ("python", "program", "lib"),

@@ -2,8 +2,8 @@
 
 use super::{FIRST, ModelFlags, Voice, chip, print, target};
 use anemone::chain::Chain;
+use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
-use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Log, Options, Stage, passes};
 use anemone_facts::Field;
@@ -238,7 +238,7 @@ fn chain(
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
     let mut segments = 0;
-    Chain::for_forms(&net, forms, |segment: &Net| {
+    Chain::of_net(&net, forms.contains(&Form::E5), |segment: &Net| {
         // One that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));
