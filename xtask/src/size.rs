@@ -34,13 +34,13 @@ pub fn run(_: &[String]) -> Outcome {
         ("unary functions", "crates/net/src/ops.rs", "Unary"),
         ("binary functions", "crates/net/src/ops.rs", "Binary"),
         ("reductions", "crates/net/src/ops.rs", "ReduceKind"),
-        ("layer kinds", "crates/compile/src/anec.rs", "Kind"),
+        ("layer kinds", "crates/compile/src/ir/mod.rs", "Kind"),
     ] {
         let text = repo::read(path).map_err(|e| vec![e])?;
         let count = variants(&lex(&text), name).ok_or_else(|| vec![format!("{path}: no enum {name}")])?;
         println!("{what}: {count}");
     }
-    println!("passes: {}", anemone_compile::passes::ALL.len());
+    println!("passes: {}", anemone_compile::pipeline::ALL.len());
     for (n, path) in &long {
         println!("{path}: {n} lines");
     }

@@ -28,7 +28,7 @@ pub fn compile_until(
     chip: &'static Chip,
     options: &Options,
     log: &mut dyn Log,
-    pass: &'static anemone_compile::passes::Pass,
+    pass: &'static anemone_compile::pipeline::Pass,
 ) -> Result<()> {
     match model {
         Model::Net { net, .. } => Ok(anemone_compile::compile_until(net, chip, options, log, pass)?),

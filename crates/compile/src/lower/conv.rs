@@ -1,8 +1,8 @@
 //! Convolutions with constant kernels.
 
 use super::Lowerer;
-use crate::Compat;
-use crate::anec::*;
+use crate::options::Compat;
+use crate::ir::*;
 use crate::check::own;
 use crate::error::{Error, Result};
 use anemone_facts::Field;

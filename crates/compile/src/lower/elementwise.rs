@@ -1,7 +1,7 @@
 //! Elementwise operations of one and two operands.
 
 use super::Lowerer;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use crate::lut::Table;
 use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};

@@ -2,7 +2,7 @@
 
 use super::Lowerer;
 use super::product::Turned;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_facts::Field;
 use anemone_net::ValueId;

@@ -17,8 +17,8 @@ mod resample;
 mod runtime_product;
 mod select;
 
-use crate::Options;
-use crate::anec::*;
+use crate::options::Options;
+use crate::ir::*;
 use crate::error::{Error, Result};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
@@ -26,7 +26,7 @@ use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Lowers a prepared network (see [`crate::prepare`]).
+/// Lowers a rewritten network (see [`crate::rewrite`]).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let mut lowerer = Lowerer {
         net,

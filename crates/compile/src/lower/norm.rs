@@ -2,7 +2,7 @@
 
 use super::Lowerer;
 use super::reduce::{merge, one_row};
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use crate::lut::Table;
 use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};

@@ -5,7 +5,7 @@
 //! beside each other unchanged.
 
 use super::Lowerer;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_net::ValueId;
 use half::f16;

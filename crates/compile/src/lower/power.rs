@@ -7,7 +7,7 @@
 
 use super::Lowerer;
 use super::elementwise::aligned;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use crate::lut::Table;
 use anemone_net::{DType, OpKind, ReduceKind, Unary, ValueId};

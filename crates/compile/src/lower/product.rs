@@ -5,7 +5,7 @@
 
 use super::Lowerer;
 use super::layout::copy_kind;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};

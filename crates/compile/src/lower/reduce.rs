@@ -4,7 +4,7 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
 
 use super::Lowerer;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};

@@ -6,7 +6,7 @@
 
 use super::Lowerer;
 use super::conv::Convolution;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_net::{DType, Data, Op, OpKind, Tensor, TensorType, ValueId};
 use half::f16;

@@ -5,7 +5,7 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use super::norm::planes;
 use super::product::{channels_first, indices, matrix, rows_first};
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};

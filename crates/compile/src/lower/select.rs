@@ -9,7 +9,7 @@
 //! reads NaN as plus infinity, which leaves the operand of a minimum alone as well.
 
 use super::Lowerer;
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::Result;
 use crate::lut::Table;
 use anemone_net::ValueId;

@@ -2,17 +2,16 @@
 //!
 //! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
 //! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. What
-//! the book's table 22.2 calls each buffer then is told in `place/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
+//! the book's table 22.2 calls each buffer then is told in `memory/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
 //! where it switches tasks.
 
-mod banks;
 mod groups;
 mod parts;
 
-pub(crate) use banks::spread;
 pub use groups::{groups, groups_in_pairs};
 
-use crate::anec::*;
+use crate::ir::*;
+use crate::tile::{Staging, spread};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
 use parts::joined;
@@ -37,27 +36,6 @@ pub struct Place {
     pub written: bool,
     /// Whether that layer alone did.
     pub alone: bool,
-}
-
-/// How a layer's source from memory is staged: only one that is staged whole can be kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Staging {
-    /// All operands, were they all from memory.
-    pub bytes: u64,
-    /// What each source takes of it, and the result.
-    pub each: ([u64; 2], u64),
-    /// The first source and its strides, where it is staged whole.
-    pub source: Option<(u64, [u64; 4])>,
-}
-
-impl Staging {
-    /// What operands take that do not stay: the others stand where they are.
-    fn beside(&self, layer: &Layer, stays: &HashSet<usize>) -> u64 {
-        let moves = |view: &View4| !stays.contains(&(view.buffer.0 as usize));
-        let (sources, result) = self.each;
-        let sources = layer.sources.iter().zip(sources).filter(|(view, _)| moves(view)).map(|(_, bytes)| bytes);
-        sources.sum::<u64>() + if moves(&layer.result) { result } else { 0 }
-    }
 }
 
 /// A result in tile memory.

@@ -1,8 +1,8 @@
 //! An operation whose operands are all constants becomes a constant (the book, chapter 22: rewriting of the graph).
 
-use crate::Options;
+use crate::options::Options;
 use crate::error::{Error, Result};
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{Net, Tensor, compress};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const FOLD_ELEMENTS: usize = 16 << 20;
 
 /// An operation whose operands are all constants becomes a constant.
-pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     for op in ops {
         let constant = !op.inputs.is_empty() && op.inputs.iter().all(|&i| net.value(i).data.is_some());

@@ -4,14 +4,18 @@
 //! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
 //! reshapes are therefore views, not layers.
 
-mod draw;
+mod dot;
+mod own;
+mod reads;
+mod verify;
 mod weights;
 
 use crate::lut::Table;
-use crate::native::Own;
 use std::fmt;
 use std::sync::Arc;
 
+pub use own::Own;
+pub use reads::reads;
 pub use weights::{StreamForm, Weights};
 
 /// Rows start on this boundary.

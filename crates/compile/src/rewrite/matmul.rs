@@ -1,14 +1,14 @@
 //! A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3).
 
-use crate::Options;
+use crate::options::Options;
 use crate::error::Result;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
 use std::sync::Arc;
 
 /// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
 /// `linear`, and affines after it can be absorbed.
-pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     for at in 0..net.ops.len() {
         let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
         let y = net.ops[at].inputs[1];

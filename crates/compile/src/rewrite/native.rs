@@ -1,14 +1,14 @@
 //! Native layers that the H13's known registers compute, put into operations that are lowered to them. What is not here
-//! stays one operation, and becomes one task of this project's own (`crates/compile/src/native.rs`).
+//! stays one operation, and becomes one task of this project's own (`crates/compile/src/emit/extension.rs`).
 
 use super::{Builder, MOST_PIECES, rewrite};
-use crate::Options;
+use crate::options::Options;
 use crate::error::{Error, Result};
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::native::{Kind, Native};
 use anemone_net::{Binary, Coordinates, EdgeMode, Net, Op, OpKind, ReduceKind, ResizeMode, Unary, ValueId};
 
-pub(crate) fn expand_natives(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn expand_natives(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::Native(native) => builder.native(op, native)?,

@@ -3,18 +3,19 @@
 //! Fields without functional effect (cache hints, patch shapes, tile heights, staging addresses) follow the rules found
 //! in Apple's programs; outside those shapes they are a reading, not yet seen on silicon.
 
-mod stage;
-mod stage9509;
+mod extension;
+mod zin421;
+mod zin9509;
 
-pub(crate) use stage9509::staging;
+pub(crate) use extension::name_family;
 
-use crate::anec::*;
+use crate::ir::*;
 use crate::error::{Error, Result};
 use crate::lut::Table;
-use crate::pack::{Packing, engines_for};
-use crate::place::{Address, Placed};
-use crate::residency::Place;
-use crate::{Compat, Options};
+use crate::stream::pack::{Packing, engines_for};
+use crate::memory::{Address, Place, Placed};
+use crate::tile::copies;
+use crate::options::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
 use anemone_facts::kernel::ENGINES;
@@ -27,11 +28,11 @@ use std::collections::HashMap;
 pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
     let layout = chip.layout.ok_or(Error::NoLayout { chip: chip.target })?;
     let mut kernel = Kernel { bytes: placed.constants.clone(), blocks: HashMap::new() };
-    let hints = stage::Hints::of(&placed, layout);
+    let hints = zin421::Hints::of(&placed, layout);
     let mut tasks = Vec::new();
     for (i, layer) in placed.graph.layers.iter().enumerate() {
         if let Kind::Own(own) = &layer.kind {
-            let task = crate::native::task(layout, own, layer, &placed, i, placed.graph.layers.len());
+            let task = extension::task(layout, own, layer, &placed, i, placed.graph.layers.len());
             tasks.push(task.map_err(|source| Error::Field { layer: layer.name.clone(), source })?);
             continue;
         }
@@ -217,7 +218,7 @@ impl Emitter<'_> {
         mut self,
         kernel: &mut Kernel,
         count: usize,
-        hints: &stage::Hints,
+        hints: &zin421::Hints,
     ) -> std::result::Result<Task, FieldError> {
         let (index, packing) = (self.index, Packing::of(self.layer));
         let kernel_bytes = self.coefficients(kernel, &packing)?;
@@ -524,7 +525,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn sources(&mut self, hints: &stage::Hints, index: usize) -> Set {
+    fn sources(&mut self, hints: &zin421::Hints, index: usize) -> Set {
         let first = self.layer.sources[0];
         let place = self.source_place(0);
         let streamed = place.is_none();
@@ -562,7 +563,7 @@ impl Emitter<'_> {
         self.set_all(&[(SrcType, from), (Unk13840Bit8, u32::from(bit8))])
     }
 
-    fn destination(&mut self, hints: &stage::Hints, index: usize) -> Set {
+    fn destination(&mut self, hints: &zin421::Hints, index: usize) -> Set {
         let result = self.layer.result;
         self.set_size(DstInterleave, self.layer.interleave)?;
         if in_memory(self.result_place()) {
@@ -602,7 +603,7 @@ impl Emitter<'_> {
         let row_bytes = or(h, ((view.width * interleave) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
         let sets = if self.modern() { c.extent.div_ceil(interleave) } else { c.extent };
-        let whole = stage::whole_planes(self.placed, view).max(sets) as u64;
+        let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
         // Folded rows lie further apart than the planes: a depth holds all of them.
         let rows = if self.modern() { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
         let depth_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
@@ -733,12 +734,6 @@ impl Emitter<'_> {
 /// Whether an operand has a place in memory: to be streamed from, or to be saved to.
 fn in_memory(place: Option<Place>) -> bool {
     place.is_none_or(|p| p.crosses)
-}
-
-/// Whether a layer only moves elements, and one by one.
-fn copies(layer: &Layer) -> bool {
-    let plain = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
-    layer.kind == plain && layer.interleave == 1
 }
 
 /// Bytes that DMA moves for a view: whole 64-byte granules per row.

@@ -2,13 +2,13 @@
 //! Ours: what layers are made of.
 
 use super::{Builder, MOST_PIECES, rewrite};
-use crate::Options;
+use crate::options::Options;
 use crate::error::{Error, Result};
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
 /// Norms as means, differences and products; gathers as slices.
-pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,

@@ -4,15 +4,18 @@
 //! each at the lowest offset that is free while it lives.
 
 mod allocation;
+mod residency;
 
-use crate::anec::*;
-use crate::emit::staging;
-use crate::residency::{Residency, Staging, groups, groups_in_pairs};
+pub use residency::{Place, Residency};
+
+use crate::ir::*;
 use crate::schedule::Schedule;
-use crate::{Compat, Options};
+use crate::options::{Compat, Options};
+use crate::tile::{Staging, staging};
 use allocation::Allocations;
 use anemone_facts::chips::Chip;
 use anemone_program::Program;
+use residency::{groups, groups_in_pairs};
 use std::fmt;
 
 /// Where a buffer stands.

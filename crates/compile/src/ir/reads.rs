@@ -4,7 +4,7 @@
 //! Runs over every program, before its words are made. A view that was written as it is read costs a comparison; other
 //! views are looked at row by row.
 
-use crate::anec::*;
+use super::*;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 

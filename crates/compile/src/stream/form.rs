@@ -5,9 +5,9 @@
 //! either way. The gate also wants unit strides; what the book says of dilations and tiles does not arise, as kernels are
 //! dilated before they are layers and no tile has weights of its own.
 
-use crate::anec::{Graph, Kind, Layer, StreamForm, Weights};
-use crate::pack::Packing;
-use crate::passes::Reasons;
+use crate::ir::{Graph, Kind, Layer, StreamForm, Weights};
+use crate::stream::pack::Packing;
+use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_facts::weights::{WeightForm, given_palette_bits};
 use anemone_net::compress::{Compression, Scales};
@@ -15,7 +15,7 @@ use half::f16;
 use std::sync::Arc;
 
 /// Gives every layer's coefficients the form of their streams.
-pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Reasons) {
+pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Remarks) {
     for layer in &mut graph.layers {
         if let Some(form) = best(layer, chip, reasons)
             && let Kind::Conv { weights, .. } = &mut layer.kind
@@ -26,7 +26,7 @@ pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Reasons) {
 }
 
 /// The form whose streams are smallest; `None` where that is fp16.
-fn best(layer: &Layer, chip: &Chip, reasons: &mut Reasons) -> Option<StreamForm> {
+fn best(layer: &Layer, chip: &Chip, reasons: &mut Remarks) -> Option<StreamForm> {
     let Kind::Conv { weights, window, .. } = &layer.kind else { return None };
     let mut best = None;
     let mut least = Packing::of(layer).total_bytes();

@@ -1,6 +1,6 @@
 //! Which tasks the device runs without switching between them.
 
-use crate::anec::*;
+use crate::ir::*;
 
 /// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
 /// begins to read memory after the planar one. What reads a result that stays goes on in the group.

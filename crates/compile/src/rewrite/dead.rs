@@ -1,12 +1,12 @@
 //! Operations whose results nobody reads disappear. Ours.
 
-use crate::Options;
+use crate::options::Options;
 use crate::error::Result;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::Net;
 
 /// Operations whose results nobody reads disappear.
-pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut live: Vec<bool> = vec![false; net.values.len()];
     net.outputs.iter().for_each(|o| live[o.0 as usize] = true);
     let mut ops = std::mem::take(&mut net.ops);

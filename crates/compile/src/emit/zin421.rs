@@ -1,51 +1,18 @@
 //! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
 //!
-//! What the compilers share and what 4.2.1 does; [`super::stage9509`] is the other one's.
+//! What the compilers share and what 4.2.1 does; [`super::zin9509`] is the other one's.
 
 use super::Emitter;
-use crate::anec::*;
-use crate::pack::Packing;
-use crate::place::Placed;
+use crate::ir::*;
+use crate::stream::pack::Packing;
+use crate::memory::Placed;
+use crate::tile::Tile;
 use anemone_facts::Field::*;
 use anemone_facts::Layout;
 use anemone_facts::code::hint;
 use anemone_facts::staging::zin_421::{CONV_SPREAD, SPREAD, STRIP_COLUMNS};
 use anemone_facts::staging::{BANKS, PLANAR_COLUMNS, PLANAR_ROWS, SECOND_BYTES, TILE_BYTES, UNIT_BYTES};
 use anemone_program::FieldError;
-
-/// A tile of one operand in tile memory.
-pub(super) struct Tile {
-    pub(super) columns: usize,
-    pub(super) rows: usize,
-    pub(super) channel_bytes: u64,
-    /// All channels of one row, without spreading.
-    pub(super) row_bytes: u64,
-}
-
-impl Tile {
-    pub(super) fn of(channels: usize, height: usize, width: usize, columns: usize, rows: usize) -> Tile {
-        Tile::within(TILE_BYTES, [channels, height, width], columns, rows)
-    }
-
-    /// At most `columns` by `rows`, halved until no more than `most` bytes are left.
-    pub(super) fn within(most: u64, [channels, height, width]: [usize; 3], columns: usize, rows: usize) -> Tile {
-        let (mut columns, mut rows) = (width.min(columns), height.min(rows));
-        let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
-        let row = |columns: usize| channel(columns) * channels as u64;
-        while rows > 1 && row(columns) * rows as u64 > most {
-            rows = rows.div_ceil(2);
-        }
-        while columns > 8 && row(columns) > most {
-            columns = columns.div_ceil(2);
-        }
-        Tile { columns, rows, channel_bytes: channel(columns), row_bytes: row(columns) }
-    }
-
-    /// Row stride that keeps rows out of one bank.
-    fn spread(&self, by: u64) -> u64 {
-        self.row_bytes + if self.row_bytes.is_multiple_of(BANKS * UNIT_BYTES) { by } else { 0 }
-    }
-}
 
 impl Emitter<'_> {
     /// Tile and patch shapes, L2 geometry and dependency bits.

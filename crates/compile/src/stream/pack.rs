@@ -3,7 +3,7 @@
 //! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
 //! `h13-zero-skip` and `book-streams`.
 
-use crate::anec::*;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;

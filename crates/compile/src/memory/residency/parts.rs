@@ -1,6 +1,6 @@
 //! Results that several layers write in parts.
 
-use crate::anec::*;
+use crate::ir::*;
 
 /// What layers write that write a part each: channels that follow each other, all with as many rows; or, where there is one row,
 /// columns of rows that are `width` wide, or a row each.

@@ -1,7 +1,7 @@
 //! Network to network, before anything is a layer: constants are computed, conversions dropped, normalizations put into
 //! elementary operations, and per-channel affines into the convolution before them.
 //!
-//! Each step is a function over the whole network, applied once, in the order of [`crate::passes::ALL`], in a file of its
+//! Each step is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
 //! own with cases of before and after.
 
 mod affines;
@@ -13,7 +13,7 @@ mod matmul;
 mod native;
 
 use crate::error::Result;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ struct Builder<'a> {
 }
 
 /// Puts what `step` appends in the place of each operation; where that is not one operation, says so.
-fn rewrite(net: &mut Net, reasons: &mut Reasons, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
+fn rewrite(net: &mut Net, reasons: &mut Remarks, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);
     for op in ops {
@@ -107,16 +107,16 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod cases {
-    use crate::Options;
+    use crate::options::Options;
     use crate::error::Result;
-    use crate::passes::Reasons;
+    use crate::remarks::Remarks;
     use anemone_net::{Net, text};
 
     /// A pass turns one text into the other. Element types are not compared with each other from [`super::drop_conversions`]
     /// on: all become fp16.
-    pub fn becomes(pass: fn(&mut Net, &Options, &mut Reasons) -> Result<()>, before: &str, after: &str) {
+    pub fn becomes(pass: fn(&mut Net, &Options, &mut Remarks) -> Result<()>, before: &str, after: &str) {
         let mut net = text::parse(before, &[]).expect("the case parses");
-        pass(&mut net, &Options::default(), &mut Reasons::default()).expect("the pass succeeds");
+        pass(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
         assert_eq!(text::print(&net).0, after);
     }
 }

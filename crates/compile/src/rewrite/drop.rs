@@ -2,14 +2,14 @@
 //! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
 
 use super::uses;
-use crate::Options;
+use crate::options::Options;
 use crate::error::Result;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{DType, Net, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
 /// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
-pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
     let mut uses = uses(net);
     let ops = std::mem::take(&mut net.ops);

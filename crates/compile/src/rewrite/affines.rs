@@ -3,9 +3,9 @@
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
 use super::{Builder, Names, uses};
-use crate::Options;
+use crate::options::Options;
 use crate::error::Result;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use half::f16;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// the gain of the gain-offset control (the book, chapter 22).
 ///
 /// A single factor that fp16 holds is left for the layer's gain, as 9.509 leaves it, unless another such constant follows.
-pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Reasons) -> Result<()> {
+pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
     let uses = uses(net);
     let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
     let ops = std::mem::take(&mut net.ops);
