@@ -85,7 +85,7 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
         let stay = chip
             .hal
             .kmem_cap_dense
-            .filter(|_| options.modern())
+            .filter(|_| options.conventions().splits_to_stay)
             .map_or_else(Vec::new, |cap| split_product(&layer, cap));
         let pieces = if stay.len() > 1 { stay } else { split_kernel(layer, cap) };
         if pieces.len() > 1 {

@@ -15,7 +15,7 @@ use crate::lut::Table;
 use crate::stream::pack::{Packing, engines_for};
 use crate::memory::{Address, Place, Placed};
 use crate::tile::copies;
-use crate::options::{Compat, Options};
+use crate::options::{Conventions, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
 use anemone_facts::kernel::ENGINES;
@@ -166,9 +166,8 @@ impl Emitter<'_> {
         self.task.set_bytes(self.layout, field, value)
     }
 
-    /// Whether the task follows zin 9.509.
-    fn modern(&self) -> bool {
-        self.options.compat == Compat::Zin9509
+    fn conventions(&self) -> &'static Conventions {
+        self.options.conventions()
     }
 
     fn is_neural(&self) -> bool {
@@ -184,7 +183,7 @@ impl Emitter<'_> {
         match &self.layer.kind {
             _ if self.convolves() => packing.engines,
             // A granule of eight elements is turned at a time.
-            _ if self.modern() && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
+            _ if self.conventions().transposes_by_eight && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
             _ => engines_for(self.computed().0),
         }
     }
@@ -232,7 +231,7 @@ impl Emitter<'_> {
         } else {
             self.planar()?
         }
-        if self.modern() && kernel_bytes == 0 && !self.convolves() {
+        if self.conventions().idle_streams_left_out && kernel_bytes == 0 && !self.convolves() {
             self.leave_out_streams();
         }
         Ok(self.task)
@@ -287,9 +286,9 @@ impl Emitter<'_> {
         let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
         let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
-        let estimate = if self.modern() { moving.max(planes / ESTIMATE_PLANES).max(self.computing()) } else { moving };
+        let estimate = if self.conventions().estimates_count_planes { moving.max(planes / ESTIMATE_PLANES).max(self.computing()) } else { moving };
         self.set(ExeCycles, estimate.min(0xffff) as u32)?;
-        let log_first = if first && self.modern() { constant::LOG_FIRST } else { 0 };
+        let log_first = if first && self.conventions().first_task_logged { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;
         let mut debug = if first { constant::DEBUG_FIRST } else { 0 } | if last { constant::DEBUG_LAST } else { 0 };
         debug |= match &self.layer.kind {
@@ -328,7 +327,7 @@ impl Emitter<'_> {
         self.set_all(&[(TBase, Program::STREAM_BAR as u32), (Tbe, u32::from(!last))])?;
         if let Kind::Product { .. } = self.layer.kind {
             let bar = self.address(&self.layer.sources[1]).bar;
-            let staged = self.modern() && bar == Program::SCRATCH_BAR;
+            let staged = self.conventions().products_wait_for_staging && bar == Program::SCRATCH_BAR;
             self.set_all(&[(KBase0, bar as u32), (Kbe0, 1), (Tde, u32::from(staged))])?;
             let planes = self.layer.sources[1].buffer;
             let writer = self.placed.graph.layers[..index].iter().rposition(|l| l.result.buffer == planes);
@@ -363,7 +362,7 @@ impl Emitter<'_> {
 
     /// Kernel DMA: places the streams and points the engines at them. Returns the bytes they move.
     fn coefficients(&mut self, kernel: &mut Kernel, packing: &Packing) -> std::result::Result<u64, FieldError> {
-        if !self.is_neural() && !self.modern() {
+        if !self.is_neural() && !self.conventions().planar_streams_declared {
             return Ok(0);
         }
         for i in 0..ENGINES as u32 {
@@ -372,7 +371,7 @@ impl Emitter<'_> {
         }
         for i in 0..4 {
             self.task.set_at(self.layout, ExtraCacheHint, i, hint::NO_ALLOC)?;
-            if self.modern() {
+            if self.conventions().extra_streams_sized {
                 self.task.set_bytes_at(self.layout, ExtraSize, i, constant::IDLE_STREAM_BYTES)?;
             }
         }
@@ -387,7 +386,7 @@ impl Emitter<'_> {
             Kind::Neuron { nonlinear: Nonlinear::Table(table), .. }
             | Kind::SumChannels { nonlinear: Nonlinear::Table(table) } => {
                 let (mut block, streams) = (table.stream(), self.engines(packing).min(self.computed().0));
-                if self.modern() {
+                if self.conventions().tables_per_engine {
                     // Space for a table each, though one is enough.
                     block.resize(block.len() * streams, 0);
                 }
@@ -554,7 +553,7 @@ impl Emitter<'_> {
             self.strides(&second, 1, fields)?;
             self.set_all(&[(Src2Truncate, constant::TRUNCATE), (Src2MemFmt, format::FP16), (Src2Type, 1)])?;
         }
-        let bit8 = self.is_neural() || self.modern();
+        let bit8 = self.is_neural() || self.conventions().planar_sources_flagged;
         let from = match streamed {
             true if self.placed.residency.keeps(index) => residency::DMA_KEEP,
             true => residency::DMA,
@@ -571,7 +570,7 @@ impl Emitter<'_> {
             self.strides(&result, self.layer.interleave, fields)?;
             self.set_all(&[(DstFmtMode, 1), (DstTruncate, constant::TRUNCATE), (DstMemFmt, format::FP16)])?;
             // 4.2.1 leaves the padding of planar results alone.
-            let zero_pad = u32::from(self.is_neural() || self.modern());
+            let zero_pad = u32::from(self.is_neural() || self.conventions().planar_results_padded);
             self.set_all(&[(ZeroPadFirst, zero_pad), (ZeroPadLast, zero_pad)])?;
         }
         if self.result_place().is_some() {
@@ -585,7 +584,7 @@ impl Emitter<'_> {
         // Results pass through one simple buffer: in 4.2.1 those that do not come from coefficients, in 9.509 all but
         // plain copies from memory.
         let copied = copies(self.layer) && self.source_place(0).is_none();
-        let simple = if self.modern() { !copied } else { !self.convolves() };
+        let simple = if self.conventions().copies_bypass_buffer { !copied } else { !self.convolves() };
         self.set_all(&[(DstEn, 1), (DstCacheHint, hint), (L2BfrMode, u32::from(simple))])?;
         if let Some((distance, kernel)) = hints.hazard(index) {
             let by = if kernel { HazardKernel } else { HazardEn };
@@ -602,17 +601,17 @@ impl Emitter<'_> {
             |axis: Axis, dense: u64| if axis.extent == 1 && axis.stride_bytes == 0 { dense } else { axis.stride_bytes };
         let row_bytes = or(h, ((view.width * interleave) as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN));
         let plane_bytes = or(c, row_bytes * h.extent as u64);
-        let sets = if self.modern() { c.extent.div_ceil(interleave) } else { c.extent };
+        let sets = if self.conventions().depths_by_set { c.extent.div_ceil(interleave) } else { c.extent };
         let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
         // Folded rows lie further apart than the planes: a depth holds all of them.
-        let rows = if self.modern() { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
+        let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
         let depth_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;
         self.set_bytes(depth, depth_bytes)?;
         // A single group needs no stride: 4.2.1 writes none, 9.509 that of a whole depth.
-        let idle = if self.modern() { depth_bytes } else { 0 };
+        let idle = if self.conventions().single_groups_have_stride { depth_bytes } else { 0 };
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
     }
 
@@ -623,7 +622,7 @@ impl Emitter<'_> {
             (PalettizedEn, u32::from(palette.is_some())),
             (PalettizedBits, palette.unwrap_or(constant::NO_PALETTE_BITS)),
         ])?;
-        if self.modern() {
+        if self.conventions().format_of_kernels_stated {
             self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
         }
         self.set_half(PostScale, 1.0)?;
@@ -676,7 +675,7 @@ impl Emitter<'_> {
     }
 
     fn planar(&mut self) -> Set {
-        if self.modern() {
+        if self.conventions().planar_palette_stated {
             self.set_all(&[(Unkc804Bit20, 1), (PalettizedBits, constant::NO_PALETTE_BITS)])?;
         }
         let mean;

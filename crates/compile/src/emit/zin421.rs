@@ -17,7 +17,7 @@ use anemone_program::FieldError;
 impl Emitter<'_> {
     /// Tile and patch shapes, L2 geometry and dependency bits.
     pub(super) fn staging(&mut self, index: usize) -> Result<(), FieldError> {
-        if self.modern() {
+        if self.conventions().bank_aware_tiles {
             return self.staging_9509(index);
         }
         let (cin, hin, win) = self.input();

@@ -156,7 +156,7 @@ impl Lowerer<'_> {
             OpKind::Transpose { perm } => self.transpose(perm, op.inputs[0], out),
             OpKind::Slice { begin, end, stride } => self.slice(begin, end, stride, op.inputs[0], out),
             OpKind::Pad { pads, value } => self.pad(pads, *value, op.inputs[0], out),
-            OpKind::LayerNorm { axes, epsilon } if self.options.modern() => {
+            OpKind::LayerNorm { axes, epsilon } if self.options.conventions().layer_norm_on_device => {
                 self.layer_norm(axes, *epsilon, op.inputs[0], out)
             }
             OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {

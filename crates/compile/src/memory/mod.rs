@@ -10,7 +10,7 @@ pub use residency::{Place, Residency};
 
 use crate::ir::*;
 use crate::schedule::Schedule;
-use crate::options::{Compat, Options};
+use crate::options::Options;
 use crate::tile::{Staging, staging};
 use allocation::Allocations;
 use anemone_facts::chips::Chip;
@@ -46,18 +46,19 @@ pub struct Placed {
 /// What stays in tile memory; without `stay` nothing does.
 pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
     let graph = &schedule.graph;
-    match options.compat {
-        // Own tasks reach memory alone.
-        _ if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) => {
-            Residency::none(graph, groups_in_pairs(graph.layers.len()))
-        }
-        Compat::Zin9509 if !stay => Residency::none(graph, groups(graph)),
-        Compat::Zin9509 => {
-            let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-            Residency::of(graph, chip, &staged, &schedule.partitions)
-        }
-        Compat::Zin421 => Residency::none(graph, groups_in_pairs(graph.layers.len())),
+    let conventions = options.conventions();
+    if !conventions.results_stay_in_tile_memory {
+        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
     }
+    // Own tasks reach memory alone.
+    if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
+        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
+    }
+    if !stay {
+        return Residency::none(graph, groups(graph));
+    }
+    let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
+    Residency::of(graph, chip, &staged, &schedule.partitions)
 }
 
 /// Assigns addresses.
@@ -67,7 +68,7 @@ pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Op
     let mut constants = Vec::new();
     // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 goes by name.
     let mut ports: Vec<&BufferId> = graph.outputs.iter().chain(&graph.inputs).collect();
-    if options.compat == Compat::Zin9509 {
+    if options.conventions().ports_by_name {
         ports.sort_by_key(|id| &graph.buffer(**id).name);
     }
     for (i, id) in ports.into_iter().enumerate() {

@@ -12,7 +12,7 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
-            OpKind::LayerNorm { axes, epsilon } if options.modern() && builder.is_trailing(axes, op.inputs[0]) => {
+            OpKind::LayerNorm { axes, epsilon } if options.conventions().layer_norm_on_device && builder.is_trailing(axes, op.inputs[0]) => {
                 builder.affine_after(op, axes, *epsilon);
             }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
