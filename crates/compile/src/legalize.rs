@@ -3,13 +3,13 @@
 //! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
 //! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
 
-use crate::options::Options;
-use crate::ir::*;
 use crate::check;
 use crate::check::legal::{self, Route};
 use crate::error::{Error, Result};
-use crate::stream::pack::Packing;
+use crate::ir::*;
+use crate::options::Options;
 use crate::remarks::Remarks;
+use crate::stream::pack::Packing;
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::kernel::ENGINES;

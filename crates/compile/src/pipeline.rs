@@ -147,7 +147,9 @@ impl State {
             State::Net(net) => (anemone_net::text::print(net).0, anemone_net::draw::dot(net)),
             State::Layers(graph) => (graph.to_string(), graph.dot()),
             State::Legal(legal) => (legal.to_string(), legal.graph().dot()),
-            State::Scheduled(schedule) if pass.name == WEIGHTS.name => (schedule.graph.to_string(), schedule.graph.dot()),
+            State::Scheduled(schedule) if pass.name == WEIGHTS.name => {
+                (schedule.graph.to_string(), schedule.graph.dot())
+            }
             State::Scheduled(schedule) => (schedule.to_string(), schedule.graph.dot()),
             State::Resident(schedule, residency) => (residency.to_string(), schedule.graph.dot()),
             State::Placed(placed) => (placed.to_string(), placed.graph.dot()),

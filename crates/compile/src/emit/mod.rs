@@ -9,13 +9,13 @@ mod zin9509;
 
 pub(crate) use extension::name_family;
 
-use crate::ir::*;
 use crate::error::{Error, Result};
+use crate::ir::*;
 use crate::lut::Table;
-use crate::stream::pack::{Packing, engines_for};
 use crate::memory::{Address, Place, Placed};
-use crate::tile::copies;
 use crate::options::{Conventions, Options};
+use crate::stream::pack::{Packing, engines_for};
+use crate::tile::copies;
 use anemone_facts::chips::Chip;
 use anemone_facts::code::*;
 use anemone_facts::kernel::ENGINES;
@@ -183,7 +183,9 @@ impl Emitter<'_> {
         match &self.layer.kind {
             _ if self.convolves() => packing.engines,
             // A granule of eight elements is turned at a time.
-            _ if self.conventions().transposes_by_eight && self.layer.transpose => engines_for(self.layer.result.channels().max(8)),
+            _ if self.conventions().transposes_by_eight && self.layer.transpose => {
+                engines_for(self.layer.result.channels().max(8))
+            }
             _ => engines_for(self.computed().0),
         }
     }
@@ -286,7 +288,11 @@ impl Emitter<'_> {
         let moved: u64 = self.streamed().map(dma_bytes).sum::<u64>() + kernel_bytes;
         let moving = moved * ESTIMATE_BYTES.1 / ESTIMATE_BYTES.0;
         let planes: u64 = self.streamed_sources().map(|v| (v.groups() * v.channels()) as u64).sum();
-        let estimate = if self.conventions().estimates_count_planes { moving.max(planes / ESTIMATE_PLANES).max(self.computing()) } else { moving };
+        let estimate = if self.conventions().estimates_count_planes {
+            moving.max(planes / ESTIMATE_PLANES).max(self.computing())
+        } else {
+            moving
+        };
         self.set(ExeCycles, estimate.min(0xffff) as u32)?;
         let log_first = if first && self.conventions().first_task_logged { constant::LOG_FIRST } else { 0 };
         self.set(LogEvents, constant::LOG_ALWAYS | log_first | if last { constant::LOG_LAST } else { 0 })?;

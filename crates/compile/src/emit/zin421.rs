@@ -4,14 +4,14 @@
 
 use super::Emitter;
 use crate::ir::*;
-use crate::stream::pack::Packing;
 use crate::memory::Placed;
+use crate::stream::pack::Packing;
 use crate::tile::Tile;
 use anemone_facts::Field::*;
 use anemone_facts::Layout;
 use anemone_facts::code::hint;
 use anemone_facts::staging::zin_421::{CONV_SPREAD, SPREAD, STRIP_COLUMNS};
-use anemone_facts::staging::{BANKS, PLANAR_COLUMNS, PLANAR_ROWS, SECOND_BYTES, TILE_BYTES, UNIT_BYTES};
+use anemone_facts::staging::{PLANAR_COLUMNS, PLANAR_ROWS, SECOND_BYTES, TILE_BYTES};
 use anemone_program::FieldError;
 
 impl Emitter<'_> {

@@ -2,8 +2,8 @@
 
 use super::{Emitter, in_memory};
 use crate::ir::*;
-use crate::stream::pack::Packing;
 use crate::memory::Place;
+use crate::stream::pack::Packing;
 use crate::tile::{apart, computed, copies, input, result_tile, row_bytes, small_source, source_tile};
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;

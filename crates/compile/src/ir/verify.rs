@@ -21,7 +21,8 @@ impl Graph {
         }
         let interleave = |source: usize| if source == 0 { layer.source_interleave } else { 1 };
         let sources = layer.sources.iter().enumerate();
-        let wrong = sources.filter_map(|(i, view)| Some(format!("source {i}: {}", self.verify_view(view, interleave(i))?)));
+        let wrong =
+            sources.filter_map(|(i, view)| Some(format!("source {i}: {}", self.verify_view(view, interleave(i))?)));
         let result = self.verify_view(&layer.result, layer.interleave).map(|what| format!("result: {what}"));
         if let Some(what) = wrong.chain(result).next() {
             return Some(what);
@@ -53,8 +54,7 @@ mod tests {
     use crate::options::Options;
     use crate::{Log, Stage};
 
-    const TEXT: &str =
-        "net \"n\" {\n  input %x: f16[1, 2, 3, 4]\n  %y: f16[1, 2, 3, 4] = relu(%x)\n  output %y\n}\n";
+    const TEXT: &str = "net \"n\" {\n  input %x: f16[1, 2, 3, 4]\n  %y: f16[1, 2, 3, 4] = relu(%x)\n  output %y\n}\n";
 
     /// The graph after lowering of `relu` on a small tensor.
     fn graph() -> super::Graph {

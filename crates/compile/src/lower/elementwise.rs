@@ -1,8 +1,8 @@
 //! Elementwise operations of one and two operands.
 
 use super::Lowerer;
-use crate::ir::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -254,7 +254,9 @@ impl Lowerer<'_> {
         {
             return Ok(());
         }
-        if self.options.conventions().constants_per_channel && (self.channel_affine(f, x, y, out)? || self.channel_bound(f, x, y, out)?) {
+        if self.options.conventions().constants_per_channel
+            && (self.channel_affine(f, x, y, out)? || self.channel_bound(f, x, y, out)?)
+        {
             return Ok(());
         }
         let (a, b) = (self.view(x)?, self.view(y)?);
@@ -265,7 +267,9 @@ impl Lowerer<'_> {
             Binary::Mul => PlanarOp::Mul,
             Binary::Max => PlanarOp::Max,
             Binary::Min => PlanarOp::Min,
-            Binary::Div if self.options.conventions().divisors_transposed && self.turned_inverse(&a, &b, &to) => return Ok(()),
+            Binary::Div if self.options.conventions().divisors_transposed && self.turned_inverse(&a, &b, &to) => {
+                return Ok(());
+            }
             Binary::Div => {
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);

@@ -2,8 +2,8 @@
 
 use super::Lowerer;
 use super::product::Turned;
-use crate::ir::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::Field;
 use anemone_net::ValueId;
 

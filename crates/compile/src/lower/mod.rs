@@ -17,9 +17,9 @@ mod resample;
 mod runtime_product;
 mod select;
 
-use crate::options::Options;
-use crate::ir::*;
 use crate::error::{Error, Result};
+use crate::ir::*;
+use crate::options::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
 use half::f16;

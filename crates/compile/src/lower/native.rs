@@ -1,9 +1,9 @@
 //! Native layers without known registers: one task of this project's own each.
 
 use super::Lowerer;
-use crate::ir::{Kind, View};
 use crate::error::Result;
 use crate::ir::Own;
+use crate::ir::{Kind, View};
 use anemone_net::Op;
 use anemone_net::native::Native;
 use std::sync::Arc;

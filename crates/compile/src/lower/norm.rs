@@ -2,8 +2,8 @@
 
 use super::Lowerer;
 use super::reduce::{merge, one_row};
-use crate::ir::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};

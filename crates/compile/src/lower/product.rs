@@ -5,8 +5,8 @@
 
 use super::Lowerer;
 use super::layout::copy_kind;
-use crate::ir::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::HashSet;

@@ -3,8 +3,8 @@
 //!
 //! Types 6 and 7 (ring buffers) are not given: H13 has no circular layers.
 
-use crate::ir::*;
 use super::Residency;
+use crate::ir::*;
 use anemone_facts::chips::Chip;
 use anemone_facts::enums;
 use anemone_facts::formats::Code;

@@ -9,8 +9,8 @@ mod residency;
 pub use residency::{Place, Residency};
 
 use crate::ir::*;
-use crate::schedule::Schedule;
 use crate::options::Options;
+use crate::schedule::Schedule;
 use crate::tile::{Staging, staging};
 use allocation::Allocations;
 use anemone_facts::chips::Chip;

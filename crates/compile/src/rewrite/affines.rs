@@ -3,8 +3,8 @@
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
 use super::{Builder, Names, uses};
-use crate::options::Options;
 use crate::error::Result;
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use half::f16;
@@ -23,7 +23,9 @@ pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Rem
     // Where each value is made, of the operations that stay.
     let mut producers: HashMap<ValueId, usize> = HashMap::new();
     for op in ops {
-        let gain = options.conventions().gains_stay_tasks && is_gain(net, &op) && op.outputs.iter().all(|o| !leads_on.contains(o));
+        let gain = options.conventions().gains_stay_tasks
+            && is_gain(net, &op)
+            && op.outputs.iter().all(|o| !leads_on.contains(o));
         let taken = if gain { None } else { absorb(net, &mut names, &op, &uses, &producers) };
         if let Some(at) = taken {
             reasons.say(|| format!("{} becomes part of {}", op.name, net.ops[at].name));

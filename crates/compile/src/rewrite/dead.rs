@@ -1,7 +1,7 @@
 //! Operations whose results nobody reads disappear. Ours.
 
-use crate::options::Options;
 use crate::error::Result;
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::Net;
 

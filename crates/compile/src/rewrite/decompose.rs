@@ -2,8 +2,8 @@
 //! Ours: what layers are made of.
 
 use super::{Builder, MOST_PIECES, rewrite};
-use crate::options::Options;
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
 
@@ -12,7 +12,9 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
-            OpKind::LayerNorm { axes, epsilon } if options.conventions().layer_norm_on_device && builder.is_trailing(axes, op.inputs[0]) => {
+            OpKind::LayerNorm { axes, epsilon }
+                if options.conventions().layer_norm_on_device && builder.is_trailing(axes, op.inputs[0]) =>
+            {
                 builder.affine_after(op, axes, *epsilon);
             }
             OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),

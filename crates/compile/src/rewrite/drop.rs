@@ -2,8 +2,8 @@
 //! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
 
 use super::uses;
-use crate::options::Options;
 use crate::error::Result;
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{DType, Net, OpKind, Unary, ValueId};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! An operation whose operands are all constants becomes a constant (the book, chapter 22: rewriting of the graph).
 
-use crate::options::Options;
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Net, Tensor, compress};
 use std::sync::Arc;

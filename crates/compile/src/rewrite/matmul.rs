@@ -1,7 +1,7 @@
 //! A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3).
 
-use crate::options::Options;
 use crate::error::Result;
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
 use std::sync::Arc;

@@ -107,8 +107,8 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod cases {
-    use crate::options::Options;
     use crate::error::Result;
+    use crate::options::Options;
     use crate::remarks::Remarks;
     use anemone_net::{Net, text};
 

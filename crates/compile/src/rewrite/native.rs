@@ -2,8 +2,8 @@
 //! stays one operation, and becomes one task of this project's own (`crates/compile/src/emit/extension.rs`).
 
 use super::{Builder, MOST_PIECES, rewrite};
-use crate::options::Options;
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::native::{Kind, Native};
 use anemone_net::{Binary, Coordinates, EdgeMode, Net, Op, OpKind, ReduceKind, ResizeMode, Unary, ValueId};

@@ -6,8 +6,8 @@
 //! dilated before they are layers and no tile has weights of its own.
 
 use crate::ir::{Graph, Kind, Layer, StreamForm, Weights};
-use crate::stream::pack::Packing;
 use crate::remarks::Remarks;
+use crate::stream::pack::Packing;
 use anemone_facts::chips::Chip;
 use anemone_facts::weights::{WeightForm, given_palette_bits};
 use anemone_net::compress::{Compression, Scales};
