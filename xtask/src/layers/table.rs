@@ -176,7 +176,6 @@ const OLD: &str = "older than the limit";
 pub const LONG: &[(&str, &str)] = &[
     ("crates/ane/src/cli/run.rs", OLD),
     ("crates/ane/src/cli/run.rs#run", OLD),
-    ("crates/compile/src/ir/mod.rs", OLD),
     ("crates/compile/src/emit/mod.rs", OLD),
     ("crates/compile/src/lower/elementwise.rs", OLD),
     ("crates/compile/src/lower/elementwise.rs#unary_into", ARMS),

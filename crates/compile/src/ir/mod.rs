@@ -6,15 +6,17 @@
 
 mod dot;
 mod own;
+mod parse;
+mod print;
 mod reads;
 mod verify;
 mod weights;
 
 use crate::lut::Table;
-use std::fmt;
 use std::sync::Arc;
 
 pub use own::Own;
+pub use print::Datum;
 pub use reads::reads;
 pub use weights::{StreamForm, Weights};
 
@@ -310,13 +312,6 @@ pub enum Kind {
     Own(Arc<Own>),
 }
 
-/// Own tasks as the text has them.
-impl fmt::Display for Own {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "own.{} {:x?}", self.tag, self.params)
-    }
-}
-
 /// One task to be.
 #[derive(Clone, Debug)]
 pub struct Layer {
@@ -406,145 +401,4 @@ pub fn dense_axes(shape: &[usize]) -> (Vec<Axis>, u64) {
         .collect();
     lead.reverse();
     (lead, stride_bytes)
-}
-
-impl fmt::Display for View4 {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let [g, c, h] = self.axes;
-        write!(f, "%{}", self.buffer.0)?;
-        if self.offset_bytes > 0 {
-            write!(f, "+{:#x}", self.offset_bytes)?;
-        }
-        write!(f, "[{}x{}x{}x{}", g.extent, c.extent, h.extent, self.width)?;
-        write!(f, " : {:#x} {:#x} {:#x}]", g.stride_bytes, c.stride_bytes, h.stride_bytes)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let affine = |f: &mut fmt::Formatter, a: &Affine| {
-            if *a == Affine::UNIT {
-                return Ok(());
-            }
-            write!(f, " pre={} final={} scale={} bias={}", a.pre_scale, a.final_scale, a.scale, a.bias)
-        };
-        let window = |f: &mut fmt::Formatter, w: &Window| {
-            let ([kh, kw], [sh, sw], [ph, pw]) = (w.kernel, w.stride, w.pad);
-            write!(f, " kernel={kh}x{kw} stride={sh}x{sw} pad={ph}x{pw}")
-        };
-        let nonlinear = |f: &mut fmt::Formatter, n: &Nonlinear| match n {
-            Nonlinear::None => Ok(()),
-            Nonlinear::Relu => write!(f, " relu"),
-            Nonlinear::Table(t) => write!(f, " lut={}", t.name),
-        };
-        match self {
-            Kind::Conv { window: w, connect, weights, bias, post_scale, nonlinear: n } => {
-                write!(f, "ne.conv")?;
-                window(f, w)?;
-                match &weights.form {
-                    StreamForm::Fp16 => {}
-                    StreamForm::Palette { bits, .. } => write!(f, " palette={bits}")?,
-                    StreamForm::ZeroSkipping => write!(f, " sparse")?,
-                }
-                if let Connect::Unicast { per_output } = connect {
-                    write!(f, " unicast={per_output}")?;
-                }
-                if bias.is_some() {
-                    write!(f, " bias")?;
-                }
-                if *post_scale != 1.0 {
-                    write!(f, " post_scale={post_scale}")?;
-                }
-                nonlinear(f, n)
-            }
-            Kind::Neuron { add, post_scale, nonlinear: n } => {
-                write!(f, "ne.neuron")?;
-                if *add != 0.0 {
-                    write!(f, " add={add}")?;
-                }
-                if *post_scale != 1.0 {
-                    write!(f, " post_scale={post_scale}")?;
-                }
-                nonlinear(f, n)
-            }
-            Kind::Product { lanes, post_scale } => {
-                write!(f, "ne.product lanes={lanes}")?;
-                if *post_scale != 1.0 { write!(f, " post_scale={post_scale}") } else { Ok(()) }
-            }
-            Kind::MaxChannels => write!(f, "ne.max_channels"),
-            Kind::SumChannels { nonlinear: n } => {
-                write!(f, "ne.sum_channels")?;
-                nonlinear(f, n)
-            }
-            Kind::Planar { op, affine: a, relu } => {
-                write!(f, "pe.{op:?}")?;
-                affine(f, a)?;
-                if *relu { write!(f, " relu") } else { Ok(()) }
-            }
-            Kind::ChannelAffine { subtract } => {
-                write!(f, "pe.channel_affine{}", if *subtract { " subtract" } else { "" })
-            }
-            Kind::Deviation { epsilon } => write!(f, "pe.deviation epsilon={epsilon}"),
-            Kind::Pool { op, window: w, abs, affine: a, relu } => {
-                write!(f, "pe.pool.{op:?}")?;
-                if *w != Window::UNIT {
-                    window(f, w)?;
-                }
-                if *abs {
-                    write!(f, " abs")?;
-                }
-                affine(f, a)?;
-                if *relu { write!(f, " relu") } else { Ok(()) }
-            }
-            Kind::Own(own) => own.fmt(f),
-            Kind::Reduce { op, abs, affine: a, reciprocal } => {
-                write!(f, "pe.reduce.{op:?}")?;
-                if *abs {
-                    write!(f, " abs")?;
-                }
-                affine(f, a)?;
-                if *reciprocal { write!(f, " reciprocal") } else { Ok(()) }
-            }
-        }
-    }
-}
-
-impl fmt::Display for Graph {
-    /// The `.anec` text: buffers, then one line per layer.
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(f, "anec {}", self.name)?;
-        for (i, b) in self.buffers.iter().enumerate() {
-            let role = match b.role {
-                Role::Input => "input",
-                Role::Output => "output",
-                Role::Scratch => "scratch",
-                Role::Constant(_) => "constant",
-            };
-            writeln!(f, "  %{i} = {role} {:#x} bytes ; {}", b.bytes, b.name)?;
-        }
-        for layer in &self.layers {
-            write!(f, "  {} = {}", layer.result, layer.kind)?;
-            for (source, [c, h, w]) in layer.sources.iter().zip(&layer.broadcast) {
-                write!(f, " {source}")?;
-                let axes: String =
-                    [(c, 'C'), (h, 'H'), (w, 'W')].iter().filter(|(on, _)| **on).map(|(_, a)| *a).collect();
-                if !axes.is_empty() {
-                    write!(f, "*{axes}")?;
-                }
-            }
-            let flags =
-                [(layer.transpose, "transpose"), (layer.turned[0], "first_turned"), (layer.turned[1], "second_turned")];
-            let flags = flags.into_iter().chain([(layer.second_relu, "second_relu")]);
-            for (_, flag) in flags.filter(|(on, _)| *on) {
-                write!(f, " {flag}")?;
-            }
-            for (what, by) in [("interleave", layer.interleave), ("source_interleave", layer.source_interleave)] {
-                if by > 1 {
-                    write!(f, " {what}={by}")?;
-                }
-            }
-            writeln!(f, " ; {}", layer.name)?;
-        }
-        Ok(())
-    }
 }

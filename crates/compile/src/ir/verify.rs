@@ -1,4 +1,4 @@
-//! Verifier of the layer graph: every view lies in its buffer, and nothing writes what it may not.
+//! Verifier of the layer graph: every view lies in its buffer, nothing writes what it may not, and the text reads back.
 
 use super::{Graph, Layer, Role, View4};
 
@@ -11,6 +11,14 @@ impl Graph {
         }
         for layer in &self.layers {
             wrong.extend(self.verify_layer(layer).map(|what| format!("{}: {what}", layer.name)));
+        }
+        if wrong.is_empty() {
+            let (text, data) = self.print();
+            match Graph::parse(&text, &data) {
+                Ok(back) if back.print() == (text, data) => {}
+                Ok(_) => wrong.push("its text reads back as another graph".into()),
+                Err(e) => wrong.push(format!("its text does not read back: {e}")),
+            }
         }
         wrong
     }
