@@ -11,7 +11,8 @@ impl Graph {
     /// The graph that [`Graph::print`] printed. Errors name the line.
     pub fn parse(text: &str, data: &[Datum]) -> Parsed<Graph> {
         let mut lines = text.lines().enumerate();
-        let name = lines.next().and_then(|(_, line)| line.strip_prefix("anec ")).ok_or("line 1: `anec NAME` expected")?;
+        let name =
+            lines.next().and_then(|(_, line)| line.strip_prefix("anec ")).ok_or("line 1: `anec NAME` expected")?;
         let (buffers, layers, inputs, outputs) = Default::default();
         let mut graph = Graph { name: name.into(), buffers, layers, inputs, outputs };
         for (number, line) in lines {
@@ -169,7 +170,8 @@ impl<'a> Rest<'a> {
         let class = row.class().ok_or_else(|| format!("{tag} has no class"))?;
         let list = self.list.take().unwrap_or("[]").trim_matches(['[', ']']);
         let words = list.split(", ").filter(|w| !w.is_empty());
-        let params = words.map(|w| u32::from_str_radix(w, 16).map_err(|e| format!("{w}: {e}"))).collect::<Parsed<_>>()?;
+        let params =
+            words.map(|w| u32::from_str_radix(w, 16).map_err(|e| format!("{w}: {e}"))).collect::<Parsed<_>>()?;
         Ok(Kind::Own(Arc::new(Own { class, params, tag: row.tag })))
     }
 
@@ -322,7 +324,8 @@ mod tests {
         for (text, compat) in NETS.iter().flat_map(|t| [Compat::Zin9509, Compat::Zin421].map(|c| (t, c))) {
             let net = anemone_net::text::parse(text, &[]).expect("a network");
             let options = Options { compat, ..Options::default() };
-            let placed = crate::pipeline::run(&net, chip, &options, &mut (), None).expect("compiled").expect("to the end");
+            let placed =
+                crate::pipeline::run(&net, chip, &options, &mut (), None).expect("compiled").expect("to the end");
             all.push(placed.graph);
         }
         all
