@@ -179,7 +179,6 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/compile/src/emit/mod.rs", OLD),
     ("crates/compile/src/lower/elementwise.rs", OLD),
     ("crates/compile/src/lower/elementwise.rs#unary_into", ARMS),
-    ("crates/compile/src/lower/layout.rs", OLD),
     ("crates/compile/src/rewrite/native.rs#native", OLD),
     ("crates/engine/src/blocked.rs", OLD),
     ("crates/engine/src/blocked/pair.rs#with_simd", OLD),
