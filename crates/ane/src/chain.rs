@@ -84,6 +84,17 @@ impl Chain {
         &self.states
     }
 
+    /// Gives the next run's inputs what this run left of every state.
+    pub fn hand_over(&self, outputs: &[(String, Array)], inputs: &mut [(String, Array)]) {
+        for State { input, output } in &self.states {
+            let left = outputs.iter().find(|(name, _)| name == output);
+            let slot = inputs.iter_mut().find(|(name, _)| name == input);
+            if let (Some((_, left)), Some((_, slot))) = (left, slot) {
+                *slot = left.clone();
+            }
+        }
+    }
+
     /// Name of the function that callers use.
     pub fn name(&self) -> &str {
         &self.name

@@ -25,6 +25,20 @@ pub struct Compiled {
 }
 
 impl Model {
+    /// The programs to run in their order: compiled, as the file has them, or as the descriptor at `path` names them; and
+    /// the network where there is one.
+    pub fn chain(self, path: &Path, chip: &'static Chip, options: &Options) -> Result<(Chain, Option<Box<Net>>)> {
+        if let Model::Descriptor(descriptor) = &self {
+            return Chain::beside(path, descriptor).map(|chain| (chain, None));
+        }
+        let Compiled { program, net } = self.compile(chip, options, &mut ())?;
+        let chain = match &net {
+            Some(net) => Chain::of_network(net, program),
+            None => Chain::from(program),
+        };
+        Ok((chain, net))
+    }
+
     /// The program: compiled for `chip` from a network, or as the file has it.
     pub fn compile(self, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Compiled> {
         match self {

@@ -174,7 +174,6 @@ const OLD: &str = "older than the limit";
 
 /// Files and functions (`path#name`) above the limits, with the reason.
 pub const LONG: &[(&str, &str)] = &[
-    ("crates/ane/src/cli/run.rs", OLD),
     ("crates/ane/src/cli/run.rs#run", OLD),
     ("crates/compile/src/emit/mod.rs", OLD),
     ("crates/compile/src/lower/elementwise.rs", OLD),

@@ -1,19 +1,21 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
+mod report;
+
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
-use anemone::tensor::{self, Array, Difference};
-use anemone::{Chain, Code, Compiled, Diagnostic, Model, Result, files};
+use anemone::tensor::{self, Array};
+use anemone::{Chain, Code, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
 use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
 use anemone_program::Direction;
-use anemone_program::e5::State;
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
+use report::{Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +28,7 @@ Examples:
   ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
   ane run decoder.mlpackage --input x.npy --repeat 4
 
-Without --atol and --rtol, a difference of 2e-3 of the largest expected value is admitted, or four times
+Without --atol and --rtol, a difference of 2e-3 of the largest expected value is allowed, or four times
 what rounding every result to fp16 costs in this network, whichever is larger. Where an expectation is not
 met, no output is written.")]
 pub struct Flags {
@@ -41,10 +43,10 @@ pub struct Flags {
     /// Expected output: NAME=FILE.npy, or FILE.npy for a single output
     #[arg(long, value_name = "[NAME=]FILE")]
     expect: Vec<String>,
-    /// Admitted absolute difference
+    /// Absolute tolerance
     #[arg(long, value_parser = tolerance_value)]
     atol: Option<f32>,
-    /// Admitted difference relative to the expected value
+    /// Tolerance relative to the expected value
     #[arg(long, value_parser = tolerance_value)]
     rtol: Option<f32>,
     /// Seed of random inputs, where none are given
@@ -116,16 +118,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let options = Options { compat, ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
-    let compiled = match &model {
-        Model::Descriptor(descriptor) => Chain::beside(&flags.model, descriptor).map(|chain| (chain, None)),
-        _ => model.compile(chip, &options, &mut ()).map(|Compiled { program, net }| {
-            let chain = match &net {
-                Some(net) => Chain::of_network(net, program),
-                None => Chain::from(program),
-            };
-            (chain, net)
-        }),
-    };
+    let compiled = model.chain(&flags.model, chip, &options);
     bar.finish_and_clear();
     let (chain, net) = compiled.map_err(in_file)?;
     let several = chain.programs().len() > 1;
@@ -173,13 +166,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if steps.len() == flags.repeat as usize {
             break run;
         }
-        for State { input, output } in chain.states() {
-            let left = run.outputs.iter().find(|(name, _)| name == output);
-            let slot = inputs.iter_mut().find(|(name, _)| name == input);
-            if let (Some((_, left)), Some((_, slot))) = (left, slot) {
-                *slot = left.clone();
-            }
-        }
+        chain.hand_over(&run.outputs, &mut inputs);
     };
     bar.finish_and_clear();
     // The last one is told below, with what is expected of it.
@@ -195,43 +182,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         own_extents(net, &mut run.outputs);
     }
 
-    let mut reports = Vec::new();
-    let mut failed = false;
-    for (name, array) in &run.outputs {
-        let mut report = json!({ "name": name, "shape": array.shape });
-        let mut line = format!("{name} {:?}", array.shape);
-        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
-            let tolerance = tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data)?;
-            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            failed |= difference.bad > 0;
-            line += &verdict(&difference, &tolerance, array, wanted);
-            report["max_abs_error"] = json!(difference.max_abs);
-            report["max_abs_error_index"] = json!(unflatten(difference.at, &array.shape));
-            report["atol"] = json!(tolerance.atol);
-            report["rtol"] = json!(tolerance.rtol);
-            report["within"] = json!(difference.bad == 0);
-            report["bad_elements"] = json!(difference.bad);
-            report["first_bad_index"] = json!(difference.first_bad.map(|i| unflatten(i, &array.shape)));
-        } else {
-            line += &summary(array);
-        }
-        if let Some(labels) = &labels {
-            let (class, probability) = best(labels, array).map_err(|d| match &flags.labels {
-                Some(path) => d.at(path.display()),
-                None => d,
-            })?;
-            line += &format!("\nclass {class}, probability {probability:.4}");
-            report["class"] = json!(class);
-            report["probability"] = json!(probability);
-        }
-        if array.data.len() <= 64 {
-            report["values"] = json!(array.data);
-        }
-        if !voice.json {
-            print(&format!("{line}\n"))?;
-        }
-        reports.push(report);
-    }
+    let tolerance = |name: &str, wanted: &Array| tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data);
+    let labels = labels.as_deref().zip(flags.labels.as_deref());
+    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
+    let (reports, failed) = report(&run.outputs, &expected, voice)?;
     // The runtime counts no values: a risk of zeros would be untrue.
     let risk = (!flags.via.wanted()).then(|| Risk::of(&run.trace));
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json) {
@@ -274,40 +228,21 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
     let outputs =
         reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
-    let (mut failed, mut reports) = (false, Vec::new());
-    for (name, array) in &outputs {
-        let mut report = json!({ "name": name, "shape": array.shape });
-        let mut line = format!("{name} {:?}", array.shape);
-        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
-            if wanted.data.len() != array.data.len() {
-                let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
-                return Err(Diagnostic::new(Code::BadTensor, message));
-            }
-            let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
-            let given = flags.atol.is_some() || flags.rtol.is_some();
-            let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
-            let tolerance = Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rounding: None };
-            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            failed |= difference.bad > 0;
-            line += &verdict(&difference, &tolerance, array, wanted);
-            report["max_abs_error"] = json!(difference.max_abs);
-            report["within"] = json!(difference.bad == 0);
-        } else {
-            line += &summary(array);
+    for (name, wanted) in &expected {
+        if let Some((_, array)) = outputs.iter().find(|(n, a)| n == name && a.data.len() != wanted.data.len()) {
+            let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
+            return Err(Diagnostic::new(Code::BadTensor, message));
         }
-        if let Some(labels) = &labels {
-            let (class, probability) = best(labels, array)?;
-            line += &format!("\nclass {class}, probability {probability:.4}");
-            report["class"] = json!(class);
-        }
-        if array.data.len() <= 64 {
-            report["values"] = json!(array.data);
-        }
-        if !voice.json {
-            print(&format!("{line}\n"))?;
-        }
-        reports.push(report);
     }
+    let tolerance = |_: &str, wanted: &Array| {
+        let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
+        let given = flags.atol.is_some() || flags.rtol.is_some();
+        let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
+        Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rounding: None }
+    };
+    let labels = labels.as_deref().zip(flags.labels.as_deref());
+    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
+    let (reports, failed) = report(&outputs, &expected, voice)?;
     if !failed {
         write(&targets, &outputs)?;
     }
@@ -458,76 +393,18 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     Ok(())
 }
 
-struct Tolerance {
-    atol: f32,
-    rtol: f32,
-    /// What rounding every result to fp16 costs in this network, where that was measured.
-    rounding: Option<f32>,
-}
-
 fn tolerance(
     flags: &Flags,
     net: Option<&Net>,
     inputs: &[(String, Array)],
     output: &str,
     wanted: &[f32],
-) -> Result<Tolerance> {
+) -> Tolerance {
     if flags.atol.is_some() || flags.rtol.is_some() {
-        return Ok(Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None });
+        return Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None };
     }
     let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
     let rounding = net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output));
     let atol = (NETWORK.share * largest).max(NETWORK_FACTOR * rounding.unwrap_or(0.0));
-    Ok(Tolerance { atol, rtol: 0.0, rounding })
-}
-
-fn verdict(d: &Difference, t: &Tolerance, array: &Array, wanted: &Array) -> String {
-    let mut text = format!(": largest error {:.3e} at {:?}", d.max_abs, unflatten(d.at, &array.shape));
-    text += &format!(", admitted {:.3e}", t.atol);
-    if t.rtol > 0.0 {
-        text += &format!(" + {:.3e} of the value", t.rtol);
-    }
-    if let Some(rounding) = t.rounding {
-        text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
-    }
-    match d.first_bad {
-        None => text + ": ok",
-        Some(i) => {
-            let at = unflatten(i, &array.shape);
-            text + &format!(": {} elements differ, first at {at:?}: {} for {}", d.bad, array.data[i], wanted.data[i])
-        }
-    }
-}
-
-fn summary(array: &Array) -> String {
-    if array.data.len() <= 16 {
-        return format!(": {:?}", array.data);
-    }
-    let (min, max) = array.data.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
-    format!(": {} elements from {min} to {max}", array.data.len())
-}
-
-fn unflatten(mut i: usize, shape: &[usize]) -> Vec<usize> {
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&n| {
-            let k = i % n.max(1);
-            i /= n.max(1);
-            k
-        })
-        .collect();
-    index.reverse();
-    index
-}
-
-/// The most probable class of an output with one element per line of `labels`.
-fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
-    let text = String::from_utf8_lossy(labels);
-    let names: Vec<&str> = text.lines().collect();
-    let best = array.data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    match best {
-        Some((i, &p)) if names.len() == array.data.len() => Ok((names[i].to_string(), p)),
-        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))),
-    }
+    Tolerance { atol, rtol: 0.0, rounding }
 }
