@@ -393,13 +393,7 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     Ok(())
 }
 
-fn tolerance(
-    flags: &Flags,
-    net: Option<&Net>,
-    inputs: &[(String, Array)],
-    output: &str,
-    wanted: &[f32],
-) -> Tolerance {
+fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Tolerance {
     if flags.atol.is_some() || flags.rtol.is_some() {
         return Tolerance { atol: flags.atol.unwrap_or(0.0), rtol: flags.rtol.unwrap_or(0.0), rounding: None };
     }
