@@ -1,34 +1,128 @@
-//! Everything that continuous integration checks besides the tests.
+//! Everything that a change must pass, in one list: `.ci/run` and `cargo xtask ci` run it.
 
-use crate::{Outcome, conclude, docs, links, repo, walls};
-use std::process::Command;
+use crate::{Outcome, conclude, docs, layers, links, repo, words};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-/// Cargo commands, in order; the release profile, so that one build serves all.
-const COMMANDS: &[&[&str]] =
-    &[&["fmt", "--all", "--check"], &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]];
+/// How a step is run.
+enum Step {
+    /// A cargo command.
+    Cargo(&'static [&'static str]),
+    /// A cargo command whose standard output contains a text.
+    Prints(&'static [&'static str], &'static str),
+    /// A program.
+    Program(&'static str, &'static [&'static str]),
+    /// A chore.
+    Chore(&'static str, fn(&[String]) -> Outcome, &'static [&'static str]),
+}
+use Step::*;
 
-/// Runs every check, also after one has failed.
-pub fn run(_: &[String]) -> Outcome {
-    let mut findings: Vec<String> = COMMANDS.iter().filter_map(|arguments| cargo(arguments)).collect();
-    let checks: [(&str, Outcome); 3] =
-        [("walls", walls::run(&[])), ("docs", docs::run(&["--check".into()])), ("links", links::run(&[]))];
-    for (name, outcome) in checks {
-        match outcome {
-            Ok(closing) => println!("{name}: {closing}"),
-            Err(all) => findings.extend(all.into_iter().map(|f| format!("{name}: {f}"))),
-        }
+/// The steps in order; the release profile throughout, so that one build serves all.
+const STEPS: &[Step] = &[
+    Cargo(&["test", "--release", "--workspace"]),
+    Prints(
+        &[
+            "run",
+            "--release",
+            "--",
+            "run",
+            "examples/digits/digits.mlpackage",
+            "--input",
+            "examples/digits/image.npy",
+            "--labels",
+            "examples/digits/labels.txt",
+        ],
+        "class 8",
+    ),
+    Cargo(&["fmt", "--all", "--check"]),
+    Cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Chore("layers", layers::run, &[]),
+    Chore("words", words::run, &[]),
+    Chore("docs", docs::run, &["--check"]),
+    Chore("links", links::run, &[]),
+    // Skips with a message where the registry of packages is not reachable.
+    Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
+];
+
+/// Runs every step, also after one has failed; `--no-tests` leaves out what executes products.
+pub fn run(arguments: &[String]) -> Outcome {
+    let tests = !arguments.iter().any(|a| a == "--no-tests");
+    let steps = STEPS.iter().filter(|s| tests || s.is_check());
+    let mut findings = Vec::new();
+    for step in steps {
+        let begun = Instant::now();
+        println!("\n== {}", step.name());
+        findings.extend(step.run().into_iter().map(|f| format!("{}: {f}", step.name())));
+        println!("== {:.0} s", begun.elapsed().as_secs_f64());
     }
-    conclude(findings, "all checks pass".into())
+    conclude(findings, "all steps pass".into())
 }
 
-/// What went wrong with a cargo command.
-fn cargo(arguments: &[&str]) -> Option<String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let what = format!("cargo {}", arguments.join(" "));
-    println!("{what}");
-    match Command::new(cargo).current_dir(repo::root()).args(arguments).status() {
-        Ok(status) if status.success() => None,
-        Ok(status) => Some(format!("{what}: {status}")),
-        Err(e) => Some(format!("{what}: {e}")),
+impl Step {
+    /// Whether it reads sources only.
+    fn is_check(&self) -> bool {
+        matches!(self, Chore(..) | Cargo(["fmt" | "clippy", ..]))
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Cargo(arguments) | Prints(arguments, _) => format!("cargo {}", arguments.join(" ")),
+            Program(name, arguments) => format!("{name} {}", arguments.join(" ")),
+            Chore(name, _, arguments) => [&[*name], *arguments].concat().join(" "),
+        }
+    }
+
+    /// What is wrong.
+    fn run(&self) -> Vec<String> {
+        let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let outcome = match self {
+            Cargo(arguments) => status(cargo().args(*arguments)),
+            Program(name, arguments) => status(Command::new(name).args(*arguments)),
+            Prints(arguments, wanted) => prints(cargo().args(*arguments), wanted),
+            Chore(_, run, arguments) => {
+                let arguments: Vec<String> = arguments.iter().map(|a| a.to_string()).collect();
+                return run(&arguments).map_or_else(
+                    |findings| findings,
+                    |closing| {
+                        println!("{closing}");
+                        Vec::new()
+                    },
+                );
+            }
+        };
+        outcome.err().into_iter().collect()
+    }
+}
+
+fn status(command: &mut Command) -> Result<(), String> {
+    let status = command.current_dir(repo::root()).status().map_err(|e| e.to_string())?;
+    if status.success() { Ok(()) } else { Err(status.to_string()) }
+}
+
+fn prints(command: &mut Command, wanted: &str) -> Result<(), String> {
+    let output = command.current_dir(repo::root()).stderr(Stdio::inherit()).output().map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    match output.status.success() && text.contains(wanted) {
+        true => Ok(()),
+        false => Err(format!("{}, and `{wanted}` expected", output.status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_a_part_of_all_steps() {
+        let checks = STEPS.iter().filter(|s| s.is_check()).count();
+        assert!(checks >= 6 && checks < STEPS.len(), "{checks} of {}", STEPS.len());
+    }
+
+    #[test]
+    fn a_failing_step_is_a_finding() {
+        assert!(status(&mut Command::new("false")).is_err());
+        assert!(prints(Command::new("echo").arg("class 3"), "class 8").is_err());
+        assert!(prints(Command::new("echo").arg("class 8"), "class 8").is_ok());
     }
 }

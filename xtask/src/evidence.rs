@@ -43,7 +43,7 @@ fn missing(document: &str, keys: &BTreeSet<String>) -> Vec<String> {
     keys.iter().filter(|k| !sections.contains(k.as_str())).cloned().collect()
 }
 
-/// Findings over rows and all sources of the rooms.
+/// Findings over rows and all sources of the crates.
 pub fn check() -> Vec<String> {
     let mut keys = keys_of_rows();
     for path in repo::files("crates", ".rs") {

@@ -1,10 +1,10 @@
-//! Paths and anchors named in the documents exist, and every room has its paragraph in `ARCHITECTURE.md`.
+//! Paths and anchors named in the documents exist, and every crate has its paragraph in `ARCHITECTURE.md`.
 //!
 //! A path is a link's target, a word in backticks with a slash in it or ending in `.md`, or a word of a fenced block
-//! that starts with a top-level folder. Below a heading that names a room, `x.rs` and `x/` count from the room's source.
+//! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
 //! `NAME` stands for any name; the default of a test folder lies outside.
 
-use crate::{Outcome, conclude, evidence, repo, walls};
+use crate::{Outcome, conclude, evidence, layers, repo};
 
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 const TOP: &[&str] = &["crates", "docs", "examples", "xtask", "tests", "fuzz", "python", ".ci", ".cargo"];
@@ -27,7 +27,7 @@ pub fn run(_: &[String]) -> Outcome {
             findings.extend(check(&document, &reference));
         }
         if document == "ARCHITECTURE.md" {
-            findings.extend(rooms_without_paragraph(&text).iter().map(|r| format!("{document}: no paragraph on {r}")));
+            findings.extend(crates_without_paragraph(&text).iter().map(|r| format!("{document}: no paragraph on {r}")));
         }
     }
     conclude(findings, format!("{references} references lead somewhere"))
@@ -40,20 +40,20 @@ struct Reference {
     /// Empty for the document itself.
     path: String,
     anchor: Option<String>,
-    /// Source folder of the room whose section it stands in.
-    room: Option<String>,
+    /// Source folder of the crate whose section it stands in.
+    krate: Option<String>,
 }
 
 fn references_of(text: &str) -> Vec<Reference> {
     let mut all = Vec::new();
     let mut fenced = false;
-    let mut room: Option<String> = None;
+    let mut krate: Option<String> = None;
     for (i, content) in text.lines().enumerate() {
         let new = |path: &str, anchor: Option<&str>| Reference {
             line: i + 1,
             path: path.to_string(),
             anchor: anchor.map(String::from),
-            room: room.clone(),
+            krate: krate.clone(),
         };
         if content.trim_start().starts_with("```") {
             fenced = !fenced;
@@ -64,7 +64,7 @@ fn references_of(text: &str) -> Vec<Reference> {
             all.extend(paths.map(|w| new(w, None)));
             continue;
         }
-        let spans = content.split('`').skip(1).step_by(2).filter(|s| is_path(s, room.is_some()));
+        let spans = content.split('`').skip(1).step_by(2).filter(|s| is_path(s, krate.is_some()));
         all.extend(spans.map(|s| new(s, None)));
         let targets = content.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         all.extend(targets.filter(|t| !t.contains("://")).map(|target| match target.split_once('#') {
@@ -73,28 +73,28 @@ fn references_of(text: &str) -> Vec<Reference> {
         }));
         if content.starts_with('#') {
             let named = content.split('`').nth(1).filter(|name| name.starts_with("crates/"));
-            room = named.map(|name| format!("{name}/src"));
+            krate = named.map(|name| format!("{name}/src"));
         }
     }
     all
 }
 
-fn is_path(span: &str, in_room: bool) -> bool {
+fn is_path(span: &str, in_crate: bool) -> bool {
     let plain = span.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
     let stands_for_any = |part: &str| part.len() > 2 && part.chars().all(|c| c.is_ascii_uppercase());
     let placeholder = span.split(['/', '.']).any(stands_for_any) && !span.ends_with(".md");
     let outside = ["../shared", "/", "./"].iter().any(|p| span.starts_with(p));
-    let looks = span.contains('/') || span.ends_with(".md") || (in_room && span.ends_with(".rs"));
+    let looks = span.contains('/') || span.ends_with(".md") || (in_crate && span.ends_with(".rs"));
     plain && looks && !placeholder && !outside
 }
 
 fn check(document: &str, reference: &Reference) -> Option<String> {
-    let Reference { line, path, anchor, room } = reference;
+    let Reference { line, path, anchor, krate } = reference;
     let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
     let beside = if folder.is_empty() { path.clone() } else { format!("{folder}/{path}") };
     let target = if path.is_empty() { document.to_string() } else { beside };
-    let in_room = room.as_ref().map(|room| format!("{room}/{path}")).unwrap_or_default();
-    let found = [&target, path, &in_room].into_iter().find(|p| !p.is_empty() && repo::at(p).exists());
+    let in_crate = krate.as_ref().map(|krate| format!("{krate}/{path}")).unwrap_or_default();
+    let found = [&target, path, &in_crate].into_iter().find(|p| !p.is_empty() && repo::at(p).exists());
     let Some(found) = found else { return Some(format!("{document}:{line}: {path} does not exist")) };
     let anchor = anchor.as_ref()?;
     let text = repo::read(found).unwrap_or_default();
@@ -112,15 +112,15 @@ fn anchors_of(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Rooms without a heading `` ### `crates/NAME` `` that text follows.
-fn rooms_without_paragraph(architecture: &str) -> Vec<String> {
+/// Crates without a heading `` ### `crates/NAME` `` that text follows.
+fn crates_without_paragraph(architecture: &str) -> Vec<String> {
     let has_paragraph = |name: &str| {
         let heading = format!("### `crates/{name}`");
         let mut rest =
             architecture.lines().skip_while(|l| !l.starts_with(&heading)).skip(1).filter(|l| !l.trim().is_empty());
         rest.next().is_some_and(|l| !l.starts_with('#'))
     };
-    walls::ROOMS.iter().map(|r| r.name).filter(|n| !has_paragraph(n)).map(|n| format!("crates/{n}")).collect()
+    layers::CRATES.iter().map(|r| r.name).filter(|n| !has_paragraph(n)).map(|n| format!("crates/{n}")).collect()
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_has_its_own_files() {
+    fn a_crate_has_its_own_files() {
         let text = "`pe.rs` `x/`\n### `crates/engine`\n`pe.rs` `gone.rs` `a.b`\n## Rest\n`pe.rs`\n";
         let all = references_of(text);
         assert_eq!(paths(text), ["x/", "crates/engine", "pe.rs", "gone.rs"]);
@@ -154,7 +154,7 @@ mod tests {
             line: 3,
             path: path.into(),
             anchor: anchor.map(String::from),
-            room: None,
+            krate: None,
         };
         assert_eq!(check("README.md", &at("Cargo.toml", None)), None);
         assert_eq!(check("docs/x.md", &at("../Cargo.toml", None)), None);
@@ -169,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_room_without_a_paragraph_is_found() {
-        let all: String = walls::ROOMS.iter().map(|r| format!("### `crates/{}`\n\nText.\n\n", r.name)).collect();
-        assert!(rooms_without_paragraph(&all).is_empty());
+    fn a_crate_without_a_paragraph_is_found() {
+        let all: String = layers::CRATES.iter().map(|r| format!("### `crates/{}`\n\nText.\n\n", r.name)).collect();
+        assert!(crates_without_paragraph(&all).is_empty());
         let bare = all.replace("### `crates/net`\n\nText.", "### `crates/net`\n");
-        assert_eq!(rooms_without_paragraph(&bare), ["crates/net"]);
-        assert_eq!(rooms_without_paragraph("").len(), walls::ROOMS.len());
+        assert_eq!(crates_without_paragraph(&bare), ["crates/net"]);
+        assert_eq!(crates_without_paragraph("").len(), layers::CRATES.len());
     }
 }

@@ -9,12 +9,13 @@ mod docs;
 mod driver;
 mod evidence;
 mod header;
+mod layers;
 mod links;
 mod replay;
 mod repo;
 mod size;
 mod tokens;
-mod walls;
+mod words;
 
 use std::process::ExitCode;
 
@@ -29,9 +30,14 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "walls", run: walls::run, help: "what each room may touch: dependencies and source" },
+    Chore {
+        name: "layers",
+        run: layers::run,
+        help: "dependencies of crates, imports of modules, what source may not contain, lengths",
+    },
+    Chore { name: "words", run: words::run, help: "words that Rust code does not use" },
     Chore { name: "docs", run: docs::run, help: "write the generated documents; --check only compares" },
-    Chore { name: "links", run: links::run, help: "paths, anchors, rooms and evidence keys in the documents exist" },
+    Chore { name: "links", run: links::run, help: "paths, anchors, crates and evidence keys in the documents exist" },
     Chore {
         name: "agreement",
         run: agreement::run,
@@ -42,8 +48,12 @@ const CHORES: &[Chore] = &[
         run: replay::run,
         help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY]",
     },
-    Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by room" },
-    Chore { name: "ci", run: ci::run, help: "format, clippy, walls, docs --check, links" },
+    Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by crate" },
+    Chore {
+        name: "ci",
+        run: ci::run,
+        help: "everything that a change must pass, step by step; --no-tests: only what reads sources",
+    },
 ];
 
 fn main() -> ExitCode {

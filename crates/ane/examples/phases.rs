@@ -5,7 +5,7 @@
 
 use anemone::execute::Execution;
 use anemone::{Array, Diagnostic, Model};
-use anemone_compile::{Log, Options, Stage, passes};
+use anemone_compile::{Log, Options, Stage, pipeline};
 use anemone_engine::Options as EngineOptions;
 use anemone_facts::chips::CHIPS;
 use anemone_program::{Direction, Program};
@@ -27,7 +27,7 @@ impl Log for Counts {
 }
 
 impl Counts {
-    fn after(&self, pass: &passes::Pass) -> usize {
+    fn after(&self, pass: &pipeline::Pass) -> usize {
         self.0.iter().find(|(name, _)| *name == pass.dump).map_or(0, |(_, count)| *count)
     }
 }
@@ -49,7 +49,7 @@ fn moved(program: &Program) -> Result<u64, Diagnostic> {
 
 /// How many optional passes come before the one that keeps results in tile memory.
 fn without_residency() -> usize {
-    passes::ALL.iter().take_while(|p| p.name != passes::RESIDE.name).filter(|p| p.optional).count()
+    pipeline::ALL.iter().take_while(|p| p.name != pipeline::RESIDE.name).filter(|p| p.optional).count()
 }
 
 fn row(package: &Path) -> Result<String, Diagnostic> {
@@ -63,13 +63,13 @@ fn row(package: &Path) -> Result<String, Diagnostic> {
     compile(Options { pass_limit: Some(0), ..Options::default() }, &mut plain)?;
     let streamed = compile(Options { pass_limit: Some(without_residency()), ..Options::default() }, &mut ())?;
     let (all, kept) = (moved(&streamed)?, moved(&program)?);
-    let before = counts.after(&passes::FOLD);
+    let before = counts.after(&pipeline::FOLD);
     Ok(format!(
         "{before} | {} | {} | {} | {} | {all} | {kept} | {:.2}",
-        plain.after(&passes::LEGALIZE),
-        counts.after(&passes::LOWER),
-        counts.after(&passes::RELU),
-        counts.after(&passes::LEGALIZE),
+        plain.after(&pipeline::LEGALIZE),
+        counts.after(&pipeline::LOWER),
+        counts.after(&pipeline::RELU),
+        counts.after(&pipeline::LEGALIZE),
         kept as f64 / all as f64
     ))
 }

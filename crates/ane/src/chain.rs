@@ -3,7 +3,6 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::files;
-use crate::forms::Form;
 use crate::tensor::Array;
 use anemone_compile::native;
 use anemone_engine as engine;
@@ -49,9 +48,9 @@ impl Chain {
         Chain::of_segments(net, vec![program])
     }
 
-    /// A network's program, or where a dispatch descriptor is among the forms, the programs of its segments.
-    pub fn for_forms(net: &Net, forms: &[Form], compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
-        let segments = if forms.contains(&Form::E5) { native::segments(net) } else { vec![net.clone()] };
+    /// A network's program, or where `segmented`, as for a dispatch descriptor, the programs of its segments.
+    pub fn of_net(net: &Net, segmented: bool, compile: impl FnMut(&Net) -> Result<Program>) -> Result<Chain> {
+        let segments = if segmented { native::segments(net) } else { vec![net.clone()] };
         Ok(Chain::of_segments(net, segments.iter().map(compile).collect::<Result<_>>()?))
     }
 
@@ -83,6 +82,17 @@ impl Chain {
     /// Tensors held from run to run: zeros before the first, then what the output left.
     pub fn states(&self) -> &[State] {
         &self.states
+    }
+
+    /// Gives the next run's inputs what this run left of every state.
+    pub fn hand_over(&self, outputs: &[(String, Array)], inputs: &mut [(String, Array)]) {
+        for State { input, output } in &self.states {
+            let left = outputs.iter().find(|(name, _)| name == output);
+            let slot = inputs.iter_mut().find(|(name, _)| name == input);
+            if let (Some((_, left)), Some((_, slot))) = (left, slot) {
+                *slot = left.clone();
+            }
+        }
     }
 
     /// Name of the function that callers use.
@@ -128,12 +138,12 @@ impl ChainExecution<'_> {
         if let [only] = self.executions.as_mut_slice() {
             return only.run(inputs);
         }
-        let mut whole = Run { outputs: Vec::new(), tasks: 0, passed_over: Vec::new(), trace: Vec::new() };
+        let mut whole = Run { outputs: Vec::new(), tasks: 0, skipped: Vec::new(), trace: Vec::new() };
         let mut known = inputs.to_vec();
         for execution in &mut self.executions {
             let run = execution.run(&known)?;
             whole.tasks += run.tasks;
-            whole.passed_over.extend(run.passed_over);
+            whole.skipped.extend(run.skipped);
             whole.trace.extend(run.trace);
             known.extend(run.outputs);
         }

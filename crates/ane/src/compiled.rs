@@ -1,13 +1,14 @@
 //! A compiled model: run, listed, and written in compiled forms.
 
 use crate::chain::Chain;
+use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{execute, own_extents, state_at_start};
 use crate::files;
 use crate::forms::{self, File, Form};
-use crate::model::program_of;
+use crate::model::Model;
 use crate::tensor::Array;
-use anemone_compile::Options;
+use anemone_compile::{Log, Options};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -21,6 +22,50 @@ pub struct Compiled {
     pub program: Program,
     /// The network it was compiled from, if any: names and extents of inputs and outputs.
     pub net: Option<Box<Net>>,
+}
+
+impl Model {
+    /// The programs to run in their order: compiled, as the file has them, or as the descriptor at `path` names them; and
+    /// the network where there is one.
+    pub fn chain(self, path: &Path, chip: &'static Chip, options: &Options) -> Result<(Chain, Option<Box<Net>>)> {
+        if let Model::Descriptor(descriptor) = &self {
+            return Chain::beside(path, descriptor).map(|chain| (chain, None));
+        }
+        let Compiled { program, net } = self.compile(chip, options, &mut ())?;
+        let chain = match &net {
+            Some(net) => Chain::of_network(net, program),
+            None => Chain::from(program),
+        };
+        Ok((chain, net))
+    }
+
+    /// The program: compiled for `chip` from a network, or as the file has it.
+    pub fn compile(self, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Compiled> {
+        match self {
+            Model::Net { net, .. } => {
+                let program = program_of(&net, chip, options, log)?;
+                Ok(Compiled { program, net: Some(net) })
+            }
+            Model::Container(container) => {
+                let program = container.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
+                Ok(Compiled { program, net: None })
+            }
+            Model::Program(program) => Ok(Compiled { program: *program, net: None }),
+            Model::Descriptor(_) => {
+                Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
+                    .help("give the container (.hwx) that it was written with"))
+            }
+            Model::Package(package) => {
+                let [entry] = package.programs.as_slice() else {
+                    let n = package.programs.len();
+                    let message = format!("the firmware container holds {n} programs, one is expected");
+                    return Err(Diagnostic::new(Code::Usage, message));
+                };
+                let program = entry.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
+                Ok(Compiled { program, net: None })
+            }
+        }
+    }
 }
 
 impl Compiled {
@@ -81,7 +126,7 @@ impl Compiled {
     ) -> Result<Vec<PathBuf>> {
         let chain = match &self.net {
             Some(net) if forms.contains(&Form::E5) => {
-                Chain::for_forms(net, forms, |segment| program_of(segment, chip, options, &mut ()))?
+                Chain::of_net(net, true, |segment| program_of(segment, chip, options, &mut ()))?
             }
             _ => Chain::from(self.program.clone()),
         };

@@ -285,8 +285,9 @@ impl From<anemone_engine::Fault> for Diagnostic {
         use anemone_engine::FaultKind::{NotHonoured, Unexplained};
         let diagnostic = Diagnostic::new(Code::Fault, fault.to_string());
         match fault.kind {
-            NotHonoured { .. } | Unexplained { .. } => diagnostic
-                .help("--lenient passes over fields the engine does not obey; results are then not to be trusted"),
+            NotHonoured { .. } | Unexplained { .. } => {
+                diagnostic.help("--lenient skips fields the engine does not obey; results are then not to be trusted")
+            }
             _ => diagnostic,
         }
     }

@@ -14,8 +14,8 @@ pub struct Run {
     pub outputs: Vec<(String, Array)>,
     /// Tasks executed.
     pub tasks: usize,
-    /// Faults that a lenient run passed over.
-    pub passed_over: Vec<String>,
+    /// Faults that a lenient run skipped.
+    pub skipped: Vec<String>,
     /// What each task did, where the options ask for it.
     pub trace: Vec<TaskTrace>,
 }
@@ -93,9 +93,9 @@ impl<'a> Execution<'a> {
         if let Some(name) = outcome.incomplete.first() {
             return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
         }
-        let passed_over = outcome.passed_over.iter().map(|f| f.to_string()).collect();
+        let skipped = outcome.skipped.iter().map(|f| f.to_string()).collect();
         let outputs = take(self.program, &self.memory)?;
-        Ok(Run { outputs, tasks: outcome.tasks, passed_over, trace: outcome.trace })
+        Ok(Run { outputs, tasks: outcome.tasks, skipped, trace: outcome.trace })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The front door: one library over all rooms, and the command line `ane`.
+//! The facade: one library over all crates, and the command line `ane`.
 //!
 //! [`Model::load`] reads any supported file, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
 //! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
@@ -11,6 +11,7 @@
 
 pub mod chain;
 pub mod check;
+pub mod compile;
 pub mod compiled;
 pub mod convert;
 pub mod diagnostic;

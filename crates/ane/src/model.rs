@@ -1,10 +1,7 @@
 //! Any supported file: a network to compile, or a program already compiled. Kind is decided by content first.
 
-use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
-use anemone_compile::{Log, Options};
-use anemone_facts::chips::Chip;
 use anemone_facts::formats;
 use anemone_net::Net;
 use anemone_net::read;
@@ -155,63 +152,6 @@ impl Model {
                 Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN))
             }
         }
-    }
-
-    /// The program: compiled for `chip` from a network, or as the file has it.
-    pub fn compile(self, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Compiled> {
-        match self {
-            Model::Net { net, .. } => {
-                let program = program_of(&net, chip, options, log)?;
-                Ok(Compiled { program, net: Some(net) })
-            }
-            Model::Container(container) => {
-                let program = container.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
-                Ok(Compiled { program, net: None })
-            }
-            Model::Program(program) => Ok(Compiled { program: *program, net: None }),
-            Model::Descriptor(_) => {
-                Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
-                    .help("give the container (.hwx) that it was written with"))
-            }
-            Model::Package(package) => {
-                let [entry] = package.programs.as_slice() else {
-                    let n = package.programs.len();
-                    let message = format!("the firmware container holds {n} programs, one is expected");
-                    return Err(Diagnostic::new(Code::Usage, message));
-                };
-                let program = entry.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
-                Ok(Compiled { program, net: None })
-            }
-        }
-    }
-}
-
-/// A network's program; a refusal says which operation of which kind it is about.
-pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
-    anemone_compile::compile(net, chip, options, log).map_err(|error| {
-        let mut diagnostic = Diagnostic::from(error);
-        if let Some(details) = &mut diagnostic.details {
-            details.chip.get_or_insert_with(|| chip.target.to_string());
-            if let Some(op) = net.ops.iter().find(|op| details.output.as_ref() == Some(&op.name)) {
-                details.op.get_or_insert_with(|| op.kind.name().to_string());
-                details.output = op.outputs.first().map(|&id| net.value(id).name.clone());
-            }
-        }
-        diagnostic
-    })
-}
-
-/// As [`Model::compile`], only so far as to a pass, for the log's sake; a file that is compiled already has no passes.
-pub fn compile_until(
-    model: &Model,
-    chip: &'static Chip,
-    options: &Options,
-    log: &mut dyn Log,
-    pass: &'static anemone_compile::passes::Pass,
-) -> Result<()> {
-    match model {
-        Model::Net { net, .. } => Ok(anemone_compile::compile_until(net, chip, options, log, pass)?),
-        _ => Ok(()),
     }
 }
 

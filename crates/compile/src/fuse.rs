@@ -1,7 +1,7 @@
 //! Phase 1: neighbours become one layer (the book, chapter 22, table 22.3).
 
-use crate::anec::*;
-use crate::passes::Reasons;
+use crate::ir::*;
+use crate::remarks::Remarks;
 use half::f16;
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ struct Uses {
 /// A function of one number that only follows convolutions or planar layers becomes part of them: ReLU and tables in the
 /// post-activation slot, a factor in the gain. zin 9.509 does the same, one step from the layer on
 /// (`docs/evidence.md`, key `h13-fusion`).
-pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Reasons) {
+pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) {
     let mut uses: HashMap<BufferId, Uses> = HashMap::new();
     for (i, layer) in graph.layers.iter().enumerate() {
         for source in &layer.sources {
@@ -85,7 +85,7 @@ pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Reasons) 
 
 /// A ReLU of memory that only an addition or a product of two sources reads becomes part of how that reads its second
 /// source, which may be either of the two.
-pub(crate) fn relu_into_reader(graph: &mut Graph, reasons: &mut Reasons) {
+pub(crate) fn relu_into_reader(graph: &mut Graph, reasons: &mut Remarks) {
     let mut reads = vec![0usize; graph.buffers.len()];
     let mut writers: Vec<Vec<usize>> = vec![Vec::new(); graph.buffers.len()];
     for (i, layer) in graph.layers.iter().enumerate() {

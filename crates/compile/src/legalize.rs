@@ -3,13 +3,13 @@
 //! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
 //! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
 
-use crate::Options;
-use crate::anec::*;
 use crate::check;
 use crate::check::legal::{self, Route};
 use crate::error::{Error, Result};
-use crate::pack::Packing;
-use crate::passes::Reasons;
+use crate::ir::*;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use crate::stream::pack::Packing;
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::kernel::ENGINES;
@@ -42,7 +42,7 @@ impl std::fmt::Display for Legal {
 }
 
 /// Splits what exceeds kernel memory, then checks every layer against the chip's limits.
-pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reasons: &mut Reasons) -> Result<Legal> {
+pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reasons: &mut Remarks) -> Result<Legal> {
     split_products(&mut graph, reasons);
     split_kernels(&mut graph, chip, options, reasons);
     for layer in &graph.layers {
@@ -52,7 +52,7 @@ pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reason
 }
 
 /// A product has one stream an engine: more rows are several products, the last ones first as 9.509 has them.
-fn split_products(graph: &mut Graph, reasons: &mut Reasons) {
+fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
     for layer in std::mem::take(&mut graph.layers) {
         let streams = layer.sources.get(1).map_or(0, View4::channels);
         let &Kind::Product { lanes, .. } = &layer.kind else {
@@ -77,7 +77,7 @@ fn split_products(graph: &mut Graph, reasons: &mut Reasons) {
 }
 
 /// Output channels are divided over several tasks when their coefficients exceed kernel memory.
-fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Reasons) {
+fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Remarks) {
     let Some(cap) = chip.hal.kmem_cap_streamed else { return };
     let layers = std::mem::take(&mut graph.layers);
     for layer in layers {
@@ -85,7 +85,7 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
         let stay = chip
             .hal
             .kmem_cap_dense
-            .filter(|_| options.modern())
+            .filter(|_| options.conventions().splits_to_stay)
             .map_or_else(Vec::new, |cap| split_product(&layer, cap));
         let pieces = if stay.len() > 1 { stay } else { split_kernel(layer, cap) };
         if pieces.len() > 1 {
@@ -220,7 +220,7 @@ fn tensors(layer: &Layer) -> impl Iterator<Item = &View4> {
 }
 
 /// The layer as the rules see it. A group is a run of its own, so that extents are those of one group. `None` for an own
-/// task: its native layer was held to the rules before it was lowered ([`crate::native::gate`]).
+/// task: its native layer was held to the rules before it was lowered ([`crate::target::gate`]).
 fn native(layer: &Layer) -> Option<check::Layer> {
     let extents = |view: &View4| [1, view.channels(), view.height(), view.width];
     let of = |kind: &str| {
@@ -283,9 +283,9 @@ mod tests {
         let chip = &CHIPS[0];
         let most = chip.hal.max_tensor_width.expect("known") as usize;
         let graph = |width| Graph { layers: vec![copy(width)], ..Graph::default() };
-        assert!(legalize(graph(most), chip, &Options::default(), &mut Reasons::default()).is_ok());
+        assert!(legalize(graph(most), chip, &Options::default(), &mut Remarks::default()).is_ok());
         let Err(Error::Rule { refusal, .. }) =
-            legalize(graph(most + 1), chip, &Options::default(), &mut Reasons::default())
+            legalize(graph(most + 1), chip, &Options::default(), &mut Remarks::default())
         else {
             panic!("a refusal")
         };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_judged_by_the_rules_of_convolutions() {
+    fn kernels_obey_the_rules_of_convolutions() {
         let chip = &CHIPS[0];
         let window = Window { kernel: [1, 14], ..Window::UNIT };
         let conv = Kind::Conv {

@@ -162,10 +162,10 @@ impl Table {
         let step = (-f64::from(shift)).exp2();
         let last_x = 32.0 * step;
         let last_y = f16::from_f64(f(last_x)).to_f64();
-        // The tail joins the last knot to the limit; without room for a tail the function saturates.
-        let room = high as f64 - last_x;
-        let slope = if room > 0.0 { (limit as f64 - last_y) / room } else { 0.0 };
-        let intercept = if room > 0.0 { limit as f64 - slope * high as f64 } else { limit as f64 };
+        // The tail joins the last knot to the limit; without space for a tail the function saturates.
+        let span = high as f64 - last_x;
+        let slope = if span > 0.0 { (limit as f64 - last_y) / span } else { 0.0 };
+        let intercept = if span > 0.0 { limit as f64 - slope * high as f64 } else { limit as f64 };
         let form = Form {
             mode: Mode::FromZero,
             symmetry: Symmetry::Odd,

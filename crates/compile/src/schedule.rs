@@ -5,9 +5,9 @@
 
 mod order;
 
-use crate::anec::*;
+use crate::ir::*;
 use crate::legalize::Legal;
-use crate::passes::Reasons;
+use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::PARTITION_MARGIN;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct Schedule {
 }
 
 /// Orders the layers and cuts the order into partitions.
-pub fn schedule(legal: Legal, chip: &Chip, reasons: &mut Reasons) -> Schedule {
+pub fn schedule(legal: Legal, chip: &Chip, reasons: &mut Remarks) -> Schedule {
     let mut graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
     let order = order::order(&graph, capacity, reasons);
@@ -49,7 +49,7 @@ fn partition(
     graph: &Graph,
     live: &[Option<(usize, usize)>],
     budget: u64,
-    reasons: &mut Reasons,
+    reasons: &mut Remarks,
 ) -> (Vec<usize>, Vec<u64>) {
     let count = graph.layers.len();
     let (mut begin, mut end) = (vec![Vec::new(); count], vec![Vec::new(); count]);

@@ -94,7 +94,7 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
 /// Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
 ///
 /// # Safety
-/// `text` is null or has room for `bytes`.
+/// `text` is null or has space for `bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_last_error_message(text: *mut c_char, bytes: usize) -> i64 {
     // SAFETY: as the caller promises.
@@ -107,13 +107,13 @@ pub unsafe extern "C" fn e5rt_last_error_message(text: *mut c_char, bytes: usize
 /// Copies a text out, with a zero at the end, cut to `bytes`.
 ///
 /// # Safety
-/// `to` is null or has room for `bytes`.
+/// `to` is null or has space for `bytes`.
 pub(crate) unsafe fn put_text(to: *mut c_char, bytes: usize, text: &str) -> Done {
     if to.is_null() || bytes == 0 {
         return Err(Refusal::Argument("a null text"));
     }
     let n = text.len().min(bytes - 1);
-    // SAFETY: the caller gives room for `bytes`, and n + 1 is at most that.
+    // SAFETY: the caller gives space for `bytes`, and n + 1 is at most that.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), n);
         to.add(n).write(0);

@@ -1,6 +1,6 @@
 //! What the machine would do: executes a program from its register words and memory alone.
 //!
-//! This room may touch `facts` and `program`. It never sees the network or the compiler: the two agree only through
+//! This crate may use `facts` and `program`. It never sees the network or the compiler: the two agree only through
 //! bytes and rows. It does not panic on any program; a set field that it does not obey is a named [`Fault`], and so is
 //! every access outside a region.
 //!

@@ -31,8 +31,8 @@ pub struct Options {
 pub struct Outcome {
     /// Tasks executed.
     pub tasks: usize,
-    /// What `lenient` passed over.
-    pub passed_over: Vec<Fault>,
+    /// Faults that `lenient` skipped.
+    pub skipped: Vec<Fault>,
     /// Output ports with elements that no task wrote.
     pub incomplete: Vec<String>,
     /// What each task did, where [`Options::trace`] asks for it.
@@ -47,7 +47,7 @@ pub struct Plan {
     common: Common,
     trace: bool,
     steps: Vec<Step>,
-    passed_over: Vec<Fault>,
+    skipped: Vec<Fault>,
     /// What the program's own memory has: sizes by base register, and the sections that some task reads in every run.
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Vec<u8>)>,
@@ -188,7 +188,7 @@ impl Plan {
         let model = options.model;
         let mut common =
             Common { layout, mac: model.mac(), model, ports: program.ports.clone(), workers: Workers::new() };
-        let mut passed_over = Vec::new();
+        let mut skipped = Vec::new();
         let mut constants = Constants::of(program, &tasks);
         let mut steps = Vec::with_capacity(tasks.len());
         let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
@@ -197,7 +197,7 @@ impl Plan {
             let fault = |kind| Fault { task: Some(index), offset, kind };
             let strays = check_fields(layout, &task);
             if options.lenient {
-                passed_over.extend(strays.into_iter().map(fault));
+                skipped.extend(strays.into_iter().map(fault));
             } else if let Some(kind) = strays.into_iter().next() {
                 return Err(fault(kind));
             }
@@ -230,7 +230,7 @@ impl Plan {
         });
         let fans = fans.unwrap_or_default();
         let trace = options.trace;
-        Ok(Plan { common, trace, steps, passed_over, buffers, sections, l2, together, fans, seen: None, remarks })
+        Ok(Plan { common, trace, steps, skipped, buffers, sections, l2, together, fans, seen: None, remarks })
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
@@ -284,14 +284,14 @@ impl Plan {
         memory.trust(false);
         let (tasks, trace) = done?;
         if tasks < self.steps.len() {
-            return Ok(Outcome { tasks, passed_over: Vec::new(), incomplete: Vec::new(), trace });
+            return Ok(Outcome { tasks, skipped: Vec::new(), incomplete: Vec::new(), trace });
         }
         if let (Some(seen), false) = (&self.seen, unchanged) {
             memory.mark(&seen.after);
         }
         if let (Some(seen), true) = (&self.seen, unchanged) {
             let incomplete = seen.incomplete.clone();
-            return Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace });
+            return Ok(Outcome { tasks, skipped: self.skipped.clone(), incomplete, trace });
         }
         let outputs = self.common.ports.iter().filter(|p| p.direction == Direction::Output);
         let incomplete: Vec<String> = outputs.filter(|p| !port_written(memory, p)).map(|p| p.name.clone()).collect();
@@ -303,7 +303,7 @@ impl Plan {
             (None, Some(seen)) => (seen.left, seen.incomplete) = (left, incomplete.clone()),
             (None, None) => {}
         }
-        Ok(Outcome { tasks, passed_over: self.passed_over.clone(), incomplete, trace })
+        Ok(Outcome { tasks, skipped: self.skipped.clone(), incomplete, trace })
     }
 
     fn execute(

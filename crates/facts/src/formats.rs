@@ -1,6 +1,6 @@
 //! Container formats: magic numbers, command ids, fixed strings, and the words of fixed-shape records, as rows.
 //!
-//! Reader, writer, assembler and dump of the `program` room read these rows and repeat none of the numbers. Sources:
+//! Reader, writer, assembler and dump of the `program` crate read these rows and repeat none of the numbers. Sources:
 //! the compiler outputs described in `docs/evidence.md`, key `hwx`.
 
 use crate::table::Evidence;

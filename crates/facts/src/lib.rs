@@ -19,6 +19,7 @@ pub mod lut;
 pub mod native;
 pub mod numerics;
 pub mod ops;
+mod own;
 pub mod placement;
 pub mod probes;
 pub mod silicon;

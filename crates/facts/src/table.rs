@@ -139,8 +139,7 @@ pub struct Block {
 }
 
 /// The registers of this project's own tasks. They stand in no layout's list of blocks: Apple's descriptors have none.
-static OWN: Block =
-    Block { addr: crate::native::OWN_BASE, words: crate::native::OWN_WORDS, name: "own-native, not Apple's" };
+static OWN: Block = Block { addr: crate::own::OWN_BASE, words: crate::own::OWN_WORDS, name: "own-native, not Apple's" };
 
 /// One generation's task descriptor: every known field with its place.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! How far results may lie from plain arithmetic, and why: the judges of the operation suite and of whole networks.
+//! How far results may lie from plain arithmetic, and why: tolerances of the operation suite and of whole networks.
 
 /// An admitted difference, as a share of the largest expected magnitude.
 #[derive(Clone, Copy, Debug, PartialEq)]

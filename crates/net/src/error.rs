@@ -1,4 +1,4 @@
-//! The one error type of this room: every variant says where, what was found and what was allowed.
+//! The one error type of this crate: every variant says where, what was found and what was allowed.
 
 use crate::graph::{DType, TensorType};
 

@@ -79,8 +79,8 @@ pub(crate) fn windows(
     pads: (usize, usize),
     ceil_mode: bool,
 ) -> Option<usize> {
-    let room = extent.checked_add(pads.0)?.checked_add(pads.1)?.checked_sub(window)?;
-    let mut count = if ceil_mode { room.div_ceil(stride) } else { room / stride } + 1;
+    let span = extent.checked_add(pads.0)?.checked_add(pads.1)?.checked_sub(window)?;
+    let mut count = if ceil_mode { span.div_ceil(stride) } else { span / stride } + 1;
     // A window that would start in the padding after the input has no element of its own.
     if ceil_mode && (count - 1).checked_mul(stride)? >= extent + pads.0 {
         count -= 1;

@@ -1,14 +1,14 @@
 //! What the user meant: typed network graphs from model files, with a checker and a plain evaluator.
 //!
-//! This room knows no hardware: it names no chip, no register and no byte limit, and it does no file I/O (readers get
+//! This crate knows no hardware: it names no chip, no register and no byte limit, and it does no file I/O (readers get
 //! bytes and a [`read::Files`] to ask for more).
 //!
 //! # Dependencies, each with its reason
 //! - `bytes`: slices of a weight file that share its memory; the protobuf reader gives them too.
 //! - `half`: IEEE 754 binary16, which Rust does not have.
-//! - `thiserror`: the room's error enum without hand-written formatting.
+//! - `thiserror`: the crate's error enum without hand-written formatting.
 //! - `ndarray`: safe matrix products over borrowed slices (its kernels are those of `matrixmultiply`); the kernel crates
-//!   themselves take raw pointers, and this room has no `unsafe`.
+//!   themselves take raw pointers, and this crate has no `unsafe`.
 //! - `libm`: the error function, which `std` does not have.
 //! - `prost`: the protobuf wire format of Core ML and ONNX models; messages are declared by hand, nothing is generated at build.
 //! - `lzfse_rust`: the compression of packed netplists, without C.

@@ -1,6 +1,6 @@
 //! What the machine is told: task descriptors, listings and containers, bytes in and bytes out.
 //!
-//! This room may touch `facts`. It does not know what an operation computes, does no file I/O, and never stops
+//! This crate may use `facts`. It does not know what an operation computes, does no file I/O, and never stops
 //! printing at what it cannot explain: unknown bits are listed, never dropped.
 //!
 //! Dependencies: `flatbuffers` writes dispatch descriptors; reading them is ours, because the library's accessors are

@@ -164,7 +164,7 @@ impl Cache {
                 Some(bundle)
             }
             Err(error) => {
-                tracing::warn!(%error, "a cache entry that does not verify is passed over");
+                tracing::warn!(%error, "a cache entry that does not verify is skipped");
                 let _ = fs::remove_dir_all(&folder);
                 self.misses.fetch_add(1, Relaxed);
                 None

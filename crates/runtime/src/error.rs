@@ -1,4 +1,4 @@
-//! The room's refusals, as values.
+//! The crate's refusals, as values.
 
 use anemone_facts::driver::codes;
 
@@ -200,5 +200,5 @@ impl Error {
     }
 }
 
-/// Result of the room.
+/// Result of the crate.
 pub type Result<T> = std::result::Result<T, Error>;

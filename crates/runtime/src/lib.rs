@@ -6,7 +6,7 @@
 //! - [`driver`]: user clients, selectors, programs, requests, as rows of `facts` state them.
 //! - [`firmware`], [`dart`], [`clock`]: models of what the driver talks to. Time in them is modelled and never slept.
 //!
-//! The room may touch `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program,
+//! The crate may use `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program,
 //! never a model; who compiles is a closure of the caller. System calls are in `os`, `cache` and `broker`, and `unsafe` is in
 //! `os/shared.rs` alone.
 //!
@@ -15,7 +15,7 @@
 //! and files;
 //! `landlock` takes from the compile service what it does not need;
 //! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
-//! `tracing` tells of what is passed over.
+//! `tracing` reports what is skipped.
 
 pub mod broker;
 pub mod cache;

@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::layers::{Layer, compare_layers};
-use anemone::model::program_of;
+use anemone::compile::program_of;
 use anemone::tensor::{self, Array};
 use anemone::{Diagnostic, Result};
 use anemone_compile::Options;

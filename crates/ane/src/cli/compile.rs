@@ -2,10 +2,10 @@
 
 use super::{FIRST, ModelFlags, Voice, chip, print, target};
 use anemone::chain::Chain;
+use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
-use anemone::model::compile_until;
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
-use anemone_compile::{Compat, Log, Options, Stage, passes};
+use anemone_compile::{Compat, Log, Options, Stage, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -48,7 +48,7 @@ pub struct Flags {
     dump_ir: Option<PathBuf>,
     /// Stop after this pass, writing its text and no program: `ane passes` lists them
     #[arg(long, value_name = "PASS", requires = "dump_ir", value_parser = pass())]
-    stop_after: Option<&'static passes::Pass>,
+    stop_after: Option<&'static pipeline::Pass>,
     /// Run only the first N of the passes that can be left out, to find one that is at fault
     #[arg(long, value_name = "N")]
     pass_limit: Option<usize>,
@@ -90,9 +90,9 @@ impl CompatName {
 }
 
 /// Reads a pass by name.
-fn pass() -> impl TypedValueParser<Value = &'static passes::Pass> {
-    PossibleValuesParser::new(passes::ALL.iter().map(|p| p.name))
-        .try_map(|name| passes::by_name(&name).ok_or("no such pass"))
+fn pass() -> impl TypedValueParser<Value = &'static pipeline::Pass> {
+    PossibleValuesParser::new(pipeline::ALL.iter().map(|p| p.name))
+        .try_map(|name| pipeline::by_name(&name).ok_or("no such pass"))
 }
 
 /// Keeps stages to be written once compilation has ended, one way or the other: a folder a network that is compiled.
@@ -244,7 +244,7 @@ fn chain(
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
     let mut segments = 0;
-    Chain::for_forms(&net, forms, |segment: &Net| {
+    Chain::of_net(&net, forms.contains(&Form::E5), |segment: &Net| {
         // One that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));

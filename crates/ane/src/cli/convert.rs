@@ -49,7 +49,7 @@ pub struct Flags {
     /// The smallest weights become zeros: the share of them, 0 to 1
     #[arg(long, value_name = "SHARE", group = "smaller", help_heading = "Networks")]
     prune: Option<f32>,
-    /// Seed of the inputs on which compression is judged
+    /// Seed of the inputs on which compression is measured
     #[arg(long, default_value_t = 0, help_heading = "Networks")]
     seed: u64,
     #[command(flatten, next_help_heading = "Networks")]

@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::Result;
-use anemone_compile::passes::ALL;
+use anemone_compile::pipeline::ALL;
 use clap::Args;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub fn run(_: Flags, voice: Voice) -> Result<u8> {
         print(&format!("{}\n", json!({ "schema": "anemone.passes/1", "passes": list })))?;
         return Ok(0);
     }
-    let line = |p: &anemone_compile::passes::Pass| {
+    let line = |p: &anemone_compile::pipeline::Pass| {
         let phase = if p.phase == 0 { "-".to_string() } else { p.phase.to_string() };
         let kept = if p.optional { "may be left out" } else { "" };
         format!("{:17} phase {phase}  {} [{}] {kept}", p.name, p.what, p.source).trim_end().to_string() + "\n"

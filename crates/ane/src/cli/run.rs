@@ -1,19 +1,20 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
+mod report;
+
 use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
-use anemone::execute::{RoundingCost, own_extents, state_at_start};
-use anemone::tensor::{self, Agreement, Array, Difference};
-use anemone::{Chain, Code, Compiled, Diagnostic, Model, Result, files};
+use anemone::execute::{own_extents, state_at_start};
+use anemone::tensor::{self, Array};
+use anemone::{Chain, Code, Diagnostic, Model, Result, files};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
-use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use anemone_net::Net;
 use anemone_program::Direction;
-use anemone_program::e5::State;
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
+use report::{Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -43,10 +44,10 @@ pub struct Flags {
     /// Expected output: NAME=FILE.npy, or FILE.npy for a single output
     #[arg(long, value_name = "[NAME=]FILE")]
     expect: Vec<String>,
-    /// Tolerance: absolute difference
+    /// Absolute tolerance
     #[arg(long, value_parser = tolerance_value)]
     atol: Option<f32>,
-    /// Tolerance: difference relative to the expected value
+    /// Tolerance relative to the expected value
     #[arg(long, value_parser = tolerance_value)]
     rtol: Option<f32>,
     /// Seed of random inputs, where none are given
@@ -61,7 +62,7 @@ pub struct Flags {
     /// Names of classes, one per line: prints the most probable one
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Pass over fields that the engine does not obey
+    /// Skip fields that the engine does not obey
     #[arg(long)]
     lenient: bool,
     /// How to compute: in fp32, or as the device is known to
@@ -122,16 +123,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let options = Options { compat, ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
-    let compiled = match &model {
-        Model::Descriptor(descriptor) => Chain::beside(&flags.model, descriptor).map(|chain| (chain, None)),
-        _ => model.compile(chip, &options, &mut ()).map(|Compiled { program, net }| {
-            let chain = match &net {
-                Some(net) => Chain::of_network(net, program),
-                None => Chain::from(program),
-            };
-            (chain, net)
-        }),
-    };
+    let compiled = model.chain(&flags.model, chip, &options);
     bar.finish_and_clear();
     let (chain, net) = compiled.map_err(in_file)?;
     let several = chain.programs().len() > 1;
@@ -191,13 +183,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         if steps.len() == flags.repeat as usize {
             break run;
         }
-        for State { input, output } in chain.states() {
-            let left = run.outputs.iter().find(|(name, _)| name == output);
-            let slot = inputs.iter_mut().find(|(name, _)| name == input);
-            if let (Some((_, left)), Some((_, slot))) = (left, slot) {
-                *slot = left.clone();
-            }
-        }
+        chain.hand_over(&run.outputs, &mut inputs);
     };
     bar.finish_and_clear();
     // The last one is told below, with what is expected of it.
@@ -208,54 +194,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             }
         }
     }
-    run.passed_over.iter().for_each(|f| voice.note(format!("passed over: {f}")));
+    run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
     if let Some(net) = &net {
         own_extents(net, &mut run.outputs);
     }
 
-    let mut reports = Vec::new();
-    let mut failed = false;
-    for (name, array) in &run.outputs {
-        let mut report = json!({ "name": name, "shape": array.shape });
-        let mut line = format!("{name} {:?}", array.shape);
-        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
-            let tolerance = tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data)?;
-            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            let agreement = tensor::agreement(&array.data, &wanted.data);
-            let within = difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most);
-            failed |= !within;
-            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
-            report["rms_error"] = json!(agreement.rms);
-            report["rms_tolerance"] = json!(tolerance.rms);
-            report["cosine"] = json!(agreement.cosine);
-            report["top1"] = json!(agreement.top1);
-            report["max_abs_error"] = json!(difference.max_abs);
-            report["max_abs_error_index"] = json!(unflatten(difference.at, &array.shape));
-            report["atol"] = json!(tolerance.atol);
-            report["rtol"] = json!(tolerance.rtol);
-            report["within"] = json!(within);
-            report["bad_elements"] = json!(difference.bad);
-            report["first_bad_index"] = json!(difference.first_bad.map(|i| unflatten(i, &array.shape)));
-        } else {
-            line += &summary(array);
-        }
-        if let Some(labels) = &labels {
-            let (class, probability) = best(labels, array).map_err(|d| match &flags.labels {
-                Some(path) => d.at(path.display()),
-                None => d,
-            })?;
-            line += &format!("\nclass {class}, probability {probability:.4}");
-            report["class"] = json!(class);
-            report["probability"] = json!(probability);
-        }
-        if array.data.len() <= 64 {
-            report["values"] = json!(array.data);
-        }
-        if !voice.json {
-            print(&format!("{line}\n"))?;
-        }
-        reports.push(report);
-    }
+    let tolerance = |name: &str, wanted: &Array| tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data);
+    let labels = labels.as_deref().zip(flags.labels.as_deref());
+    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
+    let (reports, failed) = report(&run.outputs, &expected, voice)?;
     // The runtime counts no values: a risk of zeros would be untrue.
     let risk = (!flags.via.wanted()).then(|| Risk::of(&run.trace));
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
@@ -299,41 +246,21 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
     let outputs =
         reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
-    let (mut failed, mut reports) = (false, Vec::new());
-    for (name, array) in &outputs {
-        let mut report = json!({ "name": name, "shape": array.shape });
-        let mut line = format!("{name} {:?}", array.shape);
-        if let Some((_, wanted)) = expected.iter().find(|(n, _)| n == name) {
-            if wanted.data.len() != array.data.len() {
-                let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
-                return Err(Diagnostic::new(Code::BadTensor, message));
-            }
-            let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
-            let given = flags.atol.is_some() || flags.rtol.is_some();
-            let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
-            let tolerance = Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rms: None, rounding: None };
-            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
-            failed |= difference.bad > 0;
-            let agreement = tensor::agreement(&array.data, &wanted.data);
-            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
-            report["max_abs_error"] = json!(difference.max_abs);
-            report["within"] = json!(difference.bad == 0);
-        } else {
-            line += &summary(array);
+    for (name, wanted) in &expected {
+        if let Some((_, array)) = outputs.iter().find(|(n, a)| n == name && a.data.len() != wanted.data.len()) {
+            let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
+            return Err(Diagnostic::new(Code::BadTensor, message));
         }
-        if let Some(labels) = &labels {
-            let (class, probability) = best(labels, array)?;
-            line += &format!("\nclass {class}, probability {probability:.4}");
-            report["class"] = json!(class);
-        }
-        if array.data.len() <= 64 {
-            report["values"] = json!(array.data);
-        }
-        if !voice.json {
-            print(&format!("{line}\n"))?;
-        }
-        reports.push(report);
     }
+    let tolerance = |_: &str, wanted: &Array| {
+        let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
+        let given = flags.atol.is_some() || flags.rtol.is_some();
+        let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
+        Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rms: None, rounding: None }
+    };
+    let labels = labels.as_deref().zip(flags.labels.as_deref());
+    let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
+    let (reports, failed) = report(&outputs, &expected, voice)?;
     if !failed {
         write(&targets, &outputs)?;
     }
@@ -489,129 +416,10 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
     Ok(())
 }
 
-struct Tolerance {
-    atol: f32,
-    rtol: f32,
-    /// Bound on the root of the mean squared error, where none was given by hand.
-    rms: Option<f32>,
-    /// What rounding every result to fp16 costs in this network, where that was measured.
-    rounding: Option<f32>,
-}
-
-fn tolerance(
-    flags: &Flags,
-    net: Option<&Net>,
-    inputs: &[(String, Array)],
-    output: &str,
-    wanted: &[f32],
-) -> Result<Tolerance> {
+fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Tolerance {
     if flags.atol.is_some() || flags.rtol.is_some() {
         let (atol, rtol) = (flags.atol.unwrap_or(0.0), flags.rtol.unwrap_or(0.0));
-        return Ok(Tolerance { atol, rtol, rms: None, rounding: None });
+        return Tolerance { atol, rtol, rms: None, rounding: None };
     }
-    let rounding = net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output));
-    Ok(Tolerance::by_default(wanted, rounding))
-}
-
-impl Tolerance {
-    /// What is admitted where nothing is asked for, by what rounding costs in the network.
-    fn by_default(wanted: &[f32], rounding: Option<RoundingCost>) -> Tolerance {
-        let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
-        let (max, rms) = rounding.map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
-        let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
-        // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with
-        // some reserve, and the mean over the map decides.
-        let most = match probabilities(wanted) {
-            true => (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max)),
-            false => NETWORK_FACTOR * max,
-        };
-        let atol = (NETWORK.share * largest).max(most);
-        let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
-        Tolerance { atol, rtol: 0.0, rms: Some(rms), rounding: rounding.map(|cost| cost.max) }
-    }
-}
-
-/// Largest error of a probability, where rounding does not cost more.
-const PROBABILITY_ATOL: f32 = 1e-2;
-
-/// Whether values look like probabilities: all from 0 to 1, and not all alike.
-fn probabilities(values: &[f32]) -> bool {
-    let (least, most) = values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
-    least >= 0.0 && most <= 1.0 && least < most
-}
-
-fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: &Array) -> String {
-    let mut text = format!(": largest error {:.3e} at {:?}", d.max_abs, unflatten(d.at, &array.shape));
-    text += &format!(", tolerance {:.3e}", t.atol);
-    if t.rtol > 0.0 {
-        text += &format!(" + {:.3e} of the value", t.rtol);
-    }
-    if let Some(rounding) = t.rounding {
-        text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
-    }
-    text += &format!("; rms error {:.3e}", a.rms);
-    if let Some(most) = t.rms {
-        text += &format!(", tolerance {most:.3e}");
-    }
-    text += &format!("; cosine {:.6}", a.cosine);
-    match d.first_bad {
-        None if t.rms.is_some_and(|most| a.rms > most) => text + ": the rms error is beyond its tolerance",
-        None => text + ": ok",
-        Some(i) => {
-            let at = unflatten(i, &array.shape);
-            text + &format!(": {} elements differ, first at {at:?}: {} for {}", d.bad, array.data[i], wanted.data[i])
-        }
-    }
-}
-
-fn summary(array: &Array) -> String {
-    if array.data.len() <= 16 {
-        return format!(": {:?}", array.data);
-    }
-    let (min, max) = array.data.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
-    format!(": {} elements from {min} to {max}", array.data.len())
-}
-
-fn unflatten(mut i: usize, shape: &[usize]) -> Vec<usize> {
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&n| {
-            let k = i % n.max(1);
-            i /= n.max(1);
-            k
-        })
-        .collect();
-    index.reverse();
-    index
-}
-
-/// The most probable class of an output with one element per line of `labels`.
-fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
-    let text = String::from_utf8_lossy(labels);
-    let names: Vec<&str> = text.lines().collect();
-    let best = array.data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    match best {
-        Some((i, &p)) if names.len() == array.data.len() => Ok((names[i].to_string(), p)),
-        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{RoundingCost, Tolerance};
-
-    /// A text detector's map: fp16 alone costs 0.057 at its worst place, and a quarter of the range is no tolerance.
-    #[test]
-    fn probabilities_have_a_tolerance_of_their_own() {
-        let map: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
-        let cost = Some(RoundingCost { max: 0.057, rms: 0.0005 });
-        let tolerance = Tolerance::by_default(&map, cost);
-        assert!(tolerance.atol < 0.09 && tolerance.atol >= 0.057, "{}", tolerance.atol);
-        assert_eq!(tolerance.rms, Some(0.002f32.max(0.002 * (map.iter().map(|x| x * x).sum::<f32>() / 1000.0).sqrt())));
-        let scores: Vec<f32> = map.iter().map(|x| 8.0 * x - 4.0).collect();
-        assert_eq!(Tolerance::by_default(&scores, cost).atol, 4.0 * 0.057);
-        let classes = Tolerance::by_default(&map, Some(RoundingCost { max: 0.001, rms: 0.0001 }));
-        assert!(classes.atol <= 0.01, "{}", classes.atol);
-    }
+    Tolerance::by_default(wanted, net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output)))
 }

@@ -129,6 +129,6 @@ impl Flags {
                 (info.name.clone(), Array { shape, data })
             })
             .collect();
-        Ok(Run { outputs, tasks: 0, passed_over: Vec::new(), trace: Vec::new() })
+        Ok(Run { outputs, tasks: 0, skipped: Vec::new(), trace: Vec::new() })
     }
 }

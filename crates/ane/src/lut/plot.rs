@@ -87,9 +87,9 @@ fn line(points: &[&Point], y: fn(&Point) -> f64) -> Vec<(f64, f64)> {
     points.iter().map(|p| (p.x, y(p))).collect()
 }
 
-/// From the least to the greatest, with room.
+/// From the least to the greatest, with a margin.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-    let room = ((high - low) / 20.0).max(1e-9);
-    low - room..high + room
+    let margin = ((high - low) / 20.0).max(1e-9);
+    low - margin..high + margin
 }

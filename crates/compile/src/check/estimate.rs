@@ -52,7 +52,7 @@ fn flops(op: &OutlineOp) -> f64 {
     let out = op.outputs.first().map_or(0.0, |o| o.ty.elements() as f64);
     let product = |values: Option<&[f64]>| values.map_or(1.0, |v| v.iter().product::<f64>().max(1.0));
     match op.op.as_str() {
-        // Attention is judged by its memory alone.
+        // Attention counts its memory alone.
         "scaled_dot_product_attention" => 0.0,
         "conv" => 2.0 * describe::macs(op) as f64 / product(op.numbers("dilations")),
         // Counted by position of the result, as if every tap met an element of the input there.

@@ -1,6 +1,6 @@
 //! What runs on the engine of which chip, why not, and what to change: a dry run without a compile.
 //!
-//! [`check`] looks at an outline operation by operation. [`legal::check`] is the judgement on one native layer; it is
+//! [`check`] looks at an outline operation by operation. [`legal::check`] is the verdict on one native layer; it is
 //! also what [`validate`] calls by Apple's names. Verdicts come from rows of `facts` alone.
 
 pub mod describe;

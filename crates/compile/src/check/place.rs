@@ -109,7 +109,7 @@ impl Verdict {
 
 /// A verdict for each operation, in the program's order.
 pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
-    let mut verdicts: Vec<Verdict> = outline.ops.iter().map(|op| judge(op, outline, chip, route)).collect();
+    let mut verdicts: Vec<Verdict> = outline.ops.iter().map(|op| verdict(op, outline, chip, route)).collect();
     fuse(outline, &mut verdicts);
     for (verdict, op) in verdicts.iter_mut().zip(&outline.ops) {
         let rewrite = verdict.refusal.as_ref().and_then(|refusal| own::rewrite(op, refusal, chip));
@@ -125,7 +125,7 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
 
 /// Why one operation is refused, if it is.
 pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
-    judge(op, outline, chip, route).refusal
+    verdict(op, outline, chip, route).refusal
 }
 
 /// Converter's own wrappers, which no program of a user names.
@@ -136,7 +136,7 @@ pub(super) fn idle(op: &OutlineOp) -> bool {
     op.constant || op.op.starts_with("constexpr_") || WRAPPERS.contains(&op.op.as_str())
 }
 
-fn judge(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdict {
+fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdict {
     if idle(op) {
         return Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix");
     }

@@ -1,10 +1,9 @@
 //! Convolutions with constant kernels.
 
 use super::Lowerer;
-use crate::Compat;
-use crate::anec::*;
 use crate::check::own;
 use crate::error::{Error, Result};
+use crate::ir::*;
 use anemone_facts::Field;
 use anemone_net::Op;
 use half::f16;
@@ -157,7 +156,9 @@ impl Lowerer<'_> {
     fn connect(&mut self, conv: Convolution, source: View4, result: View4) {
         let Convolution { window, groups, per_group, cout, weights, bias } = conv;
         // 4.2.1 streams biases even where all are zero.
-        let bias = bias.filter(|b| self.options.compat == Compat::Zin421 || b.iter().any(|&x| x != 0.0)).map(Arc::new);
+        let bias = bias
+            .filter(|b| self.options.conventions().zero_biases_streamed || b.iter().any(|&x| x != 0.0))
+            .map(Arc::new);
         let kind = |connect, weights, bias| Kind::Conv {
             window,
             connect,

@@ -1,8 +1,8 @@
 //! Elementwise operations of one and two operands.
 
 use super::Lowerer;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -32,7 +32,7 @@ impl Lowerer<'_> {
     fn planar_strip(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
         let (a, mut b) = (aligned(a, to.lead.len()), aligned(b, to.lead.len()));
         let from_memory = self.graph.buffer(b.buffer).role != Role::Scratch;
-        if self.options.modern() && from_memory && b.elements() < to.elements() {
+        if self.options.conventions().repeated_operands_staged && from_memory && b.elements() < to.elements() {
             // A repeated operand is brought into tile memory once.
             let staged = self.scratch("operand", &b.shape());
             self.copy(&b, &staged)?;
@@ -106,12 +106,12 @@ impl Lowerer<'_> {
     /// product, which is one layer then, and of a norm; other intermediate results take the steps.
     fn one_table(&self, f: Unary, x: ValueId) -> Option<fn() -> Table> {
         let input = self.net.inputs.contains(&x);
-        let modern = self.options.modern();
+        let steps = self.options.conventions().tables_of_two_steps;
         match f {
-            Unary::Sigmoid if input || !modern => Some(Table::sigmoid_plain),
-            Unary::Silu if input && modern => Some(Table::silu),
+            Unary::Sigmoid if input || !steps => Some(Table::sigmoid_plain),
+            Unary::Silu if input && steps => Some(Table::silu),
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh)
-                if modern && (input || self.products.contains(&x) || self.norms.contains(&x)) =>
+                if steps && (input || self.products.contains(&x) || self.norms.contains(&x)) =>
             {
                 Some(Table::gelu)
             }
@@ -254,7 +254,9 @@ impl Lowerer<'_> {
         {
             return Ok(());
         }
-        if self.options.modern() && (self.channel_affine(f, x, y, out)? || self.channel_bound(f, x, y, out)?) {
+        if self.options.conventions().constants_per_channel
+            && (self.channel_affine(f, x, y, out)? || self.channel_bound(f, x, y, out)?)
+        {
             return Ok(());
         }
         let (a, b) = (self.view(x)?, self.view(y)?);
@@ -265,7 +267,9 @@ impl Lowerer<'_> {
             Binary::Mul => PlanarOp::Mul,
             Binary::Max => PlanarOp::Max,
             Binary::Min => PlanarOp::Min,
-            Binary::Div if self.options.modern() && self.turned_inverse(&a, &b, &to) => return Ok(()),
+            Binary::Div if self.options.conventions().divisors_transposed && self.turned_inverse(&a, &b, &to) => {
+                return Ok(());
+            }
             Binary::Div => {
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
@@ -443,7 +447,7 @@ impl Lowerer<'_> {
         let (&first, rest) = data.split_first()?;
         // 9.509 stages a row of numbers without looking at them.
         let row = self.net.value(id).ty.shape.last().is_some_and(|&n| n > 1);
-        let one = !self.options.modern() || !row;
+        let one = !self.options.conventions().rows_are_no_scalars || !row;
         (one && first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }
 

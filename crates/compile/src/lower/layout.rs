@@ -2,8 +2,8 @@
 
 use super::Lowerer;
 use super::product::Turned;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::Field;
 use anemone_net::ValueId;
 

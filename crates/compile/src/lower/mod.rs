@@ -17,16 +17,16 @@ mod resample;
 mod runtime_product;
 mod select;
 
-use crate::Options;
-use crate::anec::*;
 use crate::error::{Error, Result};
+use crate::ir::*;
+use crate::options::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Lowers a prepared network (see [`crate::prepare`]).
+/// Lowers a rewritten network (see [`crate::rewrite`]).
 pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph> {
     let mut lowerer = Lowerer {
         net,
@@ -156,7 +156,7 @@ impl Lowerer<'_> {
             OpKind::Transpose { perm } => self.transpose(perm, op.inputs[0], out),
             OpKind::Slice { begin, end, stride } => self.slice(begin, end, stride, op.inputs[0], out),
             OpKind::Pad { pads, value } => self.pad(pads, *value, op.inputs[0], out),
-            OpKind::LayerNorm { axes, epsilon } if self.options.modern() => {
+            OpKind::LayerNorm { axes, epsilon } if self.options.conventions().layer_norm_on_device => {
                 self.layer_norm(axes, *epsilon, op.inputs[0], out)
             }
             OpKind::BatchNorm { .. } | OpKind::LayerNorm { .. } | OpKind::InstanceNorm { .. } => {

@@ -1,9 +1,9 @@
 //! Native layers without known registers: one task of this project's own each.
 
 use super::Lowerer;
-use crate::anec::{Kind, View};
 use crate::error::Result;
-use crate::native::Own;
+use crate::ir::Own;
+use crate::ir::{Kind, View};
 use anemone_net::Op;
 use anemone_net::native::Native;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl Lowerer<'_> {
     pub(super) fn native(&mut self, op: &Op, native: &Native) -> Result<()> {
         let Some(own) = Own::of(native) else {
-            return Err(self.unsupported("its parameters are more than a task has room for", "shorter lists"));
+            return Err(self.unsupported("its parameters are more than fit a task", "shorter lists"));
         };
         let four = |lowerer: &Self, view: View| {
             view.nchw().ok_or_else(|| lowerer.unsupported("an operand of more than four axes", "reshape it before"))

@@ -2,8 +2,8 @@
 
 use super::Lowerer;
 use super::reduce::{merge, one_row};
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
@@ -46,7 +46,7 @@ impl Lowerer<'_> {
     /// Exponentials of differences to the maximum, times the reciprocal of their sum.
     pub(super) fn softmax(&mut self, axis: usize, x: ValueId, out: ValueId) -> Result<()> {
         let (from, to) = (self.view(x)?, self.result(out));
-        if self.options.modern()
+        if self.options.conventions().softmax_fused
             && (self.softmax_of_channels(axis, &from, &to)
                 || axis == from.lead.len() && self.softmax_of_columns(x, &from, &to)?)
         {
@@ -64,14 +64,14 @@ impl Lowerer<'_> {
         let inverse = self.scratch("inverse", &shape);
         if axis == shape.len() - 1 {
             self.reduce_columns(PoolOp::Sum, Affine::UNIT, false, true, &[axis], &exp, &inverse)?;
-        } else if self.options.modern() {
+        } else if self.options.conventions().softmax_sums_on_neural {
             self.sum_channels(axis, &exp, &inverse, table(Table::reciprocal()))?;
         } else {
             let sum = self.scratch("sum", &shape);
             self.reduce_into(ReduceKind::Sum, &[axis], &exp, &sum)?;
             self.unary_into(Unary::Inverse { epsilon: 0.0 }, &sum, &inverse)?;
         }
-        if self.options.modern() {
+        if self.options.conventions().softmax_inverse_first {
             return self.planar_two(PlanarOp::Mul, Affine::UNIT, &inverse, &exp, &to);
         }
         self.planar_two(PlanarOp::Mul, Affine::UNIT, &exp, &inverse, &to)

@@ -5,8 +5,8 @@
 //! beside each other unchanged.
 
 use super::Lowerer;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_net::ValueId;
 use half::f16;
 use std::sync::Arc;

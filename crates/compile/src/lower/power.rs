@@ -7,8 +7,8 @@
 
 use super::Lowerer;
 use super::elementwise::aligned;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::{DType, OpKind, ReduceKind, Unary, ValueId};
 

@@ -5,8 +5,8 @@
 
 use super::Lowerer;
 use super::layout::copy_kind;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::HashSet;
@@ -189,7 +189,7 @@ impl Lowerer<'_> {
         let combined = |op: &Op| matches!(op.kind, OpKind::Binary(_)) && op.inputs.contains(&x);
         let small = from.elements() as u64 * ELEMENT_BYTES <= TURNED_BYTES;
         let input = self.graph.buffer(from.buffer).role == Role::Input && !self.outputs.contains(&x);
-        if !self.options.modern() || !small || !input || !self.net.ops.iter().any(combined) {
+        if !self.options.conventions().shared_inputs_staged || !small || !input || !self.net.ops.iter().any(combined) {
             return Ok(from);
         }
         let brought = self.scratch("operand", &from.shape());
@@ -264,7 +264,7 @@ impl Lowerer<'_> {
     /// each other where that takes fewer passes.
     fn stage(&mut self, from: &View, outputs: usize) -> Result<Turned> {
         let rows = from.lead[0].extent;
-        if !self.options.modern() || !folds(rows, outputs) {
+        if !self.options.conventions().rows_folded || !folds(rows, outputs) {
             return Ok(Turned { view: self.exchanged(from, 0, "turned")?, rows });
         }
         let view = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);

@@ -4,8 +4,8 @@
 //! coefficients (sums) or in its maximum mode. Leading axes can stand for channels or rows as strides please.
 
 use super::Lowerer;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
@@ -94,7 +94,10 @@ impl Lowerer<'_> {
             // Axes of one element there do not separate them.
             let shape = from.shape();
             let mut run = last + 1;
-            while run > 0 && (axes.contains(&(run - 1)) || shape[run - 1] == 1 && self.options.modern()) {
+            while run > 0
+                && (axes.contains(&(run - 1))
+                    || shape[run - 1] == 1 && self.options.conventions().reductions_join_unit_axes)
+            {
                 run -= 1;
             }
             while run <= last && !axes.contains(&run) {
@@ -184,7 +187,9 @@ impl Lowerer<'_> {
         };
         let (from, to) = (split(leads[0])?, split(leads[1])?);
         let groups = from[0].extent;
-        let fits = self.options.modern() && reduced.extent == 1 && (2..=self.max_groups()).contains(&groups);
+        let fits = self.options.conventions().reductions_by_group
+            && reduced.extent == 1
+            && (2..=self.max_groups()).contains(&groups);
         (fits && from[1].extent > 1).then(|| [0, 1].map(|i| [from[i], to[i]]))
     }
 
@@ -198,7 +203,10 @@ impl Lowerer<'_> {
         from: &View,
         to: &View,
     ) -> Result<()> {
-        if op == PoolOp::Sum && self.options.modern() && self.reduce_turned(affine, abs, axis, from, to)? {
+        if op == PoolOp::Sum
+            && self.options.conventions().sums_transposed
+            && self.reduce_turned(affine, abs, axis, from, to)?
+        {
             return Ok(());
         }
         let mut from = from.clone();

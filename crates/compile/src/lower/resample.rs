@@ -6,8 +6,8 @@
 
 use super::Lowerer;
 use super::conv::Convolution;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_net::{DType, Data, Op, OpKind, Tensor, TensorType, ValueId};
 use half::f16;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use super::norm::planes;
 use super::product::{channels_first, indices, matrix, rows_first};
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use anemone_facts::kernel::ENGINES;
 use anemone_facts::staging::{PRODUCT_LANES, STAGED_INTERLEAVE, TURNED_BYTES};
 use anemone_net::Op;
@@ -25,8 +25,8 @@ impl Lowerer<'_> {
         if transpose_x {
             x = self.exchanged(&x, x.lead.len() - 1, "left")?;
         }
-        if self.options.modern() {
-            return self.runtime_matmul_modern(&x, &y, &to, transpose_y);
+        if self.options.conventions().products_interleaved {
+            return self.interleaved_product(&x, &y, &to, transpose_y);
         }
         if transpose_y {
             y = self.exchanged(&y, y.lead.len() - 1, "right")?;
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
     }
 
     /// As 9.509 does it: the coefficients of a matrix in one task, `y[N, K]` turned for all of them, the last matrix first.
-    fn runtime_matmul_modern(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
+    fn interleaved_product(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
         let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;
         if transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE) {
             return self.runtime_matmul_staged(x, y, to);
@@ -108,7 +108,7 @@ impl Lowerer<'_> {
     /// Copies rows side by side in sets. What is more than the planar engine stages for one product the neural engine copies.
     fn interleaved(&mut self, source: View4, result: View4, lanes: usize) {
         let (op, window, affine) = (PoolOp::Sum, Window::UNIT, Affine::UNIT);
-        let neural = self.options.modern() && source.channels() > ENGINES * MOST_LANES;
+        let neural = self.options.conventions().wide_rows_copied_neural && source.channels() > ENGINES * MOST_LANES;
         let kind = if neural { copy_kind() } else { Kind::Pool { op, window, abs: false, affine, relu: false } };
         self.push(kind, vec![source], vec![[false; 3]], result, false);
         if let Some(layer) = self.graph.layers.last_mut() {

@@ -9,8 +9,8 @@
 //! reads NaN as plus infinity, which leaves the operand of a minimum alone as well.
 
 use super::Lowerer;
-use crate::anec::*;
 use crate::error::Result;
+use crate::ir::*;
 use crate::lut::Table;
 use anemone_net::ValueId;
 use half::f16;

@@ -5,8 +5,8 @@
 //! scores measure is our reading, stated at each. No layer of ours holds a ring buffer, so the first never decides. The
 //! lowered order is a topological one, so position serves as order and number.
 
-use crate::anec::*;
-use crate::passes::Reasons;
+use crate::ir::*;
+use crate::remarks::Remarks;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -125,7 +125,7 @@ struct Scheduler<'a> {
 }
 
 /// Positions of the layers in execution order. `capacity` is that of tile memory in bytes.
-pub(super) fn order(graph: &Graph, capacity: u64, reasons: &mut Reasons) -> Vec<usize> {
+pub(super) fn order(graph: &Graph, capacity: u64, reasons: &mut Remarks) -> Vec<usize> {
     let waiting = Waiting::of(graph);
     let mut reads = vec![0; graph.buffers.len()];
     graph.layers.iter().flat_map(|l| &l.sources).for_each(|s| reads[s.buffer.0 as usize] += 1);
@@ -161,7 +161,7 @@ impl Scheduler<'_> {
     }
 
     /// The next layer: the best of those near the last one, and of the first one ready.
-    fn next(&mut self, reasons: &mut Reasons) -> Option<usize> {
+    fn next(&mut self, reasons: &mut Remarks) -> Option<usize> {
         let first = *self.ready.first()?;
         let Some(last) = self.last else { return Some(first) };
         let mut near = vec![first];

@@ -74,7 +74,7 @@ named! {
         STREAMS = 16 "" "driver" "stream slots; 0 to 2 are translated, 13 and 15 bypass";
         ISOLATION_CONTEXTS = 7 "" "driver" "isolation contexts of clients beside the base";
         FAULT_STATUS = 0x8000_0000 "" "driver" "fault bit of the status register";
-        BENIGN_WORD = 0xa0 "" "driver" "the engine word, bit 7 set, of a fault that is passed over";
+        BENIGN_WORD = 0xa0 "" "driver" "the engine word, bit 7 set, of a fault that is skipped";
     }
 }
 

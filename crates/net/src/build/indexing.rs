@@ -163,7 +163,7 @@ impl Builder {
     /// Windows of `size` elements, `stride` apart, along an axis; a new axis of that extent follows it.
     pub fn sliding_windows(&mut self, x: ValueId, axis: usize, size: usize, stride: usize) -> Built {
         let extent = self.shape(x)[axis];
-        let count = extent.checked_sub(size).filter(|_| size > 0 && stride > 0).map(|room| room / stride + 1);
+        let count = extent.checked_sub(size).filter(|_| size > 0 && stride > 0).map(|span| span / stride + 1);
         let count =
             count.ok_or_else(|| self.unsupported("sliding_windows", format!("windows of {size} in {extent}")))?;
         let indices = (0..count * size).map(|i| (i / size * stride + i % size) as i32).collect();

@@ -33,8 +33,8 @@ pub fn unpack(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let data = stored.checked_add(16).and_then(|end| rest.get(16..end));
         let data = data.ok_or_else(|| syntax("a block is cut off"))?;
         rest = &rest[16 + data.len()..];
-        let room = LIMIT - whole.len();
-        if size > room {
+        let capacity = LIMIT - whole.len();
+        if size > capacity {
             return Err(syntax("more than 64 MiB of text"));
         }
         let before = whole.len();

@@ -312,8 +312,8 @@ impl Thread {
     pub fn property_words(&self) -> impl Iterator<Item = usize> + use<> {
         let shape = self.run_shape();
         let (count, first) = shape.map_or((0, 0), |s| (self.word(s.property_count) as usize, s.properties));
-        let room = self.words.len().saturating_sub(first) / rows::PROPERTY_WORDS;
-        (0..count.min(room)).map(move |i| first + rows::PROPERTY_WORDS * i)
+        let most = self.words.len().saturating_sub(first) / rows::PROPERTY_WORDS;
+        (0..count.min(most)).map(move |i| first + rows::PROPERTY_WORDS * i)
     }
 
     /// The record as run state, if it is one of the flavor whose words are known.

@@ -36,7 +36,7 @@ pub(super) fn run(first: u32) -> Run {
     }
 }
 
-/// Walks the stream; where a task would begin, a unit whose size is 0 is passed over: the prefix, and padding.
+/// Walks the stream; where a task would begin, a unit whose size is 0 is skipped: the prefix, and padding.
 pub(super) fn decode(layout: &Layout, stream: &[u8], tasks: &mut Vec<Task>) -> Result<(), StreamError> {
     let align = layout.align_bytes as usize;
     let Some(size) = layout.row(Field::TaskSize) else { return Ok(()) };

@@ -97,7 +97,7 @@ impl Broker {
         self.clients.load(Relaxed)
     }
 
-    /// Another policy; connections that exist keep what they were admitted with, methods are judged anew.
+    /// Another policy; connections that exist keep what they were admitted with, methods are checked anew.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner) = policy;
     }
@@ -190,7 +190,7 @@ impl Listening {
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(fail("bind"))?;
-        // Peers are judged one by one; other users are turned away at the first message.
+        // Peers are checked one by one; other users are turned away at the first message.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
         listener.set_nonblocking(true).map_err(fail("listen"))?;
         Ok(Listening { listener, path: path.to_path_buf(), _lock: lock })

@@ -29,8 +29,8 @@ const MAX_IMAGE_BYTES: u64 = 1 << 32;
 impl Client {
     pub(crate) fn program_create(&self, input: &[u8]) -> Handled {
         let (at, length) = (u64_at(input, create::ARGUMENTS), u64_at(input, create::ARGUMENTS_BYTES));
-        let (result, room) = (u64_at(input, create::RESULT), u64_at(input, create::RESULT_BYTES));
-        if at == 0 || result == 0 || length != arguments::BYTES as u64 || room < Created::BYTES as u64 {
+        let (result, result_bytes) = (u64_at(input, create::RESULT), u64_at(input, create::RESULT_BYTES));
+        if at == 0 || result == 0 || length != arguments::BYTES as u64 || result_bytes < Created::BYTES as u64 {
             return Err(Code::BAD_ARGUMENT);
         }
         let blob = self.task.fetch(at, length)?;

@@ -59,7 +59,7 @@ fn b04_stamped_at_open() {
     let task = Arc::new(Task::new(1, identity("A", "X"), [keys::USER_ACCESS]));
     let client = control(&driver, &task);
     task.revoke(keys::USER_ACCESS);
-    client.structures(7, &[], &mut [0; 32]).expect("judged by what was stamped");
+    client.structures(7, &[], &mut [0; 32]).expect("checked by what was stamped");
     task.entitle(keys::CHAINING);
     assert_eq!(client.structures(9, &[0; 16], &mut [0; 24]), Err(Code::UNSUPPORTED));
     assert_eq!(driver.open(&task, 0).err(), Some(Code::NOT_PRIVILEGED));

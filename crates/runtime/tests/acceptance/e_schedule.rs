@@ -157,7 +157,7 @@ fn e08_outstanding() {
     let codes: Vec<Code> =
         (0..127).map(|_| messages.recv_timeout(Duration::from_secs(10)).expect("answered").code).collect();
     assert!(codes.iter().all(|&c| c == Code::ABORTED));
-    l.client.submit(&l.submit()).expect("room again");
+    l.client.submit(&l.submit()).expect("space again");
 }
 
 /// Holds the first execution until told to go on; the instances' tokens in the order in which they execute.
@@ -182,11 +182,11 @@ fn e09_turns_within_a_priority() {
     let (entries, go, order) = held(&driver);
     let (port, messages) = WakePort::new();
     for _ in 0..40 {
-        many.client.submit_async(&many.submit(), port.clone()).expect("room");
+        many.client.submit_async(&many.submit(), port.clone()).expect("space");
     }
     entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
     for _ in 0..3 {
-        few.client.submit_async(&few.submit(), port.clone()).expect("room");
+        few.client.submit_async(&few.submit(), port.clone()).expect("space");
     }
     go.send(()).expect("still waiting");
     for _ in 0..43 {
@@ -209,10 +209,10 @@ fn e09_classes_of_service() {
     line.client.set_class(17).expect("open");
     let (entries, go, order) = held(&driver);
     let (port, messages) = WakePort::new();
-    plain.client.submit_async(&plain.submit(), port.clone()).expect("room");
+    plain.client.submit_async(&plain.submit(), port.clone()).expect("space");
     entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
     for l in [&slow, &line, &plain] {
-        l.client.submit_async(&l.submit(), port.clone()).expect("room");
+        l.client.submit_async(&l.submit(), port.clone()).expect("space");
     }
     go.send(()).expect("still waiting");
     for _ in 0..4 {
@@ -232,21 +232,21 @@ fn e10_depth_is_enforced() {
     assert_eq!(driver.limit_depth(u64::MAX, 3), Err(Code::NOT_FOUND));
     let (port, messages) = WakePort::new();
     for _ in 0..3 {
-        l.client.submit_async(&l.submit(), port.clone()).expect("room");
+        l.client.submit_async(&l.submit(), port.clone()).expect("space");
     }
     entries.recv_timeout(Duration::from_secs(10)).expect("the first executes");
     assert_eq!(l.client.submit_async(&l.submit(), port.clone()), Err(Code::NO_RESOURCES));
-    // Many clients leave one each, also to what is loaded already; then there is room for three again.
+    // Many clients leave one each, also to what is loaded already; then there is space for three again.
     driver.share_among(1000);
     go.send(()).expect("still waiting");
     for _ in 0..3 {
         messages.recv_timeout(Duration::from_secs(10)).expect("answered");
     }
     let (entries, go, _) = held(&driver);
-    l.client.submit_async(&l.submit(), port.clone()).expect("room for one");
+    l.client.submit_async(&l.submit(), port.clone()).expect("space for one");
     entries.recv_timeout(Duration::from_secs(10)).expect("it executes");
     assert_eq!(l.client.submit_async(&l.submit(), port.clone()), Err(Code::NO_RESOURCES));
     driver.share_among(2);
-    l.client.submit_async(&l.submit(), port.clone()).expect("room for a second");
+    l.client.submit_async(&l.submit(), port.clone()).expect("space for a second");
     go.send(()).expect("still waiting");
 }

@@ -59,7 +59,7 @@ fn g04_in_place() {
 fn g05_pressure() {
     let mut dart = Dart::new(4 * PAGE_BYTES);
     for surface in 0..4 {
-        dart.map(1, surface, 1, 1, 0).expect("room");
+        dart.map(1, surface, 1, 1, 0).expect("space");
     }
     dart.begin(1, 0, 1).expect("used");
     dart.map(1, 9, 1, 1, 0).expect("the oldest idle one gives way");

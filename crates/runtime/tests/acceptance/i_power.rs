@@ -54,7 +54,7 @@ fn h05_handler() {
     let handler = l.client.chain(l.created.token).expect("control 9");
     assert!(handler != 0 && handler >> 32 != 0);
     for _ in 1..64 {
-        l.client.chain(l.created.token).expect("room");
+        l.client.chain(l.created.token).expect("space");
     }
     assert_eq!(l.client.chain(l.created.token), Err(Code::NO_RESOURCES));
 }
@@ -212,7 +212,7 @@ fn i07_stats_gate() {
 
 #[test]
 fn i08_stats_buffer() {
-    let buffer = stats::buffer(0x100, 1_000, 3).expect("room");
+    let buffer = stats::buffer(0x100, 1_000, 3).expect("space");
     assert_eq!(buffer[..2], [1, 1]);
     assert_eq!(u32::from_le_bytes(buffer[0x24..0x28].try_into().unwrap()), 0x100 - 0x28);
     assert_eq!(stats::buffer(0, 0, 0), None);

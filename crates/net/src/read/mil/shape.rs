@@ -288,8 +288,8 @@ fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Resul
         let count = match (first, last) {
             _ if squeezed[axis] => 1,
             (Some(first), Some(last)) => {
-                let room = if stride > 0 { last - first } else { first - last };
-                usize::try_from(room).unwrap_or(0).div_ceil(stride.unsigned_abs() as usize)
+                let span = if stride > 0 { last - first } else { first - last };
+                usize::try_from(span).unwrap_or(0).div_ceil(stride.unsigned_abs() as usize)
             }
             _ => given.ok_or_else(|| call.unsupported("a length that is computed at run time: the graph is static"))?,
         };

@@ -438,7 +438,7 @@ impl Sampler {
             };
             return Ok(Some(vec![(clamp(whole as i64), 1.0)]));
         }
-        // A smaller result sees a wider part of the operand, so that no element is passed over.
+        // A smaller result sees a wider part of the operand, so that no element is skipped.
         let wide = if self.antialias && s < 1.0 { s } else { 1.0 };
         let a = f64::from(self.cubic);
         let reach = if self.mode == "cubic" { 2.0 } else { 1.0 };

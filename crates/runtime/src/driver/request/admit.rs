@@ -76,7 +76,7 @@ impl Client {
         if scoped { Ok(()) } else { Err(Code::NOT_FOUND) }
     }
 
-    /// Checks a request and puts it into the queue. Waits for room where no wake port was given.
+    /// Checks a request and puts it into the queue. Waits for a free slot where no wake port was given.
     pub(crate) fn admit(
         &self,
         plan: Plan,

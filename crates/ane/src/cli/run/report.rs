@@ -1,0 +1,180 @@
+//! Outputs of a run as people and programs read them: compared with what is expected, classified, summarized.
+
+use super::super::{Voice, print};
+use anemone::execute::RoundingCost;
+use anemone::tensor::{self, Agreement, Array, Difference};
+use anemone::{Code, Diagnostic, Result};
+use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Outputs of at most so many elements are listed in the JSON report.
+const LISTED_ELEMENTS: usize = 64;
+
+/// How far an output may be from what is expected.
+pub struct Tolerance {
+    pub atol: f32,
+    pub rtol: f32,
+    /// Bound on the root of the mean squared error, where none was given by hand.
+    pub rms: Option<f32>,
+    /// What rounding every result to fp16 costs in this network, where that was measured.
+    pub rounding: Option<f32>,
+}
+
+/// What outputs are held against.
+pub struct Expectations<'a> {
+    /// Expected outputs by name.
+    pub outputs: &'a [(String, Array)],
+    /// Names of classes, one per line, and the file they are from.
+    pub labels: Option<(&'a [u8], &'a Path)>,
+    /// How far the output of that name may be from what is expected.
+    pub tolerance: &'a dyn Fn(&str, &Array) -> Tolerance,
+}
+
+/// A JSON report of each output, and whether one is not as expected. Lines are printed unless JSON is.
+pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice) -> Result<(Vec<Value>, bool)> {
+    let (mut reports, mut failed) = (Vec::new(), false);
+    for (name, array) in outputs {
+        let mut report = json!({ "name": name, "shape": array.shape });
+        let mut line = format!("{name} {:?}", array.shape);
+        if let Some((_, wanted)) = expected.outputs.iter().find(|(n, _)| n == name) {
+            let tolerance = (expected.tolerance)(name, wanted);
+            let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
+            let agreement = tensor::agreement(&array.data, &wanted.data);
+            let within = difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most);
+            failed |= !within;
+            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
+            report["rms_error"] = json!(agreement.rms);
+            report["rms_tolerance"] = json!(tolerance.rms);
+            report["cosine"] = json!(agreement.cosine);
+            report["top1"] = json!(agreement.top1);
+            report["max_abs_error"] = json!(difference.max_abs);
+            report["max_abs_error_index"] = json!(unflatten(difference.at, &array.shape));
+            report["atol"] = json!(tolerance.atol);
+            report["rtol"] = json!(tolerance.rtol);
+            report["within"] = json!(within);
+            report["bad_elements"] = json!(difference.bad);
+            report["first_bad_index"] = json!(difference.first_bad.map(|i| unflatten(i, &array.shape)));
+        } else {
+            line += &summary(array);
+        }
+        if let Some((labels, path)) = expected.labels {
+            let (class, probability) = best(labels, array).map_err(|d| d.at(path.display()))?;
+            line += &format!("\nclass {class}, probability {probability:.4}");
+            report["class"] = json!(class);
+            report["probability"] = json!(probability);
+        }
+        if array.data.len() <= LISTED_ELEMENTS {
+            report["values"] = json!(array.data);
+        }
+        if !voice.json {
+            print(&format!("{line}\n"))?;
+        }
+        reports.push(report);
+    }
+    Ok((reports, failed))
+}
+
+impl Tolerance {
+    /// What is admitted where nothing is asked for, by what rounding costs in the network.
+    pub fn by_default(wanted: &[f32], rounding: Option<RoundingCost>) -> Tolerance {
+        let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
+        let (max, rms) = rounding.map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
+        let wanted_rms = tensor::agreement(wanted, wanted).wanted_rms;
+        // Four times the worst place of a map of probabilities is half of their range: there the worst place itself, with
+        // some reserve, and the mean over the map decides.
+        let most = match probabilities(wanted) {
+            true => (NETWORK_FACTOR * max).min(PROBABILITY_ATOL.max(1.5 * max)),
+            false => NETWORK_FACTOR * max,
+        };
+        let atol = (NETWORK.share * largest).max(most);
+        let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
+        Tolerance { atol, rtol: 0.0, rms: Some(rms), rounding: rounding.map(|cost| cost.max) }
+    }
+}
+
+/// Largest error of a probability, where rounding does not cost more.
+const PROBABILITY_ATOL: f32 = 1e-2;
+
+/// Whether values look like probabilities: all from 0 to 1, and not all alike.
+fn probabilities(values: &[f32]) -> bool {
+    let (least, most) = values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
+    least >= 0.0 && most <= 1.0 && least < most
+}
+
+fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: &Array) -> String {
+    let mut text = format!(": largest error {:.3e} at {:?}", d.max_abs, unflatten(d.at, &array.shape));
+    text += &format!(", tolerance {:.3e}", t.atol);
+    if t.rtol > 0.0 {
+        text += &format!(" + {:.3e} of the value", t.rtol);
+    }
+    if let Some(rounding) = t.rounding {
+        text += &format!(" (fp16 rounding alone costs {rounding:.3e})");
+    }
+    text += &format!("; rms error {:.3e}", a.rms);
+    if let Some(most) = t.rms {
+        text += &format!(", tolerance {most:.3e}");
+    }
+    text += &format!("; cosine {:.6}", a.cosine);
+    match d.first_bad {
+        None if t.rms.is_some_and(|most| a.rms > most) => text + ": the rms error is beyond its tolerance",
+        None => text + ": ok",
+        Some(i) => {
+            let at = unflatten(i, &array.shape);
+            text + &format!(": {} elements differ, first at {at:?}: {} for {}", d.bad, array.data[i], wanted.data[i])
+        }
+    }
+}
+
+/// The elements, or where there are many, how many and their range.
+pub fn summary(array: &Array) -> String {
+    if array.data.len() <= 16 {
+        return format!(": {:?}", array.data);
+    }
+    let (min, max) = array.data.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
+    format!(": {} elements from {min} to {max}", array.data.len())
+}
+
+fn unflatten(mut i: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&n| {
+            let k = i % n.max(1);
+            i /= n.max(1);
+            k
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+/// The most probable class of an output with one element per line of `labels`.
+fn best(labels: &[u8], array: &Array) -> Result<(String, f32)> {
+    let text = String::from_utf8_lossy(labels);
+    let names: Vec<&str> = text.lines().collect();
+    let best = array.data.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    match best {
+        Some((i, &p)) if names.len() == array.data.len() => Ok((names[i].to_string(), p)),
+        _ => Err(Diagnostic::new(Code::Usage, format!("{} labels for {} classes", names.len(), array.data.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RoundingCost, Tolerance};
+
+    /// A text detector's map: fp16 alone costs 0.057 at its worst place, and a quarter of the range is no tolerance.
+    #[test]
+    fn probabilities_have_a_tolerance_of_their_own() {
+        let map: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
+        let cost = Some(RoundingCost { max: 0.057, rms: 0.0005 });
+        let tolerance = Tolerance::by_default(&map, cost);
+        assert!(tolerance.atol < 0.09 && tolerance.atol >= 0.057, "{}", tolerance.atol);
+        assert_eq!(tolerance.rms, Some(0.002f32.max(0.002 * (map.iter().map(|x| x * x).sum::<f32>() / 1000.0).sqrt())));
+        let scores: Vec<f32> = map.iter().map(|x| 8.0 * x - 4.0).collect();
+        assert_eq!(Tolerance::by_default(&scores, cost).atol, 4.0 * 0.057);
+        let classes = Tolerance::by_default(&map, Some(RoundingCost { max: 0.001, rms: 0.0001 }));
+        assert!(classes.atol <= 0.01, "{}", classes.atol);
+    }
+}

@@ -1,0 +1,37 @@
+//! Networks compiled: refusals become diagnostics that name operation and chip.
+
+use crate::diagnostic::{Diagnostic, Result};
+use crate::model::Model;
+use anemone_compile::{Log, Options};
+use anemone_facts::chips::Chip;
+use anemone_net::Net;
+use anemone_program::Program;
+
+/// A network's program; a refusal says which operation of which kind it is about.
+pub fn program_of(net: &Net, chip: &'static Chip, options: &Options, log: &mut dyn Log) -> Result<Program> {
+    anemone_compile::compile(net, chip, options, log).map_err(|error| {
+        let mut diagnostic = Diagnostic::from(error);
+        if let Some(details) = &mut diagnostic.details {
+            details.chip.get_or_insert_with(|| chip.target.to_string());
+            if let Some(op) = net.ops.iter().find(|op| details.output.as_ref() == Some(&op.name)) {
+                details.op.get_or_insert_with(|| op.kind.name().to_string());
+                details.output = op.outputs.first().map(|&id| net.value(id).name.clone());
+            }
+        }
+        diagnostic
+    })
+}
+
+/// As [`Model::compile`], only so far as to a pass, for the log's sake; a file that is compiled already has no passes.
+pub fn compile_until(
+    model: &Model,
+    chip: &'static Chip,
+    options: &Options,
+    log: &mut dyn Log,
+    pass: &'static anemone_compile::pipeline::Pass,
+) -> Result<()> {
+    match model {
+        Model::Net { net, .. } => Ok(anemone_compile::compile_until(net, chip, options, log, pass)?),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! Staging as zin 9.509 does it, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
+
+use super::{Emitter, in_memory};
+use crate::ir::*;
+use crate::memory::Place;
+use crate::stream::pack::Packing;
+use crate::tile::{apart, computed, copies, input, result_tile, row_bytes, small_source, source_tile};
+use anemone_facts::Field::{self, *};
+use anemone_facts::staging::*;
+use anemone_program::FieldError;
+
+/// Strides of one operand in tile memory, in the order in which registers have them.
+type Strides = [u64; 4];
+const SOURCE: [Field; 4] = [SrcL2ChannelStride, SrcL2RowStride, SrcL2DepthStride, SrcL2GroupStride];
+const SECOND: [Field; 4] = [Src2L2ChannelStride, Src2L2RowStride, Src2L2DepthStride, Src2L2GroupStride];
+const RESULT: [Field; 4] = [ResL2ChannelStride, ResL2RowStride, ResL2DepthStride, ResL2GroupStride];
+
+impl Emitter<'_> {
+    pub(super) fn staging_9509(&mut self, index: usize) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let [_, hin, win] = input(layer);
+        let [_, hout, _] = computed(layer);
+        let tile = source_tile(layer);
+        let hout = if matches!(layer.kind, Kind::Reduce { .. } | Kind::Deviation { .. }) { hin } else { hout };
+        let height = if tile.rows == hin { hout } else { tile.rows.min(hout).max(1) };
+        let height = if matches!(layer.kind, Kind::Reduce { .. }) { height.min(PLANAR_ROWS) } else { height };
+        self.set_size(TileHeight, height)?;
+        if layer.is_neural() {
+            self.shapes()?;
+        } else {
+            let log2 = |n: usize| n.next_power_of_two().ilog2();
+            let sources = if matches!(layer.kind, Kind::Deviation { .. }) { 2 } else { layer.sources.len() };
+            let columns = log2(win).clamp(4, 9);
+            let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
+            let patch = match layer.kind {
+                // What stays is made in squarer patches.
+                Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
+                    let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
+                    (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
+                }
+                _ => (columns, log2(tile.rows).min(most)),
+            };
+            self.set_all(&[(PatchWidth, patch.0), (PatchHeight, patch.1)])?;
+        }
+
+        // Operands from memory are staged above what is resident: source, second source, result.
+        let mut base = self.placed.residency.top(index);
+        let row = match self.placed.residency.keeps(index) && hin == 1 {
+            true => tile.row_bytes,
+            false => row_bytes(layer, &tile, layer.sources[0].height(), self.chip),
+        };
+        let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
+        let first = self.source_place(0);
+        if let Some(place) = first {
+            self.set_bytes(SrcL2Base, place.base_bytes)?;
+            self.set_each(SOURCE, place.strides)?;
+        } else {
+            self.set_bytes(SrcL2Base, base)?;
+            self.set_each(SOURCE, staged)?;
+            base += row * tile.rows as u64;
+        }
+        if self.second_source().is_some() {
+            if let Some(place) = self.second_place() {
+                self.set_bytes(Src2L2Base, place.base_bytes)?;
+                self.set_each(SECOND, place.strides)?;
+            } else {
+                if first.is_none() {
+                    base = apart(base - row * tile.rows as u64, base);
+                }
+                self.set_bytes(Src2L2Base, base)?;
+                self.set_each(SECOND, staged)?;
+                base += row * tile.rows as u64;
+            }
+        }
+        if let Some(place) = self.result_place() {
+            self.set_bytes(ResL2Base, place.base_bytes)?;
+            self.set_each(RESULT, place.strides)?;
+        } else {
+            self.set_bytes(ResL2Base, base)?;
+            if !layer.is_neural() && layer.transpose {
+                let channel = (layer.result.width as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
+                let row = channel * layer.result.groups() as u64;
+                self.set_each(RESULT, [channel, row, channel, 0])?;
+            } else if copies(layer) && first.is_none() {
+                let out = result_tile(layer);
+                let height = layer.result.height();
+                let row = if height > 1 { row_bytes(layer, &out, height, self.chip) } else { out.row_bytes };
+                self.set_each(RESULT, [out.channel_bytes, row, out.row_bytes, out.row_bytes])?;
+            }
+        }
+        self.aliases(index)?;
+        self.set(SrcDmaFmt, u32::from(in_memory(first)))?;
+        self.set_size(SrcDmaInterleave, layer.source_interleave)?;
+        self.set(ResDmaFmt, 1)?;
+        self.set_size(ResDmaInterleave, layer.interleave)
+    }
+
+    fn set_each(&mut self, fields: [Field; 4], strides: Strides) -> Result<(), FieldError> {
+        fields.into_iter().zip(strides).try_for_each(|(field, bytes)| self.set_bytes(field, bytes))
+    }
+
+    /// Which earlier operands a buffer may share its place with: those of before the program for the first task; of a
+    /// task that begins a group by itself, those of its own engine and of the engine just before it.
+    fn aliases(&mut self, index: usize) -> Result<(), FieldError> {
+        if index == 0 {
+            return self.set_all(&[
+                (SrcAliasConvSrc, 1),
+                (SrcAliasConvRslt, 1),
+                (SrcAliasPlanarSrc, 1),
+                (SrcAliasPlanarRslt, 1),
+                (ResAliasConvSrc, 1),
+                (ResAliasConvRslt, 1),
+                (ResAliasPlanarSrc, 1),
+                (ResAliasPlanarRslt, 1),
+            ]);
+        }
+        let (layer, layers) = (self.layer, &self.placed.graph.layers);
+        let (opens, _) = self.placed.residency.opens_and_closes(index);
+        let before_neural = layers[index - 1].is_neural();
+        let places = [self.source_place(0), self.second_place()];
+        // Engine of what wrote each source that stays, and of what brought the one that was kept.
+        let neural_of = |p: &Place| layers[p.from].is_neural();
+        let waits_on = self.waits_on(index);
+        if let Some(engine) = waits_on {
+            self.set(Dependent, engine)?;
+        }
+        // What a task before it has waited for it need not.
+        let read = |buffer: BufferId| {
+            let since = layers[..index].iter().rev().take_while(|l| l.result.buffer != buffer);
+            since.flat_map(|l| &l.sources).any(|s| s.buffer == buffer)
+        };
+        let [first, second] = std::array::from_fn(|i| {
+            let place = places[i].filter(|p| p.written && (i > 0 || waits_on.is_none()))?;
+            (!read(layer.sources[i].buffer)).then(|| neural_of(&place))
+        });
+        let brought = places.iter().flatten().find(|p| !p.written).map(neural_of);
+        let depends = self.task.get(self.layout, DependencyMode) == Some(1);
+        // What waits for the other engine's result in memory may not.
+        let alone = opens && places[0].is_none() && (!depends || before_neural && self.layer.is_neural());
+        let neural = [first, second].contains(&Some(true)) || alone;
+        let planar = [first, second].contains(&Some(false));
+        // A staged source may lie where the other engine's was.
+        let other = places[0].is_none() && before_neural != self.layer.is_neural();
+        self.set_all(&[
+            (SrcAliasConvRslt, u32::from(neural)),
+            (SrcAliasPlanarRslt, u32::from(planar)),
+            (SrcAliasConvSrc, u32::from(alone || other && before_neural || brought == Some(true))),
+            (SrcAliasPlanarSrc, u32::from(alone && other && !before_neural)),
+            (ResAliasConvSrc, u32::from(alone)),
+            (ResAliasConvRslt, u32::from(alone)),
+            (ResAliasPlanarRslt, u32::from(alone && other && !before_neural)),
+        ])
+    }
+
+    /// Whether neither source nor result of a task is in memory.
+    fn resides(&self) -> bool {
+        self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
+    }
+
+    /// The engine whose result a task follows element by element, 1 neural and 2 planar: that of the task before it, as it
+    /// was written.
+    fn waits_on(&self, index: usize) -> Option<u32> {
+        let (layer, before) = (self.layer, &self.placed.graph.layers[index - 1]);
+        let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;
+        let alike = before.result.elements() == layer.sources[0].elements();
+        let (opens, _) = self.placed.residency.opens_and_closes(index);
+        if opens || !alike || !place.alone {
+            return None;
+        }
+        match (before.is_neural(), layer.is_neural()) {
+            (false, _) => Some(2),
+            (true, false) if layer.broadcast[0] == [false; 3] => Some(1),
+            (true, _) => None,
+        }
+    }
+
+    /// Shape codes: rows of a work unit, as powers of two.
+    fn shapes(&mut self) -> Result<(), FieldError> {
+        let layer = self.layer;
+        let rows = computed(layer)[1].next_power_of_two().ilog2();
+        let (preferred, least, most) = match &layer.kind {
+            Kind::SumChannels { .. } => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            _ if small_source(layer, self.chip) => {
+                self.set(SmallSourceMode, 1)?;
+                (4, 4, 4)
+            }
+            Kind::Conv { connect: Connect::Dense, window, .. }
+                if window.kernel != [1, 1] && Packing::of(layer).lanes > 1 =>
+            {
+                (rows.min(3), rows.min(3), rows.min(3))
+            }
+            // Rows of a matrix that were folded into a square.
+            Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
+            Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
+            // Rows that stay in tile memory go through together.
+            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => (rows.min(4), rows.min(4), rows.min(4)),
+            Kind::Neuron { .. }
+                if layer.transpose && layer.sources[0].channels() <= COPY_ROWS && input(layer)[2] >= COPY_COLUMNS =>
+            {
+                (3, rows.min(3), 3)
+            }
+            _ => (0, 0, rows.min(4)),
+        };
+        self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])
+    }
+}

@@ -1,0 +1,404 @@
+//! The layer graph: what each task computes, on tensors with a memory layout but no address yet.
+//!
+//! A [`Buffer`] is rows of 64-byte-aligned memory. A [`View`] reads or writes part of it with any strides between rows;
+//! columns are always contiguous, because that is all the DMA can do. Transposes of the leading axes, slices and most
+//! reshapes are therefore views, not layers.
+
+mod dot;
+mod own;
+mod parse;
+mod print;
+mod reads;
+mod verify;
+mod weights;
+
+use crate::lut::Table;
+use std::sync::Arc;
+
+pub use own::Own;
+pub use print::Datum;
+pub use reads::reads;
+pub use weights::{StreamForm, Weights};
+
+/// Rows start on this boundary.
+pub const ROW_ALIGN: u64 = 64;
+/// Bytes of an fp16 element.
+pub const ELEMENT_BYTES: u64 = 2;
+
+/// Position of a buffer in [`Graph::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// What a buffer holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// The caller's input.
+    Input,
+    /// The caller's output.
+    Output,
+    /// Written and read by layers only.
+    Scratch,
+    /// Constant elements, fp16 bytes with rows padded: part of the kernel section.
+    Constant(Arc<Vec<u8>>),
+}
+
+/// A contiguous piece of memory.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Name of the network value it holds.
+    pub name: String,
+    /// What it holds.
+    pub role: Role,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Extents and strides as a port describes them; inputs and outputs only.
+    pub port: Option<View>,
+    /// Where the elements of a constant stand; what lies between them is padding.
+    pub constant: Option<View>,
+}
+
+/// A leading axis of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Number of elements along it.
+    pub extent: usize,
+    /// Distance between them in bytes.
+    pub stride_bytes: u64,
+}
+
+/// Part of a buffer: leading axes with strides, then contiguous columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Offset of the first element in bytes.
+    pub offset_bytes: u64,
+    /// All axes but the last, outermost first.
+    pub lead: Vec<Axis>,
+    /// Extent of the last axis.
+    pub width: usize,
+}
+
+impl View {
+    /// Extents, outermost first.
+    pub fn shape(&self) -> Vec<usize> {
+        self.lead.iter().map(|a| a.extent).chain([self.width]).collect()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// The view as groups, channels, rows and columns; leading axes of extent 1 are added.
+    ///
+    /// `None` when more than three leading axes remain.
+    pub fn nchw(&self) -> Option<View4> {
+        let missing = 3usize.checked_sub(self.lead.len())?;
+        let mut axes = [Axis { extent: 1, stride_bytes: 0 }; 3];
+        axes[missing..].copy_from_slice(&self.lead);
+        Some(View4 { buffer: self.buffer, offset_bytes: self.offset_bytes, axes, width: self.width })
+    }
+}
+
+/// A view with exactly groups, channels and rows before its columns: what one task can address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View4 {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Offset of the first element in bytes.
+    pub offset_bytes: u64,
+    /// Groups, channels, rows.
+    pub axes: [Axis; 3],
+    /// Columns.
+    pub width: usize,
+}
+
+impl View4 {
+    /// The elements that it touches, in their order: alike for views that differ in strides of axes with a single element.
+    pub fn elements(&self) -> (BufferId, u64, [(usize, u64); 3], usize) {
+        let axes = self.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 }));
+        (self.buffer, self.offset_bytes, axes, self.width)
+    }
+
+    /// Groups.
+    pub fn groups(&self) -> usize {
+        self.axes[0].extent
+    }
+
+    /// Channels.
+    pub fn channels(&self) -> usize {
+        self.axes[1].extent
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.axes[2].extent
+    }
+}
+
+/// Functions of the neural engine's result that need no table, or a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nonlinear {
+    /// None.
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// An activation table.
+    Table(Arc<Table>),
+}
+
+impl Nonlinear {
+    /// The table, where there is one.
+    pub fn table(&self) -> Option<&Table> {
+        if let Nonlinear::Table(table) = self { Some(table) } else { None }
+    }
+}
+
+/// Two-source operations of the planar engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PlanarOp {
+    Add,
+    /// Second source negated, then added.
+    Sub,
+    Mul,
+    Max,
+    Min,
+}
+
+/// Reductions and windows of the planar engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PoolOp {
+    Sum,
+    Max,
+}
+
+/// Sliding window; rows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Kernel extents.
+    pub kernel: [usize; 2],
+    /// Strides.
+    pub stride: [usize; 2],
+    /// Leading padding; trailing padding follows from the result's extents.
+    pub pad: [usize; 2],
+}
+
+impl Window {
+    /// One element at a time.
+    pub const UNIT: Window = Window { kernel: [1, 1], stride: [1, 1], pad: [0, 0] };
+}
+
+/// How a convolution's channels connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// Every output channel of a group reads every input channel of it; groups are the view's groups.
+    Dense,
+    /// Output channel `c` reads input channels `c * per_output ..`.
+    Unicast {
+        /// Input channels per output channel.
+        per_output: usize,
+    },
+}
+
+/// The affine part of a planar task: `(x * final_scale) * scale + bias`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affine {
+    /// Multiplies source 1 before the operation, fp16.
+    pub pre_scale: f32,
+    /// fp32 factor on the operation's result.
+    pub final_scale: f32,
+    /// fp16 factor.
+    pub scale: f32,
+    /// fp16 addend.
+    pub bias: f32,
+}
+
+impl Affine {
+    /// Changes nothing.
+    pub const UNIT: Affine = Affine { pre_scale: 1.0, final_scale: 1.0, scale: 1.0, bias: 0.0 };
+}
+
+/// What a layer computes. One layer is one task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Neural engine: convolution with constant coefficients.
+    Conv {
+        /// Geometry.
+        window: Window,
+        /// How channels connect.
+        connect: Connect,
+        /// Coefficients.
+        weights: Arc<Weights>,
+        /// One bias per output channel of each group.
+        bias: Option<Arc<Vec<f32>>>,
+        /// Multiplies the biased sum, fp16.
+        post_scale: f32,
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
+    /// Neural engine without coefficients: `nonlinear((x + add) * post_scale)`.
+    Neuron {
+        /// fp16 addend.
+        add: f32,
+        /// fp16 factor.
+        post_scale: f32,
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
+    /// Neural engine: a product with coefficients computed at run time. The second source holds them, ready as streams:
+    /// its channels are planes of `lanes` interleaved output channels.
+    Product {
+        /// Output channels per engine.
+        lanes: usize,
+        /// Multiplies the sum, fp16.
+        post_scale: f32,
+    },
+    /// Neural engine: maximum over all channels; the result has one.
+    MaxChannels,
+    /// Neural engine: sum of all channels, without coefficients; the result has one.
+    SumChannels {
+        /// Applied last.
+        nonlinear: Nonlinear,
+    },
+    /// Planar engine, two sources.
+    Planar {
+        /// The operation.
+        op: PlanarOp,
+        /// Scales and bias.
+        affine: Affine,
+        /// ReLU on the result.
+        relu: bool,
+    },
+    /// Planar engine: `(x + s) * f` with an addend and a factor for each channel. The second source has two rows, addends
+    /// and factors.
+    ChannelAffine {
+        /// The addend is subtracted.
+        subtract: bool,
+    },
+    /// Planar engine: `1 / sqrt(mean + epsilon)`, the mean being that of the squared differences between the first source,
+    /// one number per channel, and the second one, over rows and columns.
+    Deviation {
+        /// fp16 addend.
+        epsilon: f32,
+    },
+    /// Planar engine, one source: absolute value, scales, window.
+    Pool {
+        /// Window function; ignored by a unit window.
+        op: PoolOp,
+        /// Geometry.
+        window: Window,
+        /// Absolute value first.
+        abs: bool,
+        /// Scales and bias.
+        affine: Affine,
+        /// ReLU on the result.
+        relu: bool,
+    },
+    /// Planar engine: reduction over rows and columns.
+    Reduce {
+        /// The reduction.
+        op: PoolOp,
+        /// Absolute value first.
+        abs: bool,
+        /// Scales and bias.
+        affine: Affine,
+        /// Reciprocal of the result.
+        reciprocal: bool,
+    },
+    /// No unit of Apple's: a native layer in this project's own encoding.
+    Own(Arc<Own>),
+}
+
+/// One task to be.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Name of the operation it comes from.
+    pub name: String,
+    /// What it computes.
+    pub kind: Kind,
+    /// Sources; one, or two for planar kinds that combine and for [`Kind::Product`].
+    pub sources: Vec<View4>,
+    /// Axes along which each source has extent 1 and is repeated: channels, rows, columns.
+    pub broadcast: Vec<[bool; 3]>,
+    /// Result as written: with `transpose`, its channels are the computed columns and its columns the channels.
+    pub result: View4,
+    /// Channels and columns of the result are exchanged on the way out.
+    pub transpose: bool,
+    /// Channels of the result stand side by side in sets of this size; its view has the plain extents, with the stride of
+    /// a set per channel axis.
+    pub interleave: usize,
+    /// The same for the first source.
+    pub source_interleave: usize,
+    /// The second source is read through a ReLU (planar engine only).
+    pub second_relu: bool,
+    /// Sources that have their channels and columns exchanged (planar engine only).
+    pub turned: [bool; 2],
+}
+
+impl Layer {
+    /// Whether the neural engine computes it, not the planar one.
+    pub fn is_neural(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::Planar { .. }
+                | Kind::ChannelAffine { .. }
+                | Kind::Deviation { .. }
+                | Kind::Pool { .. }
+                | Kind::Reduce { .. }
+                | Kind::Own(_)
+        )
+    }
+
+    /// Whether it multiplies with coefficients.
+    pub fn convolves(&self) -> bool {
+        matches!(self.kind, Kind::Conv { .. } | Kind::Product { .. })
+    }
+}
+
+/// Layers in an order in which every buffer is written before it is read.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Network name.
+    pub name: String,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+    /// All layers.
+    pub layers: Vec<Layer>,
+    /// Inputs in the network's order.
+    pub inputs: Vec<BufferId>,
+    /// Outputs in the network's order.
+    pub outputs: Vec<BufferId>,
+}
+
+impl Graph {
+    /// The buffer with that id.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0 as usize]
+    }
+
+    /// Adds a buffer.
+    pub fn add_buffer(&mut self, buffer: Buffer) -> BufferId {
+        self.buffers.push(buffer);
+        BufferId(self.buffers.len() as u32 - 1)
+    }
+}
+
+/// Dense strides for extents: rows padded to 64 bytes. Returns the leading axes and the size in bytes.
+pub fn dense_axes(shape: &[usize]) -> (Vec<Axis>, u64) {
+    let width = shape.last().copied().unwrap_or(1);
+    let mut stride_bytes = (width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+    let mut lead: Vec<Axis> = shape[..shape.len().saturating_sub(1)]
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let axis = Axis { extent, stride_bytes };
+            stride_bytes *= extent as u64;
+            axis
+        })
+        .collect();
+    lead.reverse();
+    (lead, stride_bytes)
+}

@@ -1,0 +1,174 @@
+//! The proof that every task reads inside its operands: each element that it reads is one of an input, of a constant, or one
+//! that a task before it wrote. Padding between rows, and what lies behind an operand, is none of these.
+//!
+//! Runs over every program, before its words are made. A view that was written as it is read costs a comparison; other
+//! views are looked at row by row.
+
+use super::*;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+
+/// Bytes of a buffer that hold elements: where runs of them start, and where they end.
+#[derive(Clone, Debug, Default)]
+struct Elements {
+    runs: BTreeMap<u64, u64>,
+}
+
+impl Elements {
+    fn add(&mut self, mut start: u64, mut end: u64) {
+        while let Some((&from, &to)) = self.runs.range(..=end).next_back().filter(|(_, to)| **to >= start) {
+            (start, end) = (start.min(from), end.max(to));
+            self.runs.remove(&from);
+        }
+        self.runs.insert(start, end);
+    }
+
+    fn hold(&self, start: u64, end: u64) -> bool {
+        self.runs.range(..=start).next_back().is_some_and(|(_, &to)| to >= end)
+    }
+}
+
+/// What is known of a buffer: the views written to it, and their bytes once somebody asks.
+#[derive(Clone, Debug, Default)]
+struct Written {
+    views: Vec<Block>,
+    counted: usize,
+    elements: Elements,
+}
+
+/// Elements of a view as they stand: leading axes, then bytes side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Block {
+    offset_bytes: u64,
+    axes: Vec<(usize, u64)>,
+    bytes: u64,
+}
+
+impl Block {
+    fn new(offset_bytes: u64, axes: impl Iterator<Item = Axis>, width: usize) -> Block {
+        let mut block = Block { offset_bytes, axes: Vec::new(), bytes: width as u64 * ELEMENT_BYTES };
+        block.axes.extend(axes.filter(|a| a.extent != 1).map(|a| (a.extent, a.stride_bytes)));
+        // Rows without gaps are one row.
+        while let Some(&(extent, stride)) = block.axes.last().filter(|(_, stride)| *stride == block.bytes) {
+            block.bytes = extent as u64 * stride;
+            block.axes.pop();
+        }
+        block
+    }
+
+    /// Of four axes, whose channels stand side by side in sets of `interleave`.
+    fn of(view: &View4, interleave: usize) -> Block {
+        let [groups, channels, rows] = view.axes;
+        let channels = Axis { extent: channels.extent.div_ceil(interleave.max(1)), ..channels };
+        Block::new(view.offset_bytes, [groups, channels, rows].into_iter(), view.width * interleave.max(1))
+    }
+
+    /// Calls with the start of every row, until one is refused; that one.
+    fn find_row(&self, refused: &mut impl FnMut(u64) -> bool) -> Option<u64> {
+        fn walk(axes: &[(usize, u64)], at: u64, refused: &mut impl FnMut(u64) -> bool) -> Option<u64> {
+            let Some((&(extent, stride), rest)) = axes.split_first() else { return refused(at).then_some(at) };
+            // What is repeated is looked at once.
+            let extent = if stride == 0 { extent.min(1) } else { extent };
+            (0..extent as u64).find_map(|i| walk(rest, at + i * stride, refused))
+        }
+        walk(&self.axes, self.offset_bytes, refused)
+    }
+}
+
+impl Written {
+    fn holds(&mut self, block: &Block) -> Option<u64> {
+        if self.views.contains(block) || block.bytes == 0 {
+            return None;
+        }
+        for view in &self.views[self.counted..] {
+            let elements = &mut self.elements;
+            view.find_row(&mut |at| {
+                elements.add(at, at + view.bytes);
+                false
+            });
+        }
+        self.counted = self.views.len();
+        block.find_row(&mut |at| !self.elements.hold(at, at + block.bytes))
+    }
+}
+
+/// Holds every layer's sources to what their buffers contain when it runs.
+pub fn reads(graph: &Graph) -> Result<()> {
+    let mut written = vec![Written::default(); graph.buffers.len()];
+    for (buffer, written) in graph.buffers.iter().zip(&mut written) {
+        let contents = if buffer.role == Role::Input { &buffer.port } else { &buffer.constant };
+        written.views.extend(contents.iter().map(|v| Block::new(v.offset_bytes, v.lead.iter().copied(), v.width)));
+    }
+    for layer in &graph.layers {
+        for (i, source) in layer.sources.iter().enumerate() {
+            let block = Block::of(source, if i == 0 { layer.source_interleave } else { 1 });
+            if let Some(at) = written[source.buffer.0 as usize].holds(&block) {
+                let buffer = graph.buffer(source.buffer);
+                return Err(Error::Reads {
+                    op: layer.name.clone(),
+                    operand: buffer.name.clone(),
+                    at_bytes: at,
+                    row_bytes: block.bytes,
+                    operand_bytes: buffer.bytes,
+                });
+            }
+        }
+        let block = Block::of(&layer.result, layer.interleave);
+        written[layer.result.buffer.0 as usize].views.push(block);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(buffer: u32, rows: usize, width: usize) -> View4 {
+        let axis = |extent| Axis { extent, stride_bytes: ROW_ALIGN };
+        View4 { buffer: BufferId(buffer), offset_bytes: 0, axes: [axis(1), axis(1), axis(rows)], width }
+    }
+
+    /// A copy of an input of three rows of five columns to scratch, and what is read of that.
+    fn graph(second: View4) -> Graph {
+        let lead = vec![Axis { extent: 3, stride_bytes: ROW_ALIGN }];
+        let port = View { buffer: BufferId(0), offset_bytes: 0, lead, width: 5 };
+        let buffer = |role, port| Buffer { name: "b".into(), role, bytes: 3 * ROW_ALIGN, port, constant: None };
+        let copy = |source: View4, result: View4| Layer {
+            name: "y".into(),
+            kind: Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None },
+            sources: vec![source],
+            broadcast: vec![[false; 3]],
+            result,
+            transpose: false,
+            interleave: 1,
+            source_interleave: 1,
+            second_relu: false,
+            turned: [false; 2],
+        };
+        let buffers = vec![buffer(Role::Input, Some(port)), buffer(Role::Scratch, None), buffer(Role::Output, None)];
+        let layers = vec![copy(view(0, 3, 5), view(1, 3, 5)), copy(second, View4 { buffer: BufferId(2), ..second })];
+        Graph { buffers, layers, ..Graph::default() }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        assert_eq!(reads(&graph(view(1, 3, 5))), Ok(()));
+        let part = View4 { offset_bytes: ROW_ALIGN, ..view(1, 2, 4) };
+        assert_eq!(reads(&graph(part)), Ok(()));
+    }
+
+    #[test]
+    fn columns_and_rows_beyond_an_operand_are_found() {
+        let at = |graph: Graph| match reads(&graph) {
+            Err(Error::Reads { at_bytes, row_bytes, .. }) => (at_bytes, row_bytes),
+            other => panic!("{other:?}"),
+        };
+        // A sixth column is padding between rows; a fourth row lies behind the operand.
+        assert_eq!(at(graph(view(1, 3, 6))), (0, 12));
+        assert_eq!(at(graph(view(1, 4, 5))), (3 * ROW_ALIGN, 10));
+        // The input has no sixth column either.
+        assert_eq!(at(graph(view(0, 3, 6))), (0, 12));
+        // Nobody wrote the output.
+        assert_eq!(at(graph(view(2, 1, 1))), (0, 2));
+    }
+}

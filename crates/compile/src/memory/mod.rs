@@ -1,0 +1,141 @@
+//! Phase 4: every buffer has its address: a base register and an offset.
+//!
+//! Scratch memory is shared by buffers that do not live at the same time: larger ones first, then longer-lived ones,
+//! each at the lowest offset that is free while it lives.
+
+mod allocation;
+mod residency;
+
+pub use residency::{Place, Residency};
+
+use crate::ir::*;
+use crate::options::Options;
+use crate::schedule::Schedule;
+use crate::tile::{Staging, staging};
+use allocation::Allocations;
+use anemone_facts::chips::Chip;
+use anemone_program::Program;
+use residency::{groups, groups_in_pairs};
+use std::fmt;
+
+/// Where a buffer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Base address register.
+    pub bar: u8,
+    /// Offset from it in bytes.
+    pub offset_bytes: u64,
+}
+
+/// A schedule with addresses.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub(crate) graph: Graph,
+    /// By buffer; `None` for buffers that no layer touches.
+    pub(crate) addresses: Vec<Option<Address>>,
+    /// Size of the intermediate region.
+    pub(crate) scratch_bytes: u64,
+    /// Constant operands, first in the kernel section.
+    pub(crate) constants: Vec<u8>,
+    /// What stays in tile memory.
+    pub(crate) residency: Residency,
+    /// What became of each buffer.
+    allocations: Allocations,
+}
+
+/// What stays in tile memory; without `stay` nothing does.
+pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
+    let graph = &schedule.graph;
+    let conventions = options.conventions();
+    if !conventions.results_stay_in_tile_memory {
+        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
+    }
+    // Own tasks reach memory alone.
+    if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
+        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
+    }
+    if !stay {
+        return Residency::none(graph, groups(graph));
+    }
+    let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
+    Residency::of(graph, chip, &staged, &schedule.partitions)
+}
+
+/// Assigns addresses.
+pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Options) -> Placed {
+    let Schedule { graph, live, .. } = schedule;
+    let mut addresses = vec![None; graph.buffers.len()];
+    let mut constants = Vec::new();
+    // Ports: 4.2.1 numbers outputs first, then inputs; 9.509 goes by name.
+    let mut ports: Vec<&BufferId> = graph.outputs.iter().chain(&graph.inputs).collect();
+    if options.conventions().ports_by_name {
+        ports.sort_by_key(|id| &graph.buffer(**id).name);
+    }
+    for (i, id) in ports.into_iter().enumerate() {
+        addresses[id.0 as usize] = Some(Address { bar: Program::FIRST_PORT_BAR + i as u8, offset_bytes: 0 });
+    }
+    let mut scratch: Vec<usize> = Vec::new();
+    for (i, buffer) in graph.buffers.iter().enumerate() {
+        match &buffer.role {
+            Role::Constant(data) if live[i].is_some() => {
+                constants.resize(constants.len().next_multiple_of(ROW_ALIGN as usize), 0);
+                addresses[i] = Some(Address { bar: Program::KERNEL_BAR, offset_bytes: constants.len() as u64 });
+                constants.extend_from_slice(data);
+            }
+            Role::Scratch if live[i].is_some() && !residency.stays(i) => scratch.push(i),
+            _ => {}
+        }
+    }
+    let length = |i: usize| live[i].map_or(0, |(first, last)| last - first);
+    scratch.sort_by_key(|&i| (std::cmp::Reverse(graph.buffers[i].bytes), std::cmp::Reverse(length(i)), i));
+    let mut taken: Vec<(usize, u64, u64)> = Vec::new();
+    let mut scratch_bytes = 0;
+    for &i in &scratch {
+        let bytes = graph.buffers[i].bytes.next_multiple_of(ROW_ALIGN);
+        let mut offset = 0;
+        // Neighbours in time, by address: the first gap that is wide enough.
+        let mut others: Vec<(u64, u64)> = taken
+            .iter()
+            .filter(|(other, ..)| overlap(live[i], live[*other]))
+            .map(|&(_, start, end)| (start, end))
+            .collect();
+        others.sort_unstable();
+        for (start, end) in others {
+            if offset + bytes <= start {
+                break;
+            }
+            offset = offset.max(end);
+        }
+        taken.push((i, offset, offset + bytes));
+        scratch_bytes = scratch_bytes.max(offset + bytes);
+        addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
+    }
+    let allocations = Allocations::of(&graph, chip, &residency);
+    Placed { graph, addresses, scratch_bytes, constants, residency, allocations }
+}
+
+fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {
+    match (a, b) {
+        (Some((a0, a1)), Some((b0, b1))) => a0 <= b1 && b0 <= a1,
+        _ => false,
+    }
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "scratch {:#x} bytes, constants {:#x} bytes", self.scratch_bytes, self.constants.len())?;
+        for (i, address) in self.addresses.iter().enumerate() {
+            if let Some(Address { bar, offset_bytes }) = address {
+                let buffer = &self.graph.buffers[i];
+                writeln!(
+                    f,
+                    "  %{i} BAR {bar} + {offset_bytes:#x} .. {:#x} ; {}",
+                    offset_bytes + buffer.bytes,
+                    buffer.name
+                )?;
+            }
+        }
+        write!(f, "{}", self.residency)?;
+        self.allocations.write(&self.graph, f)
+    }
+}

@@ -1,0 +1,484 @@
+//! Phase 4: which intermediate results stay in tile memory, and where.
+//!
+//! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
+//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. What
+//! the book's table 22.2 calls each buffer then is told in `memory/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
+//! where it switches tasks.
+
+mod groups;
+mod parts;
+
+pub use groups::{groups, groups_in_pairs};
+
+use crate::ir::*;
+use crate::tile::{Staging, spread};
+use anemone_facts::chips::Chip;
+use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use parts::joined;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+/// A result that lives for more layers than this goes to memory: it would keep too much from the others.
+const LONGEST_LIFE: usize = 64;
+
+/// An operand's place in tile memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Address in bytes.
+    pub base_bytes: u64,
+    /// Distances in bytes between channels, rows, depths and groups, in the order in which registers have them.
+    pub strides: [u64; 4],
+    /// Whether the operand outlives its group of tasks, so that its place in memory is stated too.
+    pub crosses: bool,
+    /// Index of the layer that brought it or wrote it.
+    pub from: usize,
+    /// Whether that layer wrote it.
+    pub written: bool,
+    /// Whether that layer alone did.
+    pub alone: bool,
+}
+
+/// A result in tile memory.
+#[derive(Clone, Debug)]
+struct Resident {
+    base_bytes: u64,
+    bytes: u64,
+    crosses: bool,
+    /// Layers that are the first of another group to read it.
+    entries: Vec<usize>,
+    /// Whether only copies read it.
+    copied: bool,
+    /// Whether one layer writes all of it.
+    alone: bool,
+    /// Index of the layer that writes it first, and of the one that reads it last.
+    writer: usize,
+    last: usize,
+    /// All of it.
+    view: View4,
+    /// Strides of its groups, channels and rows in tile memory.
+    strides: [u64; 3],
+}
+
+impl Resident {
+    /// Strides of a view whose channels and rows are one axis here: its channels follow each other, its rows are sets of
+    /// them.
+    fn folded(&self, view: &View4) -> Option<[u64; 4]> {
+        let ([_, channels, rows], whole) = (view.axes, self.view.axes[1]);
+        let sets = rows.extent > 1 && rows.stride_bytes == channels.extent as u64 * channels.stride_bytes;
+        let same = channels.stride_bytes == whole.stride_bytes && channels.extent * rows.extent == whole.extent;
+        let alone = view.groups() == 1 && self.view.groups() == 1 && self.view.height() == 1;
+        let channel = self.strides[1];
+        (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
+    }
+
+    /// Offset and strides, in bytes, of a view all of whose elements are here.
+    fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
+        let [_, channel, row] = self.strides;
+        let offset_bytes = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
+        if let Some(strides) = self.folded(view).filter(|_| offset_bytes == 0) {
+            return Some((0, strides));
+        }
+        // Extent and distances of what it has: in memory and here.
+        let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
+        let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
+        let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
+        own.sort_unstable_by_key(|&(_, memory, _)| std::cmp::Reverse(memory));
+        let (mut offset, mut left) = (0, offset_bytes);
+        for (extent, memory, here) in &mut own {
+            let first = left.checked_div(*memory)?;
+            *extent = extent.checked_sub(first).filter(|&extent| extent > 0)?;
+            (offset, left) = (offset + first * *here, left - first * *memory);
+        }
+        let rows = self.view.axes[2];
+        let along = view.axes.iter().any(|a| a.extent > 1 && a.stride_bytes == rows.stride_bytes);
+        let one_row = rows.extent > 1 && !along;
+        let mut strides = [0; 3];
+        for (stride, axis) in strides.iter_mut().zip(&view.axes) {
+            if axis.extent == 1 {
+                continue;
+            }
+            let reach = axis.extent as u64 - 1;
+            let fits = |&&mut (extent, memory, _): &&mut (u64, u64, u64)| {
+                memory > 0
+                    && axis.stride_bytes > 0
+                    && axis.stride_bytes.is_multiple_of(memory)
+                    && reach * (axis.stride_bytes / memory) < extent
+            };
+            let (extent, memory, here) = own.iter_mut().find(fits)?;
+            let step = axis.stride_bytes / *memory;
+            *extent -= reach * step;
+            *stride = step * *here;
+        }
+        let width = own.iter().find(|a| a.1 == ELEMENT_BYTES)?.0;
+        let aligned = strides.iter().chain([&offset]).all(|bytes| bytes.is_multiple_of(UNIT_BYTES));
+        if left > 0 || view.width as u64 > width || !aligned {
+            return None;
+        }
+        let channels = if strides[1] == 0 { channel } else { strides[1] };
+        // Some of the channels lie in a depth of all of them.
+        let some = view.axes[1].stride_bytes == self.view.axes[1].stride_bytes;
+        let depth = channels * view.channels().max(if some { self.view.channels() } else { 1 }) as u64;
+        let rows = match strides[2] {
+            0 if one_row => row,
+            0 => depth,
+            stride => stride,
+        };
+        Some((offset, [channels, rows, depth, strides[0]]))
+    }
+}
+
+/// Where results stand between layers.
+#[derive(Clone, Debug, Default)]
+pub struct Residency {
+    /// By buffer.
+    residents: Vec<Option<Resident>>,
+    /// By layer: the group of tasks, between whose members the device does not switch.
+    groups: Vec<usize>,
+    /// By layer: first byte above everything that is resident while it runs.
+    top: Vec<u64>,
+    /// By layer: where its first source from memory is kept for the next layer, and which source of that one it is.
+    kept: Vec<Option<(Place, usize)>>,
+}
+
+impl Residency {
+    /// Everything in memory; tasks in groups as given.
+    pub fn none(graph: &Graph, groups: Vec<usize>) -> Residency {
+        let layers = groups.len();
+        Residency { residents: vec![None; graph.buffers.len()], top: vec![0; layers], kept: vec![None; layers], groups }
+    }
+
+    /// Keeps what fits and does not outlive its partition; `staged` and `partitions` are by layer.
+    pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging], partitions: &[usize]) -> Residency {
+        let mut residency = Residency::none(graph, groups(graph));
+        let Some(capacity) = chip.hal.l2_bytes else { return residency };
+        let mut candidates = candidates(graph, &residency.groups);
+        candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
+        loop {
+            residency.assign(&mut candidates, graph);
+            let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
+            let tight: Vec<usize> = (0..graph.layers.len())
+                .filter(|&i| residency.top[i] > 0)
+                .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
+                .collect();
+            if tight.is_empty() {
+                break;
+            }
+            // Where a layer is left too little space, spill the live value with the furthest last use, for all layers of its
+            // live range before they are checked again.
+            let mut relieved = 0;
+            for layer in tight {
+                if layer < relieved {
+                    continue;
+                }
+                let live = candidates.iter().enumerate().filter(|(_, (_, r))| r.writer <= layer && layer <= r.last);
+                if let Some((at, _)) = live.max_by_key(|(_, (_, r))| (r.last, r.bytes)) {
+                    relieved = candidates.remove(at).1.last + 1;
+                }
+            }
+        }
+        for (buffer, resident) in candidates {
+            residency.residents[buffer] = Some(resident);
+        }
+        residency.keep(graph, capacity, staged);
+        residency
+    }
+
+    /// Sources that the next layers of the group read alike stay for them.
+    fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
+        for i in 0..graph.layers.len().saturating_sub(1) {
+            let layer = &graph.layers[i];
+            let view = layer.sources[0];
+            let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
+            // What others read a part each of is not kept.
+            let port = graph.buffer(view.buffer).port.as_ref();
+            let elements = view.axes.iter().map(|a| a.extent).product::<usize>() * view.width;
+            let whole = port.is_none_or(|port| port.elements() == elements);
+            let plain = layer.source_interleave == 1 && layer.broadcast[0] == [false; 3];
+            let Some((bytes, strides)) = staged[i].source.filter(|_| streamed && whole && plain) else { continue };
+            // The following readers, as long as each keeps the space that it stages; every further one needs more.
+            let (mut base_bytes, mut most) = (self.top[i], staged[i].bytes);
+            let mut readers: Vec<usize> = Vec::new();
+            for j in (i + 1..graph.layers.len()).take_while(|_| layer.result.buffer != view.buffer) {
+                let (base, stages) = (base_bytes.max(self.top[j]), most.max(staged[j].bytes));
+                if base + bytes + stages > capacity {
+                    break;
+                }
+                let Some(source) = self.reads_alike(graph, i, j) else { break };
+                (base_bytes, most) = (base, stages);
+                readers.push(source);
+            }
+            if readers.is_empty() {
+                continue;
+            }
+            let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
+            // What each layer stages lies above it.
+            self.top[i] = base_bytes;
+            for (at, source) in readers.into_iter().enumerate() {
+                self.kept[i + at] = Some((place, source));
+                self.top[i + at + 1] = base_bytes + bytes;
+            }
+        }
+    }
+
+    /// Which source of a layer is the first source of another one, seen alike in the same group.
+    fn reads_alike(&self, graph: &Graph, first: usize, other: usize) -> Option<usize> {
+        let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
+        let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
+        let source = (0..next.sources.len()).find(same)?;
+        let plain = next.source_interleave == 1 && next.broadcast[source] == [false; 3] && !next.turned[source];
+        let unchanged = next.result.buffer != view.buffer;
+        (plain && unchanged && self.groups[first] == self.groups[other]).then_some(source)
+    }
+
+    fn kept_for(&self, layer: usize, source: usize) -> Option<Place> {
+        let (place, at) = self.kept.get(layer.checked_sub(1)?)?.as_ref()?;
+        (*at == source).then_some(*place)
+    }
+
+    /// Whether a layer's first source, which comes from memory, stays for the next layer.
+    pub fn keeps(&self, layer: usize) -> bool {
+        self.kept[layer].is_some_and(|(place, _)| place.from == layer)
+    }
+
+    /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
+    pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
+        self.kept_for(layer, source).or_else(|| {
+            let place = self.resident(view)?;
+            let entries = &self.residents[view.buffer.0 as usize].as_ref()?.entries;
+            Some(Place { crosses: entries.contains(&layer), ..place })
+        })
+    }
+
+    /// Where a result stays; `None` where it goes to memory.
+    pub fn resident(&self, view: &View4) -> Option<Place> {
+        let r = self.residents[view.buffer.0 as usize].as_ref()?;
+        let (offset, strides) = r.strides(view)?;
+        let base_bytes = r.base_bytes + offset;
+        Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
+    }
+
+    /// Addresses: the last result first, each at the lowest place that is free while it lives. What is only copied on
+    /// gives way to a result before it that is as large. A result takes the place of the source that it is made of,
+    /// element by element, where that is read for the last time.
+    fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
+        let layers = graph.layers.len();
+        self.top = vec![0; layers];
+        let first = in_place(graph, candidates);
+        let mut order: Vec<usize> = (0..candidates.len()).rev().filter(|&i| first[i] == i).collect();
+        let mut last: Vec<usize> = candidates.iter().map(|(_, r)| r.last).collect();
+        (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
+        for at in 1..order.len() {
+            let [later, before] = [order[at - 1], order[at]].map(|i| (&candidates[i].1, last[i]));
+            if later.0.copied && before.1 == later.0.writer && before.0.bytes >= later.0.bytes {
+                order.swap(at - 1, at);
+            }
+        }
+        // What is placed already, by layer during which it lives.
+        let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
+        for i in order {
+            let r = &mut candidates[i].1;
+            let mut others: Vec<(u64, u64)> = placed[r.writer..=last[i]].iter().flatten().copied().collect();
+            others.sort_unstable();
+            let mut base = 0;
+            for (start, end) in others {
+                if base + r.bytes <= start {
+                    break;
+                }
+                base = base.max(end);
+            }
+            r.base_bytes = base;
+            let end = base + r.bytes;
+            placed[r.writer..=last[i]].iter_mut().for_each(|list| list.push((base, end)));
+            self.top[r.writer..=last[i]].iter_mut().for_each(|top| *top = (*top).max(end));
+        }
+        for i in 0..candidates.len() {
+            candidates[i].1.base_bytes = candidates[first[i]].1.base_bytes;
+        }
+    }
+
+    /// Whether a buffer needs no place in memory.
+    pub fn stays(&self, buffer: usize) -> bool {
+        self.residents[buffer].as_ref().is_some_and(|r| !r.crosses)
+    }
+
+    /// First byte of tile memory that a layer may stage into.
+    pub fn top(&self, layer: usize) -> u64 {
+        self.top[layer]
+    }
+
+    /// Whether a layer opens and whether it closes its group of tasks.
+    pub fn opens_and_closes(&self, layer: usize) -> (bool, bool) {
+        let group = |i: usize| self.groups.get(i);
+        (layer == 0 || group(layer - 1) != group(layer), group(layer + 1) != group(layer))
+    }
+}
+
+/// Buffers that could stay, in the order of their writers, not yet placed.
+fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
+    #[derive(Default)]
+    struct Uses {
+        writers: Vec<usize>,
+        readers: Vec<(usize, usize)>,
+    }
+    let mut uses: Vec<Uses> = Vec::new();
+    uses.resize_with(graph.buffers.len(), Uses::default);
+    for (i, layer) in graph.layers.iter().enumerate() {
+        uses[layer.result.buffer.0 as usize].writers.push(i);
+        for (s, source) in layer.sources.iter().enumerate() {
+            uses[source.buffer.0 as usize].readers.push((i, s));
+        }
+    }
+    let mut found: Vec<(usize, Resident)> = uses
+        .iter()
+        .enumerate()
+        .filter_map(|(buffer, uses)| {
+            let (&writer, &(last, _)) = (uses.writers.first()?, uses.readers.last()?);
+            let scratch = graph.buffers[buffer].role == Role::Scratch;
+            if !scratch || last <= writer || last - writer > LONGEST_LIFE {
+                return None;
+            }
+            let resident = resident(graph, groups, writer, last, &uses.writers, &uses.readers)?;
+            let written = uses.writers.iter().all(|&i| {
+                let layer = &graph.layers[i];
+                layer.interleave == 1 && resident.strides(&layer.result).is_some()
+            });
+            if !written {
+                return None;
+            }
+            let reads = uses.readers.iter().all(|&(i, s)| {
+                let layer = &graph.layers[i];
+                let tensor = s == 0 || !layer.is_neural();
+                tensor && layer.source_interleave == 1 && resident.strides(&layer.sources[s]).is_some()
+            });
+            reads.then_some((buffer, resident))
+        })
+        .collect();
+    found.sort_by_key(|(_, r)| r.writer);
+    found
+}
+
+/// By candidate: the one whose place it takes, perhaps its own. They are in the order of their writers.
+fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..candidates.len()).collect();
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
+    for i in 0..candidates.len() {
+        let (buffer, result) = &candidates[i];
+        let layer = &graph.layers[result.writer];
+        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
+        let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
+        let Some(place) = whole.filter(|(offset, _)| *offset == 0) else { continue };
+        let source = (0..layer.sources.len()).find_map(|s| {
+            let view = &layer.sources[s];
+            let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
+            let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
+            let before = &candidates[at].1;
+            let same = before.last == result.writer && before.bytes == result.bytes;
+            (same && before.strides(view) == Some(place)).then_some(at)
+        });
+        if let Some(source) = source {
+            first[i] = first[source];
+        }
+    }
+    first
+}
+
+/// Whether a view has other channels, or pieces of columns as rows: then rows lie side by side.
+fn seen_otherwise(view: &View4, whole: &View4) -> bool {
+    let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
+    channels || view.width != whole.width && view.height() > 1
+}
+
+/// Whether a layer moves elements and nothing else.
+fn is_copy(layer: &Layer) -> bool {
+    layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
+}
+
+fn resident(
+    graph: &Graph,
+    groups: &[usize],
+    writer: usize,
+    last: usize,
+    writers: &[usize],
+    readers: &[(usize, usize)],
+) -> Option<Resident> {
+    let mut view = graph.layers[writer].result;
+    let elements = |v: &View4| v.axes.iter().map(|a| a.extent).product::<usize>() * v.width;
+    if writers.len() > 1 {
+        let width = readers.iter().map(|&(i, s)| graph.layers[i].sources[s].width).max()?;
+        view = joined(writers.iter().map(|&i| graph.layers[i].result).collect(), width)?;
+        // As a reader has it whose rows these are.
+        let whole = readers.iter().map(|&(i, s)| graph.layers[i].sources[s]).find(|v| {
+            v.height() == writers.len() && v.width == view.width && v.groups() == 1 && elements(v) == elements(&view)
+        });
+        view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
+    }
+    // A matrix whose rows were folded is read as it lies in memory.
+    let copied = readers.iter().all(|&(i, _)| is_copy(&graph.layers[i]));
+    let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
+    let fills =
+        reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);
+    if copied && fills && view.height() > 1 && reader.height() == 1 {
+        view = *reader;
+    }
+    let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
+    let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
+    let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
+    if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
+        // An odd distance starts neighbouring channels in banks of their own.
+        channel |= 1;
+    }
+    let mut row = channel * view.channels() as u64;
+    let dense = readers.iter().any(|&(i, s)| seen_otherwise(&graph.layers[i].sources[s], &view));
+    if view.height() > 1 && !dense {
+        let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
+        // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
+        row = match rows(NEURAL_BANKS) {
+            // Sixteen rows are read together by the planar engine, and where nothing slides over them.
+            _ if !neural || !convolved && view.height() >= PLANAR_BANKS.0 as usize => {
+                spread(row, 1, rows(PLANAR_BANKS))
+            }
+            (..=2, _) => row,
+            (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
+            all => spread(row, 1, all),
+        };
+    }
+    let group = row * view.height() as u64;
+    Some(Resident {
+        base_bytes: 0,
+        bytes: group * view.groups() as u64 * UNIT_BYTES,
+        crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
+        entries: {
+            let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);
+            let mut entries: Vec<usize> = reads.collect();
+            entries.dedup_by_key(|i| groups[*i]);
+            entries
+        },
+        copied,
+        alone: writers.len() == 1,
+        writer,
+        last,
+        view,
+        strides: [group, channel, row].map(|units| units * UNIT_BYTES),
+    })
+}
+
+impl fmt::Display for Residency {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (i, resident) in self.residents.iter().enumerate() {
+            let Some(r) = resident else { continue };
+            let end = r.base_bytes + r.bytes;
+            write!(f, "  %{i} L2 {:#x} .. {end:#x}, layers {} to {}", r.base_bytes, r.writer, r.last)?;
+            writeln!(f, "{}", if r.crosses { ", saved at a switch" } else { "" })?;
+        }
+        // The map over time: what stands where while each layer runs.
+        for (i, top) in self.top.iter().enumerate().filter(|(_, top)| **top > 0) {
+            write!(f, "  layer {i} L2 to {top:#x}:")?;
+            for (buffer, resident) in self.residents.iter().enumerate() {
+                let Some(r) = resident.as_ref().filter(|r| r.writer <= i && i <= r.last) else { continue };
+                write!(f, " %{buffer} {:#x}..{:#x}", r.base_bytes, r.base_bytes + r.bytes)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

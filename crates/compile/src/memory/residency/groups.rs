@@ -1,0 +1,38 @@
+//! Which tasks the device runs without switching between them.
+
+use crate::ir::*;
+
+/// Groups as 9.509 cuts them: before constant coefficients unless the layer before has some too, and where the neural engine
+/// begins to read memory after the planar one. What reads a result that stays goes on in the group.
+pub fn groups(graph: &Graph) -> Vec<usize> {
+    let computed =
+        |layer: &Layer| graph.buffer(layer.sources[0].buffer).role == Role::Scratch && layer.source_interleave == 1;
+    let mut group = 0;
+    graph
+        .layers
+        .iter()
+        .enumerate()
+        .map(|(i, layer)| {
+            let cut = i.checked_sub(1).is_some_and(|before| {
+                let before = &graph.layers[before];
+                match &layer.kind {
+                    Kind::Product { .. } => !before.convolves() && !computed(layer),
+                    _ if layer.convolves() => !(before.convolves() || before.is_neural() && computed(before)),
+                    // What the planar engine has just made, as it made it.
+                    Kind::Neuron { .. } if before.result.buffer == layer.sources[0].buffer => {
+                        !before.is_neural() && before.transpose
+                    }
+                    // Coefficients that go to memory end theirs.
+                    _ => layer.is_neural() && (!before.is_neural() || before.interleave > 1 && !computed(layer)),
+                }
+            });
+            group += usize::from(cut);
+            group
+        })
+        .collect()
+}
+
+/// Groups as 4.2.1 cuts them: the first task alone, then two by two.
+pub fn groups_in_pairs(layers: usize) -> Vec<usize> {
+    (0..layers).map(|i| i.div_ceil(2)).collect()
+}

@@ -1,0 +1,255 @@
+//! The pass pipeline: one table that runs itself. `ane passes` lists it, `--stop-after` names and `--pass-limit` counts its rows.
+
+use crate::error::{Error, Result};
+use crate::ir::Graph;
+use crate::legalize::{self, Legal};
+use crate::memory::{self, Placed, Residency};
+use crate::options::Options;
+use crate::remarks::{Log, Remarks, Stage};
+use crate::schedule::{self, Schedule};
+use crate::{fuse, lower, rewrite, stream};
+use anemone_facts::chips::Chip;
+use anemone_net::Net;
+
+/// One step from network to program.
+pub struct Pass {
+    /// Name, by which it can be stopped after.
+    pub name: &'static str,
+    /// Phase of the book's chapter 22; 0 comes before the phases.
+    pub phase: u8,
+    /// What it does, in one sentence.
+    pub what: &'static str,
+    /// Where it is from: a row or listing of the seed's chapter, or ours.
+    pub source: &'static str,
+    /// Name of the text that `--dump-ir` writes after it.
+    pub dump: &'static str,
+    /// Whether the program is right without it, so that `--pass-limit` may leave it out.
+    pub optional: bool,
+    work: Work,
+}
+
+enum Work {
+    Net(fn(&mut Net, &Options, &mut Remarks) -> Result<()>),
+    Graph(fn(&mut Graph, &mut Remarks)),
+    /// From one stage to the next; told whether to do what is optional.
+    Stage(fn(State, &mut Run, bool) -> Result<State>),
+}
+
+/// What follows the first dash.
+const fn after_dash(dump: &'static str) -> &'static str {
+    let bytes = dump.as_bytes();
+    let mut at = 0;
+    while bytes[at] != b'-' {
+        at += 1;
+    }
+    dump.split_at(at + 1).1
+}
+
+macro_rules! passes {
+    ( $( $name:ident : $phase:literal $optional:literal $dump:literal $work:expr, $source:literal, $what:literal; )* ) => {
+        $(
+            /// A pass; see [`ALL`].
+            pub const $name: Pass = Pass {
+                name: after_dash($dump),
+                phase: $phase,
+                what: $what,
+                source: $source,
+                dump: $dump,
+                optional: $optional,
+                work: $work,
+            };
+        )*
+        /// Every pass, in order.
+        pub static ALL: &[Pass] = &[ $( $name ),* ];
+    };
+}
+
+passes! {
+    NATIVE: 0 false "0-expand-natives" Work::Net(rewrite::expand_natives), "book table 26.2",
+        "native layers that known registers compute become the operations that are lowered to them";
+    FOLD: 0 false "0a-fold-constants" Work::Net(rewrite::fold_constants), "book 22, IR rewriting",
+        "operations on constants become constants";
+    DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
+        "conversions, identities and reshapes that change nothing disappear";
+    MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
+        "a product with one constant matrix becomes a convolution";
+    DECOMPOSE: 0 false "0d-decompose" Work::Net(rewrite::decompose), "ours",
+        "norms, choices and gathers become operations that layers are made of";
+    AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",
+        "constants added or multiplied per channel go into the convolution before them";
+    DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
+        "operations whose results nobody reads disappear";
+    LOWER: 0 false "1-lowered" Work::Stage(lower_net), "ours", "operations become layers, one task each";
+    RELU: 1 true "2-fused" Work::Graph(fuse::functions_into_producer),
+        "book table 22.3, post-activation slot", "a ReLU, a table or a factor becomes part of the layers before it";
+    SOURCE: 1 true "2a-relu-of-source" Work::Graph(fuse::relu_into_reader),
+        "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
+    LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book 22, legalization",
+        "kernels beyond kernel memory are split; every layer is held to the chip's limits";
+    SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book 22, scheduling", "one order, and when each buffer lives";
+    WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book 25, stream-versus-fold decision; book 22, weight packing",
+        "compressed weights stay so where the chip streams their form";
+    RESIDE: 4 true "3z-reside" Work::Stage(reside), "book 22, memory", "results that fit and are read whole stay in tile memory";
+    PLACE: 4 false "4-placed" Work::Stage(place), "book 22, memory", "addresses in tile memory, scratch and kernel section";
+}
+
+/// The pass of that name.
+pub fn by_name(name: &str) -> Option<&'static Pass> {
+    ALL.iter().find(|p| p.name == name)
+}
+
+/// What a compilation has come to.
+enum State {
+    Net(Net),
+    Layers(Graph),
+    Legal(Legal),
+    Scheduled(Schedule),
+    Resident(Schedule, Residency),
+    Placed(Placed),
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            State::Net(_) => "network",
+            State::Layers(_) => "layers",
+            State::Legal(_) => "legal layers",
+            State::Scheduled(_) => "schedule",
+            State::Resident(..) => "residency",
+            State::Placed(_) => "placement",
+        }
+    }
+
+    /// The layer graph, once there is one.
+    fn graph(&self) -> Option<&Graph> {
+        match self {
+            State::Net(_) => None,
+            State::Layers(graph) => Some(graph),
+            State::Legal(legal) => Some(legal.graph()),
+            State::Scheduled(schedule) | State::Resident(schedule, _) => Some(&schedule.graph),
+            State::Placed(placed) => Some(&placed.graph),
+        }
+    }
+
+    /// What a verifier finds.
+    fn verify(&self) -> Vec<String> {
+        match self {
+            State::Net(net) => {
+                anemone_net::check::check(net).err().into_iter().flatten().map(|e| e.to_string()).collect()
+            }
+            _ => self.graph().map_or_else(Vec::new, Graph::verify),
+        }
+    }
+
+    /// The stage after a pass, for people. Weights are chosen in the graph of the schedule: its text is the graph's.
+    fn stage(&self, pass: &Pass, remarks: Vec<String>) -> Stage {
+        let (text, dot) = match self {
+            State::Net(net) => (anemone_net::text::print(net).0, anemone_net::draw::dot(net)),
+            State::Layers(graph) => (graph.to_string(), graph.dot()),
+            State::Legal(legal) => (legal.to_string(), legal.graph().dot()),
+            State::Scheduled(schedule) if pass.name == WEIGHTS.name => {
+                (schedule.graph.to_string(), schedule.graph.dot())
+            }
+            State::Scheduled(schedule) => (schedule.to_string(), schedule.graph.dot()),
+            State::Resident(schedule, residency) => (residency.to_string(), schedule.graph.dot()),
+            State::Placed(placed) => (placed.to_string(), placed.graph.dot()),
+        };
+        let count = match self {
+            State::Net(net) => net.ops.len(),
+            _ => self.graph().map_or(0, |graph| graph.layers.len()),
+        };
+        Stage { name: pass.dump, count, text, dot, reasons: remarks }
+    }
+}
+
+/// What passes see of the compilation around them.
+struct Run<'a> {
+    chip: &'static Chip,
+    options: &'a Options,
+    remarks: Remarks,
+}
+
+/// Runs the passes in order, up to `last` where one is given; the placed layers, or `None` where it was to stop before.
+pub(crate) fn run(
+    net: &Net,
+    chip: &'static Chip,
+    options: &Options,
+    log: &mut dyn Log,
+    last: Option<&Pass>,
+) -> Result<Option<Placed>> {
+    let wanted = log.wants();
+    let verified = cfg!(any(debug_assertions, test));
+    let mut run = Run { chip, options, remarks: Remarks { wanted, lines: Vec::new() } };
+    let mut state = State::Net(net.clone());
+    let mut optional = 0;
+    for pass in ALL {
+        let taken = !pass.optional || options.pass_limit.is_none_or(|limit| optional < limit);
+        optional += usize::from(pass.optional);
+        state = pass.apply(state, &mut run, taken)?;
+        if let Some(wrong) = verified.then(|| state.verify()).unwrap_or_default().first() {
+            return Err(Error::Net(format!("after {}: {wrong}", pass.name)));
+        }
+        if wanted {
+            log.stage(state.stage(pass, std::mem::take(&mut run.remarks.lines)));
+        }
+        if last.is_some_and(|last| last.name == pass.name) {
+            return Ok(None);
+        }
+    }
+    match state {
+        State::Placed(placed) => Ok(Some(placed)),
+        other => Err(out_of_order("emission", &other)),
+    }
+}
+
+impl Pass {
+    fn apply(&self, mut state: State, run: &mut Run, taken: bool) -> Result<State> {
+        match (&self.work, &mut state) {
+            (Work::Net(work), State::Net(net)) if taken => work(net, run.options, &mut run.remarks)?,
+            (Work::Graph(work), State::Layers(graph)) if taken => work(graph, &mut run.remarks),
+            (Work::Net(_), State::Net(_)) | (Work::Graph(_), State::Layers(_)) => {}
+            (Work::Stage(work), _) => return work(state, run, taken),
+            (_, other) => return Err(out_of_order(self.name, other)),
+        }
+        Ok(state)
+    }
+}
+
+/// The table has a pass where its input does not exist: a defect.
+fn out_of_order(pass: &str, state: &State) -> Error {
+    Error::Net(format!("{pass} does not start from a {}", state.name()))
+}
+
+fn lower_net(state: State, run: &mut Run, _: bool) -> Result<State> {
+    let State::Net(net) = state else { return Err(out_of_order(LOWER.name, &state)) };
+    lower::lower(&net, run.chip, run.options).map(State::Layers)
+}
+
+fn legalize_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
+    let State::Layers(graph) = state else { return Err(out_of_order(LEGALIZE.name, &state)) };
+    legalize::legalize(graph, run.chip, run.options, &mut run.remarks).map(State::Legal)
+}
+
+fn schedule_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
+    let State::Legal(legal) = state else { return Err(out_of_order(SCHEDULE.name, &state)) };
+    Ok(State::Scheduled(schedule::schedule(legal, run.chip, &mut run.remarks)))
+}
+
+fn stream_weights(state: State, run: &mut Run, taken: bool) -> Result<State> {
+    let State::Scheduled(mut schedule) = state else { return Err(out_of_order(WEIGHTS.name, &state)) };
+    if taken && !run.options.expand_weights {
+        stream::form::choose(&mut schedule.graph, run.chip, &mut run.remarks);
+    }
+    Ok(State::Scheduled(schedule))
+}
+
+fn reside(state: State, run: &mut Run, taken: bool) -> Result<State> {
+    let State::Scheduled(schedule) = state else { return Err(out_of_order(RESIDE.name, &state)) };
+    let residency = memory::reside(&schedule, run.chip, run.options, taken);
+    Ok(State::Resident(schedule, residency))
+}
+
+fn place(state: State, run: &mut Run, _: bool) -> Result<State> {
+    let State::Resident(schedule, residency) = state else { return Err(out_of_order(PLACE.name, &state)) };
+    Ok(State::Placed(memory::place(schedule, residency, run.chip, run.options)))
+}

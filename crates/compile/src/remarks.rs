@@ -1,0 +1,49 @@
+//! What people see of a compilation: the text of each stage, and remarks on decisions.
+
+/// The result of a pass, for people.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// A file-name-safe word.
+    pub name: &'static str,
+    /// Operations of the network, or layers: one task each.
+    pub count: usize,
+    /// The stage's text form.
+    pub text: String,
+    /// The same as a drawing, in Graphviz's language.
+    pub dot: String,
+    /// Remarks of the pass, a line each.
+    pub reasons: Vec<String>,
+}
+
+/// Sees each stage as it is made.
+pub trait Log {
+    /// Whether anybody looks: texts are made only then.
+    fn wants(&self) -> bool;
+    /// Called after every pass, where wanted.
+    fn stage(&mut self, stage: Stage);
+}
+
+/// Ignores every stage.
+impl Log for () {
+    fn wants(&self) -> bool {
+        false
+    }
+
+    fn stage(&mut self, _: Stage) {}
+}
+
+/// Optimization remarks: one line for each fusion, split, change of order and cut. Kept only where somebody reads them.
+#[derive(Default)]
+pub struct Remarks {
+    pub(crate) wanted: bool,
+    pub(crate) lines: Vec<String>,
+}
+
+impl Remarks {
+    /// One line.
+    pub fn say(&mut self, line: impl FnOnce() -> String) {
+        if self.wanted {
+            self.lines.push(line());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Additions and multiplications of constants per channel become part of the convolution before them: the offset and the
+//! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
+//! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
+
+use super::{Builder, Names, uses};
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
+use half::f16;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Additions and multiplications of constants per channel become part of the convolution before them: the offset and
+/// the gain of the gain-offset control (the book, chapter 22).
+///
+/// A single factor that fp16 holds is left for the layer's gain, as 9.509 leaves it, unless another such constant follows.
+pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    let uses = uses(net);
+    let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
+    let ops = std::mem::take(&mut net.ops);
+    let mut names = Names::of(net);
+    // Where each value is made, of the operations that stay.
+    let mut producers: HashMap<ValueId, usize> = HashMap::new();
+    for op in ops {
+        let gain = options.conventions().gains_stay_tasks
+            && is_gain(net, &op)
+            && op.outputs.iter().all(|o| !leads_on.contains(o));
+        let taken = if gain { None } else { absorb(net, &mut names, &op, &uses, &producers) };
+        if let Some(at) = taken {
+            reasons.say(|| format!("{} becomes part of {}", op.name, net.ops[at].name));
+            producers.extend(op.outputs.iter().map(|&o| (o, at)));
+            continue;
+        }
+        producers.extend(op.outputs.iter().map(|&o| (o, net.ops.len())));
+        net.ops.push(op);
+    }
+    Ok(())
+}
+
+/// An operation with one live operand and one constant: which it is, the operand, the constant.
+fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>)> {
+    let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
+    let (&a, &b) = (op.inputs.first()?, op.inputs.get(1)?);
+    match (&net.value(a).data, &net.value(b).data) {
+        (None, Some(t)) => Some((f, a, t.clone())),
+        (Some(t), None) if f != Binary::Sub => Some((f, b, t.clone())),
+        _ => None,
+    }
+}
+
+/// Whether an operation is a factor for all elements that fp16 holds.
+fn is_gain(net: &Net, op: &Op) -> bool {
+    let Some((Binary::Mul, _, factor)) = affine(net, op) else { return false };
+    factor.data.len() == 1 && factor.data.to_f32().iter().all(|&s| f16::from_f32(s).to_f32() == s)
+}
+
+/// Takes an operation into the convolution before it, where it can be; where that stands.
+fn absorb(
+    net: &mut Net,
+    names: &mut Names,
+    op: &Op,
+    uses: &[usize],
+    producers: &HashMap<ValueId, usize>,
+) -> Option<usize> {
+    let (f, x, constant) = affine(net, op)?;
+    let &out = op.outputs.first()?;
+    let &at = producers.get(&x)?;
+    let rank = net.value(x).ty.shape.len();
+    let channel_axis = match net.ops[at].kind {
+        OpKind::Conv { .. } => 1,
+        OpKind::Linear => rank.wrapping_sub(1),
+        _ => return None,
+    };
+    if uses[x.0 as usize] != 1 || net.outputs.contains(&x) || net.value(x).ty.shape != net.value(out).ty.shape {
+        return None;
+    }
+    let channels = net.value(x).ty.shape[channel_axis];
+    let values = per_channel(&constant, rank, channel_axis, channels)?;
+    let weights = net.value(net.ops[at].inputs[1]).data.clone()?;
+    let bias = match net.ops[at].inputs.get(2) {
+        None => vec![0.0; channels],
+        Some(&id) => match &net.value(id).data {
+            Some(t) => t.data.to_f32(),
+            None => return None,
+        },
+    };
+    if weights.shape[0] != channels || bias.len() != channels {
+        return None;
+    }
+    let name = net.ops[at].name.clone();
+    let mut builder = Builder { net, names, ops: Vec::new(), name };
+    let bias = match f {
+        Binary::Add => bias.iter().zip(&values).map(|(b, v)| b + v).collect(),
+        Binary::Sub => bias.iter().zip(&values).map(|(b, v)| b - v).collect(),
+        _ => {
+            let data = weights.data.to_f32();
+            let per_output = data.len() / channels;
+            let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
+            let scaled = Tensor { shape: weights.shape.clone(), data: Data::F32(scaled) };
+            let id = builder.constant_of("weight", compress::again(scaled, [weights.as_ref()]));
+            builder.net.ops[at].inputs[1] = id;
+            bias.iter().zip(&values).map(|(b, v)| b * v).collect()
+        }
+    };
+    let id = builder.constant("bias", vec![channels], bias);
+    let conv = &mut net.ops[at];
+    conv.inputs.truncate(2);
+    conv.inputs.push(id);
+    conv.outputs = vec![out];
+    Some(at)
+}
+
+/// The constant as one number per channel, where it is that (or one number for all).
+fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
+    let data = constant.data.to_f32();
+    if data.len() == 1 {
+        return Some(vec![data[0]; channels]);
+    }
+    let missing = rank.checked_sub(constant.shape.len())?;
+    let right = constant.shape.iter().enumerate().all(|(i, &n)| n == 1 || i + missing == axis);
+    (right && data.len() == channels).then_some(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn gain_and_offset_go_into_the_convolution() {
+        becomes(
+            absorb_affines,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  const %g: f16[1] = [2.0]
+  %s: f16[3, 1] = mul(%p, %g)
+  const %b: f16[1] = [0.5]
+  %y: f16[3, 1] = add(%s, %b)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %p.weight: f32[1, 2] = [2.0, 4.0]
+  const %p.bias.9: f32[1] = [0.5]
+  %y: f16[3, 1] = linear(%x, %p.weight, %p.bias.9) name="p"
+  output %y
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn two_live_operands_are_a_barrier() {
+        becomes(
+            absorb_affines,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  %q: f16[3, 1] = linear(%x, %w)
+  %y: f16[3, 1] = add(%p, %q)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[1, 2] = [1.0, 2.0]
+  %p: f16[3, 1] = linear(%x, %w)
+  %q: f16[3, 1] = linear(%x, %w)
+  %y: f16[3, 1] = add(%p, %q)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! Operations whose results nobody reads disappear. Ours.
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::Net;
+
+/// Operations whose results nobody reads disappear.
+pub(crate) fn remove_dead(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let mut live: Vec<bool> = vec![false; net.values.len()];
+    net.outputs.iter().for_each(|o| live[o.0 as usize] = true);
+    let mut ops = std::mem::take(&mut net.ops);
+    ops.reverse();
+    ops.retain(|op| {
+        let needed = op.outputs.iter().any(|o| live[o.0 as usize]);
+        if !needed {
+            reasons.say(|| format!("{}: nobody reads its results", op.name));
+        }
+        if needed {
+            op.inputs.iter().for_each(|i| live[i.0 as usize] = true);
+        }
+        needed
+    });
+    ops.reverse();
+    net.ops = ops;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_disappears() {
+        becomes(
+            remove_dead,
+            r#"net "n" {
+  input %x: f16[2]
+  %a: f16[2] = relu(%x)
+  %y: f16[2] = abs(%x)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[2]
+  %y: f16[2] = abs(%x)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! Norms as means, differences and products; gathers as slices.
+//! Ours: what layers are made of.
+
+use super::{Builder, MOST_PIECES, rewrite};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
+
+/// Norms as means, differences and products; gathers as slices.
+pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    rewrite(net, reasons, |builder, op| {
+        match &op.kind {
+            OpKind::BatchNorm { epsilon } => builder.batch_norm(op, *epsilon)?,
+            OpKind::LayerNorm { axes, epsilon }
+                if options.conventions().layer_norm_on_device && builder.is_trailing(axes, op.inputs[0]) =>
+            {
+                builder.affine_after(op, axes, *epsilon);
+            }
+            OpKind::LayerNorm { axes, epsilon } => builder.norm(op, axes, *epsilon, false),
+            OpKind::InstanceNorm { epsilon } => {
+                let rank = builder.net.value(op.inputs[0]).ty.shape.len();
+                let axes: Vec<usize> = (2..rank).collect();
+                builder.norm(op, &axes, *epsilon, true);
+            }
+            OpKind::Gather { axis } => builder.gather(op, *axis)?,
+            _ => builder.ops.push(op.clone()),
+        }
+        Ok(())
+    })
+}
+
+impl Builder<'_> {
+    /// Whether the axes are the last ones, none left out: the planar engine sums those in one task.
+    fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
+        let rank = self.shape(x).len();
+        axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)
+    }
+
+    /// A normalization that stays one operation, its factors and addends as operations after it.
+    fn affine_after(&mut self, op: &Op, axes: &[usize], epsilon: f32) {
+        let (x, shape) = (op.inputs[0], self.shape(op.inputs[0]));
+        let kind = || OpKind::LayerNorm { axes: axes.to_vec(), epsilon };
+        let steps = [Binary::Mul, Binary::Add].into_iter().zip(op.inputs[1..].to_vec()).collect::<Vec<_>>();
+        let Some(last) = steps.len().checked_sub(1) else {
+            return self.push(kind(), &[x], op.outputs[0]);
+        };
+        let mut current = self.op("normed", kind(), &[x], shape.clone());
+        for (i, (f, operand)) in steps.into_iter().enumerate() {
+            if i == last {
+                self.push(OpKind::Binary(f), &[current, operand], op.outputs[0]);
+            } else {
+                current = self.op("scaled", OpKind::Binary(f), &[current, operand], shape.clone());
+            }
+        }
+    }
+
+    /// Elements at constant positions: slices of consecutive ones, side by side.
+    fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
+        let x = op.inputs[0];
+        let shape = self.shape(x);
+        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: "gather".into(),
+                reason: "positions computed at run time".into(),
+                suggestion: "compare with all positions and multiply, or gather on the host",
+            });
+        };
+        let extent = shape[axis] as i64;
+        let wrapped = |i: i32| if i < 0 { i64::from(i) + extent } else { i64::from(i) };
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for i in indices.data.to_i32().into_iter().map(wrapped) {
+            let at = usize::try_from(i).ok().filter(|&at| at < shape[axis]);
+            let at = at.ok_or_else(|| Error::Net(format!("{}: position {i} of {extent}", op.name)))?;
+            match runs.last_mut() {
+                Some((_, end)) if *end == at => *end += 1,
+                _ => runs.push((at, at + 1)),
+            }
+        }
+        if runs.len() > MOST_PIECES {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: "gather".into(),
+                reason: format!("{} runs of positions, at most {MOST_PIECES} are joined", runs.len()),
+                suggestion: "multiply with a matrix of zeros and ones",
+            });
+        }
+        let parts: Vec<ValueId> = runs
+            .into_iter()
+            .map(|(first, last)| {
+                let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
+                (begin[axis], end[axis]) = (first, last);
+                let mut own = shape.clone();
+                own[axis] = last - first;
+                self.op("part", OpKind::Slice { begin, end, stride: vec![1; shape.len()] }, &[x], own)
+            })
+            .collect();
+        let mut joined = shape;
+        joined[axis] = indices.data.len();
+        let all = match parts.as_slice() {
+            [one] => *one,
+            _ => self.op("joined", OpKind::Concat { axis }, &parts, joined),
+        };
+        self.push(OpKind::Reshape, &[all], op.outputs[0]);
+        Ok(())
+    }
+
+    /// `x * s + t` with constants per channel; with live statistics as the formula has it.
+    fn batch_norm(&mut self, op: &Op, epsilon: f32) -> Result<()> {
+        let constants: Option<Vec<Vec<f32>>> =
+            op.inputs[1..].iter().map(|&id| self.net.value(id).data.as_ref().map(|t| t.data.to_f32())).collect();
+        let shape = self.shape(op.inputs[0]);
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[1] = shape[1];
+        let Some(params) = constants else {
+            self.live_batch_norm(op, epsilon, per_channel);
+            return Ok(());
+        };
+        let channels = params[0].len();
+        let one = vec![1.0; channels];
+        let zero = vec![0.0; channels];
+        let (gamma, beta) = (params.get(2).unwrap_or(&one), params.get(3).unwrap_or(&zero));
+        let scale: Vec<f32> = (0..channels).map(|c| gamma[c] / (params[1][c] + epsilon).sqrt()).collect();
+        let shift: Vec<f32> = (0..channels).map(|c| beta[c] - params[0][c] * scale[c]).collect();
+        let scale = self.constant("scale", per_channel.clone(), scale);
+        let shift = self.constant("shift", per_channel, shift);
+        let scaled = self.op("scaled", OpKind::Binary(Binary::Mul), &[op.inputs[0], scale], shape);
+        self.push(OpKind::Binary(Binary::Add), &[scaled, shift], op.outputs[0]);
+        Ok(())
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with statistics computed at run time.
+    fn live_batch_norm(&mut self, op: &Op, epsilon: f32, per_channel: Vec<usize>) {
+        let shape = self.shape(op.inputs[0]);
+        let names = ["mean", "variance", "gamma", "beta"];
+        let params: Vec<ValueId> = names
+            .into_iter()
+            .zip(&op.inputs[1..])
+            .map(|(name, &id)| self.reshaped(name, id, per_channel.clone()))
+            .collect();
+        let centred = self.op("centred", OpKind::Binary(Binary::Sub), &[op.inputs[0], params[0]], shape.clone());
+        let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[params[1]], per_channel);
+        let mut steps = vec![(Binary::Mul, inverse)];
+        steps.extend([Binary::Mul, Binary::Add].into_iter().zip(params[2..].iter().copied()));
+        self.chain(centred, &steps, op.outputs[0]);
+    }
+
+    /// An operand with other extents: a constant at once, others by a reshape.
+    fn reshaped(&mut self, name: &str, id: ValueId, shape: Vec<usize>) -> ValueId {
+        match self.net.value(id).data.clone() {
+            Some(tensor) => self.constant(name, shape, tensor.data.to_f32()),
+            None if self.shape(id) == shape => id,
+            None => self.op(name, OpKind::Reshape, &[id], shape),
+        }
+    }
+
+    /// One operation after another on a value; the last one gives the result.
+    fn chain(&mut self, mut current: ValueId, steps: &[(Binary, ValueId)], out: ValueId) {
+        let shape = self.shape(current);
+        for (i, &(f, operand)) in steps.iter().enumerate() {
+            if i + 1 == steps.len() {
+                self.push(OpKind::Binary(f), &[current, operand], out);
+            } else {
+                current = self.op("normed", OpKind::Binary(f), &[current, operand], shape.clone());
+            }
+        }
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
+    fn norm(&mut self, op: &Op, axes: &[usize], epsilon: f32, per_channel: bool) {
+        let x = op.inputs[0];
+        let shape = self.shape(x);
+        let mut kept = shape.clone();
+        axes.iter().for_each(|&a| kept[a] = 1);
+        let mean_of = || OpKind::Reduce { kind: ReduceKind::Mean, axes: axes.to_vec(), keep_dims: true };
+        let mean = self.op("mean", mean_of(), &[x], kept.clone());
+        let centred = self.op("centred", OpKind::Binary(Binary::Sub), &[x, mean], shape.clone());
+        let square = self.op("square", OpKind::Unary(Unary::Square), &[centred], shape.clone());
+        let variance = self.op("variance", mean_of(), &[square], kept.clone());
+        let inverse = self.op("inverse", OpKind::Unary(Unary::Rsqrt { epsilon }), &[variance], kept);
+        // Gamma and beta with the axes that they have in x.
+        let mut wide = vec![1; shape.len()];
+        if per_channel {
+            wide[1] = shape[1];
+        } else {
+            axes.iter().for_each(|&a| wide[a] = shape[a]);
+        }
+        let affine: Vec<ValueId> = ["gamma", "beta"]
+            .into_iter()
+            .zip(&op.inputs[1..])
+            .map(|(name, &id)| self.reshaped(name, id, wide.clone()))
+            .collect();
+        let mut steps: Vec<(Binary, ValueId)> = vec![(Binary::Mul, inverse)];
+        steps.extend([Binary::Mul, Binary::Add].into_iter().zip(affine));
+        self.chain(centred, &steps, op.outputs[0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn a_batch_norm_is_an_affine() {
+        becomes(
+            decompose,
+            r#"net "n" {
+  input %x: f16[1, 2, 1, 1]
+  const %m: f16[2] = [1.0, 0.0]
+  const %v: f16[2] = [1.0, 4.0]
+  %y: f16[1, 2, 1, 1] = batch_norm(%x, %m, %v) epsilon=0.0
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[1, 2, 1, 1]
+  const %y.scale: f32[1, 2, 1, 1] = [1.0, 0.5]
+  %y.scaled: f16[1, 2, 1, 1] = mul(%x, %y.scale) name="y"
+  const %y.shift: f32[1, 2, 1, 1] = [-1.0, 0.0]
+  %y: f16[1, 2, 1, 1] = add(%y.scaled, %y.shift)
+  output %y
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn a_gather_is_slices_side_by_side() {
+        becomes(
+            decompose,
+            r#"net "n" {
+  input %x: f16[4, 2]
+  const %i: i32[3] = [3, 0, 1]
+  %y: f16[3, 2] = gather(%x, %i) axis=0
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[4, 2]
+  %y.part: f16[1, 2] = slice(%x) begin=[3, 0] end=[4, 2] stride=[1, 1] name="y"
+  %y.part.4: f16[2, 2] = slice(%x) begin=[0, 0] end=[2, 2] stride=[1, 1] name="y"
+  %y.joined: f16[3, 2] = concat(%y.part, %y.part.4) axis=0 name="y"
+  %y: f16[3, 2] = reshape(%y.joined)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
+//! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
+
+use super::uses;
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{DType, Net, OpKind, Unary, ValueId};
+use std::collections::HashMap;
+
+/// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
+pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut uses = uses(net);
+    let ops = std::mem::take(&mut net.ops);
+    for mut op in ops {
+        for input in &mut op.inputs {
+            if let Some(&by) = replace.get(input) {
+                *input = by;
+            }
+        }
+        let trivial = match op.kind {
+            OpKind::Unary(Unary::Identity) => true,
+            // To an integer a float is truncated, which is a task; to a truth value it is compared.
+            OpKind::Cast => {
+                let dtype = |id: Option<&ValueId>| id.map(|&id| net.value(id).ty.dtype);
+                let (from, to) = (dtype(op.inputs.first()), dtype(op.outputs.first()));
+                to != Some(DType::Bool) && (from.is_some_and(|d| !d.is_float()) || to.is_some_and(|d| d.is_float()))
+            }
+            OpKind::Reshape => net.value(op.inputs[0]).ty.shape == net.value(op.outputs[0]).ty.shape,
+            _ => false,
+        };
+        let (input, output) = match (op.inputs.first(), op.outputs.first()) {
+            (Some(&i), Some(&o)) if trivial => (i, o),
+            _ => {
+                net.ops.push(op);
+                continue;
+            }
+        };
+        reasons.say(|| format!("{}: {} changes nothing here", op.name, op.kind.name()));
+        if !net.outputs.contains(&output) {
+            replace.insert(output, input);
+            // Its readers read the operand now.
+            uses[input.0 as usize] = uses[input.0 as usize] + uses[output.0 as usize] - 1;
+            continue;
+        }
+        // The producer writes the network's output itself, unless somebody else reads its result too, or the result would
+        // be of another kind: to an integer the producer may truncate.
+        let kind = |id: ValueId| net.value(id).ty.dtype.is_float();
+        let same = kind(input) == kind(output);
+        let producer = net.ops.iter_mut().find(|p| same && p.outputs.contains(&input));
+        match producer {
+            Some(producer) if uses[input.0 as usize] == 1 && !net.outputs.contains(&input) => {
+                for result in &mut producer.outputs {
+                    if *result == input {
+                        *result = output;
+                    }
+                }
+            }
+            _ => net.ops.push(op),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn what_changes_nothing_is_dropped() {
+        becomes(
+            drop_conversions,
+            r#"net "n" {
+  input %x: f32[2, 2]
+  %h: f16[2, 2] = cast(%x)
+  %i: f16[2, 2] = identity(%h)
+  %r: f16[2, 2] = relu(%i)
+  %y: f32[2, 2] = cast(%r)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f32[2, 2]
+  %y: f32[2, 2] = relu(%x) name="r"
+  output %y
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn a_value_that_others_read_too_is_copied_to_the_output() {
+        becomes(
+            drop_conversions,
+            r#"net "n" {
+  input %x: f16[2]
+  %a: f16[2] = relu(%x)
+  %b: f16[2] = identity(%a)
+  %z: f16[2] = abs(%b)
+  %y: f16[2] = identity(%b)
+  output %y
+  output %z
+}
+"#,
+            r#"net "n" {
+  input %x: f16[2]
+  %a: f16[2] = relu(%x)
+  %z: f16[2] = abs(%a)
+  %y: f16[2] = identity(%a)
+  output %y
+  output %z
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn truncation_stays() {
+        becomes(
+            drop_conversions,
+            r#"net "n" {
+  input %x: f16[2]
+  %i: i32[2] = cast(%x)
+  %y: f16[2] = cast(%i)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[2]
+  %i: i32[2] = cast(%x)
+  %y: f16[2] = cast(%i)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! An operation whose operands are all constants becomes a constant (the book, chapter 22: rewriting of the graph).
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Net, Tensor, compress};
+use std::sync::Arc;
+
+/// Results larger than this stay operations: folding them would only grow the program.
+const FOLD_ELEMENTS: usize = 16 << 20;
+
+/// An operation whose operands are all constants becomes a constant.
+pub(crate) fn fold_constants(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let ops = std::mem::take(&mut net.ops);
+    for op in ops {
+        let constant = !op.inputs.is_empty() && op.inputs.iter().all(|&i| net.value(i).data.is_some());
+        let small = op.outputs.iter().all(|&o| net.value(o).ty.elements() <= FOLD_ELEMENTS);
+        let is_output = op.outputs.iter().any(|o| net.outputs.contains(o));
+        if !constant || !small || is_output {
+            net.ops.push(op);
+            continue;
+        }
+        let operands: Vec<Arc<Tensor>> = op.inputs.iter().filter_map(|&i| net.value(i).data.clone()).collect();
+        let operands: Vec<&Tensor> = operands.iter().map(|t| t.as_ref()).collect();
+        let Some(&output) = op.outputs.first() else { continue };
+        let folded = anemone_net::eval::fold(&op.kind, &operands, Some(&net.value(output).ty))
+            .map_err(|e| Error::Net(format!("{}: {e}", op.name)))?;
+        let folded = compress::again(folded, operands);
+        reasons.say(|| format!("{}: all operands are constants", op.name));
+        net.values[output.0 as usize].data = Some(Arc::new(folded));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn constants_are_computed() {
+        becomes(
+            fold_constants,
+            r#"net "n" {
+  input %x: f16[2]
+  const %a: f16[2] = [1.0, 2.0]
+  const %b: f16[2] = [3.0, 4.0]
+  %c: f16[2] = add(%a, %b)
+  %y: f16[2] = mul(%x, %c)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[2]
+  const %c: f16[2] = [4.0, 6.0]
+  %y: f16[2] = mul(%x, %c)
+  output %y
+}
+"#,
+        );
+    }
+}

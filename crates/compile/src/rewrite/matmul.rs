@@ -1,0 +1,65 @@
+//! A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3).
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Data, Net, OpKind, Tensor, Value, compress};
+use std::sync::Arc;
+
+/// A product with one constant matrix is a convolution (`ReplaceMatmulWithConv` of the book's table 22.3): it becomes
+/// `linear`, and affines after it can be absorbed.
+pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    for at in 0..net.ops.len() {
+        let OpKind::MatMul { transpose_x: false, transpose_y } = net.ops[at].kind else { continue };
+        let y = net.ops[at].inputs[1];
+        let value = net.value(y);
+        let (Some(tensor), [outer @ .., rows, columns]) = (&value.data, value.ty.shape.as_slice()) else { continue };
+        // The product drops no axis of the constant, so its outer axes must not add any.
+        let rank = net.value(net.ops[at].inputs[0]).ty.shape.len();
+        if outer.iter().any(|&n| n != 1) || rank < 2 || outer.len() + 2 > rank {
+            continue;
+        }
+        let (rows, columns) = (*rows, *columns);
+        let weight = if transpose_y {
+            Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
+        } else {
+            let data = tensor.data.to_f32();
+            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+            compress::again(Tensor { shape: vec![columns, rows], data: Data::F32(turned) }, [tensor.as_ref()])
+        };
+        let name = format!("{}.weight", net.ops[at].name);
+        let ty = weight.ty();
+        let id = net.add_value(Value { name, ty, data: Some(Arc::new(weight)), surface: None });
+        reasons.say(|| format!("{}: its second operand is a constant matrix", net.ops[at].name));
+        net.ops[at].kind = OpKind::Linear;
+        net.ops[at].inputs[1] = id;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn a_constant_matrix_becomes_a_weight() {
+        becomes(
+            replace_matmul,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %w: f16[2, 1] = [1.0, 2.0]
+  %y: f16[3, 1] = matmul(%x, %w) transpose_x=false transpose_y=false
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[3, 2]
+  const %y.weight: f32[1, 2] = [1.0, 2.0]
+  %y: f16[3, 1] = linear(%x, %y.weight)
+  output %y
+}
+"#,
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Network to network, before anything is a layer: constants are computed, conversions dropped, normalizations put into
+//! elementary operations, and per-channel affines into the convolution before them.
+//!
+//! Each step is a function over the whole network, applied once, in the order of [`crate::pipeline::ALL`], in a file of its
+//! own with cases of before and after.
+
+mod affines;
+mod dead;
+mod decompose;
+mod drop;
+mod fold;
+mod matmul;
+mod native;
+
+use crate::error::Result;
+use crate::remarks::Remarks;
+use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+pub(crate) use affines::absorb_affines;
+pub(crate) use dead::remove_dead;
+pub(crate) use decompose::decompose;
+pub(crate) use drop::drop_conversions;
+pub(crate) use fold::fold_constants;
+pub(crate) use matmul::replace_matmul;
+pub(crate) use native::expand_natives;
+
+/// Most pieces that one operation is joined of: each is a copy.
+const MOST_PIECES: usize = 512;
+
+/// How often each value is read, network outputs included.
+fn uses(net: &Net) -> Vec<usize> {
+    let mut uses = vec![0; net.values.len()];
+    let reads = net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs);
+    reads.for_each(|id| uses[id.0 as usize] += 1);
+    uses
+}
+
+/// Names of values that are taken.
+struct Names(HashSet<String>);
+
+impl Names {
+    fn of(net: &Net) -> Names {
+        Names(net.values.iter().map(|v| v.name.clone()).collect())
+    }
+}
+
+/// Appends operations and constants to a network under construction.
+struct Builder<'a> {
+    net: &'a mut Net,
+    names: &'a mut Names,
+    ops: Vec<Op>,
+    name: String,
+}
+
+/// Puts what `step` appends in the place of each operation; where that is not one operation, says so.
+fn rewrite(net: &mut Net, reasons: &mut Remarks, step: impl Fn(&mut Builder, &Op) -> Result<()>) -> Result<()> {
+    let ops = std::mem::take(&mut net.ops);
+    let mut names = Names::of(net);
+    for op in ops {
+        let mut builder = Builder { net, names: &mut names, ops: Vec::new(), name: op.name.clone() };
+        step(&mut builder, &op)?;
+        let ops = builder.ops;
+        if ops.len() != 1 {
+            reasons.say(|| format!("{}: {} as {} operations", op.name, op.kind.name(), ops.len()));
+        }
+        net.ops.extend(ops);
+    }
+    Ok(())
+}
+
+impl Builder<'_> {
+    fn constant(&mut self, suffix: &str, shape: Vec<usize>, data: Vec<f32>) -> ValueId {
+        self.constant_of(suffix, Tensor { shape, data: Data::F32(data) })
+    }
+
+    fn constant_of(&mut self, suffix: &str, tensor: Tensor) -> ValueId {
+        let name = self.fresh(suffix);
+        let ty = tensor.ty();
+        self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
+    }
+
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.net.value(id).ty.shape.clone()
+    }
+
+    fn fresh(&mut self, suffix: &str) -> String {
+        let name = format!("{}.{suffix}", self.name);
+        let name = if self.names.0.contains(&name) { format!("{name}.{}", self.net.values.len()) } else { name };
+        self.names.0.insert(name.clone());
+        name
+    }
+
+    fn op(&mut self, suffix: &str, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>) -> ValueId {
+        let ty = TensorType { dtype: DType::F16, shape };
+        let name = self.fresh(suffix);
+        let output = self.net.add_value(Value { name, ty, data: None, surface: None });
+        self.push(kind, inputs, output);
+        output
+    }
+
+    fn push(&mut self, kind: OpKind, inputs: &[ValueId], output: ValueId) {
+        self.ops.push(Op { name: self.name.clone(), kind, inputs: inputs.to_vec(), outputs: vec![output] });
+    }
+}
+
+#[cfg(test)]
+mod cases {
+    use crate::error::Result;
+    use crate::options::Options;
+    use crate::remarks::Remarks;
+    use anemone_net::{Net, text};
+
+    /// A pass turns one text into the other. Element types are not compared with each other from [`super::drop_conversions`]
+    /// on: all become fp16.
+    pub fn becomes(pass: fn(&mut Net, &Options, &mut Remarks) -> Result<()>, before: &str, after: &str) {
+        let mut net = text::parse(before, &[]).expect("the case parses");
+        pass(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+        assert_eq!(text::print(&net).0, after);
+    }
+}

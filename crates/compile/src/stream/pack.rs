@@ -1,0 +1,296 @@
+//! Coefficients into the engines' streams.
+//!
+//! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
+//! `h13-zero-skip` and `book-streams`.
+
+use crate::ir::*;
+use crate::lut::Table;
+use anemone_facts::kernel::{ALIGN_BYTES, ENGINES, zero_skip};
+use anemone_facts::lut::STREAM_BYTES;
+use anemone_facts::staging::{LANES, LANES_SMALL, SMALL_SIDE};
+use anemone_net::stored::pack;
+use half::f16;
+
+/// Bits of a coefficient that is stored as it is.
+const FP16_BITS: usize = 16;
+
+/// How a layer's output channels are spread over engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// Engines that take part; a power of two.
+    pub engines: usize,
+    /// Output channels per engine at a time; a power of two.
+    pub lanes: usize,
+    /// Output channels of one group.
+    outputs: usize,
+    groups: usize,
+    taps: usize,
+    bias: bool,
+    /// Kernel and stride, rows first, where zeros are skipped.
+    skips: Option<[[usize; 2]; 2]>,
+    /// Bits of a coefficient, or of its index where there is a palette.
+    bits: usize,
+    /// Bytes of the palette that leads every stream, behind the table.
+    palette_bytes: u64,
+    /// Bytes of the activation table that leads every stream.
+    table_bytes: u64,
+}
+
+/// Engines for `outputs` channels.
+pub fn engines_for(outputs: usize) -> usize {
+    outputs.next_power_of_two().min(ENGINES)
+}
+
+impl Packing {
+    /// The packing of a layer's coefficients in the form they have; without coefficients there are no taps.
+    pub fn of(layer: &Layer) -> Packing {
+        match &layer.kind {
+            Kind::Conv { weights, .. } => Packing::in_form(layer, &weights.form),
+            _ => Packing::in_form(layer, &StreamForm::Fp16),
+        }
+    }
+
+    /// As [`Packing::of`] with the coefficients in that form.
+    pub fn in_form(layer: &Layer, form: &StreamForm) -> Packing {
+        let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
+        let engines = engines_for(outputs);
+        if let Kind::Product { lanes, .. } = layer.kind {
+            let taps = layer.sources[0].channels();
+            return Packing {
+                engines: engines_for(outputs / lanes),
+                lanes,
+                outputs,
+                groups: 1,
+                taps,
+                bias: false,
+                skips: None,
+                bits: FP16_BITS,
+                palette_bytes: 0,
+                table_bytes: 0,
+            };
+        }
+        let Kind::Conv { connect, weights, bias, window, nonlinear, .. } = &layer.kind else {
+            return Packing {
+                engines,
+                lanes: 1,
+                outputs,
+                groups: 1,
+                taps: 0,
+                bias: false,
+                skips: None,
+                bits: FP16_BITS,
+                palette_bytes: 0,
+                table_bytes: 0,
+            };
+        };
+        let source = &layer.sources[0];
+        let groups = source.groups();
+        let small = source.height().max(source.width) <= SMALL_SIDE && !layer.transpose;
+        let cap = if small { LANES_SMALL } else { LANES };
+        let mut lanes = 1;
+        // Only whole passes: how a last, partly filled pass of several lanes is stored is not known.
+        if *connect == Connect::Dense {
+            while lanes < cap && outputs.is_multiple_of(engines * lanes * 2) {
+                lanes *= 2;
+            }
+        }
+        let taps = weights.values.len() / (outputs * groups).max(1);
+        let places = zero_skip::order(window.kernel, window.stride);
+        let empty = places.iter().filter(|place| place.is_none()).count();
+        let (skips, bits, palette_bytes) = match form {
+            StreamForm::Fp16 => (empty * zero_skip::WORTH_EMPTY > places.len(), FP16_BITS, 0),
+            StreamForm::ZeroSkipping => (true, FP16_BITS, 0),
+            StreamForm::Palette { bits, .. } => {
+                (false, *bits as usize, (ELEMENT_BYTES << bits).next_multiple_of(ALIGN_BYTES))
+            }
+        };
+        let skips = skips.then_some([window.kernel, window.stride]);
+        let table_bytes = if let Nonlinear::Table(_) = nonlinear { STREAM_BYTES as u64 } else { 0 };
+        let bias = bias.is_some();
+        Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
+    }
+
+    /// Whether the streams skip zeros.
+    pub fn skips_zeros(&self) -> bool {
+        self.skips.is_some()
+    }
+
+    /// Engines with at least one channel.
+    pub fn active(&self) -> usize {
+        self.outputs.div_ceil(self.lanes).min(self.engines)
+    }
+
+    fn passes(&self, engine: usize) -> usize {
+        self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.engines * self.lanes)
+    }
+
+    /// Bytes of the coefficients that an engine holds at a time.
+    pub fn plane_bytes(&self) -> u64 {
+        (2 * self.lanes * self.taps) as u64
+    }
+
+    /// Width of a palette index; `None` without a palette.
+    pub fn palette_bits(&self) -> Option<u32> {
+        (self.palette_bytes > 0).then_some(self.bits as u32)
+    }
+
+    /// Bytes of each engine's stream; the most it can have where zeros are skipped.
+    pub fn stream_bytes(&self) -> u64 {
+        self.table_bytes + self.palette_bytes + self.group_bytes() * self.groups as u64
+    }
+
+    /// What one group takes of a stream, without the palette.
+    fn group_bytes(&self) -> u64 {
+        let mut pass = (self.lanes * self.taps * self.bits).div_ceil(8);
+        if self.bias {
+            pass += self.lanes * ELEMENT_BYTES as usize;
+        }
+        if let Some([kernel, stride]) = self.skips {
+            let inputs = self.taps / (kernel[0] * kernel[1]).max(1);
+            pass +=
+                zero_skip::COUNT_BYTES + inputs * self.mask_bits(zero_skip::order(kernel, stride).len()).div_ceil(8);
+        }
+        (pass * self.passes(0)).next_multiple_of(ALIGN_BYTES as usize) as u64
+    }
+
+    /// Mask bits of one input channel.
+    fn mask_bits(&self, places: usize) -> usize {
+        places * self.lanes.max(zero_skip::MIN_MASK_BITS)
+    }
+
+    /// Bytes of all streams; the most they can have where zeros are skipped.
+    pub fn total_bytes(&self) -> u64 {
+        self.stream_bytes() * self.active() as u64
+    }
+
+    /// The streams one after another, and the bytes of each.
+    pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
+        let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
+        let sizes = self.put_streams(weights, bias, table, &mut bytes);
+        (bytes, sizes)
+    }
+
+    /// As [`Packing::streams`], behind what `bytes` has.
+    pub fn put_streams(
+        &self,
+        weights: &Weights,
+        bias: Option<&[f32]>,
+        table: Option<&Table>,
+        bytes: &mut Vec<u8>,
+    ) -> Vec<u64> {
+        let first_byte = bytes.len();
+        let mut sizes = Vec::with_capacity(self.active());
+        let palette = Lookup::of(&weights.form);
+        let mut head = table.map_or(vec![], Table::stream);
+        if let Some(palette) = &palette {
+            head.extend(&palette.bytes);
+        }
+        head.resize((self.table_bytes + self.palette_bytes) as usize, 0);
+        for engine in 0..self.active() {
+            let start = bytes.len();
+            bytes.extend(&head);
+            for g in 0..self.groups {
+                for pass in 0..self.passes(engine) {
+                    let first = g * self.outputs + (pass * self.engines + engine) * self.lanes;
+                    if let Some(bias) = bias {
+                        bytes.extend(
+                            bias[first..first + self.lanes].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()),
+                        );
+                    }
+                    if let Some([kernel, stride]) = self.skips {
+                        self.put_without_zeros(bytes, &weights.values, first, &zero_skip::order(kernel, stride));
+                        continue;
+                    }
+                    let halves = &weights.values[first * self.taps..][..self.lanes * self.taps];
+                    match &palette {
+                        None => {
+                            let at = bytes.len();
+                            bytes.resize(at + 2 * halves.len(), 0);
+                            self.put_side_by_side(&mut bytes[at..], |i| halves[i].to_le_bytes());
+                        }
+                        Some(palette) => {
+                            let indices: Vec<u8> = halves.iter().map(|&x| palette.index(x)).collect();
+                            let mut turned = vec![0; indices.len()];
+                            self.put_side_by_side(&mut turned, |i| [indices[i]]);
+                            bytes.extend(pack(&turned, self.bits));
+                        }
+                    }
+                }
+                if self.skips.is_some() {
+                    let stored = bytes.len() - first_byte;
+                    bytes.resize(first_byte + stored.next_multiple_of(ALIGN_BYTES as usize), 0);
+                } else {
+                    bytes.resize(start + head.len() + (g + 1) * self.group_bytes() as usize, 0);
+                }
+            }
+            sizes.push((bytes.len() - start) as u64);
+        }
+        sizes
+    }
+
+    /// A pass in the order of the streams: channels of one tap stand side by side. `bytes` gives those of a coefficient.
+    fn put_side_by_side<const N: usize>(&self, to: &mut [u8], bytes: impl Fn(usize) -> [u8; N]) {
+        for (tap, set) in to.chunks_exact_mut(N * self.lanes).enumerate() {
+            for (lane, slot) in set.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+                *slot = bytes(lane * self.taps + tap);
+            }
+        }
+    }
+
+    /// One pass from output channel `first` on: the count, then masks of eight and their values.
+    fn put_without_zeros(&self, bytes: &mut Vec<u8>, weights: &[f16], first: usize, order: &[Option<usize>]) {
+        let count_at = bytes.len();
+        bytes.extend([0; zero_skip::COUNT_BYTES]);
+        let elements = order.iter().flatten().count();
+        let bits = self.lanes.max(zero_skip::MIN_MASK_BITS);
+        for input in 0..self.taps / elements {
+            for first_bit in (0..self.mask_bits(order.len())).step_by(8) {
+                // The mask, and behind it the values that are not zero.
+                let mut piece = [0; 1 + 2 * 8];
+                let mut length = 1;
+                // Eight bits are of one place of the kernel, or of two.
+                for bit in (0..8).step_by(bits.min(8)) {
+                    let Some(&Some(tap)) = order.get((first_bit + bit) / bits) else { continue };
+                    let lanes = ((first_bit + bit) % bits..self.lanes).take(8);
+                    let values = lanes.map(|lane| weights[(first + lane) * self.taps + input * elements + tap]);
+                    for (i, value) in values.enumerate() {
+                        // Without a branch to mispredict: what is zero is written over.
+                        let stays = value.to_bits() << 1 != 0;
+                        piece[0] |= u8::from(stays) << (bit + i);
+                        piece[length..length + 2].copy_from_slice(&value.to_le_bytes());
+                        length += 2 * usize::from(stays);
+                    }
+                }
+                bytes.extend_from_slice(&piece[..length]);
+            }
+        }
+        let count = bytes.len() - count_at - zero_skip::COUNT_BYTES;
+        for (i, byte) in bytes[count_at..][..zero_skip::COUNT_BYTES].iter_mut().enumerate() {
+            *byte = (count >> (8 * i)) as u8;
+        }
+    }
+}
+
+/// From value to index.
+struct Lookup {
+    /// The table as it leads a stream.
+    bytes: Vec<u8>,
+    /// By the bits of a value.
+    indices: Vec<u8>,
+}
+
+impl Lookup {
+    fn of(form: &StreamForm) -> Option<Lookup> {
+        let StreamForm::Palette { entries, bits } = form else { return None };
+        let mut bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
+        bytes.resize((ELEMENT_BYTES << bits) as usize, 0);
+        let mut indices = vec![0; 1 << 16];
+        // An index has at most eight bits.
+        entries.iter().enumerate().for_each(|(i, x)| indices[usize::from(x.to_bits())] = i as u8);
+        Some(Lookup { bytes, indices })
+    }
+
+    fn index(&self, value: f16) -> u8 {
+        self.indices[usize::from(value.to_bits())]
+    }
+}

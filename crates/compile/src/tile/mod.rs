@@ -1,0 +1,72 @@
+//! Tiles: what of an operand is in tile memory at a time, and how its rows are spread over banks.
+
+mod banks;
+mod zin9509;
+
+pub(crate) use banks::spread;
+pub(crate) use zin9509::{apart, computed, input, result_tile, row_bytes, small_source, source_tile, staging};
+
+use crate::ir::*;
+use anemone_facts::staging::{BANKS, TILE_BYTES, UNIT_BYTES};
+use std::collections::HashSet;
+
+/// A tile of one operand in tile memory.
+pub(crate) struct Tile {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) channel_bytes: u64,
+    /// All channels of one row, without spreading.
+    pub(crate) row_bytes: u64,
+}
+
+impl Tile {
+    pub(crate) fn of(channels: usize, height: usize, width: usize, columns: usize, rows: usize) -> Tile {
+        Tile::within(TILE_BYTES, [channels, height, width], columns, rows)
+    }
+
+    /// At most `columns` by `rows`, halved until no more than `most` bytes are left.
+    pub(crate) fn within(most: u64, [channels, height, width]: [usize; 3], columns: usize, rows: usize) -> Tile {
+        let (mut columns, mut rows) = (width.min(columns), height.min(rows));
+        let channel = |columns: usize| (columns as u64 * ELEMENT_BYTES).next_multiple_of(UNIT_BYTES);
+        let row = |columns: usize| channel(columns) * channels as u64;
+        while rows > 1 && row(columns) * rows as u64 > most {
+            rows = rows.div_ceil(2);
+        }
+        while columns > 8 && row(columns) > most {
+            columns = columns.div_ceil(2);
+        }
+        Tile { columns, rows, channel_bytes: channel(columns), row_bytes: row(columns) }
+    }
+
+    /// Row stride that keeps rows out of one bank.
+    pub(crate) fn spread(&self, by: u64) -> u64 {
+        self.row_bytes + if self.row_bytes.is_multiple_of(BANKS * UNIT_BYTES) { by } else { 0 }
+    }
+}
+
+/// How a layer's source from memory is staged: only one that is staged whole can be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Staging {
+    /// All operands, were they all from memory.
+    pub bytes: u64,
+    /// What each source takes of it, and the result.
+    pub each: ([u64; 2], u64),
+    /// The first source and its strides, where it is staged whole.
+    pub source: Option<(u64, [u64; 4])>,
+}
+
+impl Staging {
+    /// What operands take that do not stay: the others stand where they are.
+    pub(crate) fn beside(&self, layer: &Layer, stays: &HashSet<usize>) -> u64 {
+        let moves = |view: &View4| !stays.contains(&(view.buffer.0 as usize));
+        let (sources, result) = self.each;
+        let sources = layer.sources.iter().zip(sources).filter(|(view, _)| moves(view)).map(|(_, bytes)| bytes);
+        sources.sum::<u64>() + if moves(&layer.result) { result } else { 0 }
+    }
+}
+
+/// Whether a layer only moves elements, and one by one.
+pub(crate) fn copies(layer: &Layer) -> bool {
+    let plain = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+    layer.kind == plain && layer.interleave == 1
+}

@@ -1,0 +1,104 @@
+//! Tiles as zin 9.509 chooses them, learned from its output for single operations (`docs/evidence.md`, key `h13-oracles`).
+
+use super::{Staging, Tile, copies, spread};
+use crate::ir::*;
+use crate::stream::pack::Packing;
+use anemone_facts::chips::Chip;
+use anemone_facts::staging::*;
+
+/// Extents as the unit computes them: channels, rows, columns, before a transpose on the way out.
+pub(crate) fn computed(layer: &Layer) -> [usize; 3] {
+    let r = &layer.result;
+    if layer.transpose { [r.width, r.height(), r.channels()] } else { [r.channels(), r.height(), r.width] }
+}
+
+/// Source extents with broadcast axes at full size.
+pub(crate) fn input(layer: &Layer) -> [usize; 3] {
+    match layer.kind {
+        Kind::Planar { .. } | Kind::ChannelAffine { .. } => computed(layer),
+        Kind::Deviation { .. } => {
+            let s = &layer.sources[1];
+            [s.channels(), s.height(), s.width]
+        }
+        _ => {
+            let s = &layer.sources[0];
+            [s.channels(), s.height(), s.width]
+        }
+    }
+}
+
+/// The tile of a source that DMA brings.
+pub(crate) fn source_tile(layer: &Layer) -> Tile {
+    let [channels, height, width] = input(layer);
+    if copies(layer) {
+        let few = (2..=COPY_ROWS).contains(&height);
+        let columns =
+            if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
+        return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
+    }
+    if layer.is_neural() {
+        return Tile::of(channels, height, width, width, height);
+    }
+    Tile::of(channels, height, width, PLANAR_COLUMNS, if width >= PLANAR_COLUMNS { PLANAR_ROWS } else { height })
+}
+
+/// The tile of a result on its way to memory.
+pub(crate) fn result_tile(layer: &Layer) -> Tile {
+    let r = &layer.result;
+    let columns = if layer.transpose || !copies(layer) { r.width } else { source_tile(layer).columns };
+    let most = if copies(layer) { COPY_BYTES } else { TILE_BYTES };
+    Tile::within(most, [r.channels(), r.height(), r.width], columns, r.height())
+}
+
+/// Row stride of a tile such that rows read together start in banks of their own.
+pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) -> u64 {
+    let units = tile.row_bytes / UNIT_BYTES;
+    let spread = match &layer.kind {
+        _ if layer.interleave > 1 => units,
+        // Numbers that stand turned leave nothing to be apart from.
+        _ if !layer.is_neural() && layer.transpose && height == 1 => units,
+        _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
+        _ if height == 1 && !small_source(layer, chip) => units,
+        _ if copies(layer) && height < COPY_ROWS => units,
+        Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, NEURAL_BANKS),
+        _ => spread(units, 1, NEURAL_BANKS),
+    };
+    spread * UNIT_BYTES
+}
+
+/// Where a second source begins that is staged after one from `first` to `end`: in a bank of its own.
+pub(crate) fn apart(first: u64, end: u64) -> u64 {
+    let bank = |address: u64| address / UNIT_BYTES % BANKS;
+    let aligned = end.next_multiple_of(SECOND_BYTES);
+    if bank(aligned) == bank(first) { aligned + SECOND_BYTES } else { aligned }
+}
+
+/// Whether the result is so small that each accumulator holds more channels.
+pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
+    let [_, height, width] = computed(layer);
+    let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };
+    let stays = chip.hal.kmem_cap_dense.unwrap_or(0);
+    height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNELS <= stays
+}
+
+/// What a layer's operands take of tile memory where all of them come from memory and go there.
+pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
+    let tile = source_tile(layer);
+    let row = row_bytes(layer, &tile, layer.sources[0].height(), chip);
+    let source = row * tile.rows as u64;
+    let result = result_tile(layer);
+    let staged = source + SECOND_BYTES;
+    let second = if layer.is_neural() { 0 } else { staged * (layer.sources.len() as u64 - 1) };
+    let result = (result.row_bytes + 2 * UNIT_BYTES) * result.rows as u64;
+    let [_, height, width] = input(layer);
+    let whole = tile.rows == height && tile.columns == width && layer.sources[0].groups() == 1;
+    Staging {
+        bytes: staged + second + result,
+        each: ([staged, second], result),
+        source: whole.then_some({
+            // A single row that stays needs no banks of its own.
+            let row = if height == 1 { tile.row_bytes } else { row };
+            (row * tile.rows as u64, [tile.channel_bytes, row, tile.row_bytes, 0])
+        }),
+    }
+}

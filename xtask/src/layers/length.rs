@@ -1,0 +1,78 @@
+//! Files and functions above the limits have a reason in the table.
+
+use super::table::{FILE_LINES, FUNCTION_LINES, LONG};
+use crate::repo;
+use crate::tokens::{Token, lex, without_tests};
+use std::collections::BTreeSet;
+
+/// Findings over the sources of every crate and of `xtask`.
+pub fn check() -> Vec<String> {
+    let mut long = BTreeSet::new();
+    for path in repo::files("crates", ".rs").into_iter().chain(repo::files("xtask/src", ".rs")) {
+        // Tests are tables of cases.
+        if path.contains("/tests/") || path.contains("/benches/") || path.ends_with("/tests.rs") {
+            continue;
+        }
+        if let Ok(text) = repo::read(&path) {
+            long.extend(long_in(&path, &text));
+        }
+    }
+    compare(&long, &LONG.iter().map(|row| row.0).collect::<Vec<_>>())
+}
+
+/// What of a file is above the limits: its path, and `path#name` of functions.
+fn long_in(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if text.lines().count() > FILE_LINES {
+        found.push(path.to_string());
+    }
+    let tokens = without_tests(&lex(text));
+    let at = |i: usize| tokens.get(i).map_or("", |t| t.text);
+    for i in (0..tokens.len()).filter(|&i| at(i) == "fn" && at(i + 1) != "(") {
+        if lines(&tokens[i..]) > FUNCTION_LINES {
+            found.push(format!("{path}#{}", at(i + 1)));
+        }
+    }
+    found
+}
+
+/// Lines of the function that begins the tokens; 1 where it has no body.
+fn lines(tokens: &[Token]) -> usize {
+    let mut depth = 0usize;
+    for token in tokens {
+        match token.text {
+            "{" => depth += 1,
+            "}" if depth == 1 => return token.line + 1 - tokens[0].line,
+            "}" => depth = depth.saturating_sub(1),
+            ";" if depth == 0 => break,
+            _ => {}
+        }
+    }
+    1
+}
+
+fn compare(long: &BTreeSet<String>, listed: &[&str]) -> Vec<String> {
+    let limits = format!("{FILE_LINES} lines a file, {FUNCTION_LINES} a function");
+    let new = long.iter().filter(|l| !listed.contains(&l.as_str()));
+    let new = new.map(|l| format!("{l} is too long ({limits}): divide it, or give the reason in the table of layers"));
+    let gone = listed.iter().filter(|l| !long.contains(**l));
+    new.chain(gone.map(|l| format!("{l} is no longer too long: remove its row"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_files_and_functions_are_found_unless_listed() {
+        let text = format!("fn short() {{\n}}\nfn long() {{\n{}}}\n", "x();\n".repeat(FUNCTION_LINES));
+        assert_eq!(long_in("a.rs", &text), ["a.rs#long"]);
+        assert_eq!(long_in("a.rs", &"\n".repeat(FILE_LINES + 1)), ["a.rs"]);
+        let tests = format!("#[cfg(test)]\nmod tests {{\nfn long() {{\n{}}}\n}}\n", "x();\n".repeat(FUNCTION_LINES));
+        assert!(long_in("a.rs", &tests).is_empty());
+        let long = BTreeSet::from(["a.rs".to_string()]);
+        assert!(compare(&long, &["a.rs"]).is_empty());
+        assert_eq!(compare(&long, &[]).len(), 1);
+        assert_eq!(compare(&BTreeSet::new(), &["a.rs"]), ["a.rs is no longer too long: remove its row"]);
+    }
+}

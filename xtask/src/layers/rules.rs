@@ -1,0 +1,218 @@
+//! What the source of each crate may not contain.
+
+use crate::tokens::{Token, lex, without_tests};
+
+/// Token sequences that a rule looks for.
+enum Pattern {
+    /// `std::NAME`, also inside a braced list.
+    Std(&'static [&'static str]),
+    /// `NAME!`.
+    Macro(&'static [&'static str]),
+    /// `NAME(`.
+    Call(&'static [&'static str]),
+    /// `.NAME(`.
+    Method(&'static [&'static str]),
+    /// `NAME`.
+    Word(&'static [&'static str]),
+}
+
+/// Something that the source of some crates does not contain.
+pub struct Rule {
+    /// Why, as a finding words it.
+    reason: &'static str,
+    crates: &'static [&'static str],
+    /// Files that may.
+    except: &'static [&'static str],
+    /// Whether test code is held to it too.
+    in_tests: bool,
+    pattern: Pattern,
+}
+
+const QUIET: &[&str] = &["facts", "net", "program", "compile", "engine", "runtime"];
+const EVERY: &[&str] = &["facts", "net", "program", "compile", "engine", "runtime", "ane", "e5rt", "python"];
+/// System calls of the runtime: shared memory and sockets, the cache, the broker, and the random bytes of keys.
+const SYSTEM: &[&str] = &[
+    "crates/runtime/src/os/",
+    "crates/runtime/src/cache.rs",
+    "crates/runtime/src/broker/",
+    "crates/runtime/src/driver/sign.rs",
+    "crates/runtime/src/e5rt/device.rs",
+];
+const GENERATIONS: &[&str] = &["H11", "H12", "H13", "H14", "H15", "H16", "H17", "H18"];
+
+/// Every rule.
+pub const RULES: &[Rule] = &[
+    Rule {
+        reason: "this crate does no input or output",
+        crates: QUIET,
+        except: SYSTEM,
+        in_tests: false,
+        pattern: Pattern::Std(&["fs", "net", "env", "process"]),
+    },
+    Rule {
+        reason: "this crate does no input or output",
+        crates: QUIET,
+        except: SYSTEM,
+        in_tests: false,
+        pattern: Pattern::Call(&["stdin", "stdout", "stderr"]),
+    },
+    Rule {
+        reason: "libraries do not print",
+        crates: QUIET,
+        except: &[],
+        in_tests: false,
+        pattern: Pattern::Macro(&["print", "println", "eprint", "eprintln", "dbg"]),
+    },
+    Rule {
+        reason: "only byte access, shared memory and the C library may be unsafe",
+        crates: EVERY,
+        except: &["crates/program/src/bytes.rs", "crates/runtime/src/os/shared.rs", "crates/e5rt/src/"],
+        in_tests: true,
+        pattern: Pattern::Word(&["unsafe"]),
+    },
+    Rule {
+        reason: "the engine does not panic on any program",
+        crates: &["engine"],
+        except: &[],
+        in_tests: false,
+        pattern: Pattern::Method(&["unwrap", "expect"]),
+    },
+    Rule {
+        reason: "the engine does not panic on any program",
+        crates: &["engine"],
+        except: &[],
+        in_tests: false,
+        pattern: Pattern::Macro(&["panic", "todo", "unimplemented", "unreachable"]),
+    },
+    Rule {
+        reason: "only crates/engine/src/number.rs and its submodules round",
+        crates: &["engine"],
+        except: &["crates/engine/src/number.rs", "crates/engine/src/number/"],
+        in_tests: false,
+        pattern: Pattern::Word(&["from_f32", "from_f64", "convert_from_f32_slice", "convert_from_f64_slice"]),
+    },
+    Rule {
+        reason: "the network knows no hardware",
+        crates: &["net"],
+        except: &[],
+        in_tests: true,
+        pattern: Pattern::Word(&["Chip", "chip", "Hal", "hal"]),
+    },
+    Rule {
+        reason: "ask the chip's row for a capability, not for a generation's name",
+        crates: &["net", "compile", "engine"],
+        except: &[],
+        in_tests: false,
+        pattern: Pattern::Word(GENERATIONS),
+    },
+];
+
+/// Whether an exception names the file, or a folder (with a closing slash) that it lies in.
+fn excepted(exception: &str, path: &str) -> bool {
+    path == exception || exception.ends_with('/') && path.starts_with(exception)
+}
+
+/// Broken rules of one file.
+pub fn check(krate: &str, path: &str, text: &str) -> Vec<String> {
+    let all = lex(text);
+    let is_test_file = path.ends_with("/tests.rs") || path.contains("/tests/");
+    let outside_tests = if is_test_file { Vec::new() } else { without_tests(&all) };
+    let rules = RULES.iter().filter(|r| r.crates.contains(&krate) && !r.except.iter().any(|e| excepted(e, path)));
+    rules
+        .flat_map(|rule| {
+            let tokens = if rule.in_tests { &all } else { &outside_tests };
+            let places = rule.pattern.places(tokens);
+            places.into_iter().map(|t| format!("{path}:{}: `{}`: {}", t.line, t.text, rule.reason))
+        })
+        .collect()
+}
+
+impl Pattern {
+    fn places<'a>(&self, tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+        let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
+        let before = |i: usize| i.checked_sub(1).map_or("", text);
+        let positions = 0..tokens.len();
+        let at = |i: usize| tokens[i];
+        match self {
+            Pattern::Word(names) => positions.filter(|&i| names.contains(&text(i))).map(at).collect(),
+            Pattern::Macro(names) => positions
+                .filter(|&i| names.contains(&text(i)) && text(i + 1) == "!" && text(i + 2) != "=")
+                .map(at)
+                .collect(),
+            Pattern::Call(names) => {
+                positions.filter(|&i| names.contains(&text(i)) && text(i + 1) == "(").map(at).collect()
+            }
+            Pattern::Method(names) => positions
+                .filter(|&i| names.contains(&text(i)) && text(i + 1) == "(" && before(i) == ".")
+                .map(at)
+                .collect(),
+            Pattern::Std(names) => positions
+                .filter(|&i| text(i) == "std" && text(i + 1) == ":" && text(i + 2) == ":")
+                .flat_map(|i| if text(i + 3) == "{" { list_heads(tokens, i + 4) } else { vec![i + 3] })
+                .filter(|&i| names.contains(&text(i)))
+                .map(at)
+                .collect(),
+        }
+    }
+}
+
+/// Positions of the first word of each entry of a braced list that starts at `from`.
+pub fn list_heads(tokens: &[Token], from: usize) -> Vec<usize> {
+    let (mut depth, mut heads, mut expected) = (0, Vec::new(), true);
+    for (i, token) in tokens.iter().enumerate().skip(from) {
+        match token.text {
+            "}" if depth == 0 => break,
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "," if depth == 0 => expected = true,
+            _ if expected => {
+                heads.push(i);
+                expected = false;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(krate: &str, file: &str, text: &str) -> Vec<String> {
+        check(krate, &format!("crates/{krate}/src/{file}"), text)
+    }
+
+    #[test]
+    fn input_and_output_are_found() {
+        assert_eq!(
+            found("net", "lib.rs", "//! std::fs\nuse std::{fmt, fs::File};\n"),
+            ["crates/net/src/lib.rs:2: `fs`: this crate does no input or output"]
+        );
+        assert_eq!(found("facts", "a.rs", "fn f() { std::env::var(\"X\"); println!(\"x\"); }").len(), 2);
+        assert!(found("net", "a.rs", "use std::{fmt, io::{self, ErrorKind}}; // println!()").is_empty());
+        assert!(found("program", "a.rs", "#[cfg(test)] mod tests { fn f() { std::fs::read(\"x\"); } }").is_empty());
+        assert!(found("ane", "main.rs", "fn main() { println!(\"x\"); }").is_empty());
+    }
+
+    #[test]
+    fn unsafe_is_found_even_in_tests_and_allowed_where_named() {
+        assert_eq!(found("program", "a.rs", "#[cfg(test)] mod tests { fn f() { unsafe { x() } } }").len(), 1);
+        assert!(found("program", "bytes.rs", "fn f() { unsafe { x() } }").is_empty());
+        assert!(found("engine", "a.rs", "/// No `unsafe`.\n#![deny(unsafe_code)]").is_empty());
+    }
+
+    #[test]
+    fn the_engine_neither_panics_nor_rounds_twice() {
+        assert_eq!(found("engine", "a.rs", "fn f() { x.unwrap(); panic!(\"x\"); f16::from_f32(y); }").len(), 3);
+        assert!(found("engine", "number.rs", "fn f() { f16::from_f32(y); x.unwrap_or(1); }").is_empty());
+        assert!(found("compile", "a.rs", "fn f() { x.unwrap(); f16::from_f32(y); }").is_empty());
+    }
+
+    #[test]
+    fn chips_are_not_named_outside_facts() {
+        assert_eq!(found("compile", "a.rs", "use anemone_facts::layout::H13;").len(), 1);
+        assert_eq!(found("net", "a.rs", "fn f(chip: &str) {}").len(), 1);
+        assert!(found("facts", "a.rs", "pub use h13::H13;").is_empty());
+    }
+}
