@@ -26,6 +26,7 @@ pub mod native;
 pub mod reference;
 pub mod runtime;
 pub mod tensor;
+pub mod warnings;
 
 pub use chain::Chain;
 pub use compiled::Compiled;
