@@ -226,7 +226,7 @@ impl Lowerer<'_> {
                 let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
             }
-            // Within a turn: whole ones were taken off (`prepare/functions.rs`).
+            // Within a turn: whole ones were taken off (`rewrite/functions.rs`).
             Unary::Sin => self.table(Table::sine(), 0.0, 1.0, from, to),
             Unary::Cos
             | Unary::Tan
