@@ -70,7 +70,16 @@ struct Case {
 }
 
 fn case(name: &'static str, kind: OpKind, operands: &[Operand]) -> Case {
-    Case { name, kind, operands: operands.to_vec(), share: 0.0, of_largest: false, result: None, dtype: DType::F16, constant_places: false }
+    Case {
+        name,
+        kind,
+        operands: operands.to_vec(),
+        share: 0.0,
+        of_largest: false,
+        result: None,
+        dtype: DType::F16,
+        constant_places: false,
+    }
 }
 
 impl Case {
@@ -374,13 +383,7 @@ fn places() -> Vec<Case> {
         let operands = [floats(shape, &x), whole(&own, &[1.0, 0.0, -1.0, 2.0, 1.0, 2.0, -2.0])];
         all.push(case(name, OpKind::GatherAlong { axis }, &operands));
     }
-    let scatters = [
-        ScatterMode::Update,
-        ScatterMode::Add,
-        ScatterMode::Mul,
-        ScatterMode::Max,
-        ScatterMode::Min,
-    ];
+    let scatters = [ScatterMode::Update, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min];
     let finite = [1.5, 0.0, 3.0, -2.5, 0.25, -7.5, 20.0, -63.0, 300.0, 2.0, -4.0, 9.0, 0.5];
     for mode in scatters {
         let operands = [
@@ -389,17 +392,15 @@ fn places() -> Vec<Case> {
             floats(&[3, 2, 5], &[-1.5, 2.0, 0.5, 4.0]),
         ];
         all.push(case("scatter along 1", OpKind::ScatterAlong { axis: 1, mode }, &operands).at_constant_places());
-        let operands = [
-            floats(&[4, 3, 5], &finite),
-            whole(&[3, 1], &[1.0, 0.0, 1.0]),
-            floats(&[3, 3, 5], &[-1.5, 2.0, 0.5, 4.0]),
-        ];
+        let operands =
+            [floats(&[4, 3, 5], &finite), whole(&[3, 1], &[1.0, 0.0, 1.0]), floats(&[3, 3, 5], &[-1.5, 2.0, 0.5, 4.0])];
         all.push(case("scatter rows", OpKind::ScatterNd { mode }, &operands).at_constant_places());
     }
     let operands = [floats(&[2, 3, 4], &x), whole(&[2, 2, 1], &[0.0, 1.0, 2.0, -1.0])];
     all.push(case("gather blocks", OpKind::GatherNd { batch_dims: 1 }, &operands).at_constant_places());
     let ties = [1.5, INF, -INF, 0.0, INF, -2.9, 0.25, 3.0, -INF, 3.0, 0.25, 1.5, 2.0];
-    for (shape, axis) in [(&[3usize, 7][..], 1usize), (&[3, 7], 0), (&[2, 3, 5, 4], 2), (&[2, 6, 3, 4], 1), (&[11], 0)] {
+    for (shape, axis) in [(&[3usize, 7][..], 1usize), (&[3, 7], 0), (&[2, 3, 5, 4], 2), (&[2, 6, 3, 4], 1), (&[11], 0)]
+    {
         for (greatest, last) in [(true, false), (true, true), (false, false), (false, true)] {
             let name = Box::leak(format!("place along {axis} of {shape:?} {greatest} {last}").into_boxed_str());
             let kind = OpKind::ArgReduce { greatest, last, axis, keep_dims: axis % 2 == 1 };
@@ -407,7 +408,9 @@ fn places() -> Vec<Case> {
         }
     }
     let factors = [1.5, -0.5, 2.0, 1.0, -1.25, 0.75];
-    for (shape, axes) in [(&[3usize, 7][..], &[1usize][..]), (&[3, 7], &[0]), (&[2, 3, 5], &[0, 2]), (&[2, 2, 3, 2], &[1, 2, 3])] {
+    for (shape, axes) in
+        [(&[3usize, 7][..], &[1usize][..]), (&[3, 7], &[0]), (&[2, 3, 5], &[0, 2]), (&[2, 2, 3, 2], &[1, 2, 3])]
+    {
         let name = Box::leak(format!("product along {axes:?} of {shape:?}").into_boxed_str());
         let kind = OpKind::Reduce { kind: ReduceKind::Prod, axes: axes.to_vec(), keep_dims: axes.len() == 1 };
         all.push(case(name, kind, &[floats(shape, &factors)]).share(0.005));

@@ -228,13 +228,9 @@ impl Lowerer<'_> {
             }
             // Within a turn: whole ones were taken off (`rewrite/functions.rs`).
             Unary::Sin => self.table(Table::sine(), 0.0, 1.0, from, to),
-            Unary::Cos
-            | Unary::Tan
-            | Unary::Asin
-            | Unary::Acos
-            | Unary::Sinh
-            | Unary::Cosh
-            | Unary::Atanh => Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host")),
+            Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
+                Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host"))
+            }
         }
     }
 

@@ -40,7 +40,8 @@ impl Builder<'_> {
             }
             Unary::Atanh => {
                 // ln((1 + x) / (1 - x)) / 2.
-                let (more, minus) = (self.with("more", Binary::Add, x, 1.0, &shape), self.apply("minus", Unary::Neg, x, &shape));
+                let (more, minus) =
+                    (self.with("more", Binary::Add, x, 1.0, &shape), self.apply("minus", Unary::Neg, x, &shape));
                 let less = self.with("less", Binary::Add, minus, 1.0, &shape);
                 let [up, down] = [more, less].map(|v| self.apply("log", Unary::Log { epsilon: 0.0 }, v, &shape));
                 let difference = self.op("difference", OpKind::Binary(Binary::Sub), &[up, down], shape.clone());

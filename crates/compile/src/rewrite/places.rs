@@ -27,7 +27,8 @@ impl Builder<'_> {
         let (mut kept, mut along) = (shape.clone(), vec![1; shape.len()]);
         (kept[axis], along[axis]) = (1, extent);
         let reduce = |kind| OpKind::Reduce { kind, axes: vec![axis], keep_dims: true };
-        let best = self.op("best", reduce(if greatest { ReduceKind::Max } else { ReduceKind::Min }), &[x], kept.clone());
+        let best =
+            self.op("best", reduce(if greatest { ReduceKind::Max } else { ReduceKind::Min }), &[x], kept.clone());
         let equal = self.op("equal", OpKind::Binary(Binary::Equal), &[x, best], shape.clone());
         let marks = (0..extent).map(|i| if last { i + 1 } else { extent - i } as f32).collect();
         let marks = self.constant("places", along, marks);
@@ -162,8 +163,11 @@ impl Builder<'_> {
             parts.push(self.op("flat", OpKind::Reshape, &[part], vec![from[0], from[1], 1, positions]));
         }
         let joined = vec![from[0], from[1], taps, positions];
-        let patches =
-            if let [one] = parts.as_slice() { *one } else { self.op("taps", OpKind::Concat { axis: 2 }, &parts, joined) };
+        let patches = if let [one] = parts.as_slice() {
+            *one
+        } else {
+            self.op("taps", OpKind::Concat { axis: 2 }, &parts, joined)
+        };
         let per_group = [from[0], *groups, kernel[1] * taps, positions];
         let patches = self.op("patches", OpKind::Reshape, &[patches], per_group.to_vec());
         let outputs = kernel[0] / groups;

@@ -96,8 +96,8 @@ fn never_negative(name: &str, outline: &Outline, depth: usize) -> bool {
         })
     };
     match op.op.as_str() {
-        "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt" | "softplus"
-        | "softmax" | "reduce_sum_square" | "reduce_l1_norm" | "reduce_l2_norm" => true,
+        "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"
+        | "softplus" | "softmax" | "reduce_sum_square" | "reduce_l1_norm" | "reduce_l2_norm" => true,
         "add" | "reduce_sum" | "reduce_mean" | "reduce_max" | "reshape" | "transpose" | "cast" => all(),
         "mul" => {
             let value = |name| match op.argument(name) {
