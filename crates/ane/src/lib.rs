@@ -29,6 +29,7 @@ pub mod overview;
 pub mod reference;
 pub mod runtime;
 pub mod tensor;
+pub mod warnings;
 pub mod words;
 
 pub use chain::Chain;

@@ -15,6 +15,9 @@ use common::Score;
 use common::suite::execute;
 use std::sync::Arc;
 
+/// Before and after, by axis.
+type Pads = &'static [(usize, usize)];
+
 const INF: f32 = f32::INFINITY;
 const NAN: f32 = f32::NAN;
 
@@ -45,6 +48,7 @@ fn whole(shape: &[usize], data: &[f32]) -> Operand {
 fn tensor(o: &Operand) -> Tensor {
     let data = match o.dtype {
         DType::Bool => Data::Bool(o.data.iter().map(|&x| x != 0.0).collect()),
+        DType::U8 => Data::U8(o.data.iter().map(|&x| x as u8).collect()),
         DType::I32 => Data::I32(o.data.iter().map(|&x| x as i32).collect()),
         _ => Data::F16(o.data.iter().map(|&x| half::f16::from_f32(x)).collect()),
     };
@@ -60,15 +64,40 @@ struct Case {
     /// Of the largest one instead.
     of_largest: bool,
     result: Option<Vec<usize>>,
+    /// Element type of the result, where it does not follow.
+    dtype: DType,
+    constant_places: bool,
 }
 
 fn case(name: &'static str, kind: OpKind, operands: &[Operand]) -> Case {
-    Case { name, kind, operands: operands.to_vec(), share: 0.0, of_largest: false, result: None }
+    Case {
+        name,
+        kind,
+        operands: operands.to_vec(),
+        share: 0.0,
+        of_largest: false,
+        result: None,
+        dtype: DType::F16,
+        constant_places: false,
+    }
 }
 
 impl Case {
+    /// The second operand is a constant in all ways.
+    fn at_constant_places(self) -> Case {
+        Case { constant_places: true, ..self }
+    }
+
+    fn typed(self, dtype: DType) -> Case {
+        Case { dtype, ..self }
+    }
+
     fn table(self) -> Case {
         Case { of_largest: true, ..self.share(tolerance::TABLE.share) }
+    }
+
+    fn rounded(self) -> Case {
+        Case { of_largest: true, ..self.share(tolerance::ROUNDING.share) }
     }
 
     fn share(mut self, share: f32) -> Case {
@@ -88,7 +117,9 @@ impl Case {
                 net.inputs.push(id);
             }
         }
-        let declared = self.result.as_ref().map(|s| TensorType { dtype: DType::F16, shape: s.clone() });
+        let shape = self.result.as_ref().unwrap_or(&self.operands[0].shape).clone();
+        let declared =
+            (self.result.is_some() || self.kind == OpKind::Cast).then_some(TensorType { dtype: self.dtype, shape });
         let types: Vec<&TensorType> = ids.iter().map(|&id| &net.value(id).ty).collect();
         let ty = infer::infer(&self.kind, &types, declared.as_ref()).expect("types fit").remove(0);
         let out = net.add_value(Value { name: "y".into(), ty, data: None, surface: None });
@@ -177,7 +208,7 @@ fn paddings() -> Vec<Case> {
     let special = [1.5, -2.25, INF, 0.001, -INF, 0.0, 65504.0, -40000.0, 3.0, 0.3333, 1e-5];
     let mut all = Vec::new();
     for value in [-1e4, 100.0, 1000.0, INF, -INF, 1.5, -65504.0] {
-        let shapes: [(&[usize], &[(usize, usize)]); 9] = [
+        let shapes: [(&[usize], Pads); 9] = [
             (&[2, 3, 5, 6], &[(0, 0), (0, 0), (1, 2), (3, 0)]),
             (&[2, 3, 5, 6], &[(1, 0), (0, 2), (0, 0), (0, 0)]),
             (&[2, 3, 5, 6], &[(1, 2), (2, 1), (1, 1), (1, 2)]),
@@ -194,7 +225,7 @@ fn paddings() -> Vec<Case> {
         }
     }
     let finite = [1.5, -2.25, 0.5, 3.0, 0.25];
-    let axes: [(&[usize], &[(usize, usize)]); 3] = [
+    let axes: [(&[usize], Pads); 3] = [
         (&[2, 3, 5, 6], &[(1, 0), (0, 2), (0, 0), (0, 0)]),
         (&[2, 2, 3, 4, 5], &[(0, 1), (1, 0), (0, 0), (2, 0), (0, 3)]),
         (&[1, 2, 5, 6], &[(0, 0), (0, 0), (20, 20), (0, 0)]),
@@ -269,6 +300,148 @@ fn norms() -> Vec<Case> {
     all
 }
 
+fn comparisons() -> Vec<Case> {
+    let values = [1.5, INF, -INF, NAN, 0.0, -0.0, 65504.0, -65504.0, 5.9604645e-8, 2049.0, -3.0];
+    let others = [1.5, INF, INF, 0.0, -INF, -INF, NAN, NAN, 0.0, 65504.0, 1.5, 5.9604645e-8, -3.0];
+    let shape = [11, 13];
+    let mut all = Vec::new();
+    for f in [Binary::Equal, Binary::NotEqual, Binary::Less, Binary::LessEqual, Binary::Greater, Binary::GreaterEqual] {
+        let kind = OpKind::Binary(f);
+        all.push(case(f.name(), kind.clone(), &[floats(&shape, &values), floats(&shape, &others)]));
+        for number in [0.0, INF, -INF, 1.5] {
+            let name = Box::leak(format!("{} {number}", f.name()).into_boxed_str());
+            all.push(case(name, kind.clone(), &[floats(&shape, &values), floats(&[1], &[number])]));
+        }
+        let integers =
+            [whole(&[9], &[-3.0, 2.0, 0.0, 2047.0, -1.0, 5.0, -2.0, 2.0, 7.0]), whole(&[2, 1], &[2.0, -1.0])];
+        all.push(case(f.name(), kind, &integers));
+    }
+    all
+}
+
+fn integer_division() -> Vec<Case> {
+    let dividends = [-3.0, 3.0, 7.0, -7.0, 0.0, 2047.0, -2048.0, 100.0, 99.0, 1023.0, -1.0, 1999.0, 5.0];
+    let divisors = [2.0, -2.0, 3.0, 1.0, 2047.0, 7.0, -9.0, 10.0, 100.0, 33.0, -1.0];
+    let (x, y) = (whole(&[11, 13], &dividends), whole(&[11, 13], &divisors));
+    let mut all = Vec::new();
+    for f in [Binary::Div, Binary::FloorDiv, Binary::Mod] {
+        all.push(case(f.name(), OpKind::Binary(f), &[x.clone(), y.clone()]));
+        for divisor in [1.0, 2.0, 3.0, -7.0, 10.0, 255.0, 2048.0] {
+            let name = Box::leak(format!("{} {divisor}", f.name()).into_boxed_str());
+            all.push(case(name, OpKind::Binary(f), &[x.clone(), whole(&[1], &[divisor])]));
+        }
+        let bytes = |data: &[f32]| operand(DType::U8, &[7, 5], data);
+        let operands = [bytes(&[255.0, 0.0, 7.0, 128.0, 254.0, 1.0]), bytes(&[1.0, 2.0, 255.0, 16.0, 3.0, 7.0, 254.0])];
+        all.push(case(f.name(), OpKind::Binary(f), &operands));
+    }
+    all
+}
+
+fn functions() -> Vec<Case> {
+    let values = [1.5, INF, -INF, 0.0, 3.0, -2.9, 65504.0, 0.25, -7.5, 20.0, -63.0, 300.0, 2.0, -4.0];
+    let x = floats(&[4, 14], &values);
+    let angles = floats(&[3, 11], &[0.0, 1.5, -1.5, 3.0, -3.1, 6.3, -5.0, 4.6, 0.25, 2.5, -0.7]);
+    let ratios = floats(&[3, 11], &[0.0, 0.5, -0.5, 0.25, -0.9, 0.95, -0.1, 0.7, 0.01, -0.8, 0.3]);
+    let of = |name, f, x: &Operand| case(name, OpKind::Unary(f), std::slice::from_ref(x)).table();
+    let unary = |name, f| case(name, OpKind::Unary(f), std::slice::from_ref(&x));
+    vec![
+        unary("atan", Unary::Atan).table(),
+        of("sine", Unary::Sin, &angles),
+        of("cosine", Unary::Cos, &angles),
+        of("sinh", Unary::Sinh, &angles),
+        of("cosh", Unary::Cosh, &angles),
+        of("tangent", Unary::Tan, &ratios),
+        of("asin", Unary::Asin, &ratios),
+        of("acos", Unary::Acos, &ratios),
+        of("atanh", Unary::Atanh, &ratios),
+        unary("clip with crossed bounds", Unary::Clip { min: 2.0, max: 1.0 }),
+        unary("clip", Unary::Clip { min: -1.0, max: 2.5 }),
+        case("cast to a truth value", OpKind::Cast, &[floats(&[11], &[0.0, -0.0, NAN, INF, 5.9604645e-8, -2.0])])
+            .typed(DType::Bool),
+    ]
+}
+
+fn places() -> Vec<Case> {
+    let x = [1.5, INF, -INF, 0.0, 3.0, -2.9, 65504.0, 0.25, -7.5, 20.0, -63.0, 300.0, 2.0, -4.0, 1e-5, 9.0, 0.5];
+    let mut all = Vec::new();
+    let gathers: [(&[usize], usize, &[usize]); 6] = [
+        (&[2, 7, 5], 1, &[4]),
+        (&[2, 7, 5], 2, &[3]),
+        (&[6, 3], 0, &[2, 2]),
+        (&[3, 6], 1, &[2, 3]),
+        (&[2, 3, 6, 4], 2, &[]),
+        (&[9], 0, &[5]),
+    ];
+    for (shape, axis, own) in gathers {
+        let name = Box::leak(format!("gather {shape:?} along {axis} at {own:?}").into_boxed_str());
+        all.push(case(name, OpKind::Gather { axis }, &[floats(shape, &x), whole(own, &[1.0, 0.0, -1.0, 2.0, 1.0])]));
+    }
+    for (shape, axis) in [(&[3usize, 4, 5][..], 1usize), (&[3, 4, 5], 2), (&[5, 3], 0), (&[2, 2, 3, 4], 3)] {
+        let name = Box::leak(format!("gather along {axis} of {shape:?}").into_boxed_str());
+        let mut own = shape.to_vec();
+        own[axis] = 2;
+        let operands = [floats(shape, &x), whole(&own, &[1.0, 0.0, -1.0, 2.0, 1.0, 2.0, -2.0])];
+        all.push(case(name, OpKind::GatherAlong { axis }, &operands));
+    }
+    let scatters = [ScatterMode::Update, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min];
+    let finite = [1.5, 0.0, 3.0, -2.5, 0.25, -7.5, 20.0, -63.0, 300.0, 2.0, -4.0, 9.0, 0.5];
+    for mode in scatters {
+        let operands = [
+            floats(&[3, 4, 5], &finite),
+            whole(&[3, 2, 5], &[1.0, 0.0, -1.0, 2.0, 1.0, 2.0, -2.0]),
+            floats(&[3, 2, 5], &[-1.5, 2.0, 0.5, 4.0]),
+        ];
+        all.push(case("scatter along 1", OpKind::ScatterAlong { axis: 1, mode }, &operands).at_constant_places());
+        let operands =
+            [floats(&[4, 3, 5], &finite), whole(&[3, 1], &[1.0, 0.0, 1.0]), floats(&[3, 3, 5], &[-1.5, 2.0, 0.5, 4.0])];
+        all.push(case("scatter rows", OpKind::ScatterNd { mode }, &operands).at_constant_places());
+    }
+    let operands = [floats(&[2, 3, 4], &x), whole(&[2, 2, 1], &[0.0, 1.0, 2.0, -1.0])];
+    all.push(case("gather blocks", OpKind::GatherNd { batch_dims: 1 }, &operands).at_constant_places());
+    let ties = [1.5, INF, -INF, 0.0, INF, -2.9, 0.25, 3.0, -INF, 3.0, 0.25, 1.5, 2.0];
+    for (shape, axis) in [(&[3usize, 7][..], 1usize), (&[3, 7], 0), (&[2, 3, 5, 4], 2), (&[2, 6, 3, 4], 1), (&[11], 0)]
+    {
+        for (greatest, last) in [(true, false), (true, true), (false, false), (false, true)] {
+            let name = Box::leak(format!("place along {axis} of {shape:?} {greatest} {last}").into_boxed_str());
+            let kind = OpKind::ArgReduce { greatest, last, axis, keep_dims: axis % 2 == 1 };
+            all.push(case(name, kind, &[floats(shape, &ties)]));
+        }
+    }
+    let factors = [1.5, -0.5, 2.0, 1.0, -1.25, 0.75];
+    for (shape, axes) in
+        [(&[3usize, 7][..], &[1usize][..]), (&[3, 7], &[0]), (&[2, 3, 5], &[0, 2]), (&[2, 2, 3, 2], &[1, 2, 3])]
+    {
+        let name = Box::leak(format!("product along {axes:?} of {shape:?}").into_boxed_str());
+        let kind = OpKind::Reduce { kind: ReduceKind::Prod, axes: axes.to_vec(), keep_dims: axes.len() == 1 };
+        all.push(case(name, kind, &[floats(shape, &factors)]).share(0.005));
+    }
+    all
+}
+
+/// Layers whose parameters are computed.
+fn layers() -> Vec<Case> {
+    let x = [1.5, -0.25, 0.5, 1.0, 0.75, -2.0, 0.125, -1.0, 0.375];
+    let w = [0.5, -0.25, 1.0, 0.0, -0.75, 0.125, 0.3];
+    let conv = |strides: &[usize], pads: &[(usize, usize)], dilations: &[usize], groups| OpKind::Conv {
+        strides: strides.to_vec(),
+        pads: pads.to_vec(),
+        dilations: dilations.to_vec(),
+        groups,
+    };
+    let four = |name, kind, shape: &[usize], kernel: &[usize]| {
+        case(name, kind, &[floats(shape, &x), floats(kernel, &w), floats(&kernel[..1], &x)]).rounded()
+    };
+    vec![
+        four("conv", conv(&[1, 1], &[(1, 1); 2], &[1, 1], 1), &[2, 3, 6, 7], &[5, 3, 3, 3]),
+        four("conv of stride 2", conv(&[2, 2], &[(0, 1), (1, 0)], &[1, 1], 1), &[1, 3, 6, 7], &[4, 3, 2, 3]),
+        four("conv in groups", conv(&[1, 2], &[(1, 1); 2], &[2, 1], 2), &[1, 4, 6, 7], &[6, 2, 3, 3]),
+        four("conv 1x1", conv(&[1, 1], &[(0, 0); 2], &[1, 1], 1), &[1, 8, 3, 5], &[4, 8, 1, 1]),
+        four("conv along one axis", conv(&[1], &[(2, 2)], &[1], 1), &[2, 3, 20], &[4, 3, 5]),
+        case("linear", OpKind::Linear, &[floats(&[3, 9], &x), floats(&[5, 9], &w), floats(&[5], &x)]).rounded(),
+        case("linear of batches", OpKind::Linear, &[floats(&[2, 3, 9], &x), floats(&[5, 9], &w)]).rounded(),
+    ]
+}
+
 /// Every case with all operands live, and with all but one constant.
 fn run(cases: Vec<Case>) {
     let mut score = Score::default();
@@ -276,6 +449,10 @@ fn run(cases: Vec<Case>) {
         let all = (1 << case.operands.len()) - 1;
         let mut ways = vec![all];
         ways.extend((0..case.operands.len()).map(|i| 1 << i).filter(|&live| live != all));
+        if case.constant_places {
+            ways = vec![0b1, 0b101];
+            ways.retain(|live| live & !all == 0);
+        }
         let outcome = ways.into_iter().try_for_each(|live| case.check(live).map(|_| ()));
         score.case(case.name, outcome.map(|()| String::new()));
     }
@@ -300,6 +477,45 @@ fn powers_have_their_sign() {
 #[test]
 fn integer_powers_are_integers() {
     run(integer_powers());
+}
+
+#[test]
+fn positions_are_found() {
+    run(places());
+}
+
+#[test]
+fn layers_take_computed_parameters() {
+    run(layers());
+}
+
+#[test]
+fn comparisons_take_infinities() {
+    run(comparisons());
+}
+
+#[test]
+fn integer_division_is_exact() {
+    run(integer_division());
+}
+
+#[test]
+fn functions_at_their_ends() {
+    run(functions());
+}
+
+/// An output that is a constant, which another operation reads.
+#[test]
+fn constants_are_outputs() {
+    let text = "net \"n\" {\n  input %x: f16[3, 5]\n  const %c: f16[5] = [1.0, -2.0, 0.5, 3.0, 4.0]\n  %y: f16[3, 5] = mul(%x, %c)\n  \
+                output %c\n  output %y\n}\n";
+    let net = text::parse(text, &[]).expect("the net parses");
+    let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+    let x = anemone::Array { shape: vec![3, 5], data: vec![2.0; 15] };
+    let run = anemone::execute(&program, &[("x".into(), x)], Default::default()).expect("it runs");
+    let of = |name: &str| &run.outputs.iter().find(|(n, _)| n == name).expect("the output").1.data;
+    assert_eq!(of("c"), &[1.0, -2.0, 0.5, 3.0, 4.0]);
+    assert_eq!(of("y")[5..10], [2.0, -4.0, 1.0, 6.0, 8.0]);
 }
 
 #[test]

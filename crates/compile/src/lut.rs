@@ -127,6 +127,19 @@ impl Table {
         Table::build("choice.finite", form, |_| 0.0)
     }
 
+    /// 1 at zero, 0 elsewhere.
+    pub fn at_zero() -> Table {
+        let tiny = f16::from_bits(1).to_f32();
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-tiny, tiny, 0.0, 0.0],
+            tails: [0.0; 4],
+        };
+        Table::build("at_zero", form, |_| 1.0)
+    }
+
     /// Limits that are neighbours: each argument has one of the two results.
     fn steps(name: &str, limits: [f32; 4]) -> Table {
         let form = Form { mode: Mode::Centred, symmetry: Symmetry::None, shift: TAILS_ONLY, limits, tails: [0.0; 4] };
@@ -330,5 +343,36 @@ impl Table {
         let slope = (end - last) / (2000.0 - 64.0);
         let form = form(-1, [2.0, 2000.0, 0.0, end as f32], [0.0, 0.0, slope as f32, (last - slope * 64.0) as f32]);
         Table::build("atan.high", form, knot)
+    }
+
+    /// Sine of arguments between -4 and 4.
+    pub fn sine() -> Table {
+        Table::odd("sin", 3, 4.0, 4f32.sin(), f64::sin)
+    }
+
+    /// Tables whose sum is the arc tangent.
+    pub const ATAN_PARTS: usize = 4;
+
+    /// What the arc tangent has between two arguments, more at zero where those are: each part has knots four or eight times as
+    /// far apart as the one before, and the last one a line to the limit.
+    pub fn atan_part(part: usize) -> Table {
+        // Where parts begin, and the shift of their knots: 1/16, 1/8, 1/2 and 4 apart.
+        const BEGIN: [f64; Table::ATAN_PARTS + 1] = [0.0, 2.0, 4.0, 16.0, 1000.0];
+        const SHIFT: [i16; Table::ATAN_PARTS] = [4, 3, 1, -2];
+        let (low, high, shift) = (BEGIN[part], BEGIN[part + 1], SHIFT[part]);
+        let step = (-f64::from(shift)).exp2();
+        let own = |x: f64| x.clamp(low, high).atan() - low.atan();
+        let last = part + 1 == Table::ATAN_PARTS;
+        let end = f16::from_f64(if last { std::f64::consts::FRAC_PI_2 - low.atan() } else { own(high) }).to_f64();
+        let (from, at) = ((KNOTS - 1) as f64 * step, f16::from_f64(own((KNOTS - 1) as f64 * step)).to_f64());
+        let slope = if last { (end - at) / (high - from) } else { 0.0 };
+        let form = Form {
+            mode: Mode::FromZero,
+            symmetry: Symmetry::Odd,
+            shift,
+            limits: [low as f32, high as f32, 0.0, end as f32],
+            tails: [0.0, 0.0, slope as f32, (at - slope * from) as f32],
+        };
+        Table::build("atan.part", form, |i| own(i as f64 * step))
     }
 }

@@ -377,6 +377,13 @@ fn cases() -> Vec<Case> {
             let arguments = [q, k, v, scale, ("SubtractMax", Give::Numbers("bool", &on))];
             Program::new(Origin::Model, heads).op("SDPA", &arguments, ("fp16", &[1, 8, 4, 16]))
         }),
+        case("W18", "m1", |bad| {
+            let program = Program::image(&[1, 8, 8, 8]);
+            let program = if bad { program } else { program.unary("abs", "x") };
+            let base = if bad { "x" } else { "abs_0" };
+            let arguments = [("x", Give::Value(base)), ("y", Give::Numbers("fp16", &[3.0]))];
+            program.op("pow", &arguments, ("fp16", &[1, 8, 8, 8]))
+        }),
         case("W10", "m1", |bad| {
             let scale = [if bad { 0.5 } else { 1.0 }];
             let program = Program::new(Origin::Model, &[("x", "fp16", &[1, 8, 8, 8]), ("y", "fp16", &[1, 8, 8, 8])]);

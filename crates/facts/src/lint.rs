@@ -126,6 +126,7 @@ lints! {
     "W14" "one-ulp" Measured "reduction extents between 192 and 384 compared across M1/M2 and M3+" "route threshold 0x3f0" "tolerance 1 ULP" "all" "ch12, ch24" "reduce_sum over 256, compared between an M1 and an M4";
     "W16" "dft" Decoded "DFT as matmul with N > 2048" "fp16 rounding of W and x dominates" "split radix, host" "all" "ch16" "matmul by a 4096-point Fourier matrix";
     "W17" "sdpa-max" Decoded "authored SDPA without SubtractMax" "the key defaults to false: exponentials of the scores as they are overflow fp16 above 11" "set SubtractMax to true" "all" "ch26" "SDPA, SubtractMax false";
+    "W18" "pow-negative" Inferred "pow(x, y) where x may be negative" "exp2(y * log2(x)), and the logarithm of a negative number is 0: every power is 1" "x * x * x for whole exponents, abs(x) for others" "all" "ch3" "pow of signed values to the 3";
     "W15" "target-typo" Measured "unknown target string in options" "library falls back to host silently" "check against 28 names" "all" "ch34, AF" "target h15x";
     "P01" "floor" Inferred "predicted engine time < t0" "t0 150-230 us M1, 60-110 us M4/M5; flat from 1 to 32 layers" "batch or fuse" "all" "ch9, fit" "";
     "P02" "copies" Inferred "in_bytes/B_in + out_bytes/B_out > half of t" "5-25 GB/s, output slower (M1 4.7 GB/s); 1 MB I/O costs 0.5 ms M1" "keep tensors as constants/state; shared surfaces; fuse neighbours" "all" "fit" "";

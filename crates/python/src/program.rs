@@ -7,8 +7,10 @@ use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_program::Direction;
 use numpy::PyArrayDyn;
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use std::ffi::CString;
 use std::path::PathBuf;
 
 /// A compiled program, with the software engine to run it.
@@ -55,8 +57,8 @@ impl Program {
         self.ends(py, Direction::Output)
     }
 
-    /// Executes the program's words on the software engine: arrays by name in, arrays by name out.
-    /// One array without a name is the program's only input; states are none.
+    /// Executes the program's words on the software engine: arrays by name in, arrays by name out. Doubts about the numbers
+    /// (values beyond fp16, NaN, inexact integers) are warnings of category `RuntimeWarning`. One array without a name is the program's only input; states are none.
     #[pyo3(signature = (only=None, **inputs))]
     fn run<'py>(
         &self,
@@ -78,6 +80,13 @@ impl Program {
             arrays.push((name.extract()?, arrays::taken(&value)?));
         }
         let results = apart(py, || self.compiled.run(&arrays, anemone_engine::Options::default()))?;
+        if let Some(net) = self.compiled.net.as_deref() {
+            let model = anemone_engine::Options::default().model;
+            for warning in anemone::warnings::of_run(net, model, &arrays, &results) {
+                let text = CString::new(warning.to_string()).unwrap_or_default();
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
+            }
+        }
         let outputs = PyDict::new(py);
         for (name, array) in results {
             let array: Bound<'py, PyArrayDyn<f32>> = arrays::given(py, array)?;

@@ -97,7 +97,7 @@ pub const CRATES: &[Crate] = &[
             &["diagnostic", "native"],
             &["files", "lut", "reference"],
             &["model", "tensor"],
-            &["check", "compile", "convert", "execute", "explain", "graph"],
+            &["check", "compile", "convert", "execute", "explain", "graph", "warnings"],
             &["chain"],
             &["forms"],
             &["compiled"],

@@ -7,7 +7,7 @@ use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array};
-use anemone::{Chain, Code, Diagnostic, Model, Result, files};
+use anemone::{Chain, Code, Diagnostic, Model, Result, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
 use anemone_facts::numerics;
 use anemone_net::Net;
@@ -74,6 +74,9 @@ pub struct Flags {
     /// How often to run: each run finds in a model's states what the one before left
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+    /// End with exit code 1 where a warning about the numbers is given: values beyond fp16, NaN, inexact integers
+    #[arg(long, conflicts_with = "reference")]
+    strict_numerics: bool,
     #[command(flatten)]
     via: super::via::Flags,
     /// Compare every value with plain evaluation in fp32, or with the values by name in FILE.npz: a row for each operation
@@ -199,10 +202,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         own_extents(net, &mut run.outputs);
     }
 
+    let warnings = net.as_deref().map_or_else(Vec::new, |net| warnings::of_run(net, model, &inputs, &run.outputs));
+    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
+    let strict = flags.strict_numerics && !warnings.is_empty();
+
     let tolerance = |name: &str, wanted: &Array| tolerance(&flags, net.as_deref(), &inputs, name, &wanted.data);
     let labels = labels.as_deref().zip(flags.labels.as_deref());
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
-    let (reports, failed) = report(&run.outputs, &expected, voice)?;
+    let (reports, missed) = report(&run.outputs, &expected, voice)?;
+    let failed = missed || strict;
     // The runtime counts no values: a risk of zeros would be untrue.
     let risk = (!flags.via.wanted()).then(|| Risk::of(&run.trace));
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
@@ -215,12 +223,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if !failed {
         write(&targets, &run.outputs)?;
     } else if !targets.is_empty() {
-        voice.note("no output is written: an expectation is not met");
+        let why = if strict { "a warning about the numbers is given" } else { "an expectation is not met" };
+        voice.note(format!("no output is written: {why}"));
     }
     if voice.json {
         let document = json!({
             "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
             "risk": risk.as_ref().map(Risk::json), "runs": flags.repeat, "outputs": reports,
+            "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
         print(&format!("{document}\n"))?;
     }

@@ -4,12 +4,9 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
+use anemone_net::{Binary, DType, GeluMode, OpKind, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::sync::Arc;
-
-/// Distance of the two nearest fp16 numbers, 2^-24.
-const SMALLEST_DIFFERENCE: f32 = 1.0 / 16_777_216.0;
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
 const LAST_PLACE_OF_ONE: f32 = 1.0 / 1024.0;
@@ -90,8 +87,14 @@ impl Lowerer<'_> {
 
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let table = self.one_table(f, x);
+        // Of a program's own input Apple's words, whose table has zero for the logarithm of infinity.
+        let input = self.net.inputs.contains(&x);
         let own = |lowerer: &mut Self, from: &View, to: &View| match table {
             Some(table) => lowerer.table(table(), 0.0, 1.0, from, to),
+            None if input && matches!(f, Unary::Log { .. }) => {
+                let Unary::Log { epsilon } = f else { return Ok(()) };
+                lowerer.natural_logarithm(Table::log2(), epsilon, from, to)
+            }
             None => lowerer.unary_into(f, from, to),
         };
         if let Some((from, to)) = self.turned_pair(x, out) {
@@ -131,7 +134,8 @@ impl Lowerer<'_> {
             }
             Unary::Relu6 => self.table(Table::clamp("relu6", [0.0, 6.0, 0.0, 6.0], 1.0), 0.0, 1.0, from, to),
             Unary::Clip { min, max } if min == 0.0 && max == f32::INFINITY => self.unary_into(Unary::Relu, from, to),
-            Unary::Clip { min, max } => self.table(Table::clip(min, max), 0.0, 1.0, from, to),
+            // The upper bound wins over a lower bound above it.
+            Unary::Clip { min, max } => self.table(Table::clip(min.min(max), max), 0.0, 1.0, from, to),
             Unary::Threshold { alpha } => self.table(Table::clip(alpha, f32::INFINITY), 0.0, 1.0, from, to),
             Unary::LeakyRelu { alpha } => self.table(Table::leaky_relu(alpha), 0.0, 1.0, from, to),
             Unary::Sign => self.table(Table::sign(), 0.0, 1.0, from, to),
@@ -139,7 +143,7 @@ impl Lowerer<'_> {
             Unary::Erf => self.table(Table::erf(), 0.0, 1.0, from, to),
             Unary::Exp2 => self.table(Table::exp2(), 0.0, 1.0, from, to),
             Unary::Exp => self.table(Table::exp2(), 0.0, LOG2_E, from, to),
-            Unary::Log2 => self.table(Table::log2(), 0.0, 1.0, from, to),
+            Unary::Log2 => self.table(self.logarithm(), 0.0, 1.0, from, to),
             Unary::Sqrt => self.table(Table::sqrt(), 0.0, 1.0, from, to),
             Unary::Rsqrt { epsilon } => self.table(Table::rsqrt(), epsilon, 1.0, from, to),
             Unary::Inverse { epsilon } => self.table(Table::reciprocal(), epsilon, 1.0, from, to),
@@ -162,10 +166,7 @@ impl Lowerer<'_> {
             Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(), 1.702, from, to),
             // The tanh form differs from the exact one by less than the table does.
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(), 1.0, from, to),
-            Unary::Log { epsilon } => {
-                let log2 = self.tabled("log2", Table::log2(), epsilon, 1.0, from)?;
-                self.planar_one(&log2, to, scaled(LN_2), false)
-            }
+            Unary::Log { epsilon } => self.natural_logarithm(self.logarithm(), epsilon, from, to),
             Unary::Elu { alpha } => {
                 let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
                 let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &low)?;
@@ -178,7 +179,7 @@ impl Lowerer<'_> {
                 // relu(x) + ln(1 + e^-|x|): no overflow.
                 let negative = self.affined("negative", Affine { scale: -1.0, ..Affine::UNIT }, true, from)?;
                 let exp = self.tabled("exp", Table::exp2(), 0.0, LOG2_E, &negative)?;
-                let log2 = self.tabled("log2", Table::log2(), 1.0, 1.0, &exp)?;
+                let log2 = self.tabled("log2", self.logarithm(), 1.0, 1.0, &exp)?;
                 let log = self.affined("log", scaled(LN_2), false, &log2)?;
                 let right = self.scratch("right", &from.shape());
                 self.unary_into(Unary::Relu, from, &right)?;
@@ -188,6 +189,17 @@ impl Lowerer<'_> {
                 let denominator = self.affined("denominator", biased(1.0), true, from)?;
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &denominator)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, from, &inverse, to)
+            }
+            Unary::Atan if self.options.conventions().tables_of_two_steps => {
+                let mut sum = self.tabled("part", Table::atan_part(0), 0.0, 1.0, from)?;
+                for part in 1..Table::ATAN_PARTS {
+                    let next = self.tabled("part", Table::atan_part(part), 0.0, 1.0, from)?;
+                    let last = part + 1 == Table::ATAN_PARTS;
+                    let target = if last { to.clone() } else { self.scratch("sum", &from.shape()) };
+                    self.planar_two(PlanarOp::Add, Affine::UNIT, &sum, &next, &target)?;
+                    sum = target;
+                }
+                Ok(())
             }
             Unary::Atan => {
                 let low = self.tabled("low", Table::atan(0), 0.0, 1.0, from)?;
@@ -214,15 +226,22 @@ impl Lowerer<'_> {
                 let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
             }
-            Unary::Sin
-            | Unary::Cos
-            | Unary::Tan
-            | Unary::Asin
-            | Unary::Acos
-            | Unary::Sinh
-            | Unary::Cosh
-            | Unary::Atanh => Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host")),
+            // Within a turn: whole ones were taken off (`rewrite/functions.rs`).
+            Unary::Sin => self.table(Table::sine(), 0.0, 1.0, from, to),
+            Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
+                Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host"))
+            }
         }
+    }
+
+    /// The base-2 logarithm's table: Apple's of 4.2.1, or with a value at infinity.
+    fn logarithm(&self) -> Table {
+        if self.options.conventions().tables_of_two_steps { Table::log2_of_all() } else { Table::log2() }
+    }
+
+    fn natural_logarithm(&mut self, log2: Table, epsilon: f32, from: &View, to: &View) -> Result<()> {
+        let log2 = self.tabled("log2", log2, epsilon, 1.0, from)?;
+        self.planar_one(&log2, to, Affine { scale: LN_2, ..Affine::UNIT }, false)
     }
 
     /// `x * (table(x * post_scale) + 1/2)`.
@@ -241,8 +260,11 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn binary(&mut self, f: Binary, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
-        if f == Binary::Pow {
-            return self.power(x, y, out);
+        let integer = self.net.value(out).ty.dtype.is_integer();
+        match f {
+            Binary::Pow => return self.power(x, y, out),
+            Binary::Div | Binary::FloorDiv | Binary::Mod if integer => return self.integer_division(f, x, y, out),
+            _ => {}
         }
         if let Some(c) = self.scalar(y)
             && self.scalar_right(f, x, c, out)?
@@ -275,40 +297,16 @@ impl Lowerer<'_> {
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
             }
             Binary::Pow | Binary::FloorDiv | Binary::Mod => {
-                return Err(self.unsupported(format!("{} is integer arithmetic", f.name()), "compute it on the host"));
+                return Err(self.unsupported(format!("{} of floats", f.name()), "compute it on the host"));
             }
             Binary::Equal
             | Binary::NotEqual
             | Binary::Less
             | Binary::LessEqual
             | Binary::Greater
-            | Binary::GreaterEqual => return self.comparison(f, &a, &b, &to),
+            | Binary::GreaterEqual => return self.comparison(f, [x, y], &to),
         };
         self.planar_two(op, Affine::UNIT, &a, &b, &to)
-    }
-
-    /// 1 where the comparison holds, else 0. The smallest difference of two fp16 numbers is 2^-24, so a difference times
-    /// 2^24 is 0 or at least 1 in magnitude: cut to 0..=1, it says whether one number is greater. No decoded program
-    /// compares; the arithmetic is exact in every rounding model.
-    fn comparison(&mut self, f: Binary, a: &View, b: &View, to: &View) -> Result<()> {
-        let whole = Affine { final_scale: SMALLEST_DIFFERENCE.recip(), ..Affine::UNIT };
-        let (a, b) = if matches!(f, Binary::Less | Binary::GreaterEqual) { (b, a) } else { (a, b) };
-        let difference = self.scratch("difference", &to.shape());
-        self.planar_two(PlanarOp::Sub, whole, a, b, &difference)?;
-        let (negated, magnitude) = match f {
-            Binary::Equal => (true, true),
-            Binary::NotEqual => (false, true),
-            Binary::LessEqual | Binary::GreaterEqual => (true, false),
-            _ => (false, false),
-        };
-        let from = if magnitude { self.affined("magnitude", Affine::UNIT, true, &difference)? } else { difference };
-        // Cut below at 0, then above at 1; where the answer is turned, 1 - x is cut instead.
-        if !negated {
-            return self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &from, to);
-        }
-        let cut = self.tabled("cut", Table::clip(0.0, 1.0), 0.0, 1.0, &from)?;
-        let kind = Kind::Neuron { add: -1.0, post_scale: -1.0, nonlinear: Nonlinear::Relu };
-        self.elementwise(kind, &cut, to)
     }
 
     /// Adds or multiplies a constant per channel: addends and factors go into tile memory, the planar engine applies
@@ -424,15 +422,29 @@ impl Lowerer<'_> {
     /// A conversion that is more than a change of type: floats lose their fraction on the way to an integer.
     pub(super) fn cast(&mut self, x: ValueId, out: ValueId) -> Result<()> {
         let (source, target) = (self.net.value(x).ty.dtype, self.net.value(out).ty.dtype);
-        let (from, to) = (self.view(x)?, self.result(out));
         if target == DType::Bool {
-            let zero = self.constant_view(&format!("{}.zero", self.op.clone()), &[1], &[0.0]);
-            return self.comparison(Binary::NotEqual, &from, &zero, &to);
+            let to = self.result(out);
+            return self.differs_from_zero(x, &to);
         }
+        let (from, to) = (self.view(x)?, self.result(out));
         if source.is_float() && !target.is_float() {
+            self.truncates_no_table(x)?;
             return self.table(Table::truncate(), 0.0, 1.0, &from, &to);
         }
         self.copy(&from, &to)
+    }
+
+    /// Refuses to cut what a table made of whole numbers: 8.99 for 9 would become 8.
+    fn truncates_no_table(&self, x: ValueId) -> Result<()> {
+        let made = self.net.ops.iter().find(|op| op.outputs.contains(&x));
+        match made {
+            Some(op) if op.kind == OpKind::Binary(Binary::Pow) && self.constant(op.inputs[1]).is_none() => Err(self
+                .unsupported(
+                    "a power with a computed exponent, cut to a whole number: tables are not exact",
+                    "give base and exponent an integer type, or make the exponent a constant",
+                )),
+            _ => Ok(()),
+        }
     }
 
     /// Repeats axes: both sources of a maximum are the operand.

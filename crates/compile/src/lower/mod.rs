@@ -4,8 +4,11 @@
 //! operation that needs its data elsewhere (a reduced axis in columns, an operand in channels) asks for a view of that
 //! form, and pays for a transposing copy only where strides cannot give it.
 
+mod compare;
 mod conv;
 mod elementwise;
+mod gather;
+mod integers;
 mod layout;
 mod native;
 mod norm;
@@ -172,9 +175,9 @@ impl Lowerer<'_> {
             }
             OpKind::Native(native) => self.native(op, native),
             OpKind::Select => self.select(op.inputs[0], op.inputs[1], op.inputs[2], out),
-            OpKind::Gather { .. }
-            | OpKind::GatherAlong { .. }
-            | OpKind::GatherNd { .. }
+            OpKind::Gather { axis } => self.gather(*axis, op.inputs[0], op.inputs[1], out),
+            OpKind::GatherAlong { axis } => self.gather_along(*axis, op.inputs[0], op.inputs[1], out),
+            OpKind::GatherNd { .. }
             | OpKind::ScatterAlong { .. }
             | OpKind::ScatterNd { .. }
             | OpKind::ArgReduce { .. }

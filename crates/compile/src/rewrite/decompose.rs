@@ -1,4 +1,4 @@
-//! Norms as means, differences and products; gathers as slices.
+//! Norms as means, differences and products; gathers as slices; functions without tables as others.
 //! Ours: what layers are made of.
 
 use super::{Builder, MOST_PIECES, rewrite};
@@ -23,7 +23,25 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
                 let axes: Vec<usize> = (2..rank).collect();
                 builder.norm(op, &axes, *epsilon, true);
             }
-            OpKind::Gather { axis } => builder.gather(op, *axis)?,
+            OpKind::Gather { axis } if builder.net.value(op.inputs[1]).data.is_some() => builder.gather(op, *axis)?,
+            OpKind::Gather { axis } if builder.shape(op.inputs[1]).is_empty() => builder.gather_one(op, *axis),
+            OpKind::ArgReduce { greatest, last, axis, .. } => builder.arg_reduce(op, *greatest, *last, *axis)?,
+            OpKind::Reduce { kind: ReduceKind::Prod, axes, .. } => builder.product_along(op, axes)?,
+            OpKind::GatherAlong { .. }
+            | OpKind::GatherNd { .. }
+            | OpKind::ScatterAlong { .. }
+            | OpKind::ScatterNd { .. } => {
+                if !builder.at_places(op)? {
+                    builder.ops.push(op.clone());
+                }
+            }
+            OpKind::Linear => builder.linear(op),
+            OpKind::Conv { .. } => builder.conv_bias(op),
+            OpKind::Unary(f) => {
+                if !builder.function(op, *f) {
+                    builder.ops.push(op.clone());
+                }
+            }
             _ => builder.ops.push(op.clone()),
         }
         Ok(())
@@ -55,18 +73,20 @@ impl Builder<'_> {
         }
     }
 
+    /// An element at a computed position: positions are a list of one.
+    fn gather_one(&mut self, op: &Op, axis: usize) {
+        let mut shape = self.shape(op.inputs[0]);
+        shape[axis] = 1;
+        let place = self.op("place", OpKind::Reshape, &[op.inputs[1]], vec![1]);
+        let element = self.op("element", OpKind::Gather { axis }, &[op.inputs[0], place], shape);
+        self.push(OpKind::Reshape, &[element], op.outputs[0]);
+    }
+
     /// Elements at constant positions: slices of consecutive ones, side by side.
     fn gather(&mut self, op: &Op, axis: usize) -> Result<()> {
         let x = op.inputs[0];
         let shape = self.shape(x);
-        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else {
-            return Err(Error::Unsupported {
-                op: op.name.clone(),
-                kind: "gather".into(),
-                reason: "positions computed at run time".into(),
-                suggestion: "compare with all positions and multiply, or gather on the host",
-            });
-        };
+        let Some(indices) = self.net.value(op.inputs[1]).data.clone() else { return Ok(()) };
         let extent = shape[axis] as i64;
         let wrapped = |i: i32| if i < 0 { i64::from(i) + extent } else { i64::from(i) };
         let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -147,7 +167,7 @@ impl Builder<'_> {
     }
 
     /// An operand with other extents: a constant at once, others by a reshape.
-    fn reshaped(&mut self, name: &str, id: ValueId, shape: Vec<usize>) -> ValueId {
+    pub(super) fn reshaped(&mut self, name: &str, id: ValueId, shape: Vec<usize>) -> ValueId {
         match self.net.value(id).data.clone() {
             Some(tensor) => self.constant(name, shape, tensor.data.to_f32()),
             None if self.shape(id) == shape => id,

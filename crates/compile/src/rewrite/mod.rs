@@ -9,8 +9,11 @@ mod dead;
 mod decompose;
 mod drop;
 mod fold;
+mod functions;
 mod matmul;
 mod native;
+mod places;
+mod scatter;
 
 use crate::error::Result;
 use crate::remarks::Remarks;

@@ -47,6 +47,16 @@ fn operation(
             let most = x?.1;
             (most > EXP).then(|| ("W06", format!("exp of values up to {most:.4}: above {EXP} fp16 overflows")))
         }
+        "pow" => {
+            let certain = x.is_some_and(|(least, _)| least >= 0.0)
+                || matches!(op.argument("x"), Some(Argument::Value(v)) if never_negative(&v.name, outline, LONGEST_PROOF))
+                || x.is_none() && matches!(op.argument("x"), Some(Argument::Constant(_)));
+            let root = matches!(op.number("y"), Some(0.5 | -0.5 | 1.0 | -1.0 | 2.0));
+            (!certain && !root).then(|| {
+                let message = "a power of numbers that may be negative: by exp2(y log2 x) it is 1 for each of them";
+                ("W18", message.to_string())
+            })
+        }
         "equal" | "not_equal" => {
             let same = match (op.argument("x"), op.argument("y")) {
                 (Some(Argument::Value(a)), Some(Argument::Value(b))) => a.name == b.name,
@@ -69,6 +79,34 @@ fn operation(
                 .then(|| ("W10", format!("a scaled product ignores its scale of {scale}")))
         }
         _ => None,
+    }
+}
+
+/// How far back signs are followed.
+const LONGEST_PROOF: usize = 8;
+
+/// Whether a value is made by what gives no negative numbers.
+fn never_negative(name: &str, outline: &Outline, depth: usize) -> bool {
+    let made = outline.ops.iter().find(|op| op.outputs.iter().any(|o| o.name == name));
+    let Some(op) = made.filter(|_| depth > 0) else { return false };
+    let all = || {
+        op.arguments.iter().all(|(_, argument)| match argument {
+            Argument::Value(value) => never_negative(&value.name, outline, depth - 1),
+            Argument::Constant(constant) => constant.numbers.as_ref().is_none_or(|n| n.iter().all(|&n| n >= 0.0)),
+        })
+    };
+    match op.op.as_str() {
+        "abs" | "square" | "relu" | "relu6" | "exp" | "exp2" | "sigmoid" | "sigmoid_hard" | "sqrt" | "rsqrt"
+        | "softplus" | "softmax" | "reduce_sum_square" | "reduce_l1_norm" | "reduce_l2_norm" => true,
+        "add" | "reduce_sum" | "reduce_mean" | "reduce_max" | "reshape" | "transpose" | "cast" => all(),
+        "mul" => {
+            let value = |name| match op.argument(name) {
+                Some(Argument::Value(v)) => Some(&v.name),
+                _ => None,
+            };
+            value("x").is_some() && value("x") == value("y") || all()
+        }
+        _ => false,
     }
 }
 

@@ -235,7 +235,7 @@ fn dilated_pool(
     let spread = |n: &mut Node, x: ValueId, value: f32, f: Binary| -> Result<ValueId, Error> {
         let padded = n.build().op("padded", OpKind::Pad { pads: all.clone(), value }, &[x])?;
         let whole = n.shape(padded);
-        let mut sum: Option<ValueId> = None;
+        let mut parts = Vec::new();
         for place in 0..places {
             let (mut begin, mut end, mut stride) = (vec![0; whole.len()], whole.clone(), vec![1; whole.len()]);
             let mut rest = place;
@@ -245,13 +245,20 @@ fn dilated_pool(
                 end[i + 2] = begin[i + 2] + (counts[i] - 1) * strides[i] + 1;
                 stride[i + 2] = strides[i];
             }
-            let part = n.build().op("place", OpKind::Slice { begin, end, stride }, &[padded])?;
-            sum = Some(match sum {
-                None => part,
-                Some(sum) => n.build().binary(f, sum, part)?,
-            });
+            parts.push(n.build().op("place", OpKind::Slice { begin, end, stride }, &[padded])?);
         }
-        sum.ok_or_else(|| n.unsupported("an empty window"))
+        // In pairs: fewer roundings one after another.
+        while parts.len() > 1 {
+            let pairs: Vec<Vec<ValueId>> = parts.chunks(2).map(<[ValueId]>::to_vec).collect();
+            parts.clear();
+            for pair in pairs {
+                parts.push(match pair.as_slice() {
+                    &[a, b] => n.build().binary(f, a, b)?,
+                    _ => pair[0],
+                });
+            }
+        }
+        parts.first().copied().ok_or_else(|| n.unsupported("an empty window"))
     };
     match kind {
         PoolKind::Max if n.dtype(x).is_float() => spread(n, x, f32::NEG_INFINITY, Binary::Max),
@@ -269,10 +276,10 @@ fn dilated_pool(
             };
             let inner = |i: usize| counts[i + 1..].iter().product::<usize>();
             let count = |o: usize| (0..counts.len()).map(|i| counted(i, o / inner(i) % counts[i])).product::<usize>();
-            let numbers: Vec<f32> = (0..counts.iter().product()).map(|o| count(o) as f32).collect();
+            let shares: Vec<f32> = (0..counts.iter().product()).map(|o| 1.0 / count(o) as f32).collect();
             let whole = [&[1, 1], counts.as_slice()].concat();
-            let numbers = n.build().floats(whole, &numbers, x);
-            n.build().binary(Binary::Div, sum, numbers)
+            let shares = n.build().floats(whole, &shares, x);
+            n.build().binary(Binary::Mul, sum, shares)
         }
         PoolKind::L2 => {
             let p = n.int("p", 2) as f32;

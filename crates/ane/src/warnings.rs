@@ -1,0 +1,224 @@
+//! What a run's numbers do not say of themselves: values beyond fp16, numbers that fp16 does not tell apart, whole numbers
+//! that it does not have. Each warning has a name, and says which value or operation is the first.
+
+use crate::tensor::Array;
+use anemone_facts::numerics::Model;
+use anemone_net::{Binary, DType, Data, Net, OpKind, Tensor, Unary, ValueId, eval};
+use half::f16;
+
+/// One doubt about a run's results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Stable name, to look for.
+    pub name: &'static str,
+    /// The value or operation that it begins with.
+    pub at: String,
+    /// What happened, with numbers.
+    pub message: String,
+}
+
+impl Warning {
+    /// For reports.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "name": self.name, "at": self.at, "message": self.message })
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}: {}: {}", self.name, self.at, self.message)
+    }
+}
+
+/// Every name, and when the warning is given.
+pub static NAMES: &[(&str, &str)] = &[
+    ("saturated", "a result is infinite or NaN where fp32 has a number, or an input is beyond fp16"),
+    ("undefined", "a result is a number where fp32 has an infinity or NaN, or the other way round"),
+    ("indistinguishable", "numbers of one row of an input become a single fp16 number"),
+    ("inexact-integer", "a whole number beyond 2048 is not exact in fp16"),
+    ("rounded-twice", "an integer output is a quotient that rounds to fp16 before it rounds to a whole number"),
+    ("nan-as-infinity", "an input has NaN, and the arithmetic of the device reads plus infinity"),
+];
+
+/// Whole numbers up to here are fp16 numbers.
+const LARGEST_WHOLE: f32 = 2048.0;
+
+/// Numbers nearer to each other than this are not missed in a row: an exponential hardly tells them apart.
+const WORTH_TELLING: f32 = 0.5;
+
+/// Warnings about a network's run: what went in, and what came out.
+pub fn of_run(net: &Net, model: Model, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Vec<Warning> {
+    let mut all = Vec::new();
+    for (name, array) in inputs {
+        let dtype = net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == *name).map(|v| v.ty.dtype);
+        all.extend(of_input(name, dtype.unwrap_or(DType::F16), array, model));
+    }
+    for &id in &net.outputs {
+        let value = net.value(id);
+        let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
+        if value.ty.dtype.is_integer() {
+            all.extend(whole(&value.name, array.data.iter().filter(|x| x.abs() > LARGEST_WHOLE)));
+            all.extend(rounded_twice(net, id));
+        }
+    }
+    let suspect = |array: &Array| array.data.iter().any(|&x| !f16::from_f32(x).is_finite());
+    if inputs.iter().chain(outputs).any(|(_, array)| suspect(array)) {
+        all.extend(against_reference(net, inputs, outputs));
+    }
+    all
+}
+
+fn warning(name: &'static str, at: &str, message: String) -> Warning {
+    Warning { name, at: at.to_string(), message }
+}
+
+fn of_input(name: &str, dtype: DType, array: &Array, model: Model) -> Vec<Warning> {
+    let mut all = Vec::new();
+    if dtype.is_integer() {
+        all.extend(whole(name, array.data.iter().filter(|&&x| f16::from_f32(x).to_f32() != x)));
+        return all;
+    }
+    let beyond = array.data.iter().filter(|x| x.is_finite() && f16::from_f32(**x).is_infinite()).count();
+    if beyond > 0 {
+        let message = format!("{beyond} of {} elements are beyond fp16 (65504) and become infinite", array.data.len());
+        all.push(warning("saturated", name, message));
+    }
+    let nan = array.data.iter().filter(|x| x.is_nan()).count();
+    if nan > 0 && model != Model::Fast {
+        let message = format!("{nan} elements are NaN, which the device reads as plus infinity");
+        all.push(warning("nan-as-infinity", name, message));
+    }
+    let width = array.shape.last().copied().unwrap_or(1).max(1);
+    let single = |row: &&[f32]| {
+        let (least, most) = row.iter().fold((row[0], row[0]), |(least, most), &x| (least.min(x), most.max(x)));
+        most - least >= WORTH_TELLING && f16::from_f32(least) == f16::from_f32(most) && f16::from_f32(most).is_finite()
+    };
+    if let Some(row) = array.data.chunks_exact(width).find(single) {
+        let message =
+            format!("{} and others of one row are the same number in fp16, {}", row[0], f16::from_f32(row[0]));
+        all.push(warning("indistinguishable", name, message));
+    }
+    all
+}
+
+/// Whole numbers that are not exact.
+fn whole<'a>(name: &str, mut inexact: impl Iterator<Item = &'a f32>) -> Option<Warning> {
+    let first = inexact.next()?;
+    let count = 1 + inexact.count();
+    Some(warning(
+        "inexact-integer",
+        name,
+        format!("{count} whole numbers beyond 2048 are not exact in fp16, such as {first}"),
+    ))
+}
+
+/// An integer output that is made by rounding a quotient.
+fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
+    let made = |id: ValueId| net.ops.iter().find(|op| op.outputs.contains(&id));
+    let (mut id, mut rounds) = (output, false);
+    while let Some(op) = made(id) {
+        match op.kind {
+            OpKind::Unary(Unary::Round) => rounds = true,
+            OpKind::Binary(Binary::Div) if rounds => {
+                let message =
+                    "the quotient rounds to fp16 before it rounds to a whole number: results can be off by one";
+                return Some(warning("rounded-twice", &net.value(output).name, message.into()));
+            }
+            OpKind::Cast | OpKind::Reshape | OpKind::Unary(_) | OpKind::Binary(_) => {}
+            _ => return None,
+        }
+        id = *op.inputs.first()?;
+    }
+    None
+}
+
+/// Where outputs are infinite or NaN and the network's own values in fp32 are not, or the other way round.
+fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Option<Warning> {
+    let tensors = tensors(net, inputs)?;
+    let mut beyond = None;
+    let mut see = |name: &str, tensor: &Tensor| {
+        let data = tensor.data.to_f32();
+        let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
+        if beyond.is_none() && f16::from_f32(largest).is_infinite() {
+            beyond = Some((name.to_string(), largest));
+        }
+    };
+    let wanted = eval::eval_traced(net, &tensors, &mut see).ok()?;
+    let apart = |got: f32, wanted: f32| match wanted {
+        _ if got.is_nan() || wanted.is_nan() => got.is_nan() != wanted.is_nan(),
+        _ if got.is_infinite() || wanted.is_infinite() => got != wanted,
+        _ => false,
+    };
+    for (&id, wanted) in net.outputs.iter().zip(&wanted) {
+        let value = net.value(id);
+        let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
+        let wanted = wanted.data.to_f32();
+        let differs = array.data.iter().zip(&wanted).filter(|(got, wanted)| apart(**got, **wanted)).count();
+        if differs == 0 {
+            continue;
+        }
+        let of = format!("{differs} of {} elements of output {} are", array.data.len(), value.name);
+        return Some(match beyond {
+            Some((at, largest)) => {
+                let message = format!("reaches {largest} in fp32, beyond fp16 (65504): {of} infinite or NaN for it");
+                warning("saturated", &at, message)
+            }
+            None => warning(
+                "undefined",
+                &value.name,
+                format!("{of} infinite or NaN here and not in fp32, or the other way round"),
+            ),
+        });
+    }
+    None
+}
+
+/// The inputs as the evaluator takes them.
+fn tensors(net: &Net, inputs: &[(String, Array)]) -> Option<Vec<Tensor>> {
+    let tensor = |&id: &ValueId| {
+        let value = net.value(id);
+        let (_, array) = inputs.iter().find(|(name, _)| *name == value.name)?;
+        let dtype = if value.ty.dtype.is_float() { DType::F32 } else { value.ty.dtype };
+        let data = match dtype {
+            DType::F32 => Data::F32(array.data.clone()),
+            _ => Data::from_i32(dtype, &array.data.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+        };
+        Some(Tensor { shape: value.ty.shape.clone(), data })
+    };
+    net.inputs.iter().map(tensor).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_net::text;
+
+    fn array(data: &[f32]) -> Array {
+        Array { shape: vec![data.len()], data: data.to_vec() }
+    }
+
+    fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {
+        let net = text::parse(net, &[]).expect("the net parses");
+        let (inputs, outputs) = ([("x".to_string(), array(input))], [("y".to_string(), array(output))]);
+        let all = of_run(&net, model, &inputs, &outputs);
+        assert!(all.iter().all(|w| NAMES.iter().any(|(name, _)| *name == w.name)), "{all:?}");
+        all.iter().map(|w| w.name).collect()
+    }
+
+    #[test]
+    fn each_doubt_has_its_name() {
+        let exp = "net \"n\" {\n  input %x: f16[2]\n  %y: f16[2] = exp(%x)\n  output %y\n}\n";
+        assert_eq!(names(exp, Model::Fast, &[1.0, 2.0], &[2.7, 7.4]), [""; 0]);
+        assert_eq!(names(exp, Model::Fast, &[1.0, 20.0], &[2.7, f32::INFINITY]), ["saturated"]);
+        assert_eq!(names(exp, Model::Fast, &[1.0, f32::INFINITY], &[2.7, f32::INFINITY]), [""; 0]);
+        assert_eq!(names(exp, Model::Fast, &[1.0, f32::INFINITY], &[2.7, 0.0]), ["undefined"]);
+        assert_eq!(names(exp, Model::Fast, &[1e5, 1.0], &[f32::INFINITY, 2.7]), ["saturated", "saturated"][..1]);
+        assert_eq!(names(exp, Model::Fast, &[10000.0, 10001.0], &[1.0, 1.0]), ["indistinguishable"]);
+        assert_eq!(names(exp, Model::Fast, &[f32::NAN, 1.0], &[f32::NAN, 2.7]), [""; 0]);
+        let read = names(exp, Model::Fixed, &[f32::NAN, 1.0], &[f32::INFINITY, 2.7]);
+        assert_eq!(read, ["nan-as-infinity", "undefined"]);
+        let whole = "net \"n\" {\n  input %x: i32[2]\n  %y: i32[2] = abs(%x)\n  output %y\n}\n";
+        assert_eq!(names(whole, Model::Fast, &[1.0, -2047.0], &[1.0, 2047.0]), [""; 0]);
+        assert_eq!(names(whole, Model::Fast, &[1.0, -2049.0], &[1.0, 2050.0]), ["inexact-integer"; 2]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Comparisons, as truth values 0 and 1. No decoded program compares; the arithmetic is exact in every rounding model.
+//!
+//! The smallest difference of two fp16 numbers is 2^-24, so a difference times 2^24, cut to 0..=1, says whether one number is
+//! greater. Equal infinities have no difference: NaN, or the device's zero; a ReLU makes zero of either, as it should be.
+//! What compares with NaN is false, and different.
+
+use super::Lowerer;
+use crate::error::Result;
+use crate::ir::*;
+use crate::lut::Table;
+use anemone_net::{Binary, ValueId};
+
+/// Distance of the two nearest fp16 numbers, 2^-24.
+const SMALLEST_DIFFERENCE: f32 = 1.0 / 16_777_216.0;
+
+/// A difference as whole numbers.
+const WHOLE: Affine = Affine { final_scale: 1.0 / SMALLEST_DIFFERENCE, ..Affine::UNIT };
+
+impl Lowerer<'_> {
+    /// 1 where the comparison holds, else 0.
+    pub(super) fn comparison(&mut self, f: Binary, operands: [ValueId; 2], to: &View) -> Result<()> {
+        let [x, y] = operands;
+        let nan = [x, y].map(|id| self.may_be_nan(id));
+        let (a, b) = (self.view(x)?, self.view(y)?);
+        let undefined =
+            if x == y { self.undefined_operand(&a, nan[0])? } else { self.undefined_of(&[&a, &b], nan, to)? };
+        match f {
+            Binary::Greater => self.greater(&a, &b, to),
+            Binary::Less => self.greater(&b, &a, to),
+            Binary::GreaterEqual | Binary::LessEqual => {
+                let (a, b) = if f == Binary::GreaterEqual { (&a, &b) } else { (&b, &a) };
+                let less = self.scratch("less", &to.shape());
+                self.greater(b, a, &less)?;
+                self.opposite(&less, undefined.as_ref(), to)
+            }
+            _ => {
+                let apart = self.apart(&a, &b, [x, y], to)?;
+                match (f, undefined) {
+                    (Binary::Equal, undefined) => self.opposite(&apart, undefined.as_ref(), to),
+                    (_, Some(undefined)) => self.or_not_a_number(&apart, &undefined, to),
+                    (_, None) => self.copy(&apart, to),
+                }
+            }
+        }
+    }
+
+    /// 1 where a value is not zero.
+    pub(super) fn differs_from_zero(&mut self, x: ValueId, to: &View) -> Result<()> {
+        let from = self.view(x)?;
+        let size = self.affined("size", Affine::UNIT, true, &from)?;
+        let choice = Table::choice(1.0, 0.0);
+        match self.undefined_operand(&from, self.may_be_nan(x))? {
+            None => self.table(choice, 0.0, 1.0, &size, to),
+            Some(undefined) => {
+                let apart = self.tabled("apart", choice, 0.0, 1.0, &size)?;
+                self.or_not_a_number(&apart, &undefined, to)
+            }
+        }
+    }
+
+    /// 1 where `a` is greater than `b`, else 0; 0 where either is NaN.
+    fn greater(&mut self, a: &View, b: &View, to: &View) -> Result<()> {
+        let excess = self.excess(a, b, to)?;
+        self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &excess, to)
+    }
+
+    /// `max((a - b) 2^24, 0)`; 0 where that is not defined.
+    fn excess(&mut self, a: &View, b: &View, to: &View) -> Result<View> {
+        let excess = self.scratch("excess", &to.shape());
+        self.rectified(PlanarOp::Sub, WHOLE, a, b, &excess)?;
+        Ok(excess)
+    }
+
+    /// A planar task with two sources and a ReLU.
+    fn rectified(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
+        let first = self.graph.layers.len();
+        self.planar_two(op, affine, a, b, to)?;
+        for layer in &mut self.graph.layers[first..] {
+            if let Kind::Planar { relu, .. } = &mut layer.kind {
+                *relu = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// 1 where two operands differ, else 0; anything where one is NaN.
+    fn apart(&mut self, a: &View, b: &View, ids: [ValueId; 2], to: &View) -> Result<View> {
+        let apart = self.scratch("apart", &to.shape());
+        if ids.iter().any(|&id| self.never_infinite(id)) {
+            let difference = self.scratch("difference", &to.shape());
+            self.planar_two(PlanarOp::Sub, WHOLE, a, b, &difference)?;
+            let size = self.affined("size", Affine::UNIT, true, &difference)?;
+            self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &size, &apart)?;
+            return Ok(apart);
+        }
+        let (more, less) = (self.excess(a, b, to)?, self.excess(b, a, to)?);
+        let either = self.scratch("either", &to.shape());
+        self.planar_two(PlanarOp::Add, Affine::UNIT, &more, &less, &either)?;
+        self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &either, &apart)?;
+        Ok(apart)
+    }
+
+    /// 1 for 0 and 0 for 1; 0 where an operand is NaN, of which the last ReLU makes zero.
+    fn opposite(&mut self, truth: &View, undefined: Option<&View>, to: &View) -> Result<()> {
+        let not = Kind::Neuron { add: -1.0, post_scale: -1.0, nonlinear: Nonlinear::Relu };
+        let Some(undefined) = undefined else { return self.elementwise(not, truth, to) };
+        let opposite = self.scratch("opposite", &truth.shape());
+        self.elementwise(not, truth, &opposite)?;
+        self.rectified(PlanarOp::Add, Affine::UNIT, &opposite, undefined, to)
+    }
+
+    /// A truth value, or 1 where an operand is NaN: the minimum with 1 returns the number of the two.
+    fn or_not_a_number(&mut self, truth: &View, undefined: &View, to: &View) -> Result<()> {
+        let either = self.scratch("either", &to.shape());
+        self.planar_two(PlanarOp::Add, Affine::UNIT, truth, undefined, &either)?;
+        let name = format!("{}.one", self.op);
+        let one = self.constant_view(&name, &[1], &[1.0]);
+        self.planar_two(PlanarOp::Min, Affine::UNIT, &either, &one, to)
+    }
+
+    /// NaN where an operand is, else zero; `None` where there is none.
+    fn undefined_operand(&mut self, x: &View, may: bool) -> Result<Option<View>> {
+        may.then(|| self.tabled("undefined", Table::choice(0.0, 0.0), 0.0, 1.0, x)).transpose()
+    }
+
+    fn undefined_of(&mut self, views: &[&View; 2], may: [bool; 2], to: &View) -> Result<Option<View>> {
+        let (a, b) = (self.undefined_operand(views[0], may[0])?, self.undefined_operand(views[1], may[1])?);
+        let (Some(a), Some(b)) = (&a, &b) else { return Ok(a.or(b)) };
+        let both = self.scratch("undefined", &to.shape());
+        self.planar_two(PlanarOp::Add, Affine::UNIT, a, b, &both)?;
+        Ok(Some(both))
+    }
+
+    /// Whether an operand can be NaN: integers and truth values are not, nor constants without one.
+    fn may_be_nan(&self, id: ValueId) -> bool {
+        let float = self.net.value(id).ty.dtype.is_float();
+        float && self.constant(id).is_none_or(|t| t.data.to_f32().iter().any(|x| x.is_nan()))
+    }
+
+    /// Whether an operand is known to be finite.
+    fn never_infinite(&self, id: ValueId) -> bool {
+        match self.constant(id) {
+            Some(t) => t.data.to_f32().iter().all(|&x| half::f16::from_f32(x).is_finite()),
+            None => !self.net.value(id).ty.dtype.is_float(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Functions without a table of their own, of those that have one.
+
+use super::Builder;
+use anemone_net::{Binary, Op, OpKind, Unary, ValueId};
+use std::f32::consts::{FRAC_PI_2, TAU};
+
+impl Builder<'_> {
+    /// Writes a function as others; `false` where it has a table or steps of its own.
+    pub(super) fn function(&mut self, op: &Op, f: Unary) -> bool {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let shape = self.shape(out);
+        match f {
+            Unary::Cos => {
+                let moved = self.with("moved", Binary::Add, x, FRAC_PI_2, &shape);
+                self.sine(moved, Some(out), &shape);
+            }
+            Unary::Sin => {
+                self.sine(x, Some(out), &shape);
+            }
+            Unary::Tan => {
+                let moved = self.with("moved", Binary::Add, x, FRAC_PI_2, &shape);
+                let (sine, cosine) = (self.sine(x, None, &shape), self.sine(moved, None, &shape));
+                self.push(OpKind::Binary(Binary::Div), &[sine, cosine], out);
+            }
+            Unary::Sinh | Unary::Cosh => {
+                let (up, minus) = (self.apply("up", Unary::Exp, x, &shape), self.apply("minus", Unary::Neg, x, &shape));
+                let down = self.apply("down", Unary::Exp, minus, &shape);
+                let how = if f == Unary::Sinh { Binary::Sub } else { Binary::Add };
+                let both = self.op("both", OpKind::Binary(how), &[up, down], shape.clone());
+                self.last(Binary::Mul, both, 0.5, out);
+            }
+            Unary::Asin => {
+                let angle = self.arc_sine(x, &shape);
+                self.push(OpKind::Unary(Unary::Identity), &[angle], out);
+            }
+            Unary::Acos => {
+                let angle = self.arc_sine(x, &shape);
+                let minus = self.apply("minus", Unary::Neg, angle, &shape);
+                self.last(Binary::Add, minus, FRAC_PI_2, out);
+            }
+            Unary::Atanh => {
+                // ln((1 + x) / (1 - x)) / 2.
+                let (more, minus) =
+                    (self.with("more", Binary::Add, x, 1.0, &shape), self.apply("minus", Unary::Neg, x, &shape));
+                let less = self.with("less", Binary::Add, minus, 1.0, &shape);
+                let [up, down] = [more, less].map(|v| self.apply("log", Unary::Log { epsilon: 0.0 }, v, &shape));
+                let difference = self.op("difference", OpKind::Binary(Binary::Sub), &[up, down], shape.clone());
+                self.last(Binary::Mul, difference, 0.5, out);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn apply(&mut self, suffix: &str, f: Unary, x: ValueId, shape: &[usize]) -> ValueId {
+        self.op(suffix, OpKind::Unary(f), &[x], shape.to_vec())
+    }
+
+    fn with(&mut self, suffix: &str, f: Binary, x: ValueId, number: f32, shape: &[usize]) -> ValueId {
+        let number = self.constant("number", vec![1], vec![number]);
+        self.op(suffix, OpKind::Binary(f), &[x, number], shape.to_vec())
+    }
+
+    fn last(&mut self, f: Binary, x: ValueId, number: f32, out: ValueId) {
+        let number = self.constant("number", vec![1], vec![number]);
+        self.push(OpKind::Binary(f), &[x, number], out);
+    }
+
+    /// The sine, whose table reaches from -4 to 4: whole turns are taken off before.
+    fn sine(&mut self, x: ValueId, out: Option<ValueId>, shape: &[usize]) -> ValueId {
+        let turns = self.with("turns", Binary::Mul, x, 1.0 / TAU, shape);
+        let whole = self.apply("whole", Unary::Round, turns, shape);
+        let angle = self.with("angle", Binary::Mul, whole, TAU, shape);
+        let rest = self.op("rest", OpKind::Binary(Binary::Sub), &[x, angle], shape.to_vec());
+        match out {
+            Some(out) => {
+                self.push(OpKind::Unary(Unary::Sin), &[rest], out);
+                out
+            }
+            None => self.apply("sine", Unary::Sin, rest, shape),
+        }
+    }
+
+    /// `atan(x / sqrt(1 - x^2))`; the power has no value where the root has none.
+    fn arc_sine(&mut self, x: ValueId, shape: &[usize]) -> ValueId {
+        let square = self.apply("square", Unary::Square, x, shape);
+        let minus = self.apply("minus", Unary::Neg, square, shape);
+        let rest = self.with("rest", Binary::Add, minus, 1.0, shape);
+        let inverse = self.with("inverse", Binary::Pow, rest, -0.5, shape);
+        let ratio = self.op("ratio", OpKind::Binary(Binary::Mul), &[x, inverse], shape.to_vec());
+        self.apply("angle", Unary::Atan, ratio, shape)
+    }
+}

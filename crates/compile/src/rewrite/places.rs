@@ -1,0 +1,179 @@
+//! Places of extremes, products along axes, and parameters of linear layers and convolutions that are computed at run time.
+
+use super::Builder;
+use crate::error::{Error, Result};
+use anemone_net::{Binary, Op, OpKind, ReduceKind, ValueId};
+
+/// Whole numbers up to here are fp16 numbers.
+const LARGEST_WHOLE: usize = 2048;
+/// Most factors of a product along axes: each is a layer.
+const MOST_FACTORS: usize = 512;
+
+impl Builder<'_> {
+    /// The place of the greatest or least element: those equal to it are marked with their place, counted so that the one
+    /// that is wanted has the greatest mark.
+    pub(super) fn arg_reduce(&mut self, op: &Op, greatest: bool, last: bool, axis: usize) -> Result<()> {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let (shape, result) = (self.shape(x), self.shape(out));
+        let extent = shape[axis];
+        if extent > LARGEST_WHOLE {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: op.kind.name().into(),
+                reason: format!("{extent} places, fp16 numbers {LARGEST_WHOLE} exactly"),
+                suggestion: "split the axis, or find the place on the host",
+            });
+        }
+        let (mut kept, mut along) = (shape.clone(), vec![1; shape.len()]);
+        (kept[axis], along[axis]) = (1, extent);
+        let reduce = |kind| OpKind::Reduce { kind, axes: vec![axis], keep_dims: true };
+        let best =
+            self.op("best", reduce(if greatest { ReduceKind::Max } else { ReduceKind::Min }), &[x], kept.clone());
+        let equal = self.op("equal", OpKind::Binary(Binary::Equal), &[x, best], shape.clone());
+        let marks = (0..extent).map(|i| if last { i + 1 } else { extent - i } as f32).collect();
+        let marks = self.constant("places", along, marks);
+        let marked = self.op("marked", OpKind::Binary(Binary::Mul), &[equal, marks], shape);
+        let most = self.op("most", reduce(ReduceKind::Max), &[marked], kept.clone());
+        let count = self.constant("count", vec![1], vec![if last { 1.0 } else { extent as f32 }]);
+        let operands = if last { [most, count] } else { [count, most] };
+        let place = self.op("place", OpKind::Binary(Binary::Sub), &operands, kept.clone());
+        self.finish(place, &kept, &result, out);
+        Ok(())
+    }
+
+    /// A product along axes: of halves, again and again.
+    pub(super) fn product_along(&mut self, op: &Op, axes: &[usize]) -> Result<()> {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let (shape, result) = (self.shape(x), self.shape(out));
+        let factors: usize = axes.iter().map(|&a| shape[a]).product();
+        if factors > MOST_FACTORS || factors == 0 {
+            return Err(Error::Unsupported {
+                op: op.name.clone(),
+                kind: op.kind.name().into(),
+                reason: format!("a product of {factors} elements, at most {MOST_FACTORS} are multiplied"),
+                suggestion: "use the exponential of a sum of logarithms",
+            });
+        }
+        // Axes in front: a half of the first one is a view.
+        let rest: Vec<usize> = (0..shape.len()).filter(|a| !axes.contains(a)).collect();
+        let perm: Vec<usize> = axes.iter().chain(&rest).copied().collect();
+        let mut turned: Vec<usize> = perm.iter().map(|&a| shape[a]).collect();
+        let mut current = x;
+        if perm.iter().enumerate().any(|(i, &a)| i != a) {
+            current = self.op("turned", OpKind::Transpose { perm }, &[x], turned.clone());
+        }
+        for axis in 0..axes.len() {
+            while turned[axis] > 1 {
+                let (half, odd) = (turned[axis] / 2, turned[axis] % 2);
+                let part = |builder: &mut Self, from: usize, extent: usize| {
+                    let (mut begin, mut end) = (vec![0; turned.len()], turned.clone());
+                    (begin[axis], end[axis]) = (from, from + extent);
+                    let mut own = turned.clone();
+                    own[axis] = extent;
+                    let stride = vec![1; turned.len()];
+                    builder.op("part", OpKind::Slice { begin, end, stride }, &[current], own)
+                };
+                let (low, high) = (part(self, 0, half), part(self, half, half));
+                let mut own = turned.clone();
+                own[axis] = half;
+                let mut product = self.op("product", OpKind::Binary(Binary::Mul), &[low, high], own.clone());
+                if odd == 1 {
+                    let left = part(self, 2 * half, 1);
+                    own[axis] = half + 1;
+                    product = self.op("joined", OpKind::Concat { axis }, &[product, left], own.clone());
+                }
+                (current, turned) = (product, own);
+            }
+        }
+        self.finish(current, &turned, &result, out);
+        Ok(())
+    }
+
+    /// A value as the result, with its extents.
+    fn finish(&mut self, value: ValueId, shape: &[usize], result: &[usize], out: ValueId) {
+        let kind = if shape == result { OpKind::Unary(anemone_net::Unary::Identity) } else { OpKind::Reshape };
+        self.push(kind, &[value], out);
+    }
+
+    /// A linear layer whose matrix is computed is a product; a computed bias is added.
+    pub(super) fn linear(&mut self, op: &Op) {
+        let constant = |id: ValueId| self.net.value(id).data.is_some();
+        let (matrix, bias) = (constant(op.inputs[1]), op.inputs.get(2).is_none_or(|&b| constant(b)));
+        if matrix && bias {
+            return self.ops.push(op.clone());
+        }
+        let shape = self.shape(op.outputs[0]);
+        let kind = if matrix { OpKind::Linear } else { OpKind::MatMul { transpose_x: false, transpose_y: true } };
+        let Some(&bias) = op.inputs.get(2) else { return self.push(kind, &op.inputs[..2], op.outputs[0]) };
+        let product = self.op("product", kind, &op.inputs[..2], shape);
+        self.push(OpKind::Binary(Binary::Add), &[product, bias], op.outputs[0]);
+    }
+
+    /// A computed bias of a convolution is added after it; a computed kernel makes a product of it.
+    pub(super) fn conv_bias(&mut self, op: &Op) {
+        let constant = |id: ValueId| self.net.value(id).data.is_some();
+        let (kernel, bias) = (constant(op.inputs[1]), op.inputs.get(2).is_none_or(|&b| constant(b)));
+        if kernel && bias {
+            return self.ops.push(op.clone());
+        }
+        let shape = self.shape(op.outputs[0]);
+        let Some(&bias) = op.inputs.get(2) else { return self.conv_of(op, kernel, op.outputs[0]) };
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[1] = shape[1];
+        let name = self.fresh("sums");
+        let ty = self.net.value(op.outputs[0]).ty.clone();
+        let sums = self.net.add_value(anemone_net::Value { name, ty, data: None, surface: None });
+        self.conv_of(op, kernel, sums);
+        let bias = self.reshaped("bias", bias, per_channel);
+        self.push(OpKind::Binary(Binary::Add), &[sums, bias], op.outputs[0]);
+    }
+
+    /// A convolution without its bias.
+    fn conv_of(&mut self, op: &Op, constant: bool, out: ValueId) {
+        if constant {
+            return self.push(op.kind.clone(), &op.inputs[..2], out);
+        }
+        let OpKind::Conv { strides, pads, dilations, groups } = &op.kind else { return };
+        let (x, w) = (op.inputs[0], op.inputs[1]);
+        let (from, kernel, to) = (self.shape(x), self.shape(w), self.shape(out));
+        let spatial = kernel.len() - 2;
+        let mut padded = x;
+        let mut whole = from.clone();
+        if pads.iter().any(|&p| p != (0, 0)) {
+            let mut all = vec![(0, 0); 2];
+            all.extend(pads);
+            whole.iter_mut().zip(&all).for_each(|(n, (before, after))| *n += before + after);
+            padded = self.op("padded", OpKind::Pad { pads: all, value: 0.0 }, &[x], whole.clone());
+        }
+        // Every tap's elements of the operand, side by side: [N, Cin, taps, positions].
+        let positions: usize = to[2..].iter().product();
+        let taps: usize = kernel[2..].iter().product();
+        let mut parts = Vec::new();
+        for tap in 0..taps {
+            let (mut begin, mut end, mut stride) = (vec![0; whole.len()], whole.clone(), vec![1; whole.len()]);
+            let (mut rest, mut own) = (tap, from[..2].to_vec());
+            for i in (0..spatial).rev() {
+                begin[i + 2] = rest % kernel[i + 2] * dilations[i];
+                rest /= kernel[i + 2];
+                end[i + 2] = begin[i + 2] + (to[i + 2] - 1) * strides[i] + 1;
+                stride[i + 2] = strides[i];
+            }
+            own.extend(&to[2..]);
+            let part = self.op("tap", OpKind::Slice { begin, end, stride }, &[padded], own);
+            parts.push(self.op("flat", OpKind::Reshape, &[part], vec![from[0], from[1], 1, positions]));
+        }
+        let joined = vec![from[0], from[1], taps, positions];
+        let patches = if let [one] = parts.as_slice() {
+            *one
+        } else {
+            self.op("taps", OpKind::Concat { axis: 2 }, &parts, joined)
+        };
+        let per_group = [from[0], *groups, kernel[1] * taps, positions];
+        let patches = self.op("patches", OpKind::Reshape, &[patches], per_group.to_vec());
+        let outputs = kernel[0] / groups;
+        let matrix = self.op("matrix", OpKind::Reshape, &[w], vec![1, *groups, outputs, kernel[1] * taps]);
+        let product = OpKind::MatMul { transpose_x: false, transpose_y: false };
+        let sums = self.op("product", product, &[matrix, patches], vec![from[0], *groups, outputs, positions]);
+        self.push(OpKind::Reshape, &[sums], out);
+    }
+}
