@@ -456,18 +456,18 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
             let plane = (tiles.outputs * BLOCK).next_multiple_of(BLOCK * BLOCK);
             let halves = room(halves, TOGETHER * plane);
-            let sums = room(sums, if vectors::converts(simd) { 0 } else { TOGETHER * plane });
+            let sums = room(sums, if vectors::converts::<S>() { 0 } else { TOGETHER * plane });
             let places = room(places, tiles.outputs + MOST);
             places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
             for channel in (0..channels).step_by(TOGETHER * BLOCK) {
                 let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
                 let first = share.first_channel + channel;
                 panels.widen(simd, finish, kernel, first, blocks, known);
-                let to = if vectors::converts(simd) { To::Halves(halves) } else { To::Sums(sums) };
+                let to = if vectors::converts::<S>() { To::Halves(halves) } else { To::Sums(sums) };
                 let panels = &panels;
                 Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride: plane }
                     .sum(simd, known, to);
-                if !vectors::converts(simd) {
+                if !vectors::converts::<S>() {
                     number::round_row(&sums[..blocks * plane], &mut halves[..blocks * plane]);
                 }
                 for (block, halves) in halves.chunks_exact_mut(plane).enumerate().take(blocks) {

@@ -25,7 +25,7 @@ impl Both<'_> {
     #[inline(always)]
     pub(crate) fn combine<S: Simd>(self, simd: S, op: u32, to: &mut [f16]) -> bool {
         match op {
-            _ if !vectors::converts(simd) => return false,
+            _ if const { !vectors::converts::<S>() } => return false,
             planar::ADD => self.each(
                 simd,
                 to,

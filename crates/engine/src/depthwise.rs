@@ -142,7 +142,7 @@ trait Windows<const K: usize>: Copy {
     fn weights(self, channel: usize) -> [[f32; K]; K];
 
     /// One more number.
-    fn add<S: Simd>(simd: S, weight: f32, x: S::f32s, sum: S::f32s) -> S::f32s;
+    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
 
     /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
     fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S>;
@@ -169,8 +169,8 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
     }
 
     #[inline(always)]
-    fn add<S: Simd>(simd: S, weight: f32, x: S::f32s, sum: S::f32s) -> S::f32s {
-        simd.mul_add_f32s(simd.splat_f32s(weight), x, sum)
+    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_f32s(weight, x, sum)
     }
 
     #[inline(always)]
@@ -205,7 +205,7 @@ macro_rules! pooling {
             }
 
             #[inline(always)]
-            fn add<S: Simd>($simd: S, _: f32, $x: S::f32s, $sum: S::f32s) -> S::f32s {
+            fn add<S: Simd>($simd: S, _: S::f32s, $x: S::f32s, $sum: S::f32s) -> S::f32s {
                 $add
             }
 
@@ -308,13 +308,16 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Bands<'_, 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let before = self.of.before(simd, self.channel);
-        while self.rows >= 4 {
-            self.next::<S, 4>(simd, before);
+        // Without vectors, rows go one by one: the fallback needs no speed.
+        if const { S::F32_LANES > 1 } {
+            while self.rows >= 4 {
+                self.next::<S, 4>(simd, before);
+            }
+            if self.rows >= 2 {
+                self.next::<S, 2>(simd, before);
+            }
         }
-        if self.rows >= 2 {
-            self.next::<S, 2>(simd, before);
-        }
-        if self.rows == 1 {
+        while self.rows >= 1 {
             self.next::<S, 1>(simd, before);
         }
     }
@@ -326,9 +329,11 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE>
     fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl Before<S>) {
         let mut at = 0;
         // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
-        while STRIDE > 1 && at + 2 * S::F32_LANES <= self.across {
-            self.columns::<S, R, 2>(simd, before, at);
-            at += 2 * S::F32_LANES;
+        if const { STRIDE > 1 && S::F32_LANES > 1 } {
+            while at + 2 * S::F32_LANES <= self.across {
+                self.columns::<S, R, 2>(simd, before, at);
+                at += 2 * S::F32_LANES;
+            }
         }
         while at < self.across {
             self.columns::<S, R, 1>(simd, before, at);
@@ -346,27 +351,43 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE>
         let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
         written_out!(for I in 0..(R - 1) * STRIDE + K => {
             // A row of every plane, as far as it is read.
-            let lines: [&[f32]; STRIDE] =
-                std::array::from_fn(|i| &source[i * phase + I * width + at..][..N * S::F32_LANES + (K - 1) / STRIDE]);
-            for kw in 0..K {
-                let (vectors, _) = S::as_simd_f32s(&lines[kw % STRIDE][kw / STRIDE..][..N * S::F32_LANES]);
-                let Some(x) = vectors.first_chunk::<N>() else { return };
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let Some(weights) = I.checked_sub(row * STRIDE).and_then(|kh| weights.get(kh)) else { continue };
-                    for n in 0..N {
-                        sums[n] = W::add(simd, weights[kw], x[n], sums[n]);
+            let lines = lines::<STRIDE>(source, phase, I * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
+            let mut kw = 0;
+            while kw < K {
+                let x = vectors::load::<S, N>(&lines[kw % STRIDE][kw / STRIDE..]);
+                let mut row = 0;
+                while row < R {
+                    // Rows of outputs whose windows do not reach this line wrap around.
+                    if let Some(weights) = weights.get(I.wrapping_sub(row * STRIDE)) {
+                        let weight = simd.splat_f32s(weights[kw]);
+                        let mut n = 0;
+                        while n < N {
+                            sums[row][n] = W::add(simd, weight, x[n], sums[row][n]);
+                            n += 1;
+                        }
                     }
+                    row += 1;
                 }
+                kw += 1;
             }
         });
-        for (row, mut sums) in sums.into_iter().enumerate() {
-            for sum in &mut sums {
-                *sum = before.of(simd, *sum);
+        for row in 0..R {
+            for n in 0..N {
+                let to = &mut self.sums[row * across + at + n * S::F32_LANES..][..S::F32_LANES];
+                S::as_mut_simd_f32s(to).0[0] = before.of(simd, sums[row][n]);
             }
-            let to = &mut self.sums[row * across + at..][..N * S::F32_LANES];
-            S::as_mut_simd_f32s(to).0.copy_from_slice(&sums);
         }
     }
+}
+
+/// From a position in every plane on, a row as far as it is read.
+#[inline(always)]
+fn lines<const STRIDE: usize>(source: &[f32], phase: usize, at: usize, count: usize) -> [&[f32]; STRIDE] {
+    let mut lines: [&[f32]; STRIDE] = [&[]; STRIDE];
+    for i in 0..STRIDE {
+        lines[i] = &source[i * phase + at..][..count];
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -58,7 +58,9 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             for (to, i) in begin.iter_mut().zip(0..height) {
                 *to = kernel.bias(first + i);
             }
-            if let (false, Some(panel)) = (A::EXACT || !vectors::converts(simd), kernel.packed.halves_of(first)) {
+            if const { !A::EXACT && vectors::converts::<S>() }
+                && let Some(panel) = kernel.packed.halves_of(first)
+            {
                 own.add_halves(simd, panel.as_chunks().0, source);
                 continue;
             }

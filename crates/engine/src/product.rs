@@ -15,10 +15,14 @@ pub(crate) fn run_outputs<S: Simd>() -> usize {
     S::F32_LANES * run_vectors::<S>()
 }
 
-/// 32 registers hold four vectors a channel, 16 hold two.
+/// 32 registers hold four vectors a channel, 16 hold two; hosts without vectors get as little code as possible.
 #[inline(always)]
 const fn run_vectors<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+    match S::REGISTER_COUNT {
+        _ if S::F32_LANES == 1 => 1,
+        32.. => 4,
+        _ => 2,
+    }
 }
 
 /// As many sums of few channels stay in registers as of many; one channel's are enough to hide how long an addition takes.
@@ -101,16 +105,16 @@ impl<P: Places> Sums<'_, P> {
         let mut at = 0;
         while at < self.outputs {
             let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
-            match vectors {
-                1 => self.run::<S, M, 1>(simd, at),
-                2 => self.run::<S, M, 2>(simd, at),
-                3 => self.run::<S, M, 3>(simd, at),
-                4 => self.run::<S, M, 4>(simd, at),
-                5 => self.run::<S, M, 5>(simd, at),
-                6 => self.run::<S, M, 6>(simd, at),
-                7 => self.run::<S, M, 7>(simd, at),
-                _ => self.run::<S, M, 8>(simd, at),
+            macro_rules! runs {
+                ($($count: literal)*) => {
+                    match vectors {
+                        $($count if const { $count <= vectors_of::<S>(M) } => self.run::<S, M, $count>(simd, at),)*
+                        // There are no more.
+                        _ => return,
+                    }
+                };
             }
+            runs!(1 2 3 4 5 6 7 8);
             at += vectors * S::F32_LANES;
         }
     }
@@ -217,11 +221,14 @@ impl<const P: usize> WithSimd for Column<'_, P> {
                 column[..vectors].copy_from_slice(S::as_simd_f32s(&before[..numbers]).0);
             }
         }
-        let panels: [&[f32]; P] = std::array::from_fn(|p| &panels[p * distance..][..taps * PANEL + COLUMN_SLACK]);
+        let mut each: [&[f32]; P] = [&[]; P];
+        for p in 0..P {
+            each[p] = &panels[p * distance..][..taps * PANEL + COLUMN_SLACK];
+        }
         for tap in 0..taps {
             let x = simd.splat_f32s(source[tap * run_outputs::<S>()]);
             for p in 0..P {
-                let weights = S::as_simd_f32s(&panels[p][tap * PANEL..][..numbers]).0;
+                let weights = S::as_simd_f32s(&each[p][tap * PANEL..][..numbers]).0;
                 for v in 0..vectors {
                     columns[p][v] = simd.mul_add_f32s(weights[v], x, columns[p][v]);
                 }

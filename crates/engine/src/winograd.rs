@@ -444,12 +444,11 @@ impl Sums<'_> {
     #[inline(always)]
     fn all<S: Simd, const M: usize>(self, simd: S) {
         let Sums { weights, source, stride, sums, squares, resume } = self;
-        let wide = const { S::REGISTER_COUNT >= 32 };
         let mut at = 0;
         while at < squares {
             let (source, sums, squares) = (&source[at..], &mut sums[at..], squares - at);
             at += match few(squares, S::F32_LANES) {
-                None if wide && squares > S::F32_LANES + S::F32_LANES / 2 => {
+                None if const { S::REGISTER_COUNT >= 32 } && squares > S::F32_LANES + S::F32_LANES / 2 => {
                     apart(simd, Shape::<M, 2> { weights, source, stride, sums, resume });
                     2 * S::F32_LANES
                 }
@@ -459,9 +458,17 @@ impl Sums<'_> {
                 }
                 Some(few) => {
                     match few {
-                        2 => apart(simd, Few::<2> { weights, source, stride, sums, squares, resume }),
-                        4 => apart(simd, Few::<4> { weights, source, stride, sums, squares, resume }),
-                        _ => apart(simd, Few::<8> { weights, source, stride, sums, squares, resume }),
+                        2 if const { S::F32_LANES >= 4 } => {
+                            apart(simd, Few::<2> { weights, source, stride, sums, squares, resume })
+                        }
+                        4 if const { S::F32_LANES >= 8 } => {
+                            apart(simd, Few::<4> { weights, source, stride, sums, squares, resume })
+                        }
+                        8 if const { S::F32_LANES >= 16 } => {
+                            apart(simd, Few::<8> { weights, source, stride, sums, squares, resume })
+                        }
+                        // `few` asks for half a vector at most.
+                        _ => return,
                     }
                     few
                 }

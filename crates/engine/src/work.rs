@@ -176,7 +176,8 @@ macro_rules! written_out {
         const { assert!($count <= 14) };
         $({
             const $i: usize = $n;
-            if $i < $count $work
+            // Constant conditions: code of rounds beyond the count is never generated.
+            if const { $i < $count } $work
         })*
     }};
 }
@@ -228,8 +229,8 @@ impl Workers {
             type Output = bool;
 
             #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) -> bool {
-                vectors::converts(simd)
+            fn with_simd<S: Simd>(self, _: S) -> bool {
+                vectors::converts::<S>()
             }
         }
         self.arch.dispatch(Converts)

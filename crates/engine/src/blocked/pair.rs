@@ -56,13 +56,13 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
         let places = room(places, tiles.outputs + MOST);
         ground.places(window.from[1], places);
         let halves = room(halves, outputs.next_multiple_of(BLOCK) * BLOCK);
-        let sums = room(sums, if vectors::converts(simd) { 0 } else { outputs * BLOCK });
+        let sums = room(sums, if vectors::converts::<S>() { 0 } else { outputs * BLOCK });
         let (first_channel, channels) = match in_blocks {
             true => (share.first_channel * BLOCK, share.channels() * BLOCK),
             false => (share.first_channel, share.channels()),
         };
         // The array's numbers are settled on their way.
-        let settled = A::EXACT || vectors::converts(simd);
+        let settled = A::EXACT || vectors::converts::<S>();
         for channel in (0..channels).step_by(TOGETHER * BLOCK) {
             let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
             let at_first = first_channel + channel;
@@ -96,7 +96,7 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                 let stored = plane.unwrap_or(&mut halves[..outputs * BLOCK]);
                 let stride = weights.stride();
                 let weights = &mut weights.data[block * stride..][..stride];
-                let mut to = if vectors::converts(simd) { To::Halves(stored) } else { To::Sums(sums) };
+                let mut to = if vectors::converts::<S>() { To::Halves(stored) } else { To::Sums(sums) };
                 let ends = match after.mac() {
                     Some(mac) => {
                         let (largest, weights, mut ends) = (largest(finish.bounds(), inside), &mut *weights, None);
@@ -126,7 +126,7 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                         own.sum(simd, after, first, known, to.again());
                     }
                 }
-                if !vectors::converts(simd) {
+                if !vectors::converts::<S>() {
                     number::round_row(sums, stored);
                 }
                 if is_stored {
@@ -242,19 +242,27 @@ impl<S: Simd, A: Arithmetic, const K: usize, const STRIDE: usize> Staged<S> for 
                 let mut at = 0;
                 while at + ABREAST <= columns {
                     let sums = lane.outputs::<A, STRIDE, ABREAST>(simd, from, width, at);
-                    let places = std::array::from_fn(|i| first + (at + i) * BLOCK);
-                    to.again().put(simd, finish, stages, sums, places, [lane.at]);
+                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
                     at += ABREAST;
                 }
                 while at < columns {
                     let sums = lane.outputs::<A, STRIDE, 1>(simd, from, width, at);
-                    let places = std::array::from_fn(|i| first + (at + i) * BLOCK);
-                    to.again().put(simd, finish, stages, sums, places, [lane.at]);
+                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
                     at += 1;
                 }
             }
         }
     }
+}
+
+/// Offsets of some consecutive outputs, from output `at` of the row that begins at `first`.
+#[inline(always)]
+fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
+    let mut places = [0; N];
+    for i in 0..N {
+        places[i] = (first + (at + i) * BLOCK) as u32;
+    }
+    places
 }
 
 /// A vector of channels.

@@ -19,16 +19,24 @@ const VECTORS: usize = 2;
 pub(super) const MOST: usize = 14;
 const MOST_OF_ARRAY: usize = 12;
 const FEW: usize = 6;
+/// The same without vectors: the fallback for hosts whose instruction set has no code of its own.
+const SCALAR: usize = 2;
 /// Taps between which some of what will be read soon is asked for; whole blocks.
 const PIECE: usize = 64;
 
 /// Most outputs of a tile.
 pub(super) const fn most<S: Simd, A: Arithmetic>() -> usize {
     match S::REGISTER_COUNT {
+        _ if S::F32_LANES == 1 => SCALAR,
         0..32 => FEW,
         _ if A::EXACT => MOST_OF_ARRAY,
         _ => MOST,
     }
+}
+
+/// Whether vectors of channels come in pairs: a block of channels is an even number of them.
+const fn are_pairs<S: Simd>() -> bool {
+    (BLOCK / S::F32_LANES).is_multiple_of(VECTORS)
 }
 
 /// What will be read soon, and is asked for meanwhile: few lines of cache can be on their way at once.
@@ -104,19 +112,26 @@ impl To<'_> {
         _: A,
         stages: impl Before<S>,
         sums: [[S::f32s; G]; T],
-        places: [usize; T],
+        places: &[u32; T],
         at: [usize; G],
     ) {
         match self {
-            To::Halves(to) => written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I], at, to); }),
-            To::Wide(to) => written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I], at, to); }),
-            To::Sums(to) if A::EXACT || !vectors::converts(simd) => written_out!(for I in 0..T => {
-                for g in 0..G {
-                    let to = &mut to[places[I] + at[g]..][..S::F32_LANES];
+            To::Halves(to) if const { vectors::converts::<S>() } => {
+                written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            }
+            To::Wide(to) if const { vectors::converts::<S>() && !A::EXACT } => {
+                written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            }
+            To::Sums(to) if const { A::EXACT || !vectors::converts::<S>() } => written_out!(for I in 0..T => {
+                let mut g = 0;
+                while g < G {
+                    let to = &mut to[places[I] as usize + at[g]..][..S::F32_LANES];
                     S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[I][g]);
+                    g += 1;
                 }
             }),
-            To::Sums(_) => {}
+            // Only hosts that convert vectors ask for converted results, and those never ask for sums of the model `fast`.
+            _ => {}
         }
     }
 
@@ -172,10 +187,12 @@ fn leave<S: Simd, E: Left, const G: usize>(
     at: [usize; G],
     to: &mut [E],
 ) {
-    for g in 0..G {
-        if let Some(left) = E::of(simd, stages, sums[g]) {
-            to[place + at[g]..][..left.len()].copy_from_slice(&left);
+    let mut g = 0;
+    while g < G {
+        if let (Some(left), Some(to)) = (E::of(simd, stages, sums[g]), to[place + at[g]..].first_chunk_mut()) {
+            *to = left;
         }
+        g += 1;
     }
 }
 
@@ -198,13 +215,14 @@ impl<A: Arithmetic> Sums<'_, A> {
             macro_rules! tiles {
                 ($($count: literal)*) => {
                     match outputs {
-                        $($count if const { $count <= most::<S, A>() } => match (both, in_blocks) {
-                            (true, false) => tiles!($count, 2, false),
-                            (true, true) => tiles!($count, 2, true),
-                            (false, false) => tiles!($count, 1, false),
-                            (false, true) => tiles!($count, 1, true),
+                        $($count if const { $count <= most::<S, A>() } => match in_blocks {
+                            false if both || const { are_pairs::<S>() } => tiles!($count, 2, false),
+                            true if both || const { are_pairs::<S>() } => tiles!($count, 2, true),
+                            false if const { !are_pairs::<S>() } => tiles!($count, 1, false),
+                            true if const { !are_pairs::<S>() } => tiles!($count, 1, true),
+                            _ => {}
                         },)*
-                        // Tiles have no more.
+                        // `Tiles` has no other sizes.
                         _ => {}
                     }
                 };
@@ -247,26 +265,24 @@ impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithS
             biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
         }
         let operands = Operands::<T, IN_BLOCKS> { source, weights };
-        match finish.mac() {
-            Some(mac) => {
-                written_out!(for I in 0..T => { sums[I] = biases; });
-                // At once: runs end where their norms say.
-                fetch(soon.bytes);
-                operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
-            }
-            None => {
-                let mut soon = soon;
+        if const { A::EXACT } {
+            let Some(mac) = finish.mac() else { return };
+            written_out!(for I in 0..T => { sums[I] = biases; });
+            // At once: runs end where their norms say.
+            fetch(soon.bytes);
+            operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
+        } else {
+            let mut soon = soon;
+            soon.fetch();
+            // Apart from the others: where taps are few, a loop around their loop takes 2 % of the time.
+            operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
+            for from in (PIECE..taps).step_by(PIECE) {
                 soon.fetch();
-                // Apart from the others: where taps are few, a loop around their loop takes a fiftieth of the time.
-                operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
-                for from in (PIECE..taps).step_by(PIECE) {
-                    soon.fetch();
-                    operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
-                }
+                operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
+            }
+            for t in 0..T {
                 for g in 0..G {
-                    for sums in &mut sums {
-                        sums[g] = simd.add_f32s(sums[g], biases[g]);
-                    }
+                    sums[t][g] = simd.add_f32s(sums[t][g], biases[g]);
                 }
             }
         }
@@ -328,11 +344,13 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                 break;
             }
             written_out!(for I in 0..T => {
-                for g in 0..G {
+                let mut g = 0;
+                while g < G {
                     let total = &mut totals[I * G + g];
                     let more = abreast::of_run(simd, sums[I][g]);
                     *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
                     sums[I][g] = abreast::new_run(simd);
+                    g += 1;
                 }
             });
         }
@@ -348,22 +366,28 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             written_out!(for I in 0..T => {
                 let x = simd.splat_f32s(x[if IN_BLOCKS { I * BLOCK } else { I }]);
                 let magnitude = simd.abs_f32s(x);
-                for g in 0..G {
+                let mut g = 0;
+                while g < G {
                     let without = simd.mul_add_e_f32s(back[g], x, sums[I][g]);
                     let drops = simd.less_than_f32s(magnitude, keep[g]);
                     sums[I][g] = simd.select_f32s(drops, without, sums[I][g]);
+                    g += 1;
                 }
             });
         }
         written_out!(for I in 0..T => {
-            for sum in &mut sums[I] {
-                *sum = abreast::of_run(simd, *sum);
+            let mut g = 0;
+            while g < G {
+                sums[I][g] = abreast::of_run(simd, sums[I][g]);
+                g += 1;
             }
         });
         if ends.len() > 1 {
             written_out!(for I in 0..T => {
-                for g in 0..G {
+                let mut g = 0;
+                while g < G {
                     sums[I][g] = simd.add_f32s(sums[I][g], totals[I * G + g]);
+                    g += 1;
                 }
             });
         }
@@ -393,7 +417,7 @@ impl<S: Simd, A: Arithmetic, const T: usize, const G: usize> Staged<S> for Ended
     fn with(self, simd: S, stages: impl Before<S>) {
         let Ended { sums, finish, places, at, to } = self;
         let Some(at) = at.first_chunk() else { return };
-        to.put(simd, finish, stages, sums, places.map(|place| place as usize), *at);
+        to.put(simd, finish, stages, sums, places, *at);
     }
 }
 

@@ -15,17 +15,22 @@ const STRETCH: usize = 64;
 /// As [`super::widen_rows`].
 #[inline(always)]
 pub(crate) fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
-    match longest::of(simd) {
-        Some(host) => each(&Widening { simd, host, after: () }, from, to, rows),
-        None => super::widen_rows(from, to, rows),
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Widening { simd, host, after: () }, from, to, rows);
     }
+    super::widen_rows(from, to, rows);
 }
 
 /// As [`super::widen_rows`], rows of 16 numbers at most; as many may be written where one has fewer.
 #[inline(always)]
 pub(crate) fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
     let Rows { count, columns, from_stride, to_stride } = rows;
-    let Some(host) = longest::of(simd) else { return super::widen_rows(from, to, rows) };
+    if const { !converts::<S>() } {
+        return super::widen_rows(from, to, rows);
+    }
+    let Some(host) = longest::of(simd) else { return };
     for row in 0..count {
         let from = &from[row * from_stride..];
         let Some(to) = to[row * to_stride..].first_chunk_mut() else { return };
@@ -42,20 +47,22 @@ pub(crate) fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], r
 /// Widens a row, and what `after` makes of vectors is kept.
 #[inline(always)]
 pub(crate) fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl Before<S>) {
-    match longest::of(simd) {
-        Some(host) => one(&Widening { simd, host, after }, from, to),
-        None => {
-            super::widen_row(from, to);
-            prepare(simd, after, to);
-        }
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return one(&Widening { simd, host, after }, from, to);
     }
+    super::widen_row(from, to);
+    prepare(simd, after, to);
 }
 
 /// Widens a row whose columns with even places go to one row and the others to another one.
 #[inline(always)]
 pub(crate) fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [f32]) {
     let pairs = from.len() / 2;
-    if let (Some(host), true) = (longest::of(simd), pairs >= 4) {
+    if const { converts::<S>() }
+        && let (Some(host), true) = (longest::of(simd), pairs >= 4)
+    {
         let mut at = 0;
         while let Some(x) = from[2 * at..].first_chunk::<32>() {
             let [x, y]: [[f16; 16]; 2] = cast(*x);
@@ -92,7 +99,9 @@ pub(crate) fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd:
 #[inline(always)]
 pub(crate) fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32]) {
     let vectors = S::as_mut_simd_f32s(to).0;
-    if let Some(host) = longest::of(simd) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
         let [low, high] = host.interleave(cast(even), cast(odd));
         (vectors[0], vectors[1]) = (cast(low), cast(high));
         return;
@@ -158,19 +167,23 @@ pub(crate) fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &
 /// The larger ones of two vectors' numbers; those of the second one where a number is NaN, or both are zero.
 #[inline(always)]
 pub(crate) fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
-    match longest::of(simd) {
-        Some(host) => cast(host.larger(cast(x), cast(or))),
-        None => simd.select_f32s(simd.greater_than_f32s(x, or), x, or),
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return cast(host.larger(cast(x), cast(or)));
     }
+    simd.select_f32s(simd.greater_than_f32s(x, or), x, or)
 }
 
 /// As [`larger`], the smaller ones.
 #[inline(always)]
 pub(crate) fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
-    match longest::of(simd) {
-        Some(host) => cast(host.smaller(cast(x), cast(or))),
-        None => simd.select_f32s(simd.less_than_f32s(x, or), x, or),
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return cast(host.smaller(cast(x), cast(or)));
     }
+    simd.select_f32s(simd.less_than_f32s(x, or), x, or)
 }
 
 /// A vector of widened numbers, where [`converts`].
@@ -195,16 +208,20 @@ impl<S: Simd> Before<S> for () {
 /// As [`super::round_rows`].
 #[inline(always)]
 pub(crate) fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
-    match longest::of(simd) {
-        Some(host) => each(&Rounding { simd, host, before: () }, from, to, rows),
-        None => super::round_rows(from, to, rows),
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Rounding { simd, host, before: () }, from, to, rows);
     }
+    super::round_rows(from, to, rows);
 }
 
 /// Rounds what `before` makes of vectors, as [`super::round_rows`] does. `from` may be used up.
 #[inline(always)]
 pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
-    if let Some(host) = longest::of(simd) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
         return each(&Rounding { simd, host, before }, from, to, rows);
     }
     for row in 0..rows.count {
@@ -216,7 +233,9 @@ pub(crate) fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [
 /// As [`finish_rows`], of numbers that stay as they are.
 #[inline(always)]
 pub(crate) fn convert_rows<S: Simd>(simd: S, before: impl Before<S>, from: &[f32], to: &mut [f16], rows: Rows) {
-    if let Some(host) = longest::of(simd) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
         return each(&Rounding { simd, host, before }, from, to, rows);
     }
     let mut some = [0.0; STRETCH];
@@ -231,6 +250,17 @@ pub(crate) fn convert_rows<S: Simd>(simd: S, before: impl Before<S>, from: &[f32
     }
 }
 
+/// The first `N` vectors of a row.
+#[inline(always)]
+pub(crate) fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {
+    let row = S::as_simd_f32s(&row[..N * S::F32_LANES]).0;
+    let mut vectors = [row[0]; N];
+    for n in 0..N {
+        vectors[n] = row[n];
+    }
+    vectors
+}
+
 /// What is done to vectors, in place.
 #[inline(always)]
 pub(crate) fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
@@ -242,10 +272,10 @@ pub(crate) fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32])
     simd.partial_store_f32s(rest, x);
 }
 
-/// Whether vectors are converted within code that is compiled for them.
-#[inline(always)]
-pub(crate) fn converts<S: Simd>(simd: S) -> bool {
-    longest::of(simd).is_some()
+/// Whether the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
+/// other case is not generated.
+pub(crate) const fn converts<S: Simd>() -> bool {
+    cfg!(target_arch = "x86_64") && S::F32_LANES == LONGEST
 }
 
 /// What a vector of sums is left as.

@@ -99,8 +99,10 @@ fn wide_run<S: Simd, const WATCH: bool>(
     vector: usize,
     sums: &mut [[f64; WIDTH]; HEIGHT],
 ) {
-    let mut acc: [[S::f64s; VECTORS]; ROWS] =
-        std::array::from_fn(|r| std::array::from_fn(|v| S::as_simd_f64s(&sums[row + r]).0[vector + v]));
+    let mut acc = [[simd.splat_f64s(0.0); VECTORS]; ROWS];
+    for r in 0..ROWS {
+        acc[r].copy_from_slice(&S::as_simd_f64s(&sums[row + r]).0[vector..vector + VECTORS]);
+    }
     let (top, bottom) = (simd.splat_f64s(WIDE_START + 32768.0), simd.splat_f64s(WIDE_START - 32768.0));
     let kept = |tap: usize, r: usize, x: S::f64s| {
         let counts = simd.greater_than_or_equal_f64s(simd.abs_f64s(x), simd.splat_f64s(from.keep[tap][row + r]));

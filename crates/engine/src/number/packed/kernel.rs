@@ -23,7 +23,7 @@ const MOST_ROWS: usize = HEIGHT / 2;
 const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
 /// Sums of a column that are formed in turns: none waits for another.
 const TURNS: usize = 4;
-/// Most columns of a panel that [`columns_of`] says to sum one by one.
+/// Most columns of a panel that [`alone_of`] says to sum one by one.
 const MOST_ALONE: usize = 4;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 pub(super) const START: f32 = 192.0;
@@ -405,6 +405,15 @@ impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
     }
 }
 
+/// How many of a panel's last columns are summed one by one. None where a group of vectors reaches past the whole ones: it forms their
+/// sums already, and runs add up.
+fn alone_of<S: Simd>(columns: usize) -> usize {
+    let alone = columns_of::<S>(columns);
+    let reaches =
+        const { S::F32_LANES * VECTORS < WIDTH } && !((columns - alone) / S::F32_LANES).is_multiple_of(VECTORS);
+    if reaches { 0 } else { alone }
+}
+
 /// The sum before the first product.
 pub(super) fn start(bias: f64) -> u32 {
     let units = (bias * UNIT).round();
@@ -430,7 +439,7 @@ impl Lists {
     /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.
     #[inline(always)]
     fn take_alone<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
-        for (column, to) in (columns - columns_of::<S>(columns)..columns).zip(&mut self.alone) {
+        for (column, to) in (columns - alone_of::<S>(columns)..columns).zip(&mut self.alone) {
             for (to, x) in to.iter_mut().zip(x) {
                 *to = x.0[column];
             }
@@ -467,11 +476,11 @@ fn narrow<S: Simd, E: Ends, const H: usize>(
     keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
     keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
     let lists = &*lists;
-    let (lanes, whole) = (S::F32_LANES, columns - columns_of::<S>(columns));
+    let (lanes, whole) = (S::F32_LANES, columns - alone_of::<S>(columns));
     // Vectors that hold no column wanted are left out.
-    if whole > lanes || lanes * VECTORS < WIDTH {
+    if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
         narrow_vectors::<S, E, H, VECTORS>(simd, lists, w, x, whole, ends);
-    } else if whole > 0 {
+    } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
         narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
     }
     for (column, x) in (whole..columns).zip(&lists.alone) {
@@ -488,7 +497,7 @@ fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
     columns: usize,
     ends: &mut E,
 ) {
-    if S::REGISTER_COUNT >= 32 || H <= MOST_ROWS {
+    if const { S::REGISTER_COUNT >= 32 || H <= MOST_ROWS } {
         return narrow_rows::<S, E, H, H, V>(simd, lists, w, 0, x, columns, ends);
     }
     narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, ends);
@@ -565,14 +574,13 @@ fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>
     columns: usize,
     ends: &mut E,
 ) {
-    let rows = |all: &[f32]| -> [f32; R] { std::array::from_fn(|r| all[first + r]) };
     for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
         let mut acc = [[simd.splat_f32s(START); V]; R];
         for (r, acc) in acc.iter_mut().enumerate() {
             *acc = [simd.splat_f32s(ends.start(first + r)); V];
         }
         for (w, x) in w.iter().zip(x) {
-            let (w, x) = (rows(w), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
+            let (w, x) = (some::<R>(w, first), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
             // Row by row: the registers hold all sums, and one weight.
             for r in 0..R {
                 let weight = simd.splat_f32s(w[r]);
@@ -582,7 +590,7 @@ fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>
             }
         }
         for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
-            let (w, keep, x) = (rows(&w[tap]), rows(keep), S::as_simd_f32s(&x[tap].0).0);
+            let (w, keep, x) = (some::<R>(&w[tap], first), some::<R>(keep, first), S::as_simd_f32s(&x[tap].0).0);
             for v in 0..V {
                 let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
                 for r in 0..R {
@@ -599,6 +607,16 @@ fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>
             }
         }
     }
+}
+
+/// `R` elements from `first` on.
+#[inline(always)]
+fn some<const R: usize>(all: &[f32], first: usize) -> [f32; R] {
+    let mut some = [0.0; R];
+    for r in 0..R {
+        some[r] = all[first + r];
+    }
+    some
 }
 
 /// Half of what comes behind the digits that fp16 keeps of fp32, and these digits.

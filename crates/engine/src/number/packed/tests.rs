@@ -118,6 +118,14 @@ fn products_of_several_tasks_and_passes_equal_the_reference() {
     }
 }
 
+/// Columns of every number of a panel, in sums of several runs: a column that is summed by itself is not in a vector as well.
+#[test]
+fn every_number_of_columns_has_the_sums_of_the_reference() {
+    for columns in 1..=2 * WIDTH {
+        compare(&FIXED, 3, HEIGHT, 200, columns, 16);
+    }
+}
+
 #[test]
 fn sums_that_turn_below_the_ceiling_stay_finite() {
     // Up in steps of two, and down again. The top is reached in short runs of small products.
