@@ -1,12 +1,12 @@
 //! Kernel data that a plan takes once: packed coefficients and activation tables, shared by all tasks that name the same streams.
 
-use crate::activation::Activation;
-use crate::exact::Exactly;
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::ne::Packed;
 use anemone_facts::Field;
 use anemone_facts::Layout;
+use anemone_kernels::conv::exact::Exactly;
+use anemone_kernels::epilogue::Activation;
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -89,7 +89,7 @@ impl Constants<'_> {
         if let Some(known) = self.tables.get(record) {
             return Ok(known.clone());
         }
-        let activation = Activation::of(&Table::read(record)?);
+        let activation = Activation::of(Table::read(record)?.expand());
         self.tables.insert(record.to_vec(), activation.clone());
         Ok(activation)
     }

@@ -6,24 +6,25 @@ mod pair;
 use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
 
-use crate::activation::{self, Activation, Ending, Finish};
 use crate::constants::{Constants, PackingKey};
-use crate::convolution::{Kernels, Staging, Target, convolve};
-use crate::exact::{self, Exact, Exactly, Groups, Sets};
 use crate::fault::FaultKind;
 use crate::gains::Scaled;
 use crate::machine::Machine;
 use crate::memory;
-use crate::number;
-use crate::number::packed::Weights;
-use crate::panels::Values;
-use crate::rows::{Source, dense};
-use crate::tensor::{Extents, LIMIT, Tensor};
-use crate::window::Window;
-use crate::work::chunks;
+use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
-use anemone_facts::numerics::Mac;
+use anemone_kernels::conv::exact::{self, Exact, Exactly, Groups, Sets};
+use anemone_kernels::conv::{Kernels, Staging, Target, convolve};
+use anemone_kernels::epilogue::{self, Activation, Ending, Finish};
+use anemone_kernels::exact::Weights;
+use anemone_kernels::filter::Values;
+use anemone_kernels::num;
+use anemone_kernels::params::Accumulator;
+use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
+use anemone_kernels::view::{Source, dense};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::chunks;
 use half::f16;
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Convolution {
     }
 
     /// One group's coefficients as the exact array wants them.
-    pub(crate) fn sets(&self, mac: &'static Mac, weights: &Values, cout: usize) -> Vec<Weights> {
+    pub(crate) fn sets(&self, mac: &'static Accumulator, weights: &Values, cout: usize) -> Vec<Weights> {
         let taps = self.taps();
         if !self.unicast {
             return vec![Weights::of(mac, cout, taps, weights)];
@@ -175,7 +176,7 @@ impl Machine<'_> {
             Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
             Operation::SumOfChannels => {
                 let sums = match self.mac {
-                    Some(mac) => exact::sum_of_channels(mac, &x, neural.output)?,
+                    Some(mac) => crate::exact::sum_of_channels(mac, &x, neural.output)?,
                     None => sum_of_channels(&x, neural.output)?,
                 };
                 self.finished(neural, sums)?
@@ -201,7 +202,7 @@ impl Machine<'_> {
         if self.get(InputRelu) == 1 || rearranged {
             return Ok(false);
         }
-        let exact = self.model.planar().is_some();
+        let exact = self.model.rounding().is_some();
         if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
             return Ok(false);
         }
@@ -221,7 +222,7 @@ impl Machine<'_> {
         let target = Target { data: target, strides: to.strides, turned };
         let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
         match (packed, self.mac, &neural.exactly) {
-            (None, ..) => activation::copy(self.workers, &ending, source, target, neural.output),
+            (None, ..) => epilogue::copy(self.workers, &ending, source, target, neural.output),
             (Some((c, Some(Packed::Fast(kernels)))), ..) => {
                 convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
             }
@@ -251,7 +252,7 @@ impl Machine<'_> {
 
     /// Scaled, through the non-linearity, and rounded.
     pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        if let Some(rules) = self.model.planar() {
+        if let Some(rules) = self.model.rounding() {
             let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
             exactly.tensor(self.workers, &mut y);
             return Ok(y);
@@ -263,7 +264,7 @@ impl Machine<'_> {
             let mut rounded = [f16::ZERO; 1 << 12];
             let rounded = &mut rounded[..row.len()];
             finish.row(0.0, row, rounded);
-            number::widen_row(rounded, row);
+            num::widen_row(rounded, row);
         });
         Ok(y)
     }
@@ -341,7 +342,8 @@ impl Machine<'_> {
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
             let turned = self.get(NeTranspose) == 1;
-            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)?));
+            let coefficients = coefficients.collect::<Result<_, _>>()?;
+            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)));
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(Arc::new(exact.collect::<Result<_, FaultKind>>()?)))
@@ -354,9 +356,9 @@ impl Machine<'_> {
             Some(_) => None,
             None => Some(self.pack(convolution, neural.input.g, neural.output.c)?),
         };
-        let Some(packed) = kept.or(read.as_ref()) else { return Tensor::zeros(output) };
+        let Some(packed) = kept.or(read.as_ref()) else { return Ok(Tensor::zeros(output)?) };
         let mut from = vec![f16::ZERO; x.data.len()];
-        number::round_row(&x.data, &mut from);
+        num::round_row(&x.data, &mut from);
         let source = Source { data: &from, strides: dense(x.ext) };
         let kernels = match packed {
             Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
@@ -371,7 +373,7 @@ impl Machine<'_> {
         let target = Target { data: &mut to, strides: dense(output), turned: false };
         convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
         let mut y = Tensor::zeros(output)?;
-        number::widen_row(&to, &mut y.data);
+        num::widen_row(&to, &mut y.data);
         Ok(y)
     }
 
@@ -392,7 +394,7 @@ impl Machine<'_> {
         let groups = Groups::Sets(groups);
         let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
         exact::convolve(self.workers, &of, source, target, output);
-        number::widen_row(&to, &mut y.data);
+        num::widen_row(&to, &mut y.data);
         Ok(y)
     }
 

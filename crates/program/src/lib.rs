@@ -20,7 +20,6 @@ pub mod text;
 
 use anemone_facts::Layout;
 
-pub use bytes::{Rows, fetch, round_halves, widen_halves, widen_indices};
 pub use coverage::Coverage;
 pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};

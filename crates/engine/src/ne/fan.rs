@@ -3,17 +3,17 @@
 //! the same bits.
 
 use super::{Neural, kernels_of};
-use crate::activation::{Activation, Finish};
-use crate::convolution::{Member, Target, convolve_pointwise};
 use crate::direct::Direct;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::plan::{Step, Work};
-use crate::rows::{Source, nested, reach};
-use crate::tensor::Extents;
 use anemone_facts::Field::*;
 use anemone_facts::code::residency;
+use anemone_kernels::conv::{Member, Target, convolve_pointwise};
+use anemone_kernels::epilogue::{Activation, Finish};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{Source, nested, reach};
 
 /// A task of the kind, and what follows its sums.
 struct Candidate<'a> {

@@ -2,29 +2,30 @@
 //! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
 //! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
 //! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
-//! ([`crate::blocked`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
+//! ([`anemone_kernels::conv::nchwc`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
 //! memory. Results have the same bits.
 //!
 //! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
 
 use super::{Convolution, Neural, Operation, Packed};
-use crate::activation::{Activation, Finish};
-use crate::blocked::{self, Addend, Arithmetic, Array, Operand};
-use crate::convolution::{Kernels, Pair, Repacked, Target, convolve_blocks, may_be_pair};
 use crate::direct::{Direct, Span};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
-use crate::exact::Sets;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::{self, Aside, Home};
-use crate::number::packed::{self, abreast};
+use crate::memory::{self, Home};
 use crate::plan::{Step, Work};
-use crate::rows::{BLOCK, Source, dense};
-use crate::tensor::Extents;
-use crate::work::room;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, format, residency};
-use anemone_facts::numerics::Mac;
+use anemone_kernels::conv::exact::Sets;
+use anemone_kernels::conv::nchwc::{self, Addend, Arithmetic, Array, Operand};
+use anemone_kernels::conv::{Kernels, Pair, Repacked, Target, may_be_pair};
+use anemone_kernels::epilogue::{Activation, Finish};
+use anemone_kernels::exact::{self, bounds};
+use anemone_kernels::params::Accumulator;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{BLOCK, Source, dense};
+use anemone_kernels::workers::Aside;
+use anemone_kernels::workers::room;
 use anemone_program::Program;
 
 /// Where a tensor lies.
@@ -73,14 +74,14 @@ const MOST_WRITTEN: usize = 64;
 
 /// A convolution that may be done together with others, and how many channels a group of its result has: its coefficients are
 /// known, and no table is behind it.
-fn candidate<'a>(work: &'a Work, mac: Option<&Mac>) -> Option<(&'a Convolution, usize)> {
+fn candidate<'a>(work: &'a Work, mac: Option<&Accumulator>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
     match convolution.coefficients.as_ref()? {
         Packed::Fast(_) if matches!(neural.activation, Activation::Unread | Activation::Table(_)) => None,
         Packed::Fast(kernels) => Some((convolution, kernels.channels())),
         Packed::Exact(groups) => {
-            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(abreast::suits))?;
+            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(bounds::suits))?;
             let (sets, _) = groups.first()?;
             Some((convolution, sets.iter().map(|set| set.rows()).sum()))
         }
@@ -100,7 +101,7 @@ pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
 
 /// Puts channels side by side in the coefficients of tasks that are done together, so many from each one on; and in those of the exact
 /// array's that have a single output.
-pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&Mac>) {
+pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&Accumulator>) {
     let mut done = 0;
     let (mut kernels_again, mut sets_again) = (Repacked::default(), Repacked::default());
     for (i, step) in steps.iter_mut().enumerate() {
@@ -114,8 +115,8 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<
             Some(Packed::Exact(groups)) if i < done || is_lone => {
                 let staging = &convolution.staging;
                 let kernels = sets_again.get(std::mem::take(groups), usize::from(is_lone), |groups: Vec<Sets>| {
-                    let groups = groups.into_iter().map(|(sets, biases)| (packed::all_rows(sets), biases));
-                    Kernels::abreast(staging, groups)
+                    let groups = groups.into_iter().map(|(sets, biases)| (exact::all_rows(sets), biases));
+                    Kernels::abreast(staging, groups.collect())
                 });
                 convolution.coefficients = Some(Packed::ExactBlocks(kernels));
             }
@@ -134,7 +135,7 @@ impl Machine<'_> {
             _ => false,
         };
         let takes_blocks = |i: usize| {
-            convolution(i).is_some_and(|(one, channels)| blocked::suits(channels) && one.staging.is_of_blocks())
+            convolution(i).is_some_and(|(one, channels)| nchwc::suits(channels) && one.staging.is_of_blocks())
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
@@ -321,13 +322,14 @@ impl Machine<'_> {
         let source = Source { data, strides: direct.from.strides };
         let (Some(third), Some(((to, finish), (last, kernels)))) = (third, last) else {
             let target = Target { data: target, strides: then.to.strides, turned: false };
-            pair.convolve(workers, source, target, other.output, false);
+            A::convolve_pair(&pair, workers, source, target, other.output, false);
             after.done(&then, other.output);
             return Ok(2);
         };
         let ext = other.output;
         let blocks = room(&mut blocks, ext.elements()?);
-        pair.convolve(workers, source, Target { data: &mut *blocks, strides: dense(ext), turned: false }, ext, true);
+        let target = Target { data: &mut *blocks, strides: dense(ext), turned: false };
+        A::convolve_pair(&pair, workers, source, target, ext, true);
         let Work::Neural(neural) = &third.work else { return Ok(0) };
         let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
         let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
@@ -350,7 +352,7 @@ impl Machine<'_> {
         };
         let plus = sum.as_ref().map(|sum| Addend { source: added, is_first: sum.is_first });
         let target = Target { data: target, strides: to.to.strides, turned: false };
-        convolve_blocks(workers, kernels, finish, from, plus, target, neural.output);
+        finish.convolve_blocks(workers, kernels, from, plus, target, neural.output);
         machine.done(to, neural.output);
         Ok(done)
     }

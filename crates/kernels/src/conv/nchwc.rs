@@ -1,0 +1,576 @@
+//! Convolutions of one tap a channel, or of few taps, with channels side by side: vectors hold one output's sums of several
+//! channels, and have no empty places however narrow planes are. Operands come as they lie, what windows of few taps
+//! meet unfolded; or in blocks of 16 channels (the layout that others call NCHW16c), as a convolution left them in which every
+//! channel reads itself. It takes what it reads, done with the task before it, in blocks as well ([`Pair`]).
+//!
+//! Sums stay in registers until they are rounded, where the host converts vectors by itself: a tile of them that is stored and
+//! read again takes as long as a dozen taps.
+//!
+//! In the model `fast` a sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on how the work is
+//! cut. The exact array's sums are the same in any order ([`crate::exact::bounds`]).
+
+mod fused;
+mod tile;
+
+use crate::binary::Both;
+use crate::conv::exact::Between;
+use crate::conv::{self, Kernels, Staging, Target};
+use crate::epilogue::{Finish, Staged, without_effect};
+use crate::exact::bounds::{Known, Settled, Terms};
+use crate::filter::Filter;
+use crate::filter::spread;
+use crate::host::Rows;
+use crate::num;
+use crate::params::Accumulator;
+use crate::params::BinaryOp;
+use crate::simd;
+use crate::tensor::Extents;
+use crate::view::{BLOCK, Part, Share, Source, copy_rows, copy_short, turn_blocks};
+use crate::workers::{LINE_BYTES, Scratch, Workers, apart, room};
+pub use fused::Pair;
+use half::f16;
+use pulp::{Simd, WithSimd};
+use tile::{MOST, Soon, Sums, To};
+
+/// Blocks that are computed together.
+const TOGETHER: usize = 2;
+/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+const PACKED: usize = 1 << 20;
+const OUTPUTS: [usize; 2] = [256, 1024];
+
+/// Whether blocks of so many channels are full enough.
+pub fn suits(channels: usize) -> bool {
+    3 * channels.next_multiple_of(BLOCK) <= 4 * channels
+}
+
+/// How sums are formed, and what follows them.
+pub trait Arithmetic: Copy + Sync {
+    /// Whether it is the exact array's.
+    const EXACT: bool;
+    /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
+    /// read.
+    const COSTS: [usize; 2];
+
+    /// The exact array, where it is one.
+    fn mac(self) -> Option<&'static Accumulator>;
+    /// Does work with what follows sums, for vectors of them.
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
+    /// What results stay between.
+    fn bounds(self) -> [f32; 2];
+    /// What a table makes of results.
+    fn look_up(self, to: &mut [f16], rows: Rows);
+    /// All that follows sums, of a row that is used up.
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
+    /// [`crate::conv::convolve_blocks`] and [`crate::conv::Pair::convolve`], compiled here.
+    fn convolve_blocks(
+        self,
+        workers: &Workers,
+        kernels: &Kernels,
+        from: Operand,
+        plus: Option<Addend>,
+        to: Target,
+        ext: Extents,
+    );
+    fn convolve_pair(
+        pair: &conv::Pair<Self>,
+        workers: &Workers,
+        from: Source,
+        to: Target,
+        ext: Extents,
+        in_blocks: bool,
+    );
+}
+
+macro_rules! entries {
+    () => {
+        fn convolve_blocks(
+            self,
+            workers: &Workers,
+            kernels: &Kernels,
+            from: Operand,
+            plus: Option<Addend>,
+            to: Target,
+            ext: Extents,
+        ) {
+            conv::convolve_blocks(workers, kernels, self, from, plus, to, ext);
+        }
+
+        fn convolve_pair(
+            pair: &conv::Pair<Self>,
+            workers: &Workers,
+            from: Source,
+            to: Target,
+            ext: Extents,
+            in_blocks: bool,
+        ) {
+            pair.convolve(workers, from, to, ext, in_blocks);
+        }
+    };
+}
+
+/// The model `fast`.
+impl Arithmetic for Finish<'_> {
+    const EXACT: bool = false;
+    const COSTS: [usize; 2] = [10, 8];
+
+    #[inline(always)]
+    fn mac(self) -> Option<&'static Accumulator> {
+        None
+    }
+
+    #[inline(always)]
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
+        Finish::with_after(&self, simd, work);
+    }
+
+    fn bounds(self) -> [f32; 2] {
+        [f32::NEG_INFINITY, f32::INFINITY]
+    }
+
+    #[inline(always)]
+    fn look_up(self, to: &mut [f16], rows: Rows) {
+        Finish::look_up(&self, to, rows);
+    }
+
+    #[inline(always)]
+    fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
+        Finish::row(&self, 0.0, sums, to);
+    }
+
+    entries!();
+}
+
+/// An exact array for which [`crate::exact::bounds::suits`], whose results stay between two bounds.
+#[derive(Clone, Copy)]
+pub struct Array {
+    pub mac: &'static Accumulator,
+    pub bounds: [f32; 2],
+}
+
+impl Arithmetic for Array {
+    const EXACT: bool = true;
+    const COSTS: [usize; 2] = [20, 16];
+
+    #[inline(always)]
+    fn mac(self) -> Option<&'static Accumulator> {
+        Some(self.mac)
+    }
+
+    #[inline(always)]
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
+        work.with(simd, Settled(Between(self.bounds)));
+    }
+
+    #[inline(always)]
+    fn bounds(self) -> [f32; 2] {
+        self.bounds
+    }
+
+    fn look_up(self, _: &mut [f16], _: Rows) {}
+
+    #[inline(always)]
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
+        To::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
+    }
+
+    entries!();
+}
+
+/// What is read: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
+/// gaps; and how windows meet it, which have one tap in blocks.
+#[derive(Clone, Copy)]
+pub struct Operand<'a> {
+    pub source: Source<'a>,
+    pub in_blocks: bool,
+    pub staging: &'a Staging,
+}
+
+/// Buffers of one thread.
+#[derive(Default)]
+pub struct Buffers {
+    packed: Vec<f32>,
+    wide: Vec<f32>,
+    /// A source that windows meet, and what is needed to stage it.
+    pub unfolded: [Vec<f32>; 2],
+    panels: Vec<f32>,
+    places: Vec<u32>,
+    sums: Vec<f32>,
+    staged: Vec<f32>,
+    halves: Vec<f16>,
+    turned: Vec<f16>,
+    pub known: Known,
+}
+
+/// A source that is packed by tiles of outputs, then taps: as many outputs as registers hold the sums of. In blocks by tiles,
+/// blocks and outputs.
+#[derive(Clone, Copy)]
+struct Tiles {
+    taps: usize,
+    outputs: usize,
+    /// Outputs of a tile; the last one may have fewer.
+    each: usize,
+    in_blocks: bool,
+}
+
+impl Tiles {
+    fn of<S: Simd, A: Arithmetic>(_: S, _: A, outputs: usize, taps: usize, in_blocks: bool) -> Tiles {
+        let count = outputs.div_ceil(tile::most::<S, A>()).max(1);
+        Tiles { taps, outputs, each: outputs.div_ceil(count).max(1), in_blocks }
+    }
+
+    fn count(&self) -> usize {
+        self.outputs.div_ceil(self.each)
+    }
+
+    /// Where a tile begins, and how many outputs it has.
+    fn outputs(&self, tile: usize) -> [usize; 2] {
+        let first = tile * self.each;
+        [first, self.each.min(self.outputs - first)]
+    }
+
+    /// Puts what all outputs meet under a tap into its places.
+    #[inline(always)]
+    fn put(&self, tap: usize, wide: &[f32], to: &mut [f32]) {
+        for (tile, to) in to.chunks_exact_mut(self.stride()).enumerate() {
+            let from = wide[self.outputs(tile)[0]..].first_chunk::<BLOCK>();
+            if let (Some(from), Some(to)) = (from, to.as_chunks_mut().0.get_mut(tap)) {
+                *to = *from;
+            }
+        }
+    }
+
+    /// Where what an output meets under a tap lies.
+    fn place(&self, tap: usize, output: usize) -> usize {
+        let (tile, output) = (output / self.each, output % self.each);
+        let within = match self.in_blocks {
+            true => (tap / BLOCK * self.outputs(tile)[1] + output) * BLOCK + tap % BLOCK,
+            false => tap * BLOCK + output,
+        };
+        tile * self.stride() + within
+    }
+
+    /// Numbers of a tile.
+    fn stride(&self) -> usize {
+        self.taps * if self.in_blocks { self.each } else { BLOCK }
+    }
+}
+
+/// Packs the outputs' operands of a part.
+struct Packing<'a> {
+    tiles: Tiles,
+    from: Operand<'a>,
+    group: usize,
+    part: &'a Part,
+    wide: &'a mut [f32],
+    unfolded: &'a mut [Vec<f32>; 2],
+    to: &'a mut [f32],
+}
+
+impl WithSimd for Packing<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packing { tiles, from: Operand { source: from, staging, .. }, group, part, wide, unfolded, to } = self;
+        if tiles.in_blocks {
+            for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                let [first, count] = tiles.outputs(tile);
+                for (block, to) in to.chunks_exact_mut(count * BLOCK).enumerate().take(tiles.taps / BLOCK) {
+                    let from = &from.from(group, block, part.rows.start)[(part.columns.start + first) * BLOCK..];
+                    simd::widen_rows(simd, from, to, Rows::one(count * BLOCK));
+                }
+            }
+            return;
+        }
+        // Rows without gaps are one row.
+        if staging.is_pointwise() && (part.rows.len() == 1 || from.strides[2] == part.columns.len()) {
+            let from_stride = from.strides[1];
+            let from = &from.from(group, 0, part.rows.start)[part.columns.start..];
+            for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                let [first, columns] = tiles.outputs(tile);
+                let rows = Rows { count: tiles.taps, columns, from_stride, to_stride: BLOCK };
+                simd::widen_short_rows(simd, &from[first..], to, rows);
+            }
+            return;
+        }
+        if staging.is_pointwise() {
+            for tap in 0..tiles.taps {
+                from.widen(simd, group, tap, part, &mut wide[..tiles.outputs]);
+                tiles.put(tap, wide, to);
+            }
+            return;
+        }
+        let staging = staging.of_rows(part.rows.len());
+        let [staged, buffer] = unfolded;
+        let area = staging.staged_elements();
+        let staged = room(staged, area + staging.staged_slack());
+        staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), &mut staged[..area], buffer);
+        for (tap, place) in staging.places().enumerate() {
+            let rows = staged[place + part.columns.start..].chunks(staging.width);
+            for (to, row) in wide[..tiles.outputs].chunks_exact_mut(part.columns.len()).zip(rows) {
+                copy_short(&row[..part.columns.len()], to);
+            }
+            tiles.put(tap, wide, to);
+        }
+    }
+}
+
+/// Packs a part into buffers that grow as needed.
+#[inline(always)]
+fn pack<'b, S: Simd, A: Arithmetic>(
+    simd: S,
+    of: A,
+    tiles: Tiles,
+    from: Operand,
+    group: usize,
+    part: &Part,
+    wide: &mut Vec<f32>,
+    unfolded: &mut [Vec<f32>; 2],
+    packed: &'b mut Vec<f32>,
+    known: &mut Known,
+) -> &'b [f32] {
+    let to = room(packed, tiles.count() * tiles.stride());
+    let wide = room(wide, tiles.outputs + BLOCK);
+    apart(simd, Packing { tiles, from, group, part, wide, unfolded, to: &mut *to });
+    if let Some(mac) = of.mac() {
+        known.begin(tiles.count(), tiles.taps);
+        let to = &mut *to;
+        apart(
+            simd,
+            #[inline(always)]
+            || {
+                for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                    let outputs = tiles.outputs(tile)[1];
+                    match tiles.in_blocks {
+                        true => known.measure_blocks(simd, mac, tile, &mut to[..tiles.taps * outputs], outputs),
+                        false => known.measure_lines(simd, mac, tile, to, outputs),
+                    }
+                }
+            },
+        );
+    }
+    to
+}
+
+/// Coefficients of some blocks, tap by tap, and biases behind those of each.
+struct Panels<'a> {
+    data: &'a mut [f32],
+    taps: usize,
+}
+
+/// Numbers of [`Panels`].
+fn room_of(taps: usize) -> usize {
+    TOGETHER * (taps + 1) * BLOCK + BLOCK
+}
+
+impl Panels<'_> {
+    /// Elements between blocks.
+    fn stride(&self) -> usize {
+        (self.taps + 1) * BLOCK
+    }
+
+    /// From channels on that begin a block.
+    #[inline(always)]
+    fn widen<S: Simd, A: Arithmetic>(
+        &mut self,
+        simd: S,
+        of: A,
+        kernel: &Filter,
+        first: usize,
+        blocks: usize,
+        known: &mut Known,
+    ) {
+        self.fill::<A>(kernel, first, blocks);
+        if let Some(mac) = of.mac() {
+            known.begin_blocks();
+            let panels = self.data.chunks_exact_mut((self.taps + 1) * BLOCK).take(blocks);
+            apart(
+                simd,
+                #[inline(always)]
+                || {
+                    for panel in panels {
+                        known.raise(simd, mac, panel);
+                    }
+                },
+            );
+        }
+    }
+
+    /// As they are, without what the exact array makes of them.
+    fn fill<A: Arithmetic>(&mut self, kernel: &Filter, first: usize, blocks: usize) {
+        let taps = self.taps;
+        for (block, panel) in self.data.chunks_exact_mut((taps + 1) * BLOCK).enumerate().take(blocks) {
+            let first = first + block * BLOCK;
+            let height = kernel.packed.height(first);
+            kernel.packed.widen(first, 0..taps, panel);
+            spread(&mut panel[..taps * BLOCK], height, BLOCK);
+            let biases = &mut panel[taps * BLOCK..];
+            biases.fill(0.0);
+            for (i, to) in biases.iter_mut().enumerate().take(height) {
+                let bias = kernel.bias(first + i);
+                *to = if A::EXACT { bias } else { without_effect(bias) };
+            }
+        }
+    }
+}
+
+/// Numbers of a line of cache.
+const LINE: usize = LINE_BYTES / size_of::<f16>();
+
+/// Sums of some blocks' channels for all outputs of a part, by tile.
+struct Blocks<'a, A> {
+    kernel: &'a Filter,
+    finish: A,
+    tiles: Tiles,
+    packed: &'a [f32],
+    panels: &'a Panels<'a>,
+    /// The first channel, and how many blocks.
+    first: usize,
+    blocks: usize,
+    /// Where each output of a block goes; and how far apart blocks go.
+    places: &'a [u32],
+    stride: usize,
+}
+
+impl<A: Arithmetic> Blocks<'_, A> {
+    /// Returns whether all were summed in registers, as ever but where the exact array's sums may go too far.
+    #[inline(always)]
+    fn sum<S: Simd>(&self, simd: S, known: &mut Known, mut to: To) -> bool {
+        let &Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride } = self;
+        let next = first + TOGETHER * BLOCK;
+        let soon = Soon::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
+        for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
+            let [at, outputs] = tiles.outputs(tile);
+            let (places, to) = (&places[at..], to.again());
+            let terms = match A::EXACT {
+                true => known.terms(simd, tile),
+                false => Some(Terms::default()),
+            };
+            let Some(terms) = terms else {
+                self.sum_elsewhere(simd, known, to);
+                return false;
+            };
+            let soon = soon.with_tile(tile);
+            Sums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
+        }
+        true
+    }
+
+    /// Sums that go anywhere.
+    #[inline(never)]
+    fn sum_elsewhere<S: Simd>(&self, simd: S, known: &mut Known, to: To) {
+        let Some(mac) = self.finish.mac() else { return };
+        let (first, outputs) = (self.first, self.tiles.outputs);
+        let channels = first..(first + self.blocks * BLOCK).min(self.kernel.packed.channels());
+        let place = |tap, output| self.tiles.place(tap, output);
+        let sums = known.sums(simd, mac, (self.kernel, channels), (self.packed, &place), outputs);
+        let put = |channel: usize, output: usize| {
+            channel / BLOCK * self.stride + self.places[output] as usize + channel % BLOCK
+        };
+        to.settle(simd, self.finish, sums, outputs, &put);
+    }
+}
+
+/// One share of a convolution at work.
+pub struct Job<'a, 'b, A> {
+    pub kernel: &'a Filter,
+    pub finish: A,
+    pub from: Operand<'a>,
+    pub columns: usize,
+    /// What is added to the results, where the host rounds vectors by itself.
+    pub plus: Option<Addend<'a>>,
+    pub share: &'a mut Share<'b>,
+    pub scratch: &'a mut Scratch,
+}
+
+/// Another tensor of a result's extents.
+#[derive(Clone, Copy)]
+pub struct Addend<'a> {
+    /// `None` is what stands where the result goes.
+    pub source: Option<Source<'a>>,
+    /// Whether it is the first one of the sum, which tells what becomes of two NaNs.
+    pub is_first: bool,
+}
+
+impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Job { kernel, finish, from, columns, plus, share, scratch } = self;
+        let (taps, channels) = (kernel.packed.taps(), share.channels());
+        let Buffers { packed, wide, unfolded, panels, places, sums, halves, turned, known, .. } = &mut scratch.blocked;
+        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        let mut panels = Panels { data: room(panels, room_of(taps)), taps };
+        for part in Part::all(share, columns, false, most) {
+            let tiles = Tiles::of(simd, finish, part.outputs(), taps, from.in_blocks);
+            let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
+            let plane = (tiles.outputs * BLOCK).next_multiple_of(BLOCK * BLOCK);
+            let halves = room(halves, TOGETHER * plane);
+            let sums = room(sums, if simd::converts::<S>() { 0 } else { TOGETHER * plane });
+            let places = room(places, tiles.outputs + MOST);
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
+            for channel in (0..channels).step_by(TOGETHER * BLOCK) {
+                let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
+                let first = share.first_channel + channel;
+                panels.widen(simd, finish, kernel, first, blocks, known);
+                let to = if simd::converts::<S>() { To::Halves(halves) } else { To::Sums(sums) };
+                let panels = &panels;
+                Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride: plane }
+                    .sum(simd, known, to);
+                if !simd::converts::<S>() {
+                    num::round_row(&sums[..blocks * plane], &mut halves[..blocks * plane]);
+                }
+                for (block, halves) in halves.chunks_exact_mut(plane).enumerate().take(blocks) {
+                    finish.look_up(halves, Rows::one(tiles.outputs * BLOCK));
+                    let first = channel + block * BLOCK;
+                    let count = BLOCK.min(channels - first);
+                    store(simd, share, part.place(share, first), count, part.gapless(), halves, plus, turned);
+                }
+            }
+        }
+    }
+}
+
+/// Stores a block, by output and channel, from a channel, row and column of a share on, whose channels lie apart.
+#[inline(always)]
+fn store<S: Simd>(
+    simd: S,
+    share: &mut Share,
+    place: [usize; 3],
+    channels: usize,
+    rows: Rows,
+    block: &[f16],
+    plus: Option<Addend>,
+    turned: &mut Vec<f16>,
+) {
+    let outputs = rows.count * rows.columns;
+    // An odd number of lines of cache: channels a power of two apart would have few places there.
+    let stride = outputs.next_multiple_of(LINE) | LINE;
+    let turned = room(turned, BLOCK * stride);
+    apart(
+        simd,
+        #[inline(always)]
+        || turn_blocks(&block[..outputs.next_multiple_of(BLOCK) * BLOCK], stride, turned),
+    );
+    let Some(Addend { source, is_first }) = plus else {
+        return share.store(place, channels, turned, stride, rows, copy_rows);
+    };
+    let beside = source.map(|source| share.beside(place, source));
+    share.store_lines(
+        place,
+        channels,
+        turned,
+        stride,
+        rows,
+        #[inline(always)]
+        |line, made, to, rows| {
+            let other = beside.map(
+                #[inline(always)]
+                |(other, stride, next)| (&other[line * next..], stride),
+            );
+            let both = Both { one: (made, rows.from_stride), other, is_second: is_first, rows };
+            both.combine(simd, BinaryOp::Add, to);
+        },
+    );
+}
