@@ -27,26 +27,32 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     Crate { name: "facts", package: "anemone-facts", may_use: &[], outside: false },
     Crate { name: "net", package: "anemone-net", may_use: &[], outside: true },
+    Crate { name: "kernels", package: "anemone-kernels", may_use: &[], outside: true },
     Crate { name: "program", package: "anemone-program", may_use: &["facts"], outside: true },
     Crate { name: "compile", package: "anemone-compile", may_use: &["facts", "net", "program"], outside: true },
-    Crate { name: "engine", package: "anemone-engine", may_use: &["facts", "program"], outside: true },
-    Crate { name: "runtime", package: "anemone-runtime", may_use: &["facts", "program", "engine"], outside: true },
+    Crate { name: "engine", package: "anemone-engine", may_use: &["facts", "program", "kernels"], outside: true },
+    Crate {
+        name: "runtime",
+        package: "anemone-runtime",
+        may_use: &["facts", "program", "kernels", "engine"],
+        outside: true,
+    },
     Crate {
         name: "ane",
         package: "anemone",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime"],
         outside: true,
     },
     Crate {
         name: "e5rt",
         package: "anemone-e5rt",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
     Crate {
         name: "python",
         package: "anemone-python",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
 ];

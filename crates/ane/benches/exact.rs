@@ -4,7 +4,7 @@
 //! sums, and then sums that may reach the ceiling.
 
 use anemone_engine::kernels::exact::{Columns, Weights, product};
-use anemone_engine::kernels::params::Accumulator;
+use anemone_engine::kernels::params::AccumulatorSpec;
 use anemone_engine::numerics::accumulator;
 use anemone_facts::numerics as facts;
 use faer::linalg::matmul::matmul;
@@ -31,7 +31,7 @@ fn timed(f: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-static FIXED: Accumulator = accumulator(&facts::FIXED);
+static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
 
 /// Shortest times: fp32, exact on packed operands, exact with packing of both.
 fn times([m, k, n]: [usize; 3], deviations: [f32; 2], threads: usize, rounds: usize) -> [f64; 3] {

@@ -5,7 +5,7 @@ use crate::lut::Table;
 use crate::ne::Packed;
 use anemone_facts::Field;
 use anemone_facts::Layout;
-use anemone_kernels::conv::exact::Exactly;
+use anemone_kernels::conv::exact::ExactEpilogue;
 use anemone_kernels::epilogue::Activation;
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(crate) struct Constants<'a> {
     packed: HashMap<PackingKey, Packed>,
     tables: HashMap<Vec<u8>, Activation>,
     /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) stages: HashMap<Stages, Exactly>,
+    pub(crate) stages: HashMap<Stages, ExactEpilogue>,
     /// Tasks whose coefficients did not fit under the ceiling.
     unpacked_tasks: usize,
 }

@@ -8,7 +8,7 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{format, residency};
 use anemone_kernels::num;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Source, Strides, nested, reach};
+use anemone_kernels::view::{Strides, TensorView, nested, reach};
 use std::ops::Range;
 
 /// Where an operand lies, for units that go over memory themselves.
@@ -125,7 +125,7 @@ impl Machine<'_> {
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return false;
         };
-        let source = Source { data, strides: from.strides };
+        let source = TensorView { data, strides: from.strides };
         for g in 0..ext.g {
             for c in 0..ext.c {
                 for h in 0..ext.h {

@@ -10,7 +10,7 @@ use anemone_kernels::copy;
 use anemone_kernels::interleave::{interlace, interleaved, separate};
 use anemone_kernels::num::elementwise::admit_row;
 use anemone_kernels::tensor::{Extents, Tensor};
-use anemone_kernels::view::Source;
+use anemone_kernels::view::TensorView;
 use anemone_kernels::workers::chunks;
 use anemone_program::Element;
 
@@ -243,7 +243,7 @@ impl Machine<'_> {
             && let Some(span) = self.span(place, home, ext)
             && let Some(data) = region.halfwords().get(span.range)
         {
-            let (from, mut tensor) = (Source { data, strides: span.strides }, Tensor::zeros(ext)?);
+            let (from, mut tensor) = (TensorView { data, strides: span.strides }, Tensor::zeros(ext)?);
             copy::widen(self.workers.arch, from, &mut tensor);
             return Ok(tensor);
         }

@@ -10,13 +10,13 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
 use anemone_facts::numerics;
-use anemone_kernels::conv::exact::Exactly;
+use anemone_kernels::conv::exact::ExactEpilogue;
 use anemone_kernels::exact::{Columns, Weights, product};
 use anemone_kernels::num;
 use anemone_kernels::num::elementwise;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::par::{PER_THREAD, chunks};
-use anemone_kernels::params::{Accumulator, Rounding};
+use anemone_kernels::params::{AccumulatorSpec, Rounding};
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Direction;
 use half::f16;
@@ -53,16 +53,20 @@ impl Machine<'_> {
     }
 
     /// What follows a sum, or a copied element, where no run can change its table.
-    pub(crate) fn prepare_exactly(&self, constants: &mut Constants, sums: bool) -> Result<Option<Exactly>, FaultKind> {
+    pub(crate) fn prepare_exactly(
+        &self,
+        constants: &mut Constants,
+        sums: bool,
+    ) -> Result<Option<ExactEpilogue>, FaultKind> {
         let Some(rules) = self.model.rounding() else { return Ok(None) };
         let (mode, bias, scale) = (self.get(NonlinearMode), self.added(), self.factor());
         let idle = bias == 0.0 && scale == 1.0;
         match mode {
             // Sums have neither NaN nor minus zero, which the other stages would change.
             nonlinear::NONE if idle && (sums || self.get(NeOpMode) == neural::BYPASS) => {
-                return Ok(Some(Exactly::Admit));
+                return Ok(Some(ExactEpilogue::Admit));
             }
-            nonlinear::RELU if idle => return Ok(Some(Exactly::Relu)),
+            nonlinear::RELU if idle => return Ok(Some(ExactEpilogue::Relu)),
             nonlinear::LUT if !constants.holds(self.bar(KBase0, Kbe0)?) => return Ok(None),
             _ => {}
         }
@@ -78,7 +82,7 @@ impl Machine<'_> {
         all = self.finish_exact(rules, all)?;
         let mut map = vec![f16::ZERO; all.data.len()];
         num::round_row(&all.data, &mut map);
-        let exactly = Exactly::of(map);
+        let exactly = ExactEpilogue::of(map);
         constants.stages.insert(key, exactly.clone());
         Ok(Some(exactly))
     }
@@ -122,7 +126,7 @@ impl Machine<'_> {
 }
 
 /// The sum of all channels, through the array.
-pub(crate) fn sum_of_channels(mac: &'static Accumulator, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+pub(crate) fn sum_of_channels(mac: &'static AccumulatorSpec, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let (n, c) = (x.ext.plane(), x.ext.c);
     if n * c > 0 {

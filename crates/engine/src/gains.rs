@@ -10,7 +10,7 @@ use anemone_kernels::conv::exact::Sets;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::tensor::{Extents, Tensor};
-use anemone_kernels::view::{Part, Source};
+use anemone_kernels::view::{Part, TensorView};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{PER_THREAD, chunks};
 
@@ -55,7 +55,7 @@ impl Machine<'_> {
         scaled: &Scaled,
         convolution: &Convolution,
         neural: &Neural,
-        source: Source,
+        source: TensorView,
     ) -> Result<Tensor, FaultKind> {
         let output = neural.output;
         let of_plane = |plane: usize| (plane / output.c.max(1), plane % output.c.max(1));
@@ -91,7 +91,7 @@ impl Machine<'_> {
 /// One channel's sums, tap by tap in fp32.
 fn sum(
     window: &Window,
-    source: Source,
+    source: TensorView,
     group: usize,
     first_channel: usize,
     weights: impl Iterator<Item = f32> + Clone,

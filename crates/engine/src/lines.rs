@@ -9,13 +9,13 @@ use crate::numerics::Parameters;
 use crate::pe::{FIRST, SECOND};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, residency, second};
-use anemone_kernels::rows::{Form, Kept, Lines, Operand};
+use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::Source;
+use anemone_kernels::view::TensorView;
 
 impl Machine<'_> {
     /// False where the task is of another form.
-    pub(crate) fn lines_in_place<N: Kept>(&mut self) -> Result<bool, FaultKind> {
+    pub(crate) fn lines_in_place<N: RowNumber>(&mut self) -> Result<bool, FaultKind> {
         let class = self.get(TaskClass);
         let ext = self.input_extents();
         let form = match (class, self.get(PeSecond)) {
@@ -70,13 +70,13 @@ impl Machine<'_> {
         };
         let operand = |data, span: &Span, [w, h, c]: [bool; 3], relu, pairs_turned: bool| {
             // Of turned pairs the channels are columns.
-            let source = Source { data, strides: span.repeated(h, c && !pairs_turned) };
+            let source = TensorView { data, strides: span.repeated(h, c && !pairs_turned) };
             Operand { source, one_column: w, relu, pairs_turned, one_pair: c }
         };
         let second = b.as_ref().unwrap_or(from);
         let operands =
             [operand(x, from, flags[0], relus[0], false), operand(y, second, flags[1], relus[1], pairs_turned)];
-        let lines = Lines { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
+        let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
         if let Some(fold) = &fold {
             for (i, result) in N::reduce(workers, &lines, fold, ext).into_iter().enumerate() {
                 target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;

@@ -7,7 +7,7 @@ use crate::plan::{Fields, Step, Work};
 use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
-use anemone_kernels::params::Accumulator;
+use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::Tensor;
 use anemone_kernels::workers::Workers;
 use anemone_program::{Port, Program, Task};
@@ -25,7 +25,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
-    pub(crate) mac: Option<&'static Accumulator>,
+    pub(crate) mac: Option<&'static AccumulatorSpec>,
     /// How everything else computes.
     pub(crate) model: Model,
     /// Which of the result's planes is at work, from the front.

@@ -14,15 +14,15 @@ use crate::memory;
 use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
-use anemone_kernels::conv::exact::{self, Exact, Exactly, Groups, Sets};
-use anemone_kernels::conv::{Kernels, Staging, Target, convolve};
-use anemone_kernels::epilogue::{self, Activation, Ending, Finish};
+use anemone_kernels::conv::exact::{self, Exact, ExactEpilogue, Groups, Sets};
+use anemone_kernels::conv::{Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
 use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num;
-use anemone_kernels::params::Accumulator;
+use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
-use anemone_kernels::view::{Source, dense};
+use anemone_kernels::view::{TensorView, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::chunks;
 use half::f16;
@@ -35,7 +35,7 @@ pub(crate) struct Neural {
     operation: Operation,
     activation: Activation,
     /// In the exact models, where it is known at planning.
-    exactly: Option<Exactly>,
+    exactly: Option<ExactEpilogue>,
 }
 
 enum Operation {
@@ -49,7 +49,7 @@ enum Operation {
 
 pub(crate) struct Convolution {
     pub(crate) window: Window,
-    staging: Staging,
+    staging: Im2col,
     /// Input channels that one output channel reads, at every plane of the kernel.
     pub(crate) per_output: usize,
     /// Whether an output channel reads channels of its own.
@@ -67,7 +67,7 @@ impl Convolution {
     }
 
     /// One group's coefficients as the exact array wants them.
-    pub(crate) fn sets(&self, mac: &'static Accumulator, weights: &Values, cout: usize) -> Vec<Weights> {
+    pub(crate) fn sets(&self, mac: &'static AccumulatorSpec, weights: &Values, cout: usize) -> Vec<Weights> {
         let taps = self.taps();
         if !self.unicast {
             return vec![Weights::of(mac, cout, taps, weights)];
@@ -211,15 +211,15 @@ impl Machine<'_> {
         let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
-        let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
+        let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let mut aside = self.workers.aside();
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return Ok(false);
         };
-        let source = Source { data, strides: from.strides };
-        let target = Target { data: target, strides: to.strides, turned };
+        let source = TensorView { data, strides: from.strides };
+        let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
         let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
         match (packed, self.mac, &neural.exactly) {
             (None, ..) => epilogue::copy(self.workers, &ending, source, target, neural.output),
@@ -258,7 +258,7 @@ impl Machine<'_> {
             return Ok(y);
         }
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let cost = y.data.len();
         chunks(&mut y.data, 1 << 12, cost, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
@@ -302,7 +302,7 @@ impl Machine<'_> {
         if unfolded_row > LIMIT {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
-        let staging = Staging::new(window.clone(), per_output, unicast, output)?;
+        let staging = Im2col::new(window.clone(), per_output, unicast, output)?;
         let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
         if constants.holds(self.bar(KBase0, Kbe0)?) {
             let key = self.packing_key(&convolution, input.g, output.c);
@@ -359,7 +359,7 @@ impl Machine<'_> {
         let Some(packed) = kept.or(read.as_ref()) else { return Ok(Tensor::zeros(output)?) };
         let mut from = vec![f16::ZERO; x.data.len()];
         num::round_row(&x.data, &mut from);
-        let source = Source { data: &from, strides: dense(x.ext) };
+        let source = TensorView { data: &from, strides: dense(x.ext) };
         let kernels = match packed {
             Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
             Packed::Exact(groups) => {
@@ -368,9 +368,9 @@ impl Machine<'_> {
             Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels,
         };
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
-        let target = Target { data: &mut to, strides: dense(output), turned: false };
+        let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
         convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
         let mut y = Tensor::zeros(output)?;
         num::widen_row(&to, &mut y.data);
@@ -382,14 +382,14 @@ impl Machine<'_> {
         &self,
         groups: &[Sets],
         convolution: &Convolution,
-        source: Source,
+        source: TensorView,
         output: Extents,
     ) -> Result<Tensor, FaultKind> {
         let mut y = Tensor::zeros(output)?;
         let Some(mac) = self.mac else { return Ok(y) };
         let mut to = vec![f16::ZERO; y.data.len()];
-        let target = Target { data: &mut to, strides: dense(output), turned: false };
-        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &Exactly::Admit);
+        let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
+        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &ExactEpilogue::Admit);
         let (window, staging) = (&convolution.window, &convolution.staging);
         let groups = Groups::Sets(groups);
         let of = Exact { mac, window, channels, unicast, staging, groups, exactly };

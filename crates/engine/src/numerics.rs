@@ -3,13 +3,13 @@
 use anemone_facts::code::planar;
 use anemone_facts::numerics as facts;
 use anemone_facts::numerics::Model;
-use anemone_kernels::params::{Accumulator, BinaryOp, ElementType, Rounding, Specials, Ties, Tile};
+use anemone_kernels::params::{AccumulatorSpec, BinaryOp, ElementType, Rounding, Specials, Ties, Tile};
 use anemone_program::Element;
 
 /// A multiply-accumulate array.
-pub const fn accumulator(row: &facts::Mac) -> Accumulator {
+pub const fn accumulator(row: &facts::Mac) -> AccumulatorSpec {
     let &facts::Mac { fraction_bits, least_exponent_sum, ceiling_log2, flush_subnormals, .. } = row;
-    Accumulator {
+    AccumulatorSpec {
         fraction_bits,
         least_exponent_sum,
         ceiling_log2,
@@ -59,24 +59,24 @@ pub(crate) fn element_type(element: Element) -> ElementType {
     }
 }
 
-pub(crate) static FIXED: Accumulator = accumulator(&facts::FIXED);
-static TILED: Accumulator = accumulator(&facts::TILED);
-static TILED_SUM: Accumulator = accumulator(&facts::TILED_SUM);
+pub(crate) static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
+static TILED: AccumulatorSpec = accumulator(&facts::TILED);
+static TILED_SUM: AccumulatorSpec = accumulator(&facts::TILED_SUM);
 static PLANAR: Rounding = rounding(&facts::PLANAR);
 static PLANAR_EVEN: Rounding = rounding(&facts::PLANAR_EVEN);
 
 /// What a model computes with.
 pub(crate) trait Parameters {
     /// The accumulators of products; `None` where sums are fp32.
-    fn accumulator(self) -> Option<&'static Accumulator>;
+    fn accumulator(self) -> Option<&'static AccumulatorSpec>;
     /// Rounding of elementwise results, tables and stages behind a sum; `None` where they are fp32.
     fn rounding(self) -> Option<&'static Rounding>;
     /// The adders of a reduction; `None` is one sum without rounding.
-    fn adders(self) -> Option<&'static Accumulator>;
+    fn adders(self) -> Option<&'static AccumulatorSpec>;
 }
 
 impl Parameters for Model {
-    fn accumulator(self) -> Option<&'static Accumulator> {
+    fn accumulator(self) -> Option<&'static AccumulatorSpec> {
         match self {
             Model::Fast => None,
             Model::Fixed => Some(&FIXED),
@@ -92,7 +92,7 @@ impl Parameters for Model {
         }
     }
 
-    fn adders(self) -> Option<&'static Accumulator> {
+    fn adders(self) -> Option<&'static AccumulatorSpec> {
         match self {
             Model::Fast | Model::Fixed => None,
             Model::Tiled => Some(&TILED_SUM),

@@ -12,8 +12,8 @@ use anemone_facts::code::{class, condition, first, padding, planar, planar_nonli
 use anemone_kernels::num::line::Line;
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::{BinaryOp, Rounding};
-use anemone_kernels::reduce::{Ending, Fold, Operation, prepare};
-use anemone_kernels::rows::Kept;
+use anemone_kernels::reduce::{ElementwiseEpilogue, Fold, Operation, prepare};
+use anemone_kernels::rows::RowNumber;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::workers::{PER_THREAD, chunks};
 
@@ -72,7 +72,7 @@ impl Machine<'_> {
         }
     }
 
-    fn planar_in<N: Kept>(&mut self) -> Result<(), FaultKind> {
+    fn planar_in<N: RowNumber>(&mut self) -> Result<(), FaultKind> {
         let y = match self.get(TaskClass) {
             class::PLANAR_ONE => self.pooled::<N>(),
             class::PLANAR_TWO => self.two_sources(),
@@ -270,7 +270,7 @@ impl Machine<'_> {
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
-    fn finish<N: Kept>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
+    fn finish<N: RowNumber>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
             let cost = y.data.len();
@@ -286,7 +286,7 @@ impl Machine<'_> {
     }
 
     /// What follows a task's operation.
-    pub(crate) fn ending<N: Wide>(&self) -> Result<Ending<N>, FaultKind> {
+    pub(crate) fn ending<N: Wide>(&self) -> Result<ElementwiseEpilogue<N>, FaultKind> {
         let function: Option<fn(N) -> N> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,
             planar_nonlinear::RECIPROCAL => Some(N::reciprocal),
@@ -307,7 +307,7 @@ impl Machine<'_> {
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
         let plain = !N::EXACT && last == 1.0 && scale == 1.0 && bias == 0.0;
         let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::admit);
-        Ok(Ending { plain, last, scale, bias, epsilon, function, relu })
+        Ok(ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu })
     }
 
     fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {

@@ -12,7 +12,7 @@ use crate::trace::TaskTrace;
 use anemone_facts::code::{class, neural};
 use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout, Space};
-use anemone_kernels::params::Accumulator;
+use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 
@@ -76,7 +76,7 @@ struct Seen {
 /// What all tasks have in common.
 struct Common {
     layout: &'static Layout,
-    mac: Option<&'static Accumulator>,
+    mac: Option<&'static AccumulatorSpec>,
     model: Model,
     ports: Vec<Port>,
     workers: Workers,

@@ -7,11 +7,11 @@ use crate::memory;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, residency, second};
-use anemone_kernels::conv::Staging;
+use anemone_kernels::conv::Im2col;
 use anemone_kernels::elementwise::{self, Binary};
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::Source;
+use anemone_kernels::view::TensorView;
 use anemone_kernels::window::Window;
 
 impl Machine<'_> {
@@ -74,11 +74,11 @@ impl Machine<'_> {
             let (span, strides) = if is_second { (&b, strides) } else { (a, a.strides) };
             let views = memory::views(self.memory, self.l2, [span.part()], to.part(), &mut aside);
             let Some(([data], target)) = views else { return Ok(false) };
-            (target, Source { data, strides }, None)
+            (target, TensorView { data, strides }, None)
         } else {
             let views = memory::views(self.memory, self.l2, [a.part(), b.part()], to.part(), &mut aside);
             let Some(([x, y], target)) = views else { return Ok(false) };
-            (target, Source { data: x, strides: a.strides }, Some(Source { data: y, strides }))
+            (target, TensorView { data: x, strides: a.strides }, Some(TensorView { data: y, strides }))
         };
         let of = Binary { op, ending: &ending, rules, one, other, is_second, relus };
         elementwise::combine(self.workers, of, target, ext, to.strides);
@@ -101,11 +101,11 @@ impl Machine<'_> {
         let Some(direct) = self.direct(input, output)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let ending = self.ending::<f32>()?;
-        let staging = Staging::new(window, 1, true, output)?;
+        let staging = Im2col::new(window, 1, true, output)?;
         let mut aside = self.workers.aside();
         let views = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside);
         let Some(([data], target)) = views else { return Ok(false) };
-        let source = Source { data, strides: from.strides };
+        let source = TensorView { data, strides: from.strides };
         elementwise::pool(self.workers, &staging, max, &ending, rules, source, target, output, to.strides);
         self.done(&direct, output);
         Ok(true)

@@ -7,15 +7,15 @@ use anemone_kernels::exact::{Columns, Weights, product};
 use anemone_kernels::num::elementwise::crop;
 use anemone_kernels::num::reference;
 use anemone_kernels::num::wide::{Exact, Wide};
-use anemone_kernels::params::Accumulator;
+use anemone_kernels::params::AccumulatorSpec;
 use half::f16;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-static FIXED: Accumulator = accumulator(&facts::FIXED);
-static TILED: Accumulator = accumulator(&facts::TILED);
-static TILED_SUM: Accumulator = accumulator(&facts::TILED_SUM);
+static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
+static TILED: AccumulatorSpec = accumulator(&facts::TILED);
+static TILED_SUM: AccumulatorSpec = accumulator(&facts::TILED_SUM);
 
 /// Prints past the test harness, which would keep the lines of a passing test.
 macro_rules! say {
@@ -127,7 +127,7 @@ fn dot_packed(case: &Json) -> Option<f16> {
     Some(sum_packed(&FIXED, &terms, case.number("bias").unwrap_or(0.0) as f32))
 }
 
-fn sum_packed(mac: &Accumulator, terms: &[(f16, f16)], bias: f32) -> f16 {
+fn sum_packed(mac: &AccumulatorSpec, terms: &[(f16, f16)], bias: f32) -> f16 {
     let (w, x): (Vec<f32>, Vec<f32>) = terms.iter().map(|(w, x)| (w.to_f32(), x.to_f32())).unzip();
     let mut out = [0.0];
     let weights = Weights::pack(mac, 1, terms.len(), &w);
@@ -164,7 +164,7 @@ fn h(x: f64) -> f16 {
 
 #[test]
 fn a_reduction_holds_the_range_of_fp16() {
-    let of = |mac: &Accumulator, values: &[f64]| {
+    let of = |mac: &AccumulatorSpec, values: &[f64]| {
         let terms: Vec<(f16, f16)> = values.iter().map(|&x| (f16::ONE, h(x))).collect();
         reference::dot(mac, &terms, 0.0)
     };
@@ -176,7 +176,7 @@ fn a_reduction_holds_the_range_of_fp16() {
 #[test]
 fn exponent_31_is_read_as_each_model_says() {
     let (inf, nan) = (f16::INFINITY, f16::NAN);
-    let of = |mac: &Accumulator, terms: &[(f16, f16)]| {
+    let of = |mac: &AccumulatorSpec, terms: &[(f16, f16)]| {
         let found = reference::dot(mac, terms, 0.0);
         assert_eq!(sum_packed(mac, terms, 0.0).to_bits(), found.to_bits(), "{mac:?} {terms:?}");
         found

@@ -1,8 +1,8 @@
-//! Sums and products of two tensors' rows, on their way from memory to memory.
+//! Binary operations on rows of two tensors, from memory to memory, in registers.
 
 use crate::host::Rows;
 use crate::params::BinaryOp;
-use crate::simd::{self, LONGEST, Left};
+use crate::simd::{self, LONGEST, StoreFormat};
 use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
@@ -11,7 +11,7 @@ use pulp::Simd;
 const HALF: usize = LONGEST / 2;
 
 /// Rows of two tensors, and how far apart they are there; `rows` says how many there are, and where what is made of them goes.
-pub struct Both<'a> {
+pub struct BinaryRows<'a> {
     pub one: (&'a [f16], usize),
     /// `None` is what stands where the result goes.
     pub other: Option<(&'a [f16], usize)>,
@@ -20,7 +20,7 @@ pub struct Both<'a> {
     pub rows: Rows,
 }
 
-impl Both<'_> {
+impl BinaryRows<'_> {
     /// Their sums or products, vector by vector; false where they are of another operation, or not converted on the way.
     #[inline(always)]
     pub fn combine<S: Simd>(self, simd: S, op: BinaryOp, to: &mut [f16]) -> bool {
@@ -43,11 +43,12 @@ impl Both<'_> {
         true
     }
 
-    /// No number is read after its place was written. Each way through the code has its vectors from where they are read to where they
-    /// are stored: where ways met in between, vectors would be put together in memory, which takes many times as long.
+    /// No element is read after its place was written. Each branch keeps its vectors in registers; merging branches would go through the
+    /// stack.
     #[inline(always)]
     fn each<S: Simd>(self, simd: S, to: &mut [f16], operation: impl Fn(S::f32s, S::f32s) -> S::f32s) {
-        let Both { one: (one, one_stride), other, is_second, rows: Rows { count, columns, to_stride, .. } } = self;
+        let BinaryRows { one: (one, one_stride), other, is_second, rows: Rows { count, columns, to_stride, .. } } =
+            self;
         let by = By { simd, operation, is_second };
         let last = columns % LONGEST;
         let mut own = [0; LONGEST];

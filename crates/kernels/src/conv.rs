@@ -1,23 +1,22 @@
-//! Convolutions in the model `fast`: the source staged in fp32, sums by [`crate::gemm::microkernel`], results rounded once.
+//! Convolution in fp32: the im2col plan ([`Im2col`]), the choice of a kernel, and the direct kernel.
 //!
-//! Staging pads rows and takes strides apart: input rows and columns that are a stride apart become neighbours in a plane
-//! of their own. Every tap then reads consecutive numbers for consecutive outputs, at an offset that is the tap's own.
-//! Output rows are as long as staged rows; the columns beyond an output row's end are computed and not stored. Some convolutions go
-//! other ways: those of one tap ([`crate::gemm::packed`], [`crate::conv::nchwc`]), of a channel an output ([`crate::conv::depthwise`]), and of 3x3
-//! taps ([`crate::conv::winograd`]).
+//! The plan is virtual: no unfolded matrix is written. It stages the source in fp32 with its padding, and splits it by stride phases, so
+//! that the outputs of a tap read consecutive elements from an offset of the tap's own. Output rows are as long as staged rows; columns
+//! beyond an output row's end are computed and never stored. Other kernels: 1x1 ([`crate::gemm::packed`], [`nchwc`], [`crate::gemv`]),
+//! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
-use crate::conv::nchwc::{Addend, Arithmetic, Operand};
-use crate::epilogue::Finish;
-use crate::filter::{Filter, Packed, Values};
-use crate::gemm::microkernel::{self, PANEL, SLACK, Sums};
+use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
+use crate::epilogue::Epilogue;
+use crate::filter::{Filter, PackedFilter, Values};
+use crate::gemm::microkernel::{self, MicroKernel, PANEL, SLACK};
 use crate::gemm::packed;
 use crate::gemv;
 use crate::host::Rows;
 use crate::simd;
 use crate::tensor::{Extents, LIMIT, SizeError};
-use crate::view::{BLOCK, Share, Source, Strides, Turned, cut, dense};
+use crate::view::{BLOCK, OutputTile, Strides, TensorView, Transposed, dense, partition};
 use crate::window::Window;
-use crate::workers::{Scratch, Workers, room};
+use crate::workers::{Scratch, Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::collections::HashMap;
@@ -29,35 +28,35 @@ pub mod nchwc;
 pub mod winograd;
 use std::sync::Arc;
 
-/// Elements of a staged source that stay near a core while all output channels pass over them.
+/// L2 budget for a staged source, in elements: every output channel reads it again.
 const STAGED_ELEMENTS: usize = 3 << 16;
-/// Outputs of a panel that are summed before they are rounded and stored.
+/// Outputs of a panel per tile: their sums stay in L1 until they are rounded and stored.
 const OUTPUTS: usize = 1 << 10;
-/// Taps between two visits to the sums: coefficients of a panel, and what they meet, stay in the innermost cache.
+/// K block: weights of a panel and their operands stay in L1.
 const TAPS: usize = 288;
-/// Channels whose sums are kept between those visits.
+/// M block: channels whose sums are kept between K blocks.
 const CHANNELS: usize = 8 * PANEL;
-/// Numbers of staged channels, each read by an output of its own, that are worked on together: what was written a moment ago
-/// in other pieces cannot be read at once, and they stay in the innermost cache.
+/// Elements of depthwise input staged per batch: small enough for L1, large enough to avoid store-forwarding stalls.
 pub const NEAR: usize = 1 << 12;
-/// Most of such channels.
+/// Most channels of such a batch.
 pub const MOST_AT_ONCE: usize = CHANNELS;
-/// Numbers of a vector, and channels whose sums of an output take as long as to copy what a tap of it meets.
+/// f32 lanes of the longest vectors.
 const VECTOR: usize = 16;
+/// Break-even output channels for im2col.
 const UNFOLDING: usize = 24;
-/// Most taps of an output where what they meet is unfolded for channels side by side.
+/// Longest reduction for which operands are unfolded (im2col) for NCHWc16.
 const UNFOLDED: usize = 64;
-/// Outputs whose sums take as long as to widen a coefficient, and channels whose sums take as long as to pack what they read.
+/// Cost model: widening one weight = 10 outputs; packing one input = 8 channels.
 const WIDENING: usize = 10;
 const PACKING: usize = 8;
-/// Multiply-additions that take as long as to fetch a number from where another thread left it.
+/// Cost model: reading an element from another core's cache, in multiply-adds.
 const FETCH: usize = 16;
-/// Multiply-additions that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 17;
+/// Multiply-adds below which a kernel stays on one thread.
+const PARALLEL_THRESHOLD: usize = 1 << 17;
 
 /// How a convolution, or pooling, is cut into shares, and how a share's source is staged.
 #[derive(Clone, Debug)]
-pub struct Staging {
+pub struct Im2col {
     pub window: Window,
     /// Source channels that one output reads.
     channels: usize,
@@ -73,12 +72,12 @@ pub struct Staging {
     pub share_channels: usize,
 }
 
-impl Staging {
-    pub fn new(window: Window, channels: usize, unicast: bool, to: Extents) -> Result<Staging, SizeError> {
+impl Im2col {
+    pub fn new(window: Window, channels: usize, unicast: bool, to: Extents) -> Result<Im2col, SizeError> {
         let threads = rayon::current_num_threads();
         let [k, s] = [window.k, window.s];
         let phases = [k[0].min(s[0]), k[1].min(s[1])];
-        let width = Staging::width(&window, to.w);
+        let width = Im2col::width(&window, to.w);
         let height = |rows: usize| rows + (k[0] - 1) / s[0];
         let staged = |rows: usize| channels as u64 * (phases[0] * phases[1] * height(rows) * width) as u64;
         if staged(1) + SLACK as u64 > LIMIT {
@@ -98,11 +97,10 @@ impl Staging {
         let share_rows = to.h.div_ceil(blocks).max(1);
         let share_channels = (share_panels * if unicast { 1 } else { PANEL }).max(1);
         let height = height(share_rows);
-        Ok(Staging { window, channels, unicast, phases, height, width, share_rows, share_channels })
+        Ok(Im2col { window, channels, unicast, phases, height, width, share_rows, share_channels })
     }
 
-    /// Columns of a staged row. What lies behind its last one surrounds the source, and so does what lies before the first one
-    /// of the next row: the same numbers are both.
+    /// Columns of a staged row. Right padding of a row doubles as left padding of the next.
     fn width(window: &Window, columns: usize) -> usize {
         let [k, s, p, from] = [window.k, window.s, window.p, window.from].map(|axes| axes[1]);
         let read = columns + (k - 1) / s;
@@ -118,9 +116,9 @@ impl Staging {
     }
 
     /// For shares of so many rows.
-    pub fn of_rows(&self, rows: usize) -> Staging {
+    pub fn of_rows(&self, rows: usize) -> Im2col {
         let height = rows + (self.window.k[0] - 1) / self.window.s[0];
-        Staging { share_rows: rows, height, ..self.clone() }
+        Im2col { share_rows: rows, height, ..self.clone() }
     }
 
     /// Whether every output reads one place of all channels.
@@ -141,16 +139,16 @@ impl Staging {
     /// Whether there is code for channels side by side where every output reads all channels: what few taps meet is unfolded.
     fn may_be_blocks(&self) -> bool {
         let few = self.channels * self.window.elements() <= UNFOLDED;
-        !self.unicast && self.channels > 0 && !self.is_lone() && (few || self.is_pointwise())
+        !self.unicast && self.channels > 0 && !self.is_gemv() && (few || self.is_pointwise())
     }
 
     /// Whether channels that every output reads are whole blocks.
     pub fn is_of_blocks(&self) -> bool {
-        self.is_pointwise() && !self.is_lone() && self.channels.is_multiple_of(BLOCK)
+        self.is_pointwise() && !self.is_gemv() && self.channels.is_multiple_of(BLOCK)
     }
 
     /// Whether there is one output, and of one tap a channel.
-    pub fn is_lone(&self) -> bool {
+    pub fn is_gemv(&self) -> bool {
         self.is_pointwise() && self.window.to == [1; 2]
     }
 
@@ -161,7 +159,7 @@ impl Staging {
         offsets
     }
 
-    /// As [`Staging::offsets`].
+    /// As [`Im2col::offsets`].
     pub fn places(&self) -> impl Iterator<Item = usize> {
         let [k, s] = [self.window.k, self.window.s];
         let taps = (0..self.channels).flat_map(move |c| (0..k[0]).map(move |kh| (c, kh)));
@@ -193,7 +191,7 @@ impl Staging {
     pub fn stage<S: Simd>(
         &self,
         simd: S,
-        source: Source,
+        source: TensorView,
         [group, first_row]: [usize; 2],
         first: usize,
         outside: Option<f32>,
@@ -218,15 +216,15 @@ impl Staging {
                 if [s[1], self.phases[1]] == [2; 2] {
                     let (Some(first), Some(second)) = (planes.next(), planes.next()) else { return };
                     if let Some(outside) = outside {
-                        surround(first, self.width, &rows, &self.inside(1, 0, 0, self.width), outside);
-                        surround(second, self.width, &rows, &self.inside(1, 0, 1, self.width), outside);
+                        fill_halo(first, self.width, &rows, &self.inside(1, 0, 0, self.width), outside);
+                        fill_halo(second, self.width, &rows, &self.inside(1, 0, 1, self.width), outside);
                     }
                     let begin = rows.start * self.width;
                     let planes = [&mut first[begin..], &mut second[begin..]];
                     stage_pairs(simd, met, p[1], planes, Rows { to_stride: self.width, ..read });
                     continue;
                 }
-                let wide = room(wide, if s[1] > 1 { rows.len() * across } else { 0 });
+                let wide = scratch_slice(wide, if s[1] > 1 { rows.len() * across } else { 0 });
                 if !wide.is_empty() {
                     simd::widen_rows(simd, met, wide, read);
                 }
@@ -234,7 +232,7 @@ impl Staging {
                     let Some(plane) = planes.next() else { return };
                     let columns = self.inside(1, 0, kw, self.width);
                     if let Some(outside) = outside {
-                        surround(plane, self.width, &rows, &columns, outside);
+                        fill_halo(plane, self.width, &rows, &columns, outside);
                     }
                     if rows.is_empty() || columns.is_empty() {
                         continue;
@@ -283,9 +281,9 @@ pub fn by_parity(p: usize, [first, second]: [&mut [f32]; 2]) -> [&mut [f32]; 2] 
     [&mut even[p / 2..], &mut odd[p.div_ceil(2)..]]
 }
 
-/// Fills what surrounds some rows and columns of a plane.
+/// Fills the halo of a staged plane around some rows and columns.
 #[inline(always)]
-fn surround(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Range<usize>, with: f32) {
+fn fill_halo(plane: &mut [f32], width: usize, rows: &Range<usize>, columns: &Range<usize>, with: f32) {
     let (above, rest) = plane.split_at_mut(rows.start * width);
     let (rows, below) = rest.split_at_mut(rows.len() * width);
     above.fill(with);
@@ -314,33 +312,33 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Packs what the coefficient streams hold: one item for all groups, or one a group. `turned` is whether results are stored
+    /// Packs what the coefficient streams hold: one item for all groups, or one a group. `transposed` is whether results are stored
     /// with channels and columns exchanged.
-    pub fn pack(staging: &Staging, turned: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
-        let height = Kernels::height_for(staging, turned, channels);
+    pub fn pack(staging: &Im2col, transposed: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
+        let height = Kernels::height_for(staging, transposed, channels);
         let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
         let pack = |Coefficients { weights, biases }| {
             let finite = weights.each_value().all(f16::is_finite);
-            Filter { packed: Packed::of(&weights, channels, taps, height), biases, finite }
+            Filter { packed: PackedFilter::of(&weights, channels, taps, height), biases, finite }
         };
         let groups = groups.into_iter().map(pack).collect();
         Kernels { groups: Arc::new(groups), offsets: staging.offsets(), height }
     }
 
     /// Channels of a panel, by what the convolution's kernel wants.
-    pub fn height_for(staging: &Staging, turned: bool, channels: usize) -> usize {
-        let blocks = !turned && staging.is_narrow() && nchwc::suits(channels);
+    pub fn height_for(staging: &Im2col, transposed: bool, channels: usize) -> usize {
+        let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
         match staging.unicast {
             true if staging.is_depthwise() && blocks => BLOCK,
             true => 1,
-            false if staging.is_lone() => gemv::PANEL,
+            false if staging.is_gemv() => gemv::PANEL,
             false if staging.is_pointwise() && blocks => BLOCK,
             false => PANEL,
         }
     }
 
     /// Shared coefficients for a source that is staged so.
-    pub fn read_from(&mut self, staging: &Staging) {
+    pub fn read_from(&mut self, staging: &Im2col) {
         self.offsets = staging.offsets();
     }
 
@@ -350,8 +348,8 @@ impl Kernels {
     }
 
     /// Coefficients and biases of every group for the exact array with channels side by side.
-    pub fn abreast(staging: &Staging, groups: Vec<(Packed, Option<Vec<f32>>)>) -> Kernels {
-        let height = if staging.is_lone() { gemv::PANEL } else { BLOCK };
+    pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
+        let height = if staging.is_gemv() { gemv::PANEL } else { BLOCK };
         let groups = groups.into_iter().map(|(packed, biases)| Filter {
             packed: packed.with_height(height),
             biases,
@@ -368,7 +366,7 @@ impl Kernels {
 
     /// Puts channels side by side in blocks, where [`Kernels::pack`] did not: a plan does that once it knows which tasks are done
     /// together.
-    pub fn put_in_blocks(&mut self, shared: &mut Repacked<Filter>) {
+    pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
         if !self.are_blocks() {
             let in_blocks = |mut kernels: Vec<Filter>| {
                 kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
@@ -384,21 +382,21 @@ impl Kernels {
         self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
     }
 
-    pub fn of(&self, share: &Share) -> Option<&Filter> {
+    pub fn of(&self, share: &OutputTile) -> Option<&Filter> {
         self.groups.get(share.group).or(self.groups.first())
     }
 }
 
 /// Coefficients that tasks share, and the same in panels of another height: packed again once for all tasks that want them so.
-pub struct Repacked<T>(HashMap<(*const Vec<T>, usize), (Arc<Vec<T>>, Kernels)>);
+pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), (Arc<Vec<T>>, Kernels)>);
 
-impl<T> Default for Repacked<T> {
+impl<T> Default for RepackCache<T> {
     fn default() -> Self {
-        Repacked(HashMap::new())
+        RepackCache(HashMap::new())
     }
 }
 
-impl<T: Clone> Repacked<T> {
+impl<T: Clone> RepackCache<T> {
     pub fn get(&mut self, from: Arc<Vec<T>>, height: usize, pack: impl FnOnce(Vec<T>) -> Kernels) -> Kernels {
         match Arc::try_unwrap(from) {
             // Nothing is held twice where only one task has them.
@@ -417,18 +415,18 @@ impl<T: Clone> Repacked<T> {
 }
 
 /// Where a result goes.
-pub struct Target<'a> {
+pub struct TensorViewMut<'a> {
     pub data: &'a mut [f16],
     pub strides: Strides,
     /// Whether it is stored with channels and columns exchanged.
-    pub turned: bool,
+    pub transposed: bool,
 }
 
-impl Target<'_> {
+impl TensorViewMut<'_> {
     /// The channels of one column, stored as a row, are channels one element apart.
     pub fn in_columns(mut self, ext: Extents) -> Self {
-        if self.turned && ext.w == 1 {
-            (self.turned, self.strides[1]) = (false, 1);
+        if self.transposed && ext.w == 1 {
+            (self.transposed, self.strides[1]) = (false, 1);
         }
         self
     }
@@ -437,45 +435,45 @@ impl Target<'_> {
 /// `to = finish(kernels * from)`; the extents are those of the result before it is turned.
 pub fn convolve(
     workers: &Workers,
-    staging: &Staging,
+    staging: &Im2col,
     kernels: &Kernels,
-    finish: &Finish,
-    from: Source,
-    to: Target,
+    finish: &Epilogue,
+    from: TensorView,
+    to: TensorViewMut,
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
     let to = to.in_columns(ext);
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
-    if staging.is_lone() {
-        convolve_lone(workers, kernels, *finish, from, to, ext);
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
+    if staging.is_gemv() {
+        convolve_gemv(workers, kernels, *finish, from, to, ext);
     } else if !staging.unicast && kernels.are_blocks() {
         let from = Operand { source: from, in_blocks: false, staging };
-        convolve_blocks(workers, kernels, *finish, from, None, to, ext);
+        convolve_nchwc(workers, kernels, *finish, from, None, to, ext);
     } else if staging.is_pointwise() {
-        convolve_pointwise(workers, &[Member { kernels, finish: *finish }], from, to, ext);
-    } else if !to.turned && is_for_winograd(workers, staging, kernels, from, ext) {
-        convolve_squares(workers, staging, kernels, finish, from, to, ext, shared);
+        convolve_pointwise(workers, &[BatchMember { kernels, finish: *finish }], from, to, ext);
+    } else if !to.transposed && is_for_winograd(workers, staging, kernels, from, ext) {
+        convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
     } else {
-        let small = !to.turned && staging.is_small(ext.w);
-        convolve_staged(workers, staging, kernels, finish, from, to, ext, small, shared);
+        let small = !to.transposed && staging.is_small(ext.w);
+        convolve_direct(workers, staging, kernels, finish, from, to, ext, small, shared);
     }
 }
 
 /// To a single output. Panels of coefficients are those of [`lone`].
-pub fn convolve_lone<A: Arithmetic>(
+pub fn convolve_gemv<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
     finish: A,
-    from: Source,
-    to: Target,
+    from: TensorView,
+    to: TensorViewMut,
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shared = ext.g * ext.c * first.packed.taps() >= WORTH_SHARING;
+    let shared = ext.g * ext.c * first.packed.taps() >= PARALLEL_THRESHOLD;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let channels = ext.c.div_ceil(threads).next_multiple_of(gemv::PANEL);
-    workers.each(cut(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
+    workers.each(partition(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
         workers.arch.dispatch(gemv::Job { kernel, finish, from, share, scratch });
     });
@@ -483,27 +481,33 @@ pub fn convolve_lone<A: Arithmetic>(
 
 /// Coefficients of some channels of a result, and what follows their sums.
 #[derive(Clone, Copy)]
-pub struct Member<'a> {
+pub struct BatchMember<'a> {
     pub kernels: &'a Kernels,
-    pub finish: Finish<'a>,
+    pub finish: Epilogue<'a>,
 }
 
-impl<'a> Member<'a> {
+impl<'a> BatchMember<'a> {
     /// What a share needs of it.
-    pub fn of(&self, share: &Share) -> Option<(&'a Filter, &Finish<'a>)> {
+    pub fn of(&self, share: &OutputTile) -> Option<(&'a Filter, &Epilogue<'a>)> {
         Some((self.kernels.of(share)?, &self.finish))
     }
 }
 
 /// With one tap a channel. Of several members each makes the next channels of the result, which is turned then.
-pub fn convolve_pointwise(workers: &Workers, members: &[Member], mut from: Source, to: Target, mut ext: Extents) {
+pub fn convolve_pointwise(
+    workers: &Workers,
+    members: &[BatchMember],
+    mut from: TensorView,
+    to: TensorViewMut,
+    mut ext: Extents,
+) {
     let Some(first) = members.first().and_then(|member| member.kernels.groups.first()) else { return };
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
-    let Target { data, mut strides, turned } = to;
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
+    let TensorViewMut { data, mut strides, transposed } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
-    let shares = if turned {
+    let shares = if transposed {
         let columns = ext.w.div_ceil(threads).next_multiple_of(16);
-        cut(data, ext.transposed(), strides, ext.h, columns)
+        partition(data, ext.transposed(), strides, ext.h, columns)
     } else {
         split_rows(&mut ext, &mut [(&mut from.strides, 1), (&mut strides, 1)], threads);
         let rows = ext.h.div_ceil(threads);
@@ -513,35 +517,35 @@ pub fn convolve_pointwise(workers: &Workers, members: &[Member], mut from: Sourc
         let by_rows = computed(rows * ext.w, ext.c) + WIDENING * ext.c;
         let by_channels = computed(ext.plane(), channels) + PACKING * ext.plane();
         if by_rows <= by_channels {
-            cut(data, ext, strides, rows, ext.c)
+            partition(data, ext, strides, rows, ext.c)
         } else {
-            cut(data, ext, strides, ext.h, channels)
+            partition(data, ext, strides, ext.h, channels)
         }
     };
-    let columns = if turned { ext.c } else { ext.w };
+    let columns = if transposed { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
-        workers.arch.dispatch(packed::Job { members, from, windows: None, columns, turned, share, scratch });
+        workers.arch.dispatch(packed::Job { members, from, windows: None, columns, transposed, share, scratch });
     });
 }
 
 /// With channels side by side. The source may come in blocks of them, its rows without gaps.
-pub fn convolve_blocks<A: Arithmetic>(
+pub fn convolve_nchwc<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
     finish: A,
     mut from: Operand,
-    mut plus: Option<Addend>,
-    to: Target,
+    mut residual: Option<ResidualAdd>,
+    to: TensorViewMut,
     mut ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= WORTH_SHARING;
-    let Target { data, mut strides, .. } = to;
+    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
+    let TensorViewMut { data, mut strides, .. } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     if from.staging.is_pointwise() {
         let numbers = if from.in_blocks { BLOCK } else { 1 };
         let (from, to) = ((&mut from.source.strides, numbers), (&mut strides, 1));
-        match plus.as_mut().and_then(|plus| plus.source.as_mut()) {
+        match residual.as_mut().and_then(|residual| residual.source.as_mut()) {
             Some(other) => split_rows(&mut ext, &mut [from, to, (&mut other.strides, 1)], threads),
             None => split_rows(&mut ext, &mut [from, to], threads),
         }
@@ -553,60 +557,60 @@ pub fn convolve_blocks<A: Arithmetic>(
     let by_rows = (rows * ext.w + widening) * ext.c;
     let by_channels = ext.plane() * (channels + packing);
     let shares = if by_rows <= by_channels {
-        cut(data, ext, strides, rows, ext.c)
+        partition(data, ext, strides, rows, ext.c)
     } else {
-        cut(data, ext, strides, ext.h, channels)
+        partition(data, ext, strides, ext.h, channels)
     };
     workers.each(shares, shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
-        workers.arch.dispatch(nchwc::Job { kernel, finish, from, columns: ext.w, plus, share, scratch });
+        workers.arch.dispatch(nchwc::Job { kernel, finish, from, columns: ext.w, residual, share, scratch });
     });
 }
 
-pub fn convolve_staged(
+pub fn convolve_direct(
     workers: &Workers,
-    staging: &Staging,
+    staging: &Im2col,
     kernels: &Kernels,
-    finish: &Finish,
-    from: Source,
-    to: Target,
+    finish: &Epilogue,
+    from: TensorView,
+    to: TensorViewMut,
     ext: Extents,
     small: bool,
     shared: bool,
 ) {
-    let Target { data, strides, turned } = to;
-    let depthwise = staging.is_depthwise() && !turned;
-    let shares = match turned {
-        true => cut(data, ext.transposed(), strides, staging.share_rows, ext.w),
-        false => cut(data, ext, strides, staging.share_rows, staging.share_channels),
+    let TensorViewMut { data, strides, transposed } = to;
+    let depthwise = staging.is_depthwise() && !transposed;
+    let shares = match transposed {
+        true => partition(data, ext.transposed(), strides, staging.share_rows, ext.w),
+        false => partition(data, ext, strides, staging.share_rows, staging.share_channels),
     };
     workers.each(shares, shared, |share, scratch| {
         let (Some(kernel), offsets) = (kernels.of(share), &kernels.offsets[..]) else { return };
-        let (of, window, columns) = (depthwise::Of::Kernel(kernel, finish), &staging.window, ext.w);
+        let (of, window, columns) = (depthwise::WindowOp::Kernel(kernel, finish), &staging.window, ext.w);
         if depthwise {
             return workers.arch.dispatch(depthwise::Job { of, window, from, columns, share, scratch });
         }
         if small {
             let (windows, columns) = (Some((staging, offsets)), ext.w);
-            let members = &[Member { kernels, finish: *finish }];
-            return workers.arch.dispatch(packed::Job { members, from, windows, columns, turned, share, scratch });
+            let members = &[BatchMember { kernels, finish: *finish }];
+            return workers.arch.dispatch(packed::Job { members, from, windows, columns, transposed, share, scratch });
         }
-        workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch });
+        workers.arch.dispatch(Job { staging, kernel, finish, offsets, from, ext, transposed, share, scratch });
     });
 }
 
 /// A convolution of one tap a channel, or of few taps, whose result nothing reads but one in which every channel reads itself.
-pub struct Pair<'a, A> {
+pub struct FusedDepthwise<'a, A> {
     pub kernels: [&'a Kernels; 2],
     pub finish: [A; 2],
-    pub stagings: [&'a Staging; 2],
+    pub stagings: [&'a Im2col; 2],
 }
 
 /// Numbers of the first source that are packed together.
 const MADE_OF: usize = 1 << 16;
 
 /// Whether there is code for a pair of such windows, and blocks for so many channels of results.
-pub fn may_be_pair([first, second]: [&Staging; 2], channels: [usize; 2]) -> bool {
+pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {
     let taps = first.channels * first.window.elements();
     first.may_be_blocks()
         && second.is_depthwise()
@@ -614,14 +618,14 @@ pub fn may_be_pair([first, second]: [&Staging; 2], channels: [usize; 2]) -> bool
         && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
 }
 
-impl<A: Arithmetic> Pair<'_, A> {
+impl<A: Accumulator> FusedDepthwise<'_, A> {
     /// Both at once; the extents are those of the second result. It may be stored in blocks of channels, without gaps.
-    pub fn convolve(&self, workers: &Workers, from: Source, to: Target, ext: Extents, in_blocks: bool) {
+    pub fn convolve(&self, workers: &Workers, from: TensorView, to: TensorViewMut, ext: Extents, in_blocks: bool) {
         let (before, window) = (self.stagings[0], &self.stagings[1].window);
         let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
         let Some(first) = self.kernels[0].groups.first() else { return };
         let taps = first.packed.taps();
-        let shared = ext.g * ext.c * height * columns * taps >= WORTH_SHARING;
+        let shared = ext.g * ext.c * height * columns * taps >= PARALLEL_THRESHOLD;
         let threads = if shared { rayon::current_num_threads() } else { 1 };
         // What is made for so many rows of results.
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
@@ -638,25 +642,25 @@ impl<A: Arithmetic> Pair<'_, A> {
         let shares = match in_blocks {
             true => {
                 let ext = Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext };
-                cut(to.data, ext, dense(ext), rows, channels / BLOCK)
+                partition(to.data, ext, dense(ext), rows, channels / BLOCK)
             }
-            false => cut(to.data, ext, to.strides, rows, channels),
+            false => partition(to.data, ext, to.strides, rows, channels),
         };
         workers.each(shares, shared, |share, scratch| {
             let [Some(first), Some(second)] = self.kernels.map(|kernels| kernels.of(share)) else { return };
             let (kernels, finish, columns) = ([first, second], self.finish, ext.w);
             let from = Operand { source: from, in_blocks: false, staging: before };
-            let pair = nchwc::Pair { kernels, finish, window, from, columns, in_blocks, share, scratch };
+            let pair = nchwc::FusedKernel { kernels, finish, window, from, columns, in_blocks, share, scratch };
             workers.arch.dispatch(pair);
         });
     }
 }
 
 /// Whether Winograd's form is faster, and every operand can go through it.
-fn is_for_winograd(workers: &Workers, staging: &Staging, kernels: &Kernels, from: Source, ext: Extents) -> bool {
+fn is_for_winograd(workers: &Workers, staging: &Im2col, kernels: &Kernels, from: TensorView, ext: Extents) -> bool {
     let (window, channels) = (&staging.window, staging.channels);
     !staging.unicast
-        && winograd::pays(window, channels, ext)
+        && winograd::is_profitable(window, channels, ext)
         && kernels.groups.iter().all(|kernel| kernel.finite)
         && workers.arch.dispatch(
             #[inline(always)]
@@ -665,19 +669,19 @@ fn is_for_winograd(workers: &Workers, staging: &Staging, kernels: &Kernels, from
 }
 
 /// In the form of [`crate::conv::winograd`].
-pub fn convolve_squares(
+pub fn convolve_winograd(
     workers: &Workers,
-    staging: &Staging,
+    staging: &Im2col,
     kernels: &Kernels,
-    finish: &Finish,
-    from: Source,
-    to: Target,
+    finish: &Epilogue,
+    from: TensorView,
+    to: TensorViewMut,
     ext: Extents,
     shared: bool,
 ) {
     let (window, channels, columns) = (&staging.window, staging.channels, ext.w);
     let [rows, share_channels] = winograd::cut_of(channels, ext, if shared { rayon::current_num_threads() } else { 1 });
-    workers.each(cut(to.data, ext, to.strides, rows, share_channels), shared, |share, scratch| {
+    workers.each(partition(to.data, ext, to.strides, rows, share_channels), shared, |share, scratch| {
         let Some(kernel) = kernels.of(share) else { return };
         workers.arch.dispatch(winograd::Job { kernel, finish, window, channels, from, columns, share, scratch });
     });
@@ -696,14 +700,14 @@ fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads:
 
 /// One share at work. In a share of a turned result channels and columns are exchanged.
 struct Job<'a, 'b> {
-    staging: &'a Staging,
+    staging: &'a Im2col,
     kernel: &'a Filter,
-    finish: &'a Finish<'a>,
+    finish: &'a Epilogue<'a>,
     offsets: &'a [u32],
-    from: Source<'a>,
+    from: TensorView<'a>,
     ext: Extents,
-    turned: bool,
-    share: &'a mut Share<'b>,
+    transposed: bool,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -712,19 +716,19 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { staging, kernel, finish, offsets, from, ext, turned, share, scratch } = self;
+        let Job { staging, kernel, finish, offsets, from, ext, transposed, share, scratch } = self;
         let columns = ext.w;
         let taps = kernel.packed.taps();
         let area = staging.staged_elements();
         let outputs = share.rows * staging.width;
         let stride = outputs + SLACK;
-        let (first, channels) = if turned { (0, ext.c) } else { (share.first_channel, share.channels()) };
+        let (first, channels) = if transposed { (0, ext.c) } else { (share.first_channel, share.channels()) };
         let at_once = if staging.unicast { staging.at_once(channels) } else { CHANNELS };
         let sources = if staging.unicast { at_once } else { 1 };
-        let staged = room(&mut scratch.staged, sources * area + staging.staged_slack());
-        let sums = room(&mut scratch.sums, at_once * stride);
-        let widened = room(&mut scratch.panel, PANEL * TAPS.min(taps));
-        let halves = room(&mut scratch.halves, if turned { at_once * share.rows * columns } else { 0 });
+        let staged = scratch_slice(&mut scratch.staged, sources * area + staging.staged_slack());
+        let sums = scratch_slice(&mut scratch.sums, at_once * stride);
+        let widened = scratch_slice(&mut scratch.panel, PANEL * TAPS.min(taps));
+        let halves = scratch_slice(&mut scratch.halves, if transposed { at_once * share.rows * columns } else { 0 });
         let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
         staged[sources * area..].fill(0.0);
         for c in (0..channels).step_by(at_once) {
@@ -765,15 +769,15 @@ impl WithSimd for Job<'_, '_> {
                     let sums = &mut sums[m * stride..];
                     let places = &offsets[some.clone()];
                     let resume = tap > 0;
-                    Sums { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                    MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
                 }
             }
             for m in 0..count {
                 let bias = kernel.bias(channel + m);
-                // With what stands between rows.
+                // Also processes inter-row padding; it is never stored.
                 finish.stages(bias, &mut sums[m * stride..][..outputs]);
             }
-            if !turned {
+            if !transposed {
                 share.store(
                     [c, 0, 0],
                     count,
@@ -788,7 +792,7 @@ impl WithSimd for Job<'_, '_> {
             for m in 0..count {
                 finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
             }
-            let from = Turned { data: halves, stride: share.rows * columns, columns, first: c };
+            let from = Transposed { data: halves, stride: share.rows * columns, columns, first: c };
             from.store(&mut scratch.squares, share, 0, share.rows, 0, count);
         }
     }
@@ -806,13 +810,13 @@ mod tests {
     /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
     #[test]
     fn the_ways_to_one_product_agree() {
-        let finish = Finish { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
+        let finish = Epilogue { bias: 0.5, scale: 0.75, activation: &Activation::Relu };
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
         for (g, cin, cout, h, w) in [(1, 300, 130, 1, 70), (2, 20, 7, 5, 7), (1, 600, 64, 16, 16)] {
             let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
-            let staging = Staging::new(window, cin, false, ext).expect("it is small");
+            let staging = Im2col::new(window, cin, false, ext).expect("it is small");
             let kernels = |channels: Range<usize>| {
                 let weights = |g| channels.clone().flat_map(|c| c * cin..(c + 1) * cin).map(|i| draw(i + g)).collect();
                 let biases: Vec<f32> = channels.clone().map(|c| c as f32 / 64.0).collect();
@@ -824,15 +828,15 @@ mod tests {
             // Rows with gaps, and channels within rows.
             let strides = [h * cin * (w + 3), w + 3, cin * (w + 3)];
             let x: Vec<f16> = (0..reach(input, strides)).map(draw).collect();
-            let from = Source { data: &x, strides };
+            let from = TensorView { data: &x, strides };
             let workers = Workers::new();
-            let run = |members: &[&Kernels], turned: bool| {
-                let stored = if turned { ext.transposed() } else { ext };
+            let run = |members: &[&Kernels], transposed: bool| {
+                let stored = if transposed { ext.transposed() } else { ext };
                 let mut data = vec![f16::NAN; reach(stored, dense(stored))];
-                let to = Target { data: &mut data, strides: dense(stored), turned };
-                let members: Vec<Member> = members.iter().map(|kernels| Member { kernels, finish }).collect();
+                let to = TensorViewMut { data: &mut data, strides: dense(stored), transposed };
+                let members: Vec<BatchMember> = members.iter().map(|kernels| BatchMember { kernels, finish }).collect();
                 match members.is_empty() {
-                    true => convolve_staged(&workers, &staging, &all, &finish, from, to, ext, false, true),
+                    true => convolve_direct(&workers, &staging, &all, &finish, from, to, ext, false, true),
                     false => convolve_pointwise(&workers, &members, from, to, ext),
                 }
                 data
@@ -840,13 +844,13 @@ mod tests {
             let wanted = run(&[], false);
             assert!(wanted.iter().all(|x| !x.is_nan()));
             assert_eq!(run(&[&all], false), wanted);
-            let turned = run(&[], true);
-            assert_eq!(run(&[&all], true), turned);
-            assert_eq!(run(&[&first, &rest], true), turned);
+            let transposed = run(&[], true);
+            assert_eq!(run(&[&all], true), transposed);
+            assert_eq!(run(&[&first, &rest], true), transposed);
             let at = |data: &[f16], e: Extents, [g, c, h, w]: [usize; 4]| data[((g * e.c + c) * e.h + h) * e.w + w];
             for (i, &x) in wanted.iter().enumerate() {
                 let (w, h, c, g) = (i % ext.w, i / ext.w % ext.h, i / ext.plane() % ext.c, i / ext.plane() / ext.c);
-                assert_eq!(at(&turned, ext.transposed(), [g, w, h, c]), x);
+                assert_eq!(at(&transposed, ext.transposed(), [g, w, h, c]), x);
             }
         }
     }
@@ -856,13 +860,13 @@ mod tests {
     #[test]
     fn windows_take_their_taps_in_order() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
         let mut squares = 0;
         for (i, (window, [cin, cout], unicast)) in some_windows().enumerate() {
             let Window { k, s, p, from, to } = window.clone();
             let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
             let of_output = if unicast { 1 } else { cin };
-            let staging = Staging::new(window.clone(), of_output, unicast, ext).expect("it is small");
+            let staging = Im2col::new(window.clone(), of_output, unicast, ext).expect("it is small");
             let taps = of_output * k[0] * k[1];
             let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
             let groups = [Coefficients { weights: Values::Halves(weights.clone()), biases: None }];
@@ -887,9 +891,9 @@ mod tests {
                 let workers = Workers::used(arch);
                 for small in if unicast { &[false][..] } else { &[false, true] } {
                     let mut data = vec![f16::NAN; wanted.len()];
-                    let to = Target { data: &mut data, strides: dense(ext), turned: false };
-                    let from = Source { data: &x, strides };
-                    convolve_staged(&workers, &staging, &kernels, &finish, from, to, ext, *small, true);
+                    let to = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
+                    let from = TensorView { data: &x, strides };
+                    convolve_direct(&workers, &staging, &kernels, &finish, from, to, ext, *small, true);
                     let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
                     assert_eq!(wrong, None, "{:?}, {cin} to {cout}, {arch:?}, small {small}", staging.window);
                 }
@@ -898,8 +902,17 @@ mod tests {
                 }
                 // Another order of additions.
                 let mut data = vec![f16::NAN; wanted.len()];
-                let to = Target { data: &mut data, strides: dense(ext), turned: false };
-                convolve_squares(&workers, &staging, &kernels, &finish, Source { data: &x, strides }, to, ext, true);
+                let to = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
+                convolve_winograd(
+                    &workers,
+                    &staging,
+                    &kernels,
+                    &finish,
+                    TensorView { data: &x, strides },
+                    to,
+                    ext,
+                    true,
+                );
                 squares += 1;
                 for (found, wanted) in data.iter().zip(&wanted) {
                     let off = (found.to_f32() - wanted.to_f32()).abs();
@@ -951,48 +964,48 @@ mod tests {
                 let ext = |[h, w]: [usize; 2]| Extents { g: 1, c, h, w };
                 let before = Window { k: [k1; 2], s: [s1; 2], p: [p1; 2], from: of, to: [h, w] };
                 let window = Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to };
-                let first = Staging::new(before, cin, false, ext([h, w])).expect("it is small");
-                let second = Staging::new(window, 1, true, ext(to)).expect("it is small");
+                let first = Im2col::new(before, cin, false, ext([h, w])).expect("it is small");
+                let second = Im2col::new(window, 1, true, ext(to)).expect("it is small");
                 cuts += usize::from(h * w * cin * k1 * k1 > 2 * MADE_OF);
-                let kernels = |staging: &Staging, taps: usize, biases: bool| {
+                let kernels = |staging: &Im2col, taps: usize, biases: bool| {
                     let weights = Values::Halves((0..c * taps).map(|n| draw(n + i)).collect());
                     let biases = biases.then(|| (0..c).map(|n| draw(n).to_f32()).collect());
                     Kernels::pack(staging, false, c, vec![Coefficients { weights, biases }])
                 };
                 let kernels = [kernels(&first, cin * k1 * k1, i % 2 == 0), kernels(&second, k * k, i % 2 == 1)];
                 let blocks = kernels.clone().map(|mut kernels| {
-                    kernels.put_in_blocks(&mut Repacked::default());
+                    kernels.repack_nchwc16(&mut RepackCache::default());
                     kernels
                 });
-                assert!(may_be_pair([&first, &second], [c; 2]));
+                assert!(can_fuse_depthwise([&first, &second], [c; 2]));
                 let mut x: Vec<f16> = (0..cin * of[0] * (of[1] + 1)).map(draw).collect();
                 if s == 1 {
                     x.iter_mut().step_by(97).zip(odd).for_each(|(x, odd)| *x = odd);
                 }
-                let from = Source { data: &x, strides: [0, of[0] * (of[1] + 1), of[1] + 1] };
-                let finish = |n: usize, bias| Finish { bias, scale: 1.0 + bias, activation: &activations[n % 5] };
+                let from = TensorView { data: &x, strides: [0, of[0] * (of[1] + 1), of[1] + 1] };
+                let finish = |n: usize, bias| Epilogue { bias, scale: 1.0 + bias, activation: &activations[n % 5] };
                 let finish = [finish(tried, 0.0), finish(tried + 2, if p == 0 { 0.5 } else { 0.0 })];
                 for arch in arches() {
                     let workers = Workers::used(arch);
                     let between = Extents { g: 1, c, h, w };
                     let mut data = vec![f16::ONE; c * h * w];
-                    let target = Target { data: &mut data, strides: dense(between), turned: false };
+                    let target = TensorViewMut { data: &mut data, strides: dense(between), transposed: false };
                     convolve(&workers, &first, &kernels[0], &finish[0], from, target, between);
                     let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                     let mut alone = vec![f16::ONE; c * h * w];
-                    let target = Target { data: &mut alone, strides: dense(between), turned: false };
+                    let target = TensorViewMut { data: &mut alone, strides: dense(between), transposed: false };
                     convolve(&workers, &first, &blocks[0], &finish[0], from, target, between);
                     assert!(bits(&alone) == bits(&data), "{h}x{w}, {cin} to {c}, {k1} {s1} {p1}, {arch:?}");
-                    let source = Source { data: &data, strides: dense(between) };
+                    let source = TensorView { data: &data, strides: dense(between) };
                     let mut wanted = vec![f16::ONE; c * to[0] * to[1]];
                     let mut found = wanted.clone();
                     // Rows of channels, or channels of rows.
                     let strides = if i % 2 == 0 { dense(ext(to)) } else { [0, to[1], c * to[1]] };
-                    let target = Target { data: &mut wanted, strides, turned: false };
+                    let target = TensorViewMut { data: &mut wanted, strides, transposed: false };
                     convolve(&workers, &second, &kernels[1], &finish[1], source, target, ext(to));
-                    let target = Target { data: &mut found, strides, turned: false };
+                    let target = TensorViewMut { data: &mut found, strides, transposed: false };
                     let stagings = [&first, &second];
-                    let pair = Pair { kernels: blocks.each_ref(), finish, stagings };
+                    let pair = FusedDepthwise { kernels: blocks.each_ref(), finish, stagings };
                     pair.convolve(&workers, from, target, ext(to), false);
                     assert!(bits(&found) == bits(&wanted), "{h}x{w}, {cin} to {c}, {k} {s} {p}, {arch:?}");
                     if !c.is_multiple_of(BLOCK) {
@@ -1000,7 +1013,7 @@ mod tests {
                     }
                     let ext = |c: usize| Extents { g: 1, c, h: to[0], w: to[1] };
                     let window = Window { k: [1; 2], s: [1; 2], p: [0; 2], from: to, to };
-                    let third = Staging::new(window, c, false, ext(37)).expect("it is small");
+                    let third = Im2col::new(window, c, false, ext(37)).expect("it is small");
                     let groups = [Coefficients {
                         weights: Values::Halves((0..37 * c).map(|n| draw(n + i)).collect()),
                         biases: Some((0..37).map(|n| draw(n).to_f32()).collect()),
@@ -1008,18 +1021,18 @@ mod tests {
                     let mut product = Kernels::pack(&third, false, 37, groups.into());
                     let mut products_of = [vec![f16::ONE; 37 * to[0] * to[1]], vec![f16::ONE; 37 * to[0] * to[1]]];
                     let [wanted_product, found_product] = &mut products_of;
-                    let from_wanted = Source { data: &wanted, strides };
-                    let target = Target { data: wanted_product, strides: dense(ext(37)), turned: false };
+                    let from_wanted = TensorView { data: &wanted, strides };
+                    let target = TensorViewMut { data: wanted_product, strides: dense(ext(37)), transposed: false };
                     convolve(&workers, &third, &product, &finish[0], from_wanted, target, ext(37));
-                    product.put_in_blocks(&mut Repacked::default());
+                    product.repack_nchwc16(&mut RepackCache::default());
                     let mut blocks = vec![f16::ONE; c * to[0] * to[1]];
-                    let target = Target { data: &mut blocks, strides: dense(ext(c)), turned: false };
+                    let target = TensorViewMut { data: &mut blocks, strides: dense(ext(c)), transposed: false };
                     pair.convolve(&workers, from, target, ext(c), true);
                     let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..ext(c) });
-                    let source = Source { data: &blocks, strides };
+                    let source = TensorView { data: &blocks, strides };
                     let operand = Operand { source, in_blocks: true, staging: &third };
-                    let target = Target { data: found_product, strides: dense(ext(37)), turned: false };
-                    convolve_blocks(&workers, &product, finish[0], operand, None, target, ext(37));
+                    let target = TensorViewMut { data: found_product, strides: dense(ext(37)), transposed: false };
+                    convolve_nchwc(&workers, &product, finish[0], operand, None, target, ext(37));
                     assert!(bits(found_product) == bits(wanted_product), "{h}x{w}, {c} to 37, {k} {s} {p}, {arch:?}");
                     products += 1;
                     if !workers.converts() {
@@ -1035,11 +1048,11 @@ mod tests {
                         wanted_sum[at] = crate::num::round(product.to_f32() + other[at].to_f32());
                     }
                     let known = |x: &[f16]| x.iter().map(|x| (!x.is_nan()).then(|| x.to_bits())).collect::<Vec<_>>();
-                    for (source, is_first) in [(Some(Source { data: &other, strides }), false), (None, true)] {
+                    for (source, is_first) in [(Some(TensorView { data: &other, strides }), false), (None, true)] {
                         let mut data = other.clone();
-                        let target = Target { data: &mut data, strides, turned: false };
-                        let plus = Some(Addend { source, is_first });
-                        convolve_blocks(&workers, &product, finish[0], operand, plus, target, ext(37));
+                        let target = TensorViewMut { data: &mut data, strides, transposed: false };
+                        let residual = Some(ResidualAdd { source, is_first });
+                        convolve_nchwc(&workers, &product, finish[0], operand, residual, target, ext(37));
                         assert!(known(&data) == known(&wanted_sum), "{h}x{w}, {c} to 37, {k} {s} {p}, {is_first}");
                     }
                     sums += 1;
@@ -1055,7 +1068,7 @@ mod tests {
     #[test]
     fn columns_alone_have_the_sums_of_columns_together() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
         for (cin, cout, w) in [
             (300, 100, 1),
             (1280, 330, 1),
@@ -1069,13 +1082,13 @@ mod tests {
         ] {
             let (input, ext) = (Extents { g: 1, c: cin, h: 1, w }, Extents { g: 1, c: cout, h: 1, w });
             let window = Window { k: [1, 1], s: [1, 1], p: [0, 0], from: [1, w], to: [1, w] };
-            let staging = Staging::new(window, cin, false, ext).expect("it is small");
+            let staging = Im2col::new(window, cin, false, ext).expect("it is small");
             let weights: Vec<f16> = (0..cout * cin).map(draw).collect();
             let biases: Vec<f32> = (0..cout).map(|c| draw(c).to_f32()).collect();
-            let kernels = |turned: bool| {
+            let kernels = |transposed: bool| {
                 let (weights, biases) = (Values::Halves(weights.clone()), Some(biases.clone()));
                 let groups = [Coefficients { weights, biases }];
-                Kernels::pack(&staging, turned, cout, groups.into())
+                Kernels::pack(&staging, transposed, cout, groups.into())
             };
             let x: Vec<f16> = (0..cin * w).map(|i| draw(i + 5)).collect();
             let sum = |c: usize, o: usize| {
@@ -1085,22 +1098,26 @@ mod tests {
             };
             for arch in arches() {
                 let workers = Workers::used(arch);
-                for turned in [false, true] {
-                    let stored = if turned { ext.transposed() } else { ext };
+                for transposed in [false, true] {
+                    let stored = if transposed { ext.transposed() } else { ext };
                     let mut data = vec![f16::NAN; cout * w];
-                    let to = Target { data: &mut data, strides: dense(stored), turned };
+                    let to = TensorViewMut { data: &mut data, strides: dense(stored), transposed };
                     convolve(
                         &workers,
                         &staging,
-                        &kernels(turned),
+                        &kernels(transposed),
                         &finish,
-                        Source { data: &x, strides: dense(input) },
+                        TensorView { data: &x, strides: dense(input) },
                         to,
                         ext,
                     );
                     for (i, &found) in data.iter().enumerate() {
-                        let (c, o) = if turned { (i % cout, i / cout) } else { (i / w, i % w) };
-                        assert_eq!(found, f16::from_f32(sum(c, o)), "{cin} {cout} {w}, {arch:?}, {turned}, {c}, {o}");
+                        let (c, o) = if transposed { (i % cout, i / cout) } else { (i / w, i % w) };
+                        assert_eq!(
+                            found,
+                            f16::from_f32(sum(c, o)),
+                            "{cin} {cout} {w}, {arch:?}, {transposed}, {c}, {o}"
+                        );
                     }
                 }
             }

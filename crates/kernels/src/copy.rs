@@ -3,7 +3,7 @@
 use crate::num;
 use crate::params::ElementType;
 use crate::tensor::Tensor;
-use crate::view::Source;
+use crate::view::TensorView;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Rounds a row in place: the values that elements of a format would hold.
@@ -26,12 +26,12 @@ impl WithSimd for Through<'_> {
 }
 
 /// Widens a view of fp16 into a tensor.
-pub fn widen(arch: Arch, from: Source, to: &mut Tensor) {
+pub fn widen(arch: Arch, from: TensorView, to: &mut Tensor) {
     arch.dispatch(Widen { from, to });
 }
 
 struct Widen<'a> {
-    from: Source<'a>,
+    from: TensorView<'a>,
     to: &'a mut Tensor,
 }
 

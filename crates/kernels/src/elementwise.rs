@@ -1,14 +1,14 @@
 //! Rows of two tensors combined, and pooling windows, from memory to memory.
 
-use crate::binary::Both;
-use crate::conv::{Staging, depthwise};
+use crate::binary::BinaryRows;
+use crate::conv::{Im2col, depthwise};
 use crate::host::Rows;
 use crate::num::elementwise::{admit_row, settle_row};
 use crate::params::{BinaryOp, Rounding};
-use crate::reduce::Ending;
+use crate::reduce::ElementwiseEpilogue;
 use crate::tensor::Extents;
-use crate::view::{Share, Source, Strides, cut};
-use crate::workers::{Scratch, Workers, room};
+use crate::view::{OutputTile, Strides, TensorView, partition};
+use crate::workers::{Scratch, Workers, scratch_slice};
 use crate::{num, simd};
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -18,19 +18,19 @@ pub const BLOCK: usize = 1 << 10;
 /// Elements that are worth a share of their own.
 const PER_SHARE: usize = 1 << 15;
 /// Elements that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 17;
+const PARALLEL_THRESHOLD: usize = 1 << 17;
 /// The same where they look for work.
-const WORTH_SHARING_AWAKE: usize = 1 << 13;
+const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 13;
 
 /// An operation on two tensors, and what follows it.
 #[derive(Clone, Copy)]
 pub struct Binary<'a> {
     pub op: BinaryOp,
-    pub ending: &'a Ending<f32>,
+    pub ending: &'a ElementwiseEpilogue<f32>,
     pub rules: Option<&'static Rounding>,
-    pub one: Source<'a>,
+    pub one: TensorView<'a>,
     /// `None` is what stands where the result goes.
-    pub other: Option<Source<'a>>,
+    pub other: Option<TensorView<'a>>,
     /// Whether `one` is the second source.
     pub is_second: bool,
     /// Which of the sources pass a ReLU.
@@ -47,8 +47,8 @@ pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, stri
     // As convolutions cut what they leave, so that a thread finds in its cache what it left there itself.
     let by_rows = ext.c < parts || strides[2] >= strides[1] && rows * ext.c <= ext.h * channels;
     let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
-    let least = if workers.awake { WORTH_SHARING_AWAKE } else { WORTH_SHARING };
-    workers.each(cut(to, ext, strides, rows, channels), elements >= least, |share, scratch| {
+    let least = if workers.awake { PARALLEL_THRESHOLD_SPINNING } else { PARALLEL_THRESHOLD };
+    workers.each(partition(to, ext, strides, rows, channels), elements >= least, |share, scratch| {
         workers.arch.dispatch(Combine { of, columns: ext.w, share, scratch });
     });
 }
@@ -56,7 +56,7 @@ pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, stri
 struct Combine<'a, 'b> {
     of: Binary<'a>,
     columns: usize,
-    share: &'a mut Share<'b>,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -67,8 +67,8 @@ impl WithSimd for Combine<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Combine { of, columns, share, scratch } = self;
         let Binary { op, ending, rules, one, other, is_second, relus } = of;
-        let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| room(buffer, BLOCK.max(columns)));
-        let halves = room(&mut scratch.halves, BLOCK.max(columns));
+        let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
+        let halves = scratch_slice(&mut scratch.halves, BLOCK.max(columns));
         let alone = rules.is_none() && ending.is_idle() && relus == [false; 2];
         share.blocks(
             columns,
@@ -81,7 +81,7 @@ impl WithSimd for Combine<'_, '_> {
                     #[inline(always)]
                     |other| block.of_source(other),
                 );
-                if alone && (Both { one, other, is_second, rows }).combine(simd, op, to) {
+                if alone && (BinaryRows { one, other, is_second, rows }).combine(simd, op, to) {
                     return;
                 }
                 let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
@@ -119,7 +119,7 @@ impl WithSimd for Combine<'_, '_> {
 
 /// What follows the operation. `row` is used up.
 #[inline(always)]
-fn finish(ending: &Ending<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &mut [f16]) {
+fn finish(ending: &ElementwiseEpilogue<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &mut [f16]) {
     ending.apply(row);
     match rules {
         Some(rules) => settle_row(rules, row, to),
@@ -130,20 +130,20 @@ fn finish(ending: &Ending<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &
 /// Maxima, or sums, of windows over one tensor, and what follows them.
 pub fn pool(
     workers: &Workers,
-    staging: &Staging,
+    staging: &Im2col,
     max: bool,
-    ending: &Ending<f32>,
+    ending: &ElementwiseEpilogue<f32>,
     rules: Option<&'static Rounding>,
-    source: Source,
+    source: TensorView,
     to: &mut [f16],
     ext: Extents,
     strides: Strides,
 ) {
     let (offsets, columns) = (staging.offsets(), ext.w);
-    let shared = ext.g * ext.c * ext.plane() * offsets.len() >= WORTH_SHARING;
-    let shares = cut(to, ext, strides, staging.share_rows, staging.share_channels);
+    let shared = ext.g * ext.c * ext.plane() * offsets.len() >= PARALLEL_THRESHOLD;
+    let shares = partition(to, ext, strides, staging.share_rows, staging.share_channels);
     workers.each(shares, shared, |share, scratch| {
-        let (of, window, offsets) = (depthwise::Of::Pool(max, ending), &staging.window, &offsets[..]);
+        let (of, window, offsets) = (depthwise::WindowOp::Pool(max, ending), &staging.window, &offsets[..]);
         if rules.is_none() && of.executes(window) {
             return workers.arch.dispatch(depthwise::Job { of, window, from: source, columns, share, scratch });
         }
@@ -153,13 +153,13 @@ pub fn pool(
 
 struct Pool<'a, 'b> {
     max: bool,
-    staging: &'a Staging,
+    staging: &'a Im2col,
     offsets: &'a [u32],
-    ending: &'a Ending<f32>,
+    ending: &'a ElementwiseEpilogue<f32>,
     rules: Option<&'static Rounding>,
-    source: Source<'a>,
+    source: TensorView<'a>,
     columns: usize,
-    share: &'a mut Share<'b>,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -170,8 +170,8 @@ impl WithSimd for Pool<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
         let area = staging.staged_elements();
-        let staged = room(&mut scratch.staged, area + staging.staged_slack());
-        let sums = room(&mut scratch.sums, columns);
+        let staged = scratch_slice(&mut scratch.staged, area + staging.staged_slack());
+        let sums = scratch_slice(&mut scratch.sums, columns);
         let outside = if max { f32::NEG_INFINITY } else { 0.0 };
         staged[area..].fill(outside);
         for c in 0..share.channels() {
@@ -227,7 +227,7 @@ mod tests {
                     (BinaryOp::Mul, |a, b| a * b, false),
                     (BinaryOp::Add, |a, b| a.max(0.0) + b, true),
                 ] {
-                    let source = |data| Source { data, strides };
+                    let source = |data| TensorView { data, strides };
                     for (before, one, other, is_second) in [
                         (vec![f16::NAN; reach], source(&a), Some(source(&b)), false),
                         (a.clone(), source(&b), None, true),
@@ -241,8 +241,9 @@ mod tests {
                             }
                         }
                         let mut result = before;
-                        let (ending, workers, relus) = (Ending::nothing(), Workers::used(arch), [relu, false]);
-                        workers.each(cut(&mut result, ext, strides, 3, 2), false, |share, scratch| {
+                        let (ending, workers, relus) =
+                            (ElementwiseEpilogue::nothing(), Workers::used(arch), [relu, false]);
+                        workers.each(partition(&mut result, ext, strides, 3, 2), false, |share, scratch| {
                             let (ending, rules) = (&ending, None);
                             let of = Binary { op, ending, rules, one, other, is_second, relus };
                             arch.dispatch(Combine { of, columns, share, scratch });

@@ -1,19 +1,19 @@
-//! What follows the sums of the neural engine: `NL((y + AccBias) * PostScale)`, rounded once.
+//! Epilogue of a sum: `activation((y + bias) * scale)`, rounded once; and copies through it.
 
-use crate::conv::Target;
-use crate::conv::exact::Exactly;
+use crate::conv::TensorViewMut;
+use crate::conv::exact::ExactEpilogue;
 use crate::host::Rows;
 use crate::num;
-use crate::simd::{self, Before};
+use crate::simd::{self, LaneMap};
 use crate::tensor::Extents;
-use crate::view::{Part, SQUARE, Share, Source, Turned, copy_short, cut};
-use crate::workers::{Scratch, Workers, room};
+use crate::view::{OutputTile, Part, SQUARE, TensorView, Transposed, copy_short, partition};
+use crate::workers::{Scratch, Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
 /// Elements that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 15;
+const PARALLEL_THRESHOLD: usize = 1 << 15;
 /// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
 /// row.
 const SHORT: usize = 64;
@@ -55,7 +55,7 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x >= high { high } else { x }
 }
 
-/// What [`Finish::stages`] does, for vectors: a channel's bias, and what follows it.
+/// What [`Epilogue::stages`] does, for vectors: a channel's bias, and what follows it.
 #[derive(Clone, Copy)]
 struct Biased<V, A> {
     /// [`without_effect`] where there is none.
@@ -80,14 +80,14 @@ struct Rectified;
 #[derive(Clone, Copy)]
 struct Clamped<V>(V, V);
 
-impl<S: Simd, A: Before<S>> Before<S> for Biased<S::f32s, A> {
+impl<S: Simd, A: LaneMap<S>> LaneMap<S> for Biased<S::f32s, A> {
     #[inline(always)]
     fn of(self, simd: S, v: S::f32s) -> S::f32s {
         self.after.of(simd, simd.add_f32s(v, self.bias))
     }
 }
 
-impl<S: Simd> Before<S> for Stages<S::f32s> {
+impl<S: Simd> LaneMap<S> for Stages<S::f32s> {
     #[inline(always)]
     fn of(self, simd: S, mut v: S::f32s) -> S::f32s {
         if let Some([bias, scale]) = self.all {
@@ -103,14 +103,14 @@ impl<S: Simd> Before<S> for Stages<S::f32s> {
     }
 }
 
-impl<S: Simd> Before<S> for Rectified {
+impl<S: Simd> LaneMap<S> for Rectified {
     #[inline(always)]
     fn of(self, simd: S, v: S::f32s) -> S::f32s {
         simd::larger(simd, v, simd.splat_f32s(0.0))
     }
 }
 
-impl<S: Simd> Before<S> for Clamped<S::f32s> {
+impl<S: Simd> LaneMap<S> for Clamped<S::f32s> {
     #[inline(always)]
     fn of(self, simd: S, v: S::f32s) -> S::f32s {
         let Clamped(low, high) = self;
@@ -129,7 +129,7 @@ pub fn without_effect(bias: f32) -> f32 {
 #[derive(Clone, Copy)]
 struct Limited<V>(V, V);
 
-impl<S: Simd> Before<S> for Limited<S::f32s> {
+impl<S: Simd> LaneMap<S> for Limited<S::f32s> {
     #[inline(always)]
     fn of(self, simd: S, v: S::f32s) -> S::f32s {
         let Limited(low, high) = self;
@@ -139,13 +139,13 @@ impl<S: Simd> Before<S> for Limited<S::f32s> {
 
 /// Everything between a sum and its place in memory.
 #[derive(Clone, Copy)]
-pub struct Finish<'a> {
+pub struct Epilogue<'a> {
     pub bias: f32,
     pub scale: f32,
     pub activation: &'a Activation,
 }
 
-impl Finish<'_> {
+impl Epilogue<'_> {
     /// Whether nothing lies between.
     fn is_plain(&self) -> bool {
         matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0
@@ -179,7 +179,7 @@ impl Finish<'_> {
     /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
     #[inline(always)]
     pub fn stages(&self, bias: f32, row: &mut [f32]) {
-        let &Finish { bias: all, scale, .. } = self;
+        let &Epilogue { bias: all, scale, .. } = self;
         match (bias != 0.0, all != 0.0 || scale != 1.0) {
             (false, false) => self.activate(row, |v| v),
             (true, false) => self.activate(row, |v| v + bias),
@@ -198,9 +198,9 @@ impl Finish<'_> {
         }
     }
 
-    /// [`Finish::stages`] for vectors.
+    /// [`Epilogue::stages`] for vectors.
     #[inline(always)]
-    pub fn before<S: Simd>(&self, simd: S, bias: f32) -> impl Before<S> {
+    pub fn before<S: Simd>(&self, simd: S, bias: f32) -> impl LaneMap<S> {
         Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }
     }
 
@@ -233,18 +233,39 @@ impl Finish<'_> {
         }
     }
 
-    /// Rounds what [`Finish::stages`] left, and looks it up where there is a table.
+    /// Rounds what [`Epilogue::stages`] left, and looks it up where there is a table.
     #[inline(always)]
     pub fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
         simd::round_rows(simd, from, to, rows);
         self.look_up(to, rows);
     }
 
-    /// [`Finish::stages`] and [`Finish::rows`] at once. `from` is used up.
+    /// [`Epilogue::stages`] and [`Epilogue::rows`] at once. `from` is used up.
     #[inline(always)]
     pub fn all<S: Simd>(&self, simd: S, bias: f32, from: &mut [f32], to: &mut [f16], rows: Rows) {
         simd::finish_rows(simd, self.before(simd, bias), from, to, rows);
         self.look_up(to, rows);
+    }
+
+    /// Finishes and stores a channel's rows, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which is
+    /// used up.
+    #[inline(always)]
+    pub fn store_channel<S: Simd>(
+        &self,
+        simd: S,
+        share: &mut OutputTile,
+        place: [usize; 3],
+        bias: f32,
+        from: &mut [f32],
+        rows: Rows,
+    ) {
+        share.store_channel(
+            place,
+            from,
+            rows,
+            #[inline(always)]
+            |from, to, rows| self.all(simd, bias, from, to, rows),
+        );
     }
 
     /// Looks up what was rounded, where there is a table.
@@ -260,22 +281,22 @@ impl Finish<'_> {
 
 /// Work on vectors to which stages are applied.
 pub trait Staged<S: Simd> {
-    fn with(self, simd: S, stages: impl Before<S>);
+    fn with(self, simd: S, stages: impl LaneMap<S>);
 }
 
 /// What is made of a copied element.
-pub enum Ending<'a> {
-    Fast(&'a Finish<'a>),
-    Exact(&'a Exactly),
+pub enum CopyEpilogue<'a> {
+    Fast(&'a Epilogue<'a>),
+    Exact(&'a ExactEpilogue),
 }
 
-impl Ending<'_> {
+impl CopyEpilogue<'_> {
     /// One row; `wide` is used up.
     #[inline(always)]
     fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         match self {
-            Ending::Fast(finish) => finish.copy(from, wide, to),
-            Ending::Exact(exactly) => {
+            CopyEpilogue::Fast(finish) => finish.copy(from, wide, to),
+            CopyEpilogue::Exact(exactly) => {
                 to.copy_from_slice(from);
                 exactly.row(to);
             }
@@ -284,26 +305,26 @@ impl Ending<'_> {
 }
 
 /// `to = finish(from)`, element by element; the extents are those of the source.
-pub fn copy(workers: &Workers, finish: &Ending, from: Source, to: Target, ext: Extents) {
-    let Target { data, strides, turned } = to.in_columns(ext);
-    let stored = if turned { ext.transposed() } else { ext };
+pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: TensorViewMut, ext: Extents) {
+    let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
+    let stored = if transposed { ext.transposed() } else { ext };
     let parts = 4 * rayon::current_num_threads();
     let channels = stored.c.div_ceil(parts).max(1);
-    let channels = if turned { channels.next_multiple_of(SQUARE) } else { channels };
+    let channels = if transposed { channels.next_multiple_of(SQUARE) } else { channels };
     let rows = if stored.c < parts { stored.h.div_ceil(parts).max(1) } else { stored.h };
-    let shared = ext.g * ext.c * ext.plane() >= WORTH_SHARING;
-    workers.each(cut(data, stored, strides, rows, channels), shared, |share, scratch| {
-        workers.arch.dispatch(Job { finish, from, columns: stored.w, turned, share, scratch });
+    let shared = ext.g * ext.c * ext.plane() >= PARALLEL_THRESHOLD;
+    workers.each(partition(data, stored, strides, rows, channels), shared, |share, scratch| {
+        workers.arch.dispatch(Job { finish, from, columns: stored.w, transposed, share, scratch });
     });
 }
 
 struct Job<'a, 'b> {
-    finish: &'a Ending<'a>,
-    from: Source<'a>,
+    finish: &'a CopyEpilogue<'a>,
+    from: TensorView<'a>,
     /// Columns as stored.
     columns: usize,
-    turned: bool,
-    share: &'a mut Share<'b>,
+    transposed: bool,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -312,23 +333,23 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Job { finish, from, columns, turned, share, scratch } = self;
+        let Job { finish, from, columns, transposed, share, scratch } = self;
         let (group, first_row) = (share.group, share.first_row);
-        if !turned {
+        if !transposed {
             let part = Part { rows: first_row..first_row + share.rows, columns: 0..columns };
             for c in 0..share.channels() {
                 if columns < SHORT && columns > 0 {
-                    let gathered = room(&mut scratch.gathered, part.outputs());
+                    let gathered = scratch_slice(&mut scratch.gathered, part.outputs());
                     from.gather(group, share.first_channel + c, &part, gathered);
-                    let wide = room(&mut scratch.wide, part.outputs());
-                    let halves = room(&mut scratch.halves, part.outputs());
+                    let wide = scratch_slice(&mut scratch.wide, part.outputs());
+                    let halves = scratch_slice(&mut scratch.halves, part.outputs());
                     finish.copy(gathered, wide, halves);
                     for (row, from) in halves.chunks_exact(columns).enumerate() {
                         copy_short(from, share.row(c, row, columns));
                     }
                     continue;
                 }
-                let wide = room(&mut scratch.wide, columns);
+                let wide = scratch_slice(&mut scratch.wide, columns);
                 for row in 0..share.rows {
                     let from = from.row(group, share.first_channel + c, first_row + row, columns);
                     finish.copy(from, wide, share.row(c, row, columns));
@@ -337,9 +358,9 @@ impl WithSimd for Job<'_, '_> {
             return;
         }
         // Known once for all rows, which are short here.
-        let plain = matches!(finish, Ending::Fast(finish) if finish.is_plain());
-        let wide = room(&mut scratch.wide, SQUARE);
-        let halves = room(&mut scratch.halves, SQUARE * SQUARE);
+        let plain = matches!(finish, CopyEpilogue::Fast(finish) if finish.is_plain());
+        let wide = scratch_slice(&mut scratch.wide, SQUARE);
+        let halves = scratch_slice(&mut scratch.halves, SQUARE * SQUARE);
         for row in 0..share.rows {
             for w in (0..share.channels()).step_by(SQUARE) {
                 let width = SQUARE.min(share.channels() - w);
@@ -353,7 +374,7 @@ impl WithSimd for Job<'_, '_> {
                             false => finish.copy(from, &mut wide[..width], &mut to[..width]),
                         }
                     }
-                    let square = Turned { data: halves, stride: SQUARE, columns: width, first: c };
+                    let square = Transposed { data: halves, stride: SQUARE, columns: width, first: c };
                     square.store(&mut scratch.squares, share, row, 1, w, height);
                 }
             }
@@ -366,7 +387,7 @@ mod tests {
     use super::*;
     use crate::workers::arches;
 
-    struct Ways<'a>(Finish<'a>, f32);
+    struct Ways<'a>(Epilogue<'a>, f32);
 
     impl WithSimd for Ways<'_> {
         type Output = ();
@@ -402,7 +423,7 @@ mod tests {
         for (activation, arch) in activations.iter().flat_map(|a| arches().into_iter().map(move |arch| (a, arch))) {
             for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0)] {
                 for channel in [0.0, 0.75] {
-                    arch.dispatch(Ways(Finish { bias, scale, activation }, channel));
+                    arch.dispatch(Ways(Epilogue { bias, scale, activation }, channel));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Products of a weight matrix and a matrix of columns, many sums at once, bit-equal to [`crate::num::reference::dot`].
+//! GEMM with fixed-point accumulators: a weight matrix by a matrix of columns, bit-equal to [`crate::num::reference::dot`].
 //!
 //! The accumulator's rounding comes for free with the fused multiply-add. Operands are fp16 numbers held in fp32, and
 //! a sum of fp32 starts at 192:
@@ -33,21 +33,21 @@ mod tests;
 mod tiled;
 mod wide;
 
-use crate::arena::room;
-use crate::filter::{Packed, Values, spread};
+use crate::arena::scratch_slice;
+use crate::filter::{PackedFilter, Values, spread};
 use crate::num;
-use crate::params::Accumulator;
+use crate::params::AccumulatorSpec;
 use crate::simd;
-use crate::simd::apart;
+use crate::simd::outline;
 pub use columns::Columns;
 pub use columns::Operands;
 pub use decode::decode;
-use decode::{Raising, Reading, raised};
+use decode::{BumpUlp, Reading, raised};
 use half::f16;
-use microkernel::Task;
+use microkernel::MacroTile;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-pub use row::LoneRow;
+pub use row::SingleRow;
 use std::ops::Range;
 
 /// Columns of a panel.
@@ -65,13 +65,13 @@ const TASK_BLOCKS: usize = 8;
 /// Panels of a task.
 const TASK_PANELS: usize = 16;
 /// Products of fewer multiply-additions are not worth waking the other cores.
-const WORTH_SHARING: usize = 1 << 18;
+const PARALLEL_THRESHOLD: usize = 1 << 18;
 
 /// Weights, and what bounds their sums.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    mac: Accumulator,
-    packed: Packed,
+    mac: AccumulatorSpec,
+    packed: PackedFilter,
     /// Whether the model reads all of them as they are.
     plain: bool,
     /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
@@ -82,19 +82,19 @@ pub struct Weights {
 
 impl Weights {
     /// Packs `rows * taps` fp16 numbers, row by row. Missing ones count as zero.
-    pub fn pack(mac: &Accumulator, rows: usize, taps: usize, values: &[f32]) -> Weights {
+    pub fn pack(mac: &AccumulatorSpec, rows: usize, taps: usize, values: &[f32]) -> Weights {
         let mut halves = vec![f16::ZERO; rows * taps];
         halves.iter_mut().zip(values).for_each(|(half, value)| *half = f16::from_f32(*value));
         Weights::of(mac, rows, taps, &Values::Halves(halves))
     }
 
-    pub fn of(mac: &Accumulator, rows: usize, taps: usize, values: &Values) -> Weights {
+    pub fn of(mac: &AccumulatorSpec, rows: usize, taps: usize, values: &Values) -> Weights {
         let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
         let reading = Reading::new(mac);
         let mut new = Weights {
             mac: *mac,
             plain: values.each_value().all(|x| reading.decode(x.to_f32()) == x.to_f32()),
-            packed: Packed::of(values, rows, taps, HEIGHT),
+            packed: PackedFilter::of(values, rows, taps, HEIGHT),
             dropping: vec![0; blocks * taps],
             norms: vec![0.0; blocks * segments],
         };
@@ -102,7 +102,7 @@ impl Weights {
             return new;
         }
         let packed = &new.packed;
-        let share = if rows * taps < WORTH_SHARING / 8 { blocks } else { 1 };
+        let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
         let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
         parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
             Arch::new().dispatch(
@@ -128,12 +128,12 @@ impl Weights {
     fn raised<'a, S: Simd>(&self, simd: S, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         if !self.plain {
             let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
-            simd::prepare(simd, Raising, to);
+            simd::prepare(simd, BumpUlp, to);
             return to;
         }
         let (rows, room) = (self.packed.height(block * HEIGHT), height(self.rows(), block));
         let to = &mut to[..taps.len() * room];
-        self.packed.widen_and(simd, block * HEIGHT, taps, to, Raising);
+        self.packed.widen_and(simd, block * HEIGHT, taps, to, BumpUlp);
         spread(to, rows, room);
         to
     }
@@ -143,7 +143,7 @@ impl Weights {
     pub fn row<'a, S: Simd>(&self, simd: S, wide: &mut Vec<f32>, to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
         let reading = Reading::new(&self.mac);
         let height = height(self.rows(), 0);
-        let all = self.raised(simd, 0, 0..self.packed.taps(), room(wide, height * self.packed.taps()));
+        let all = self.raised(simd, 0, 0..self.packed.taps(), scratch_slice(wide, height * self.packed.taps()));
         to.clear();
         to.extend(all.iter().step_by(height).map(|&w| (w, reading.keep_from(w))));
         to
@@ -151,7 +151,7 @@ impl Weights {
 }
 
 /// All rows of sets of as many taps.
-pub fn all_rows(sets: Vec<Weights>) -> Packed {
+pub fn all_rows(sets: Vec<Weights>) -> PackedFilter {
     let (channels, taps) = (sets.len(), sets.first().map_or(0, |set| set.packed.taps()));
     let mut wide = vec![0.0; taps];
     let mut rows = Vec::with_capacity(channels * taps);
@@ -161,12 +161,12 @@ pub fn all_rows(sets: Vec<Weights>) -> Packed {
         }
         rows.extend(set.packed.widen(0, 0..taps, &mut wide).iter().map(|&w| num::round(w)));
     }
-    Packed::of(&Values::Halves(rows), channels, taps, 1)
+    PackedFilter::of(&Values::Halves(rows), channels, taps, 1)
 }
 
 /// The same of coefficients as they came, which are used up.
 #[inline(always)]
-pub fn row_of<'a>(mac: &Accumulator, taps: &mut [f32], to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+pub fn row_of<'a>(mac: &AccumulatorSpec, taps: &mut [f32], to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
     let reading = Reading::new(mac);
     reading.row(taps);
     to.clear();
@@ -177,7 +177,7 @@ pub fn row_of<'a>(mac: &Accumulator, taps: &mut [f32], to: &'a mut Vec<(f32, f32
 /// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
 #[inline(always)]
 fn read_rows<'a>(
-    packed: &Packed,
+    packed: &PackedFilter,
     reading: Reading,
     block: usize,
     taps: Range<usize>,
@@ -192,7 +192,7 @@ fn read_rows<'a>(
 }
 
 #[inline(always)]
-fn bound_block(reading: Reading, packed: &Packed, block: usize, dropping: &mut [u32], norms: &mut [f32]) {
+fn bound_block(reading: Reading, packed: &PackedFilter, block: usize, dropping: &mut [u32], norms: &mut [f32]) {
     let height = height(packed.channels(), block);
     let taps = packed.taps();
     let mut wide = [0.0f32; HEIGHT * SEGMENT];
@@ -220,7 +220,7 @@ pub fn product_of_rows<S: Simd>(
     raised: &mut Vec<f32>,
 ) {
     debug_assert!(weights.packed.taps() == columns.taps && first.is_multiple_of(HEIGHT));
-    apart(simd, SomeRows { weights, first, columns, bias, out, raised });
+    outline(simd, SomeRows { weights, first, columns, bias, out, raised });
 }
 
 struct SomeRows<'a> {
@@ -244,7 +244,7 @@ impl WithSimd for SomeRows<'_> {
             for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
                 let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
                 let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
-                Task { weights, columns, bias, block, panel, out }.run(simd, raised);
+                MacroTile { weights, columns, bias, block, panel, out }.run(simd, raised);
             }
         }
     }
@@ -263,11 +263,11 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
         return;
     }
     let across = columns.columns.div_ceil(TASK_PANELS * WIDTH);
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut tasks: Vec<MacroTile> = Vec::new();
     for (row, line) in out.chunks_mut(columns.columns).enumerate() {
         if row % (TASK_BLOCKS * HEIGHT) == 0 {
             let block = row / HEIGHT;
-            tasks.extend((0..across).map(|i| Task {
+            tasks.extend((0..across).map(|i| MacroTile {
                 weights,
                 columns,
                 bias,
@@ -282,7 +282,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
         }
     }
     let work = weights.rows() * columns.taps.max(1) * columns.columns;
-    let share = if work < WORTH_SHARING { tasks.len() } else { 1 };
+    let share = if work < PARALLEL_THRESHOLD { tasks.len() } else { 1 };
     tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
 }
 

@@ -1,8 +1,8 @@
-//! Coefficients as they are kept between runs: as small as in their streams, widened where they are used.
+//! Packed filter panels: fp16 or palettized as in their streams, widened where they are used.
 
 use crate::host::widen_indices;
 use crate::num;
-use crate::simd::{self, Before};
+use crate::simd::{self, LaneMap};
 use half::f16;
 use pulp::Simd;
 use std::ops::Range;
@@ -70,7 +70,7 @@ impl Values {
 /// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
 /// that are left over.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub struct PackedFilter {
     store: Store,
     channels: usize,
     taps: usize,
@@ -88,9 +88,9 @@ enum Store {
     Four(Vec<u8>, Box<[[f32; 4]]>),
 }
 
-impl Packed {
+impl PackedFilter {
     /// From `[channel][tap]`.
-    pub fn of(values: &Values, channels: usize, taps: usize, height: usize) -> Packed {
+    pub fn of(values: &Values, channels: usize, taps: usize, height: usize) -> PackedFilter {
         let height = height.max(1);
         let panels = (0..channels).step_by(height).map(|first| first..channels.min(first + height));
         let in_order =
@@ -123,11 +123,11 @@ impl Packed {
                 }
             }
         };
-        Packed { store, channels, taps, height }
+        PackedFilter { store, channels, taps, height }
     }
 
     /// The same ones by panels of another height.
-    pub fn with_height(&self, height: usize) -> Packed {
+    pub fn with_height(&self, height: usize) -> PackedFilter {
         // From one place to the other, by channel and tap.
         let places = (0..self.channels).flat_map(|channel| {
             let first = channel - channel % self.height;
@@ -150,7 +150,7 @@ impl Packed {
                 Values::Indices(indices(bytes, 4), table[..4].iter().map(|values| num::round(values[0])).collect())
             }
         };
-        Packed::of(&values, self.channels, self.taps, height)
+        PackedFilter::of(&values, self.channels, self.taps, height)
     }
 
     /// Coefficients of one channel.
@@ -171,7 +171,7 @@ impl Packed {
         self.channels
     }
 
-    /// As [`Packed::widen`], and keeps what `after` makes of vectors.
+    /// As [`PackedFilter::widen`], and keeps what `after` makes of vectors.
     #[inline(always)]
     pub fn widen_and<'a, S: Simd>(
         &self,
@@ -179,7 +179,7 @@ impl Packed {
         first: usize,
         taps: Range<usize>,
         to: &'a mut [f32],
-        after: impl Before<S>,
+        after: impl LaneMap<S>,
     ) -> &'a mut [f32] {
         if let Store::Halves(halves) = &self.store {
             let height = self.height(first);
@@ -265,7 +265,7 @@ impl Packed {
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// The coefficients.
-    pub packed: Packed,
+    pub packed: PackedFilter,
     /// By channel; `None` where there are none.
     pub biases: Option<Vec<f32>>,
     /// Whether all coefficients are finite.
@@ -324,7 +324,7 @@ mod tests {
             let indices: Vec<u8> = (0..channels * taps).map(|i| (i * 7919 % values) as u8).collect();
             let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
             for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
-                let packed = Packed::of(&stored, channels, taps, height);
+                let packed = PackedFilter::of(&stored, channels, taps, height);
                 // By way of other panels, too.
                 let other = packed.with_height(BLOCK).with_height(height);
                 assert!((0..channels).step_by(height).all(|first| {

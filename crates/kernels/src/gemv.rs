@@ -1,19 +1,19 @@
-//! Convolutions of one tap a channel to a single output, as at a network's end: a vector by a matrix that is
-//! read once, in the order in which it lies: a tap of all channels of a panel, then the next tap.
+//! GEMV: 1x1 convolutions with a single output, as at a network's end. The matrix is read once, in the order in which it is packed: a tap of
+//! all channels of a panel, then the next tap.
 //!
-//! A sum takes its taps in their order, as in [`crate::conv`]. For the exact array the vector is raised in place of the matrix:
-//! each of its numbers meets many.
+//! A sum takes its taps in their order, as in [`crate::conv`]. For fixed-point accumulators, rounding is applied to the vector, not the
+//! matrix: fewer elements.
 
-use crate::conv::nchwc::Arithmetic;
-use crate::exact::bounds::{self, Reach, SEGMENT};
+use crate::conv::nchwc::{Accumulator, Buffers};
+use crate::exact::bounds::{self, RangeBound, SEGMENT};
 use crate::exact::decode;
 use crate::filter::Filter;
 use crate::filter::spread;
 use crate::host::{Rows, fetch};
 use crate::num;
 use crate::simd::{self, LONGEST};
-use crate::view::{Share, Source};
-use crate::workers::{Scratch, room};
+use crate::view::{OutputTile, TensorView};
+use crate::workers::{Scratch, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -22,35 +22,35 @@ pub const PANEL: usize = 64;
 /// Taps that are widened together: they stay in the innermost cache.
 const TAPS: usize = SEGMENT;
 /// Taps between what is used and what is asked for meanwhile.
-const AHEAD: usize = 64;
+const PREFETCH_DISTANCE: usize = 64;
 
 /// One share at work.
 pub struct Job<'a, 'b, A> {
     pub kernel: &'a Filter,
     pub finish: A,
-    pub from: Source<'a>,
-    pub share: &'a mut Share<'b>,
+    pub from: TensorView<'a>,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
-impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
+impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Job { kernel, finish, from, share, scratch } = self;
-        let Scratch { wide, packed, panel, sums, halves, blocked, .. } = scratch;
+        let Scratch { wide, packed, panel, sums, halves, arena, .. } = scratch;
         let (taps, channels) = (kernel.packed.taps(), share.channels());
         let segments = taps.div_ceil(TAPS);
-        let (halves, source) = (room(halves, taps.max(channels)), room(wide, taps));
+        let (halves, source) = (scratch_slice(halves, taps.max(channels)), scratch_slice(wide, taps));
         halves.iter_mut().enumerate().take(taps).for_each(|(c, x)| *x = from.from(share.group, c, 0)[0]);
         num::widen_row(&halves[..taps], source);
-        let (keep, norms) = room(packed, taps + segments).split_at_mut(taps);
+        let (keep, norms) = scratch_slice(packed, taps + segments).split_at_mut(taps);
         if let Some(mac) = finish.mac() {
             bounds::raise_operands(mac, source, keep, norms);
         }
-        let sums = room(sums, channels.next_multiple_of(PANEL));
-        let panel = room(panel, PANEL * TAPS);
+        let sums = scratch_slice(sums, channels.next_multiple_of(PANEL));
+        let panel = scratch_slice(panel, PANEL * TAPS);
         sums.fill(0.0);
         for (c, sums) in (0..channels).step_by(PANEL).zip(sums.chunks_exact_mut(PANEL)) {
             let (first, height) = (share.first_channel + c, PANEL.min(channels - c));
@@ -64,7 +64,7 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
                 own.add_halves(simd, panel.as_chunks().0, source);
                 continue;
             }
-            let mut reach = if A::EXACT { Reach::of(&mut begin) } else { Reach::default() };
+            let mut reach = if A::EXACT { RangeBound::of(&mut begin) } else { RangeBound::default() };
             for (i, (source, keep)) in source.chunks(TAPS).zip(keep.chunks(TAPS)).enumerate() {
                 let panel = &mut panel[..PANEL * source.len()];
                 kernel.packed.widen(first, i * TAPS..i * TAPS + source.len(), panel);
@@ -76,12 +76,14 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
             }
             if let Some(mac) = finish.mac().filter(|_| !reach.is_short()) {
                 // As they came again.
-                let source = room(&mut blocked.unfolded[0], taps);
+                let mut buffers: Box<Buffers> = arena.take();
+                let Buffers { unfolded, known, .. } = &mut *buffers;
+                let source = scratch_slice(&mut unfolded[0], taps);
                 num::widen_row(&halves[..taps], source);
                 decode(mac, source);
-                let known = &mut blocked.known;
                 let sums = known.sums(simd, mac, (kernel, first..first + height), (source, &|tap, _| tap), 1);
                 own.sums[..height].copy_from_slice(sums);
+                arena.put(buffers);
             }
         }
         let sums = &mut sums[..channels];
@@ -112,7 +114,7 @@ impl Own<'_> {
         const VECTORS: usize = PANEL / LONGEST;
         let mut own = [simd.splat_f32s(0.0); VECTORS];
         for (tap, (x, weights)) in source.iter().zip(panel).enumerate() {
-            fetch(panel.get(tap + AHEAD).map_or(&[], |soon| soon));
+            fetch(panel.get(tap + PREFETCH_DISTANCE).map_or(&[], |soon| soon));
             let (x, weights) = (simd.splat_f32s(*x), weights.as_chunks().0);
             for v in 0..VECTORS {
                 let Some(weights) = simd::widened(simd, weights[v]) else { return };
@@ -124,7 +126,7 @@ impl Own<'_> {
 
     /// Adds some taps of a panel. In the exact array they are a run, the first of which has something to begin with.
     #[inline(always)]
-    fn add<S: Simd, A: Arithmetic>(
+    fn add<S: Simd, A: Accumulator>(
         &mut self,
         simd: S,
         panel: &[f32],

@@ -1,4 +1,4 @@
-//! Channels that stand side by side in memory, for each element of a row.
+//! Channel interleave: from channels-last groups to planes and back.
 
 use crate::tensor::{Extents, Tensor};
 

@@ -1,8 +1,7 @@
-//! The only place that rounds.
+//! fp16 and byte formats: widening, and the only places that round.
 //!
-//! The functions of this file are the model `fast`: operands are fp16, everything between is fp32, and one rounding to
-//! nearest even makes the fp16 result. An argument of an activation table is rounded to fp16 first, because the table is
-//! indexed by it. The submodules are the models of the devices; `docs/numerics.md` says what stands behind each.
+//! The functions of this file round to nearest even. The submodules have fixed-point accumulators and elementwise rounding by other rules;
+//! `docs/numerics.md` says what each models.
 
 pub mod elementwise;
 pub mod line;

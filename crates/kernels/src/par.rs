@@ -78,9 +78,9 @@ pub fn are_several() -> bool {
 }
 
 /// Counts what is left to be done, also where it ends in a panic.
-struct Left<'a>(&'a AtomicUsize);
+struct Remaining<'a>(&'a AtomicUsize);
 
-impl Drop for Left<'_> {
+impl Drop for Remaining<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Release);
     }
@@ -91,7 +91,7 @@ impl Drop for Left<'_> {
 pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     let left = AtomicUsize::new(items.len());
     let one = |item: &mut T| {
-        let _left = Left(&left);
+        let _left = Remaining(&left);
         work(item);
     };
     rayon::scope(|scope| {

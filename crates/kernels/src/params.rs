@@ -30,7 +30,7 @@ pub struct Tile {
 /// A fixed-point multiply-accumulate unit. Operands are fp16, products are rounded half away from zero to `2^-fraction_bits`, sums
 /// are exact integers of that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Accumulator {
+pub struct AccumulatorSpec {
     /// Binary digits after the point of the accumulator.
     pub fraction_bits: u32,
     /// A product whose exponents add up to less is dropped before rounding. Zero and subnormal numbers have exponent -14.
@@ -90,10 +90,10 @@ pub enum BinaryOp {
 /// Accumulators to test with.
 #[cfg(test)]
 pub(crate) mod samples {
-    use super::{Accumulator, Specials, Ties, Tile};
+    use super::{AccumulatorSpec, Specials, Ties, Tile};
 
     /// A plain Q15.16 integer accumulator.
-    pub(crate) static FIXED: Accumulator = Accumulator {
+    pub(crate) static FIXED: AccumulatorSpec = AccumulatorSpec {
         fraction_bits: 16,
         least_exponent_sum: -16,
         ceiling_log2: Some(15),
@@ -104,7 +104,7 @@ pub(crate) mod samples {
     };
 
     /// With a first stage, infinities, and without subnormal operands.
-    pub(crate) static TILED: Accumulator = Accumulator {
+    pub(crate) static TILED: AccumulatorSpec = AccumulatorSpec {
         tile: Some(Tile { lanes: 4, significand_bits: 12 }),
         ties: Ties::Even,
         specials: Specials::Infinities,
@@ -113,5 +113,5 @@ pub(crate) mod samples {
     };
 
     /// The same without a ceiling.
-    pub(crate) static TILED_SUM: Accumulator = Accumulator { ceiling_log2: None, ..TILED };
+    pub(crate) static TILED_SUM: AccumulatorSpec = AccumulatorSpec { ceiling_log2: None, ..TILED };
 }

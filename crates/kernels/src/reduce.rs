@@ -1,8 +1,8 @@
-//! What the planar engine makes of elements: of one before an operation, of two by it, of many in a reduction.
+//! Elementwise operations and reductions over any number format, and their epilogue.
 
 use crate::num::line::Line;
 use crate::num::wide::Wide;
-use crate::params::Accumulator;
+use crate::params::AccumulatorSpec;
 use crate::params::BinaryOp;
 
 /// Source 1 before an operation.
@@ -52,7 +52,7 @@ impl<N: Wide> Operation<N> {
 /// What makes one number of many.
 pub enum Fold {
     /// The sum, by the rules of the adders where there are any.
-    Sum(Option<&'static Accumulator>),
+    Sum(Option<&'static AccumulatorSpec>),
     Max,
 }
 
@@ -129,7 +129,7 @@ fn abreast<N: Copy, A: Copy, const P: usize>(rows: [&[N]; P], mut now: [A; P], s
 }
 
 /// Final scale, scale, bias, function of the sum with an epsilon, ReLU.
-pub struct Ending<N> {
+pub struct ElementwiseEpilogue<N> {
     /// Scales and bias change nothing. The exact adder of the bias always does: minus zero becomes plus zero.
     pub plain: bool,
     pub last: N,
@@ -140,22 +140,30 @@ pub struct Ending<N> {
     pub relu: bool,
 }
 
-impl<N: Wide> Ending<N> {
+impl<N: Wide> ElementwiseEpilogue<N> {
     pub fn is_idle(&self) -> bool {
         self.plain && self.function.is_none() && !self.relu
     }
 
     /// No stage at all.
     #[cfg(test)]
-    pub fn nothing() -> Ending<N> {
+    pub fn nothing() -> ElementwiseEpilogue<N> {
         let [zero, one] = [0.0, 1.0].map(N::admit);
-        Ending { plain: true, last: one, scale: one, bias: zero, epsilon: zero, function: None, relu: false }
+        ElementwiseEpilogue {
+            plain: true,
+            last: one,
+            scale: one,
+            bias: zero,
+            epsilon: zero,
+            function: None,
+            relu: false,
+        }
     }
 
     /// In place.
     #[inline(always)]
     pub fn apply(&self, row: &mut [N]) {
-        let &Ending { plain, last, scale, bias, epsilon, function, relu } = self;
+        let &ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu } = self;
         if !plain {
             row.iter_mut().for_each(|v| *v = v.mul(last).mul(scale).add(bias));
         }

@@ -7,16 +7,16 @@ use crate::num;
 use crate::num::line::{Line, STRETCH};
 use crate::num::wide::Exact;
 use crate::params::Rounding;
-use crate::reduce::Ending;
+use crate::reduce::ElementwiseEpilogue;
 use crate::reduce::{Fold, Operation, prepare};
 use crate::tensor::Extents;
-use crate::view::{Block, Share, Source, Strides, cut};
-use crate::workers::{PER_THREAD, Scratch, Workers, chunks, room};
+use crate::view::{Block, OutputTile, Strides, TensorView, partition};
+use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Elements that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 15;
+const PARALLEL_THRESHOLD: usize = 1 << 15;
 /// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
 const SIDE_BY_SIDE: usize = 8;
 
@@ -31,7 +31,7 @@ pub enum Form {
 /// A source, and how its rows are read.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    pub source: Source<'a>,
+    pub source: TensorView<'a>,
     /// Whether one element stands for a row.
     pub one_column: bool,
     pub relu: bool,
@@ -76,13 +76,13 @@ impl Operand<'_> {
 }
 
 /// A task's rows.
-pub struct Lines<'a, N> {
+pub struct RowKernel<'a, N> {
     pub form: Form,
     pub operands: [Operand<'a>; 2],
     /// What source 1 is multiplied by, where that or its sign changes anything.
     pub pre: Option<(N, bool)>,
     pub operation: Operation<N>,
-    pub ending: &'a Ending<N>,
+    pub ending: &'a ElementwiseEpilogue<N>,
     pub rules: Option<&'static Rounding>,
     pub columns: usize,
 }
@@ -100,44 +100,39 @@ pub struct Buffers<N> {
 pub type PlaneBuffers<N> = [Buffers<N>; SIDE_BY_SIDE];
 
 /// As much of them as rows need.
-struct Rooms<'a, N> {
+struct RowBuffers<'a, N> {
     wide: &'a mut [f32],
     a: &'a mut [N],
     b: &'a mut [N],
     halves: &'a mut [f16],
 }
 
-impl<N: Kept> Buffers<N> {
-    fn rooms(&mut self, elements: usize) -> Rooms<'_, N> {
+impl<N: RowNumber> Buffers<N> {
+    fn slices(&mut self, elements: usize) -> RowBuffers<'_, N> {
         let Buffers { wide, a, b, halves } = self;
-        let (wide, halves) = (room(wide, elements), room(halves, elements));
-        Rooms { wide, a: room(a, elements), b: room(b, elements), halves }
+        let (wide, halves) = (scratch_slice(wide, elements), scratch_slice(halves, elements));
+        RowBuffers { wide, a: scratch_slice(a, elements), b: scratch_slice(b, elements), halves }
     }
 }
 
 /// Numbers whose rows a thread keeps between tasks, and work on such rows, compiled here for each of them.
-pub trait Kept: Line + Default {
-    fn planes(scratch: &mut Scratch) -> &mut PlaneBuffers<Self>;
+pub trait RowNumber: Line + Default {
     /// Every element of the result.
-    fn elements(workers: &Workers, lines: &Lines<Self>, to: &mut [f16], ext: Extents, strides: Strides);
+    fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides);
     /// One number of each plane: by group, then channel.
-    fn reduce(workers: &Workers, lines: &Lines<Self>, fold: &Fold, ext: Extents) -> Vec<f16>;
+    fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16>;
     /// A tensor's elements once they are rounded by the model's rules, in fp32.
     fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32>;
 }
 
-macro_rules! kept {
-    ($number: ty, $planes: ident) => {
-        impl Kept for $number {
-            fn planes(scratch: &mut Scratch) -> &mut PlaneBuffers<$number> {
-                &mut scratch.$planes
-            }
-
-            fn elements(workers: &Workers, lines: &Lines<Self>, to: &mut [f16], ext: Extents, strides: Strides) {
+macro_rules! row_number {
+    ($number: ty) => {
+        impl RowNumber for $number {
+            fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides) {
                 elements(workers, lines, to, ext, strides);
             }
 
-            fn reduce(workers: &Workers, lines: &Lines<Self>, fold: &Fold, ext: Extents) -> Vec<f16> {
+            fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16> {
                 reduce(workers, lines, fold, ext)
             }
 
@@ -148,37 +143,40 @@ macro_rules! kept {
     };
 }
 
-kept!(f32, planes);
-kept!(Exact, exact_planes);
+row_number!(f32);
+row_number!(Exact);
 
-fn reduce<N: Kept>(workers: &Workers, lines: &Lines<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
+fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
     let cost = ext.g * ext.c * ext.plane();
     let mut results = vec![f16::ZERO; ext.g * ext.c];
-    let at_once = SIDE_BY_SIDE * (WORTH_SHARING / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
+    let at_once = SIDE_BY_SIDE * (PARALLEL_THRESHOLD / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
     let shares = results.chunks_mut(at_once).enumerate().collect();
     workers.each(shares, cost >= PER_THREAD, |(i, results), scratch| {
-        let planes = N::planes(scratch);
-        workers.arch.dispatch(Reduce { lines, fold, ext, first: *i * at_once, results, planes });
+        let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
+        workers.arch.dispatch(Reduce { lines, fold, ext, first: *i * at_once, results, planes: &mut planes });
+        scratch.arena.put(planes);
     });
     results
 }
 
-fn elements<N: Kept>(workers: &Workers, lines: &Lines<N>, to: &mut [f16], ext: Extents, strides: Strides) {
+fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16], ext: Extents, strides: Strides) {
     let cost = ext.g * ext.c * ext.plane();
     let parts = 4 * rayon::current_num_threads();
     let channels = ext.c.div_ceil(parts).max(1);
     let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
-    workers.each(cut(to, ext, strides, rows, channels), cost >= WORTH_SHARING, |share, scratch| {
-        let [buffers, ..] = N::planes(scratch);
+    workers.each(partition(to, ext, strides, rows, channels), cost >= PARALLEL_THRESHOLD, |share, scratch| {
+        let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
+        let [buffers, ..] = &mut *planes;
         workers.arch.dispatch(Elements { lines, share, buffers });
+        scratch.arena.put(planes);
     });
 }
 
-impl<N: Kept> Lines<'_, N> {
+impl<N: RowNumber> RowKernel<'_, N> {
     /// Rows before the task's end, in `at.a`.
     #[inline(always)]
-    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut Rooms<N>) {
-        let Rooms { wide, a, b, .. } = at;
+    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut RowBuffers<N>) {
+        let RowBuffers { wide, a, b, .. } = at;
         let [first, second] = &self.operands;
         first.read(simd, block, wide, a);
         let a = &mut a[..block.elements()];
@@ -204,18 +202,18 @@ impl<N: Kept> Lines<'_, N> {
 }
 
 struct Elements<'a, 'b, N> {
-    lines: &'a Lines<'a, N>,
-    share: &'a mut Share<'b>,
+    lines: &'a RowKernel<'a, N>,
+    share: &'a mut OutputTile<'b>,
     buffers: &'a mut Buffers<N>,
 }
 
-impl<N: Kept> WithSimd for Elements<'_, '_, N> {
+impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Elements { lines, share, buffers } = self;
-        let mut at = buffers.rooms(lines.columns.max(BLOCK));
+        let mut at = buffers.slices(lines.columns.max(BLOCK));
         share.blocks(
             lines.columns,
             BLOCK,
@@ -265,7 +263,7 @@ impl<N: Line> WithSimd for Settle<'_, '_, N> {
 }
 
 struct Reduce<'a, 'b, N> {
-    lines: &'a Lines<'a, N>,
+    lines: &'a RowKernel<'a, N>,
     fold: &'a Fold,
     ext: Extents,
     /// Planes, counted over all groups.
@@ -274,14 +272,14 @@ struct Reduce<'a, 'b, N> {
     planes: &'a mut PlaneBuffers<N>,
 }
 
-impl<N: Kept> WithSimd for Reduce<'_, '_, N> {
+impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Reduce { lines, fold, ext, first, results, planes } = self;
         let rows = (BLOCK / ext.w).clamp(1, ext.h);
-        let mut at = planes.each_mut().map(|buffers| buffers.rooms(rows * ext.w));
+        let mut at = planes.each_mut().map(|buffers| buffers.slices(rows * ext.w));
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
             let first = first + i * SIDE_BY_SIDE;
             let mut sums = fold.start::<N, SIDE_BY_SIDE>();

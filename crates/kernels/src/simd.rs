@@ -1,5 +1,5 @@
-//! Rows converted within code that is compiled for vectors already. Where those are the longest of x86, which convert by
-//! themselves, there is no call for it, and what comes before rounding happens on the way. Others go through
+//! fp16 conversion of rows inside code that is compiled for vectors already. AVX-512 converts in registers, with the epilogue on the way;
+//! other instruction sets call
 //! [`num::widen_rows`] and [`num::round_rows`].
 
 use crate::host::Rows;
@@ -47,7 +47,7 @@ pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Ro
 
 /// Widens a row, and what `after` makes of vectors is kept.
 #[inline(always)]
-pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl Before<S>) {
+pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl LaneMap<S>) {
     if const { converts::<S>() }
         && let Some(host) = longest::of(simd)
     {
@@ -194,12 +194,12 @@ pub fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
 }
 
 /// What is done to a vector before it is rounded, or after it was widened.
-pub trait Before<S: Simd>: Copy {
+pub trait LaneMap<S: Simd>: Copy {
     fn of(self, simd: S, x: S::f32s) -> S::f32s;
 }
 
 /// Nothing is done.
-impl<S: Simd> Before<S> for () {
+impl<S: Simd> LaneMap<S> for () {
     #[inline(always)]
     fn of(self, _: S, x: S::f32s) -> S::f32s {
         x
@@ -219,7 +219,7 @@ pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
 
 /// Rounds what `before` makes of vectors, as [`num::round_rows`] does. `from` may be used up.
 #[inline(always)]
-pub fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
+pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
         && let Some(host) = longest::of(simd)
     {
@@ -233,7 +233,7 @@ pub fn finish_rows<S: Simd>(simd: S, before: impl Before<S>, from: &mut [f32], t
 
 /// As [`finish_rows`], of numbers that stay as they are.
 #[inline(always)]
-pub fn convert_rows<S: Simd>(simd: S, before: impl Before<S>, from: &[f32], to: &mut [f16], rows: Rows) {
+pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to: &mut [f16], rows: Rows) {
     if const { converts::<S>() }
         && let Some(host) = longest::of(simd)
     {
@@ -264,7 +264,7 @@ pub fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {
 
 /// What is done to vectors, in place.
 #[inline(always)]
-pub fn prepare<S: Simd>(simd: S, before: impl Before<S>, row: &mut [f32]) {
+pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(row);
     for x in vectors {
         *x = before.of(simd, *x);
@@ -280,24 +280,24 @@ pub const fn converts<S: Simd>() -> bool {
 }
 
 /// What a vector of sums is left as.
-pub trait Left: Copy {
+pub trait StoreFormat: Copy {
     /// What `before` makes of it, where [`converts`].
-    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
 }
 
 /// Rounded.
-impl Left for f16 {
+impl StoreFormat for f16 {
     #[inline(always)]
-    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
         let host = longest::of(simd)?;
         Some(host.round(cast(before.of(simd, x))))
     }
 }
 
 /// Rounded, and widened again.
-impl Left for f32 {
+impl StoreFormat for f32 {
     #[inline(always)]
-    fn of<S: Simd>(simd: S, before: impl Before<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
         let host = longest::of(simd)?;
         Some(host.widen(host.round(cast(before.of(simd, x)))))
     }
@@ -325,7 +325,7 @@ struct Widening<S, A> {
     after: A,
 }
 
-impl<S: Simd, A: Before<S>> Convert<f16, f32> for Widening<S, A> {
+impl<S: Simd, A: LaneMap<S>> Convert<f16, f32> for Widening<S, A> {
     #[inline(always)]
     fn sixteen(&self, x: [f16; 16]) -> [f32; 16] {
         cast(self.after.of(self.simd, cast(self.host.widen(x))))
@@ -345,7 +345,7 @@ struct Rounding<S, B> {
     before: B,
 }
 
-impl<S: Simd, B: Before<S>> Convert<f32, f16> for Rounding<S, B> {
+impl<S: Simd, B: LaneMap<S>> Convert<f32, f16> for Rounding<S, B> {
     #[inline(always)]
     fn sixteen(&self, x: [f32; 16]) -> [f16; 16] {
         self.host.round(cast(self.before.of(self.simd, cast(x))))
@@ -394,14 +394,13 @@ fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut
     }
 }
 
-/// Does work in a function of its own. The compiler inlines what has the same instructions, and where many registers are in use
-/// already, the innermost loops of a product would keep their sums on the stack.
+/// Calls `work` out of line; inlined, the inner loop spills its accumulators.
 #[inline(never)]
-pub fn apart<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
+pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
     simd.vectorize(work);
 }
 
-/// A loop of 14 rounds at most, which the compiler would leave one: each has code of its own, where its number is known.
+/// Unrolls a loop of at most 14 rounds, which the compiler would leave rolled, with the round as a constant.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! unroll {
@@ -582,14 +581,14 @@ mod longest {
 mod tests {
     use super::*;
 
-    struct Both(Rows);
+    struct BinaryRows(Rows);
 
-    impl WithSimd for Both {
+    impl WithSimd for BinaryRows {
         type Output = ();
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) {
-            let Both(rows) = self;
+            let BinaryRows(rows) = self;
             let halves: Vec<f16> = (0..4096u16).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();
             let wide: Vec<f32> = halves.iter().map(|x| x.to_f32() * 1.0001).collect();
             let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -695,7 +694,12 @@ mod tests {
     fn rows_convert_as_they_do_by_a_call() {
         for arch in arches() {
             for columns in 0..70 {
-                arch.dispatch(Both(Rows { count: 5, columns, from_stride: 3 * columns + 1, to_stride: columns + 2 }));
+                arch.dispatch(BinaryRows(Rows {
+                    count: 5,
+                    columns,
+                    from_stride: 3 * columns + 1,
+                    to_stride: columns + 2,
+                }));
             }
         }
     }

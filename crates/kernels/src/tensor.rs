@@ -1,4 +1,4 @@
-//! A tensor on its way through a unit: fp32 elements, groups by channels by rows by columns.
+//! Dense tensors: groups by channels by rows by columns, columns contiguous.
 
 use std::fmt;
 

@@ -1,6 +1,5 @@
-//! Tensors of fp16 where they lie: rows of contiguous columns at any distance.
+//! Strided views of fp16 tensors, their partition into output tiles, and transposes. Columns are contiguous.
 
-use crate::epilogue::Finish;
 use crate::host::{Rows, fetch};
 use crate::simd;
 use crate::tensor::Extents;
@@ -13,16 +12,16 @@ pub type Strides = [usize; 3];
 
 /// Numbers between those that are read of a matrix and those that are asked for meanwhile: its rows may be pages apart, and
 /// nothing else fetches the next one.
-const AHEAD: usize = 1 << 11;
+const PREFETCH_DISTANCE: usize = 1 << 11;
 
-/// A tensor to be read.
+/// A strided tensor to read.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct TensorView<'a> {
     pub data: &'a [f16],
     pub strides: Strides,
 }
 
-impl<'a> Source<'a> {
+impl<'a> TensorView<'a> {
     /// `columns` elements of a row.
     pub fn row(&self, g: usize, c: usize, h: usize, columns: usize) -> &'a [f16] {
         &self.data[g * self.strides[0] + c * self.strides[1] + h * self.strides[2]..][..columns]
@@ -37,7 +36,7 @@ impl<'a> Source<'a> {
     /// Asks for the same columns of a later channel, which will be read soon where each channel has one row.
     #[inline(always)]
     pub fn fetch_after(&self, g: usize, c: usize, h: usize, columns: Range<usize>) {
-        let c = c + (AHEAD / columns.len().max(1)).max(1);
+        let c = c + (PREFETCH_DISTANCE / columns.len().max(1)).max(1);
         let row = g * self.strides[0] + c * self.strides[1] + h * self.strides[2];
         fetch(self.data.get(row + columns.start..row + columns.end).unwrap_or(&[]));
     }
@@ -50,7 +49,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// As [`Source::gather`], widened.
+    /// As [`TensorView::gather`], widened.
     #[inline(always)]
     pub fn widen<S: Simd>(&self, simd: S, g: usize, c: usize, part: &Part, to: &mut [f32]) {
         let columns = part.columns.len();
@@ -109,8 +108,8 @@ fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// Some rows of some channels of a result: what one thread writes.
-pub struct Share<'a> {
+/// An output tile: some rows of some channels of a result, written by one thread.
+pub struct OutputTile<'a> {
     pub group: usize,
     pub first_channel: usize,
     pub first_row: usize,
@@ -123,7 +122,7 @@ pub struct Share<'a> {
     stride: usize,
 }
 
-impl Share<'_> {
+impl OutputTile<'_> {
     pub fn channels(&self) -> usize {
         self.channels
     }
@@ -140,8 +139,7 @@ impl Share<'_> {
         whole.then(|| &mut self.lines[channel][..self.rows * columns])
     }
 
-    /// Visits rows of `columns` elements, in blocks of about so many elements: `work` has the first row's group, channel and row,
-    /// what lies beside it, and where the rows go, so far apart.
+    /// Visits the tile in blocks of at most `most` elements, or one row of `columns`.
     #[inline(always)]
     pub fn blocks(&mut self, columns: usize, most: usize, mut work: impl FnMut(Block, &mut [f16])) {
         let (lines, beside) = if self.rows_outside { (self.rows, self.channels) } else { (self.channels, self.rows) };
@@ -157,24 +155,23 @@ impl Share<'_> {
         }
     }
 
-    /// Finishes and stores a channel's rows, from a channel, row and column of the share on; `rows` says how they lie in `from`.
+    /// Stores a channel's rows by `by`, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which may be used
+    /// up.
     #[inline(always)]
-    pub fn store_channel<S: Simd>(
+    pub fn store_channel(
         &mut self,
-        simd: S,
         [channel, row, column]: [usize; 3],
-        finish: &Finish,
-        bias: f32,
         from: &mut [f32],
         rows: Rows,
+        by: impl Fn(&mut [f32], &mut [f16], Rows),
     ) {
         let to_stride = self.stride;
         if !self.rows_outside {
             let to = &mut self.lines[channel][row * to_stride + column..];
-            return finish.all(simd, bias, from, to, Rows { to_stride, ..rows });
+            return by(from, to, Rows { to_stride, ..rows });
         }
         for (line, from) in self.lines[row..].iter_mut().zip(from.chunks_mut(rows.from_stride)).take(rows.count) {
-            finish.all(simd, bias, from, &mut line[channel * to_stride + column..], Rows { count: 1, ..rows });
+            by(from, &mut line[channel * to_stride + column..], Rows { count: 1, ..rows });
         }
     }
 
@@ -201,15 +198,15 @@ impl Share<'_> {
         );
     }
 
-    /// Another tensor from a channel, row and column of the share on, and how far apart are there what lines have side by side, and lines.
+    /// `other` at this position, with its inner and outer stride.
     #[inline(always)]
-    pub fn beside<'a>(&self, [channel, row, column]: [usize; 3], other: Source<'a>) -> (&'a [f16], usize, usize) {
+    pub fn beside<'a>(&self, [channel, row, column]: [usize; 3], other: TensorView<'a>) -> (&'a [f16], usize, usize) {
         let from = &other.from(self.group, self.first_channel + channel, self.first_row + row)[column..];
         let [_, channel, row] = other.strides;
         if self.rows_outside { (from, channel, row) } else { (from, row, channel) }
     }
 
-    /// As [`Share::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
+    /// As [`OutputTile::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
     #[inline(always)]
     pub fn store_lines<T>(
         &mut self,
@@ -268,7 +265,7 @@ impl Block {
 
     /// A source from its first row on, and how far apart its rows are there.
     #[inline(always)]
-    pub fn of_source<'a>(&self, source: Source<'a>) -> (&'a [f16], usize) {
+    pub fn of_source<'a>(&self, source: TensorView<'a>) -> (&'a [f16], usize) {
         let [g, c, h] = self.first_row;
         (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
     }
@@ -295,8 +292,13 @@ pub struct Part {
 impl Part {
     /// A share in parts of about so many outputs. `columns` are those stored; in a share of a turned result its channels
     /// are the outputs' columns.
-    pub fn all(share: &Share, columns: usize, turned: bool, most: usize) -> impl Iterator<Item = Part> + use<> {
-        let (first, across) = if turned { (share.first_channel, share.channels) } else { (0, columns) };
+    pub fn all(
+        share: &OutputTile,
+        columns: usize,
+        transposed: bool,
+        most: usize,
+    ) -> impl Iterator<Item = Part> + use<> {
+        let (first, across) = if transposed { (share.first_channel, share.channels) } else { (0, columns) };
         let (first_row, rows) = (share.first_row, share.rows);
         let at_once = (most / across.max(1)).clamp(1, rows.max(1));
         (0..rows).step_by(at_once).flat_map(move |row| {
@@ -318,13 +320,13 @@ impl Part {
         &self,
         data: &[f16],
         stride: usize,
-        share: &mut Share,
-        turned: Option<&mut Squares>,
+        share: &mut OutputTile,
+        transposed: Option<&mut Squares>,
         first: usize,
         count: usize,
     ) {
-        if let Some(squares) = turned {
-            let from = Turned { data, stride, columns: self.columns.len(), first };
+        if let Some(squares) = transposed {
+            let from = Transposed { data, stride, columns: self.columns.len(), first };
             let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
             return from.store(squares, share, row, self.rows.len(), column, count);
         }
@@ -332,7 +334,7 @@ impl Part {
     }
 
     /// Where a channel's first result goes in a share, counted from the share's first channel, row and column.
-    pub fn place(&self, share: &Share, channel: usize) -> [usize; 3] {
+    pub fn place(&self, share: &OutputTile, channel: usize) -> [usize; 3] {
         [channel, self.rows.start - share.first_row, self.columns.start]
     }
 
@@ -343,7 +345,7 @@ impl Part {
     }
 }
 
-/// Side of the squares that are turned at a time.
+/// Side of the blocks that are transposed at a time.
 pub const SQUARE: usize = 32;
 
 /// Two squares of scratch memory for transposing blocks. They are kept: to clear them would take longer than a short row.
@@ -360,7 +362,7 @@ impl Squares {
 }
 
 /// Results by channel, then row and column, for a share in which channels and columns are exchanged.
-pub struct Turned<'a> {
+pub struct Transposed<'a> {
     pub data: &'a [f16],
     /// Elements between channels.
     pub stride: usize,
@@ -370,19 +372,19 @@ pub struct Turned<'a> {
     pub first: usize,
 }
 
-impl Turned<'_> {
+impl Transposed<'_> {
     /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
     #[inline(always)]
     pub fn store(
         &self,
         squares: &mut Squares,
-        share: &mut Share,
+        share: &mut OutputTile,
         first_row: usize,
         rows: usize,
         column: usize,
         channels: usize,
     ) {
-        let [square, turned] = squares.both();
+        let [square, transposed] = squares.both();
         for row in 0..rows {
             for c in (0..channels).step_by(SQUARE) {
                 let height = SQUARE.min(channels - c);
@@ -408,9 +410,9 @@ impl Turned<'_> {
                         }
                         from = &square[..];
                     }
-                    turn(from, height, width, turned);
+                    turn(from, height, width, transposed);
                     // Two loops, and whole lines as arrays: else each line would be copied by a call.
-                    let lines = turned.iter().enumerate().take(width);
+                    let lines = transposed.iter().enumerate().take(width);
                     if height == SQUARE {
                         for (j, line) in lines {
                             let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
@@ -434,7 +436,7 @@ pub use crate::filter::BLOCK;
 
 /// Exchanges channels and outputs of a block, for a multiple of 8 outputs; `stride` is how far apart channels go.
 #[inline(always)]
-pub fn turn_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
+pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
     for (i, outputs) in block.as_chunks::<{ EIGHT * BLOCK }>().0.iter().enumerate() {
         for half in 0..BLOCK / EIGHT {
             let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
@@ -442,7 +444,7 @@ pub fn turn_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
                 eight.copy_from_slice(&output[half * EIGHT..][..EIGHT]);
             }
             let lines = to[half * EIGHT * stride + i * EIGHT..].chunks_mut(stride);
-            for (eight, line) in turn_eights(eights).iter().zip(lines) {
+            for (eight, line) in transpose_8x8(eights).iter().zip(lines) {
                 line[..EIGHT].copy_from_slice(eight);
             }
         }
@@ -458,7 +460,7 @@ fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) 
             for (eight, line) in eights.iter_mut().zip(&square[row..]) {
                 eight.copy_from_slice(&line[column..][..EIGHT]);
             }
-            let eights = turn_eights(eights);
+            let eights = transpose_8x8(eights);
             for (eight, line) in eights.iter().zip(&mut to[column..]) {
                 line[row..][..EIGHT].copy_from_slice(eight);
             }
@@ -471,8 +473,8 @@ const EIGHT: usize = 8;
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn turn_eights(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
-    let Some(host) = pulp::core_arch::x86::Sse2::try_new() else { return turn_each(rows) };
+fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+    let Some(host) = pulp::core_arch::x86::Sse2::try_new() else { return transpose_each(rows) };
     let [a, b, c, d, e, f, g, h] = bytemuck::cast(rows);
     let pairs = |x, y| [host._mm_unpacklo_epi16(x, y), host._mm_unpackhi_epi16(x, y)];
     let fours = |x, y| [host._mm_unpacklo_epi32(x, y), host._mm_unpackhi_epi32(x, y)];
@@ -484,9 +486,9 @@ fn turn_eights(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-use turn_each as turn_eights;
+use transpose_each as transpose_8x8;
 
-fn turn_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+fn transpose_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
     std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
 }
 
@@ -508,11 +510,11 @@ pub fn nested(ext: Extents, strides: Strides) -> bool {
 
 /// Whether rows are further apart than channels.
 fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
-    let apart = |n: usize, stride: usize, least: usize| n <= 1 || stride >= least;
+    let outline = |n: usize, stride: usize, least: usize| n <= 1 || stride >= least;
     let reach = |n: usize, stride: usize| (n.max(1) - 1) * stride;
     let fits = |(n, outer): (usize, usize), (m, inner): (usize, usize)| {
         let line = reach(m, inner) + ext.w;
-        apart(m, inner, ext.w) && apart(n, outer, line) && apart(ext.g, group, reach(n, outer) + line)
+        outline(m, inner, ext.w) && outline(n, outer, line) && outline(ext.g, group, reach(n, outer) + line)
     };
     let (channels, rows) = ((ext.c, channel), (ext.h, row));
     // Channels of a single row are then worked on together.
@@ -521,7 +523,7 @@ fn rows_outside(ext: Extents, [group, channel, row]: Strides) -> Option<bool> {
 }
 
 /// Cuts a result into shares of at most so many rows and channels. It must be [`nested`]; an empty one has no shares.
-pub fn cut(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels: usize) -> Vec<Share<'_>> {
+pub fn partition(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels: usize) -> Vec<OutputTile<'_>> {
     let mut shares = Vec::new();
     if ext.array().contains(&0) {
         return shares;
@@ -539,7 +541,7 @@ pub fn cut(to: &mut [f16], ext: Extents, strides: Strides, rows: usize, channels
             shares.extend((0..ext.h).step_by(rows).map(|first_row| {
                 let rows = rows.min(ext.h - first_row);
                 let lines = Vec::with_capacity(if rows_outside { rows } else { channels });
-                Share { group, first_channel, first_row, rows, channels, lines, rows_outside, stride: inside.1 }
+                OutputTile { group, first_channel, first_row, rows, channels, lines, rows_outside, stride: inside.1 }
             }));
         }
         for (i, line) in parts(part, lines.1, lines.0).enumerate() {
@@ -574,7 +576,7 @@ mod tests {
             for stride in [columns, columns + 2, 2 * columns + 70] {
                 let data: Vec<f16> = (0..2 * 6 * stride).map(draw).collect();
                 let source =
-                    Source { data: &data[..data.len() - (stride - columns)], strides: [0, 6 * stride, stride] };
+                    TensorView { data: &data[..data.len() - (stride - columns)], strides: [0, 6 * stride, stride] };
                 for part in
                     [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }]
                 {
@@ -596,9 +598,9 @@ mod tests {
     #[test]
     fn blocks_are_turned_to_channels() {
         let block: Vec<f16> = (0..24 * 16).map(|i| f16::from_f32(i as f32)).collect();
-        let mut turned = vec![f16::NAN; 16 * 40];
-        turn_blocks(&block, 40, &mut turned);
-        for (i, x) in turned.iter().enumerate() {
+        let mut transposed = vec![f16::NAN; 16 * 40];
+        transpose_blocks(&block, 40, &mut transposed);
+        for (i, x) in transposed.iter().enumerate() {
             let (channel, output) = (i / 40, i % 40);
             assert!(if output < 24 { *x == block[output * 16 + channel] } else { x.is_nan() });
         }
@@ -610,7 +612,7 @@ mod tests {
         for strides in [[100, 16, 4], [100, 4, 24]] {
             assert!(nested(ext, strides));
             let mut data = vec![f16::ZERO; reach(ext, strides)];
-            for mut share in cut(&mut data, ext, strides, 3, 2) {
+            for mut share in partition(&mut data, ext, strides, 3, 2) {
                 for c in 0..share.channels() {
                     for r in 0..share.rows {
                         let (g, channel, row) = (share.group, share.first_channel + c, share.first_row + r);
@@ -622,7 +624,7 @@ mod tests {
                     }
                 }
             }
-            let source = Source { data: &data, strides };
+            let source = TensorView { data: &data, strides };
             let all = (0..2).flat_map(|g| (0..5).flat_map(move |c| (0..4).map(move |h| (g, c, h))));
             let found: Vec<f32> = all.flat_map(|(g, c, h)| source.row(g, c, h, ext.w)).map(|x| x.to_f32()).collect();
             assert_eq!(found, (1..=120).map(|n| n as f32).collect::<Vec<_>>());
@@ -631,7 +633,7 @@ mod tests {
         for empty in
             [Extents { c: 0, ..ext }, Extents { h: 0, ..ext }, Extents { w: 0, ..ext }, Extents { g: 0, ..ext }]
         {
-            assert!(cut(&mut [], empty, dense(empty), 0, 0).is_empty());
+            assert!(partition(&mut [], empty, dense(empty), 0, 0).is_empty());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A convolution's geometry.
+//! Geometry of convolution and pooling windows.
 
 use crate::num;
-use crate::view::{Part, Source, copy_short};
+use crate::view::{Part, TensorView, copy_short};
 use half::f16;
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Window {
     #[inline(always)]
     pub fn taken(
         &self,
-        source: Source,
+        source: TensorView,
         group: usize,
         first_channel: usize,
         part: &Part,

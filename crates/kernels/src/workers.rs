@@ -1,9 +1,5 @@
-//! Threads and the buffers they keep between tasks.
+//! The thread pool, with scratch buffers that each thread keeps between kernels.
 
-use crate::conv::nchwc::Buffers;
-use crate::exact::Columns;
-use crate::num::wide::Exact;
-use crate::rows::PlaneBuffers;
 use crate::simd;
 use crate::view::Squares;
 use half::f16;
@@ -11,10 +7,11 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use crate::arena::{LINE_BYTES, room};
+use crate::arena::Arena;
+pub use crate::arena::{LINE_BYTES, scratch_slice};
 pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
 pub use crate::simd::arches;
-pub use crate::simd::{apart, unroll as written_out};
+pub use crate::simd::{outline, unroll};
 
 /// Copies of what a task reads where it writes.
 pub type Aside = [Vec<f16>; 2];
@@ -40,14 +37,9 @@ pub struct Scratch {
     pub halves: Vec<f16>,
     pub gathered: Vec<f16>,
     pub squares: Squares,
-    /// Of channels side by side.
-    pub blocked: Buffers,
-    /// Of planar tasks, in the numbers of either model.
-    pub planes: PlaneBuffers<f32>,
-    pub exact_planes: PlaneBuffers<Exact>,
-    /// Of the exact array.
     pub row: Vec<(f32, f32)>,
-    pub columns: Option<Columns>,
+    /// Buffers that only one kernel knows.
+    pub arena: Arena,
 }
 
 impl Workers {

@@ -1,4 +1,4 @@
-//! Convolutions and pooling in the model `fast` where every output reads one channel, through windows of the usual sides.
+//! Depthwise convolution and pooling in fp32, for the usual windows.
 //!
 //! Staged rows begin where vectors do, and the columns that a stride of 2 takes apart have planes of their own. Several rows of
 //! outputs are summed together: what is loaded of a staged row serves every output that it lies under.
@@ -6,33 +6,33 @@
 //! A sum takes its taps in their order, as in [`crate::conv`].
 
 use crate::conv::{MOST_AT_ONCE, NEAR, stage_pairs};
-use crate::epilogue::Finish;
+use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::host::Rows;
-use crate::reduce::Ending;
-use crate::simd::{self, Before};
-use crate::view::{Share, Source};
+use crate::reduce::ElementwiseEpilogue;
+use crate::simd::{self, LaneMap};
+use crate::view::{OutputTile, TensorView};
 use crate::window::Window;
-use crate::workers::{Scratch, apart, room, written_out};
+use crate::workers::{Scratch, outline, scratch_slice, unroll};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// What is made of a channel's windows.
 #[derive(Clone, Copy)]
-pub enum Of<'a> {
+pub enum WindowOp<'a> {
     /// Sums of a convolution, and what follows them.
-    Kernel(&'a Filter, &'a Finish<'a>),
+    Kernel(&'a Filter, &'a Epilogue<'a>),
     /// Maxima, or sums, and what follows them.
-    Pool(bool, &'a Ending<f32>),
+    Pool(bool, &'a ElementwiseEpilogue<f32>),
 }
 
-impl Of<'_> {
+impl WindowOp<'_> {
     /// Whether there is code for such windows.
     pub fn executes(self, window: &Window) -> bool {
         match self {
-            Of::Kernel(..) => convolves(window),
-            Of::Pool(..) => is_square(window, [2, 3]),
+            WindowOp::Kernel(..) => convolves(window),
+            WindowOp::Pool(..) => is_square(window, [2, 3]),
         }
     }
 }
@@ -49,11 +49,11 @@ fn is_square(window: &Window, sides: [usize; 2]) -> bool {
 
 /// One share at work.
 pub struct Job<'a, 'b> {
-    pub of: Of<'a>,
+    pub of: WindowOp<'a>,
     pub window: &'a Window,
-    pub from: Source<'a>,
+    pub from: TensorView<'a>,
     pub columns: usize,
-    pub share: &'a mut Share<'b>,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
@@ -64,7 +64,7 @@ impl WithSimd for Job<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let side = [self.window.k[0], self.window.s[0]];
         match self.of {
-            Of::Kernel(kernel, finish) => {
+            WindowOp::Kernel(kernel, finish) => {
                 let of = Weighted { kernel, finish };
                 match side {
                     [3, 1] => self.channels::<S, _, 3, 1>(simd, of),
@@ -73,8 +73,8 @@ impl WithSimd for Job<'_, '_> {
                     _ => self.channels::<S, _, 5, 2>(simd, of),
                 }
             }
-            Of::Pool(true, ending) => self.pooled(simd, side, Most(ending)),
-            Of::Pool(false, ending) => self.pooled(simd, side, Sum(ending)),
+            WindowOp::Pool(true, ending) => self.pooled(simd, side, Most(ending)),
+            WindowOp::Pool(false, ending) => self.pooled(simd, side, Sum(ending)),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Job<'_, '_> {
         let Scratch { staged, sums, .. } = scratch;
         // The last vectors of a row reach into the next one.
         let slack = plane.lead + plane.p + S::F32_LANES;
-        let (staged, sums) = (room(staged, at_once * area + slack), room(sums, at_once * outputs));
+        let (staged, sums) = (scratch_slice(staged, at_once * area + slack), scratch_slice(sums, at_once * outputs));
         // What surrounds the source stays as it is.
         staged.fill(W::OUTSIDE);
         let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
@@ -117,7 +117,7 @@ impl Job<'_, '_> {
                 let (width, phase) = (plane.width, plane.rows * plane.width);
                 let source = &staged[plane.lead..];
                 let (weights, rows, channel) = (&weights, share.rows, channel + c);
-                apart(simd, Bands::<W, K, STRIDE> { of, channel, rows, source, width, phase, weights, sums, across });
+                outline(simd, Bands::<W, K, STRIDE> { of, channel, rows, source, width, phase, weights, sums, across });
             }
             let sums = &mut sums[..count * outputs];
             of.settle(sums);
@@ -146,7 +146,7 @@ trait Windows<const K: usize>: Copy {
     fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
 
     /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
-    fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S>;
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S>;
     fn settle(self, sums: &mut [f32]);
 
     /// Rounds.
@@ -156,7 +156,7 @@ trait Windows<const K: usize>: Copy {
 #[derive(Clone, Copy)]
 struct Weighted<'a> {
     kernel: &'a Filter,
-    finish: &'a Finish<'a>,
+    finish: &'a Epilogue<'a>,
 }
 
 impl<const K: usize> Windows<K> for Weighted<'_> {
@@ -175,7 +175,7 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
     }
 
     #[inline(always)]
-    fn before<S: Simd>(self, simd: S, channel: usize) -> impl Before<S> {
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S> {
         self.finish.before(simd, self.kernel.bias(channel))
     }
 
@@ -189,10 +189,10 @@ impl<const K: usize> Windows<K> for Weighted<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Most<'a>(&'a Ending<f32>);
+struct Most<'a>(&'a ElementwiseEpilogue<f32>);
 
 #[derive(Clone, Copy)]
-struct Sum<'a>(&'a Ending<f32>);
+struct Sum<'a>(&'a ElementwiseEpilogue<f32>);
 
 /// Pooling, by what a sum begins with and how it goes on.
 macro_rules! pooling {
@@ -211,7 +211,7 @@ macro_rules! pooling {
             }
 
             #[inline(always)]
-            fn before<S: Simd>(self, _: S, _: usize) -> impl Before<S> {}
+            fn before<S: Simd>(self, _: S, _: usize) -> impl LaneMap<S> {}
 
             #[inline(always)]
             fn settle(self, sums: &mut [f32]) {
@@ -262,7 +262,7 @@ impl Plane {
     pub fn stage<S: Simd, const STRIDE: usize>(
         &self,
         simd: S,
-        from: Source,
+        from: TensorView,
         group: usize,
         channel: usize,
         to: &mut [f32],
@@ -322,7 +322,7 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Bands<'_, 
 impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE> {
     /// The next `R` rows, all columns.
     #[inline(always)]
-    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl Before<S>) {
+    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
         let mut at = 0;
         // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
         if const { STRIDE > 1 && S::F32_LANES > 1 } {
@@ -342,10 +342,10 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE>
 
     /// `R` rows of `N` vectors.
     #[inline(always)]
-    fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl Before<S>, at: usize) {
+    fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl LaneMap<S>, at: usize) {
         let Bands { source, width, phase, weights, across, .. } = *self;
         let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
-        written_out!(for I in 0..(R - 1) * STRIDE + K => {
+        unroll!(for I in 0..(R - 1) * STRIDE + K => {
             // A row of every plane, as far as it is read.
             let lines = lines::<STRIDE>(source, phase, I * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
             let mut kw = 0;
@@ -390,7 +390,7 @@ fn lines<const STRIDE: usize>(source: &[f32], phase: usize, at: usize, count: us
 mod tests {
     use super::*;
     use crate::tensor::Extents;
-    use crate::view::{cut, dense};
+    use crate::view::{dense, partition};
     use crate::window::some_windows;
     use crate::workers::{Workers, arches};
 
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn pooling_takes_what_lies_in_a_window() {
         let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        let (ending, mut tried) = (Ending::nothing(), 0);
+        let (ending, mut tried) = (ElementwiseEpilogue::nothing(), 0);
         for (mut window, [cin, _], _) in some_windows() {
             if window.k[0] > 3 {
                 continue;
@@ -414,7 +414,7 @@ mod tests {
                 // Maxima pass over NaN.
                 let draw = |i: usize| if max && i.is_multiple_of(5) { f16::NAN } else { draw(i) };
                 let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
-                let of = Of::Pool(max, &ending);
+                let of = WindowOp::Pool(max, &ending);
                 if !of.executes(&window) {
                     continue;
                 }
@@ -436,8 +436,8 @@ mod tests {
                     .collect();
                 for arch in arches() {
                     let mut data = vec![f16::NAN; wanted.len()];
-                    Workers::used(arch).each(cut(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
-                        let from = Source { data: &x, strides };
+                    Workers::used(arch).each(partition(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
+                        let from = TensorView { data: &x, strides };
                         arch.dispatch(Job { of, window: &window, from, columns: to[1], share, scratch });
                     });
                     let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);

@@ -1,18 +1,18 @@
 //! Convolutions with fixed-point accumulators, and what follows their sums.
 
-use crate::conv::nchwc::{Array, Operand};
-use crate::conv::{Kernels, MOST_AT_ONCE, Staging, Target, convolve_blocks, convolve_lone};
-use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, LoneRow, Operands, Weights, decode, product_of_rows, row_of};
-use crate::filter::{Packed, Values};
+use crate::conv::nchwc::{ExactAccumulator, Operand};
+use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, TensorViewMut, convolve_gemv, convolve_nchwc};
+use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Weights, decode, product_of_rows, row_of};
+use crate::filter::{PackedFilter, Values};
 use crate::host::Rows;
 use crate::num::elementwise;
 use crate::num::line::STRETCH;
-use crate::params::Accumulator;
-use crate::simd::Before;
+use crate::params::AccumulatorSpec;
+use crate::simd::LaneMap;
 use crate::tensor::{Extents, Tensor};
-use crate::view::{Part, Share, Source, copy_rows, copy_short, cut};
+use crate::view::{OutputTile, Part, TensorView, copy_rows, copy_short, partition};
 use crate::window::Window;
-use crate::workers::{PER_THREAD, Scratch, Workers, chunks, room};
+use crate::workers::{PER_THREAD, Scratch, Workers, chunks, scratch_slice};
 use crate::{num, simd};
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What the exact models make of an fp16 number between the array, or a source, and memory.
 #[derive(Clone)]
-pub enum Exactly {
+pub enum ExactEpilogue {
     /// NaN is plus infinity.
     Admit,
     /// The same, and zero for everything below it.
@@ -31,18 +31,18 @@ pub enum Exactly {
     Map(Arc<[f16]>),
 }
 
-impl Exactly {
+impl ExactEpilogue {
     /// The cheapest form that has these values, by bit pattern.
-    pub fn of(values: Vec<f16>) -> Exactly {
+    pub fn of(values: Vec<f16>) -> ExactEpilogue {
         let at = |x: f16| values[usize::from(x.to_bits())];
         let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
         let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        Exactly::Clamp(low, high).row(&mut clamped);
+        ExactEpilogue::Clamp(low, high).row(&mut clamped);
         let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
         if alike && low.is_sign_positive() && high.is_sign_positive() {
-            Exactly::Clamp(low, high)
+            ExactEpilogue::Clamp(low, high)
         } else {
-            Exactly::Map(values.into())
+            ExactEpilogue::Map(values.into())
         }
     }
 
@@ -56,31 +56,31 @@ impl Exactly {
     #[inline(always)]
     pub fn bounds(&self) -> Option<[f32; 2]> {
         match self {
-            Exactly::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
-            Exactly::Relu => Some([0.0, f32::INFINITY]),
-            Exactly::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
-            Exactly::Map(_) => None,
+            ExactEpilogue::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
+            ExactEpilogue::Relu => Some([0.0, f32::INFINITY]),
+            ExactEpilogue::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
+            ExactEpilogue::Map(_) => None,
         }
     }
 
     #[inline(always)]
     pub fn row(&self, row: &mut [f16]) {
         match self {
-            Exactly::Admit => row.iter_mut().for_each(|x| *x = elementwise::admit_half(*x)),
-            Exactly::Relu => row.iter_mut().for_each(|x| {
+            ExactEpilogue::Admit => row.iter_mut().for_each(|x| *x = elementwise::admit_half(*x)),
+            ExactEpilogue::Relu => row.iter_mut().for_each(|x| {
                 let admitted = elementwise::admit_half(*x);
                 *x = if admitted.to_bits() >> 15 == 1 { f16::ZERO } else { admitted };
             }),
-            &Exactly::Clamp(low, high) => row.iter_mut().for_each(|x| {
+            &ExactEpilogue::Clamp(low, high) => row.iter_mut().for_each(|x| {
                 let admitted = elementwise::admit_half(*x).to_bits() as i16;
                 *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
             }),
-            Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+            ExactEpilogue::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
         }
     }
 }
 
-impl Exactly {
+impl ExactEpilogue {
     /// What is made of sums, which are no NaN and no minus zero.
     #[inline(always)]
     fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
@@ -90,12 +90,12 @@ impl Exactly {
         halves
     }
 
-    /// Stores that, as [`Share::store`] does; `halves` may be used up.
+    /// Stores that, as [`OutputTile::store`] does; `halves` may be used up.
     #[inline(always)]
     fn store<S: Simd>(
         &self,
         simd: S,
-        share: &mut Share,
+        share: &mut OutputTile,
         place: [usize; 3],
         channels: usize,
         sums: &[f32],
@@ -122,7 +122,7 @@ impl Exactly {
 #[derive(Clone, Copy)]
 pub struct Between(pub [f32; 2]);
 
-impl<S: Simd> Before<S> for Between {
+impl<S: Simd> LaneMap<S> for Between {
     #[inline(always)]
     fn of(self, simd: S, x: S::f32s) -> S::f32s {
         let [low, high] = self.0.map(
@@ -134,7 +134,7 @@ impl<S: Simd> Before<S> for Between {
 }
 
 struct Each<'a, 'b> {
-    exactly: &'a Exactly,
+    exactly: &'a ExactEpilogue,
     row: &'b mut [f32],
 }
 
@@ -165,7 +165,7 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 const PACKING: usize = 24;
 const RAISING: usize = 12;
 /// Multiply-additions that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 16;
+const PARALLEL_THRESHOLD: usize = 1 << 16;
 
 /// Coefficients by group; one for all where there are fewer.
 #[derive(Clone, Copy)]
@@ -179,7 +179,7 @@ pub enum Groups<'a> {
 #[derive(Clone, Copy)]
 enum OwnRow<'a> {
     Set(&'a Weights),
-    Panels(&'a Packed),
+    Panels(&'a PackedFilter),
 }
 
 impl<'a> Groups<'a> {
@@ -193,35 +193,35 @@ impl<'a> Groups<'a> {
 
 /// A convolution as the array has it.
 pub struct Exact<'a> {
-    pub mac: &'static Accumulator,
+    pub mac: &'static AccumulatorSpec,
     pub window: &'a Window,
     /// Input channels that one output reads.
     pub channels: usize,
     /// Whether every output channel reads channels of its own.
     pub unicast: bool,
     /// How a source is staged where channels are read alone.
-    pub staging: &'a Staging,
+    pub staging: &'a Im2col,
     pub groups: Groups<'a>,
-    pub exactly: &'a Exactly,
+    pub exactly: &'a ExactEpilogue,
 }
 
 /// The extents are those of the result before it is turned.
-pub fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Extents) {
+pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewMut, ext: Extents) {
     if let (Groups::Blocks(kernels), Some(bounds), false) = (of.groups, of.exactly.bounds(), of.unicast) {
-        let (to, array) = (to.in_columns(ext), Array { mac: of.mac, bounds });
-        if of.staging.is_lone() {
-            return convolve_lone(workers, kernels, array, from, to, ext);
+        let (to, array) = (to.in_columns(ext), ExactAccumulator { mac: of.mac, bounds });
+        if of.staging.is_gemv() {
+            return convolve_gemv(workers, kernels, array, from, to, ext);
         }
         let from = Operand { source: from, in_blocks: false, staging: of.staging };
-        return convolve_blocks(workers, kernels, array, from, None, to, ext);
+        return convolve_nchwc(workers, kernels, array, from, None, to, ext);
     }
-    let Target { data, strides, turned } = to.in_columns(ext);
+    let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
     let threads = rayon::current_num_threads();
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
     }
-    let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
+    let shared = ext.g * ext.c * ext.plane() * taps >= PARALLEL_THRESHOLD;
     let (rows, channels) = if of.unicast {
         (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
     } else {
@@ -234,17 +234,19 @@ pub fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Ex
         }
     };
     let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
-    let shares = match turned {
-        _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
-        true => cut(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
-        false => cut(data, ext, strides, rows, channels),
+    let shares = match transposed {
+        _ if of.unicast && !transposed => {
+            partition(data, ext, strides, of.staging.share_rows, of.staging.share_channels)
+        }
+        true => partition(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
+        false => partition(data, ext, strides, rows, channels),
     };
-    let columns = if turned { ext.c } else { ext.w };
+    let columns = if transposed { ext.c } else { ext.w };
     workers.each(shares, shared, |share, scratch| {
-        if of.unicast && !turned {
+        if of.unicast && !transposed {
             return workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
         }
-        workers.arch.dispatch(Job { of, from, columns, turned, share, scratch });
+        workers.arch.dispatch(Job { of, from, columns, transposed, share, scratch });
     });
 }
 
@@ -252,9 +254,9 @@ pub fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Ex
 struct Alone<'a, 'b> {
     of: &'a Exact<'a>,
     offsets: &'a [u32],
-    from: Source<'a>,
+    from: TensorView<'a>,
     columns: usize,
-    share: &'a mut Share<'b>,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -265,15 +267,16 @@ impl WithSimd for Alone<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Alone { of, offsets, from, columns, share, scratch } = self;
         let staging = of.staging;
-        let Scratch { staged, wide, sums, halves, panel, row, columns: packed, .. } = scratch;
+        let Scratch { staged, wide, sums, halves, panel, row, arena, .. } = scratch;
         let area = staging.staged_elements();
         let at_once = staging.at_once(share.channels());
-        let staged = room(staged, at_once * area + staging.staged_slack());
+        let staged = scratch_slice(staged, at_once * area + staging.staged_slack());
         staged[at_once * area..].fill(0.0);
         let outputs = share.rows * staging.width;
-        let sums = room(sums, at_once * outputs);
-        let halves = room(halves, at_once * outputs);
-        let packed = packed.get_or_insert_with(|| Columns::empty(of.mac));
+        let sums = scratch_slice(sums, at_once * outputs);
+        let halves = scratch_slice(halves, at_once * outputs);
+        let mut columns_kept: Box<Option<Columns>> = arena.take();
+        let packed = columns_kept.get_or_insert_with(|| Columns::empty(of.mac));
         let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
         for c in (0..share.channels()).step_by(at_once) {
             let (first, count) = (share.first_channel + c, at_once.min(share.channels() - c));
@@ -301,13 +304,13 @@ impl WithSimd for Alone<'_, '_> {
                 let row = match coefficients {
                     OwnRow::Set(set) => set.row(simd, panel, row),
                     OwnRow::Panels(panels) => {
-                        let taps = room(panel, offsets.len());
+                        let taps = scratch_slice(panel, offsets.len());
                         panels.widen_channel(channel, taps);
                         row_of(of.mac, taps, row)
                     }
                 };
                 let start = bias.first().copied().unwrap_or(0.0);
-                let row = LoneRow { mac: of.mac, row, bias: start, source, offsets, largest, out: &mut *out };
+                let row = SingleRow { mac: of.mac, row, bias: start, source, offsets, largest, out: &mut *out };
                 if row.with_simd(simd) {
                     continue;
                 }
@@ -316,7 +319,7 @@ impl WithSimd for Alone<'_, '_> {
                 let set = match coefficients {
                     OwnRow::Set(set) => set,
                     OwnRow::Panels(panels) => {
-                        let taps = room(panel, offsets.len());
+                        let taps = scratch_slice(panel, offsets.len());
                         panels.widen_channel(channel, taps);
                         let values = taps.iter().map(|&w| num::round(w)).collect();
                         own = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
@@ -328,16 +331,17 @@ impl WithSimd for Alone<'_, '_> {
             let sums = &sums[..count * outputs];
             of.exactly.store(simd, share, [c, 0, 0], count, sums, outputs, rows, halves);
         }
+        arena.put(columns_kept);
     }
 }
 
 struct Job<'a, 'b> {
     of: &'a Exact<'a>,
-    from: Source<'a>,
+    from: TensorView<'a>,
     /// Columns of the result as stored.
     columns: usize,
-    turned: bool,
-    share: &'a mut Share<'b>,
+    transposed: bool,
+    share: &'a mut OutputTile<'b>,
     scratch: &'a mut Scratch,
 }
 
@@ -346,25 +350,26 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { of, from, columns, turned, share, scratch } = self;
+        let Job { of, from, columns, transposed, share, scratch } = self;
         let Some((sets, biases)) = of.groups.sets(share.group) else { return };
         let taps = of.channels * of.window.elements();
-        let packed = scratch.columns.get_or_insert_with(|| Columns::empty(of.mac));
-        let (first, channels) = if turned { (0, columns) } else { (share.first_channel, share.channels()) };
+        let mut columns_kept: Box<Option<Columns>> = scratch.arena.take();
+        let packed = columns_kept.get_or_insert_with(|| Columns::empty(of.mac));
+        let (first, channels) = if transposed { (0, columns) } else { (share.first_channel, share.channels()) };
         let at_once = if of.unicast { 1 } else { CHANNELS };
-        let slides = !turned && !of.unicast && of.window.elements() > 1;
+        let slides = !transposed && !of.unicast && of.window.elements() > 1;
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
         let group = share.group;
-        for part in Part::all(share, columns, turned, most) {
+        for part in Part::all(share, columns, transposed, most) {
             let outputs = part.outputs();
-            let sums = room(&mut scratch.sums, at_once * outputs);
-            let halves = room(&mut scratch.halves, at_once * outputs);
+            let sums = scratch_slice(&mut scratch.sums, at_once * outputs);
+            let halves = scratch_slice(&mut scratch.halves, at_once * outputs);
             for c in (0..channels).step_by(at_once) {
                 let (channel, count) = (first + c, at_once.min(channels - c));
                 if c == 0 && slides && part.columns.len() == columns {
                     // Taps read the same numbers again and again: they are decoded before.
                     let staging = of.staging.of_rows(part.rows.len());
-                    let staged = room(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
+                    let staged = scratch_slice(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
                     let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
                     staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
                     beyond.fill(0.0);
@@ -381,7 +386,7 @@ impl WithSimd for Job<'_, '_> {
                 let sums = &mut sums[..count * outputs];
                 let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
-                if turned {
+                if transposed {
                     let halves = of.exactly.rounded(simd, sums, halves);
                     part.store(halves, outputs, share, Some(&mut scratch.squares), c, count);
                 } else {
@@ -390,13 +395,14 @@ impl WithSimd for Job<'_, '_> {
                 }
             }
         }
+        scratch.arena.put(columns_kept);
     }
 }
 
 /// What windows take of a source where it lies.
 struct Lying<'a> {
     window: &'a Window,
-    from: Source<'a>,
+    from: TensorView<'a>,
     /// Group, first channel.
     place: [usize; 2],
     part: &'a Part,
@@ -457,7 +463,7 @@ impl Operands for Staged<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conv::{Pair, may_be_pair};
+    use crate::conv::{FusedDepthwise, can_fuse_depthwise};
     use crate::exact::all_rows;
     use crate::num::reference::dot;
     use crate::params::samples::FIXED;
@@ -486,11 +492,11 @@ mod tests {
         let sums: Vec<f32> = sums.collect();
         let six = f16::from_f32(6.0);
         let stages = [
-            (Exactly::Admit, true),
-            (Exactly::Relu, true),
-            (Exactly::Clamp(f16::ZERO, six), true),
-            (Exactly::Clamp(f16::ONE, six), true),
-            (Exactly::Map(vec![f16::ONE; 1 << 16].into()), false),
+            (ExactEpilogue::Admit, true),
+            (ExactEpilogue::Relu, true),
+            (ExactEpilogue::Clamp(f16::ZERO, six), true),
+            (ExactEpilogue::Clamp(f16::ONE, six), true),
+            (ExactEpilogue::Map(vec![f16::ONE; 1 << 16].into()), false),
         ];
         for (exactly, bounded) in stages {
             assert_eq!(exactly.bounds().is_some(), bounded);
@@ -520,7 +526,7 @@ mod tests {
             let sets = if unicast { weights.chunks(taps).map(of).collect() } else { vec![of(&weights)] };
             let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
             let x: Vec<f16> = (0..cin * strides[1]).map(|n| draw(n) * f16::from_f32(40.0)).collect();
-            let staging = Staging::new(window.clone(), channels, unicast, ext).expect("it is small");
+            let staging = Im2col::new(window.clone(), channels, unicast, ext).expect("it is small");
             let groups = Groups::Sets(&[(sets, None)]);
             let exact = Exact {
                 mac: &FIXED,
@@ -529,11 +535,11 @@ mod tests {
                 unicast,
                 staging: &staging,
                 groups,
-                exactly: &Exactly::Admit,
+                exactly: &ExactEpilogue::Admit,
             };
             let mut data = vec![f16::NAN; cout * to[0] * to[1]];
-            let target = Target { data: &mut data, strides: dense(ext), turned: false };
-            convolve(&Workers::used(Arch::new()), &exact, Source { data: &x, strides }, target, ext);
+            let target = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
+            convolve(&Workers::used(Arch::new()), &exact, TensorView { data: &x, strides }, target, ext);
             for (n, &found) in data.iter().enumerate() {
                 let (c, h, w) = (n / (to[0] * to[1]), n / to[1] % to[0], n % to[1]);
                 let terms: Vec<(f16, f16)> = (0..taps)
@@ -571,7 +577,7 @@ mod tests {
 
     /// Sets, and the same coefficients side by side.
     fn both(
-        staging: &Staging,
+        staging: &Im2col,
         unicast: bool,
         weights: &[f16],
         biases: &Option<Vec<f32>>,
@@ -588,7 +594,7 @@ mod tests {
     #[test]
     fn channels_side_by_side_have_the_sums_of_the_array() {
         let six = f16::from_f32(6.0);
-        let stages = [Exactly::Clamp(f16::ZERO, six), Exactly::Admit, Exactly::Relu];
+        let stages = [ExactEpilogue::Clamp(f16::ZERO, six), ExactEpilogue::Admit, ExactEpilogue::Relu];
         // Exponents of source and coefficients.
         let ranges =
             [[[-12, 2], [-9, -3]], [[-2, 3], [-4, 0]], [[-14, 4], [-14, 1]], [[0, 4], [-1, 2]], [[4, 9], [2, 7]]];
@@ -617,7 +623,7 @@ mod tests {
                 let exts = [ext(c, [h, w]), ext(c, to), ext(37, to)];
                 let unicast = [false, true, false];
                 let stagings = [0, 1, 2]
-                    .map(|n| Staging::new(windows[n].clone(), channels[n], unicast[n], exts[n]).expect("it is small"));
+                    .map(|n| Im2col::new(windows[n].clone(), channels[n], unicast[n], exts[n]).expect("it is small"));
                 let coefficients = [0, 1, 2].map(|n| {
                     let taps = channels[n] * windows[n].elements();
                     let weights = some_numbers(exts[n].c * taps, exponents[1], odd);
@@ -648,8 +654,8 @@ mod tests {
                         };
                         let from = ext(x.len() / windows[n].from.iter().product::<usize>(), windows[n].from);
                         let mut data = vec![f16::NAN; exts[n].elements().expect("few")];
-                        let target = Target { data: &mut data, strides: dense(exts[n]), turned: false };
-                        convolve(&workers, &exact, Source { data: x, strides: dense(from) }, target, exts[n]);
+                        let target = TensorViewMut { data: &mut data, strides: dense(exts[n]), transposed: false };
+                        convolve(&workers, &exact, TensorView { data: x, strides: dense(from) }, target, exts[n]);
                         data
                     };
                     let case = format!("{h}x{w}, {cin} to {c}, {exponents:?}, odd {odd}, {arch:?}");
@@ -660,16 +666,16 @@ mod tests {
                     }
                     let second = run(1, &first, false);
                     assert_eq!(bits(&run(1, &first, true)), bits(&second), "{case}");
-                    let arrays = exactly.map(|e| Array { mac: &FIXED, bounds: e.bounds().expect("bounds") });
-                    let pair = Pair {
+                    let arrays = exactly.map(|e| ExactAccumulator { mac: &FIXED, bounds: e.bounds().expect("bounds") });
+                    let pair = FusedDepthwise {
                         kernels: [&coefficients[0].1, &coefficients[1].1],
                         finish: [arrays[0], arrays[1]],
                         stagings: [&stagings[0], &stagings[1]],
                     };
-                    assert!(may_be_pair(pair.stagings, [c; 2]));
-                    let source = Source { data: &x, strides: dense(ext(cin, of)) };
+                    assert!(can_fuse_depthwise(pair.stagings, [c; 2]));
+                    let source = TensorView { data: &x, strides: dense(ext(cin, of)) };
                     let mut data = vec![f16::NAN; second.len()];
-                    let target = Target { data: &mut data, strides: dense(exts[1]), turned: false };
+                    let target = TensorViewMut { data: &mut data, strides: dense(exts[1]), transposed: false };
                     pair.convolve(&workers, source, target, exts[1], false);
                     assert_eq!(bits(&data), bits(&second), "{case}");
                     results.push(data);
@@ -678,14 +684,14 @@ mod tests {
                     }
                     let third = run(2, &second, false);
                     let mut blocks = vec![f16::NAN; second.len()];
-                    let target = Target { data: &mut blocks, strides: dense(exts[1]), turned: false };
+                    let target = TensorViewMut { data: &mut blocks, strides: dense(exts[1]), transposed: false };
                     pair.convolve(&workers, source, target, exts[1], true);
                     let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..exts[1] });
-                    let source = Source { data: &blocks, strides };
+                    let source = TensorView { data: &blocks, strides };
                     let operand = Operand { source, in_blocks: true, staging: &stagings[2] };
                     let mut data = vec![f16::NAN; third.len()];
-                    let target = Target { data: &mut data, strides: dense(exts[2]), turned: false };
-                    convolve_blocks(&workers, &coefficients[2].1, arrays[2], operand, None, target, exts[2]);
+                    let target = TensorViewMut { data: &mut data, strides: dense(exts[2]), transposed: false };
+                    convolve_nchwc(&workers, &coefficients[2].1, arrays[2], operand, None, target, exts[2]);
                     assert_eq!(bits(&data), bits(&third), "{case}");
                     results.push(data);
                 }

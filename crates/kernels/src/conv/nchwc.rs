@@ -1,38 +1,36 @@
-//! Convolutions of one tap a channel, or of few taps, with channels side by side: vectors hold one output's sums of several
-//! channels, and have no empty places however narrow planes are. Operands come as they lie, what windows of few taps
-//! meet unfolded; or in blocks of 16 channels (the layout that others call NCHW16c), as a convolution left them in which every
-//! channel reads itself. It takes what it reads, done with the task before it, in blocks as well ([`Pair`]).
+//! 1x1 and small-K convolutions in NCHWc16: vectors hold one output's sums of 16 channels, full however narrow planes are. Input may be
+//! NCHW, unfolded where windows have several taps, or NCHWc16 left by a depthwise convolution; [`FusedKernel`] computes both at once.
 //!
-//! Sums stay in registers until they are rounded, where the host converts vectors by itself: a tile of them that is stored and
-//! read again takes as long as a dozen taps.
+//! Sums stay in registers until they are rounded, where the host converts vectors in registers: storing a tile and reading it again costs
+//! as much as a dozen taps.
 //!
-//! In the model `fast` a sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on how the work is
-//! cut. The exact array's sums are the same in any order ([`crate::exact::bounds`]).
+//! In fp32 a sum takes its taps in their order, so its bits do not depend on tiling. Fixed-point sums have the same bits in any order
+//! ([`crate::exact::bounds`]).
 
 mod fused;
 mod tile;
 
-use crate::binary::Both;
+use crate::binary::BinaryRows;
 use crate::conv::exact::Between;
-use crate::conv::{self, Kernels, Staging, Target};
-use crate::epilogue::{Finish, Staged, without_effect};
-use crate::exact::bounds::{Known, Settled, Terms};
+use crate::conv::{self, Im2col, Kernels, TensorViewMut};
+use crate::epilogue::{Epilogue, Staged, without_effect};
+use crate::exact::bounds::{OperandStats, RunSchedule, Settled};
 use crate::filter::Filter;
 use crate::filter::spread;
 use crate::host::Rows;
 use crate::num;
-use crate::params::Accumulator;
+use crate::params::AccumulatorSpec;
 use crate::params::BinaryOp;
 use crate::simd;
 use crate::tensor::Extents;
-use crate::view::{BLOCK, Part, Share, Source, copy_rows, copy_short, turn_blocks};
-use crate::workers::{LINE_BYTES, Scratch, Workers, apart, room};
-pub use fused::Pair;
+use crate::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy_short, transpose_blocks};
+use crate::workers::{LINE_BYTES, Scratch, Workers, outline, scratch_slice};
+pub use fused::FusedKernel;
 use half::f16;
 use pulp::{Simd, WithSimd};
-use tile::{MOST, Soon, Sums, To};
+use tile::{MOST, PrefetchCursor, StoreSink, TileSums};
 
-/// Blocks that are computed together.
+/// Channel blocks of a register tile.
 const TOGETHER: usize = 2;
 /// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
 const PACKED: usize = 1 << 20;
@@ -43,8 +41,8 @@ pub fn suits(channels: usize) -> bool {
     3 * channels.next_multiple_of(BLOCK) <= 4 * channels
 }
 
-/// How sums are formed, and what follows them.
-pub trait Arithmetic: Copy + Sync {
+/// How sums are formed, in fp32 or fixed point, with what follows them.
+pub trait Accumulator: Copy + Sync {
     /// Whether it is the exact array's.
     const EXACT: bool;
     /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
@@ -52,7 +50,7 @@ pub trait Arithmetic: Copy + Sync {
     const COSTS: [usize; 2];
 
     /// The exact array, where it is one.
-    fn mac(self) -> Option<&'static Accumulator>;
+    fn mac(self) -> Option<&'static AccumulatorSpec>;
     /// Does work with what follows sums, for vectors of them.
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
     /// What results stay between.
@@ -61,21 +59,21 @@ pub trait Arithmetic: Copy + Sync {
     fn look_up(self, to: &mut [f16], rows: Rows);
     /// All that follows sums, of a row that is used up.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
-    /// [`crate::conv::convolve_blocks`] and [`crate::conv::Pair::convolve`], compiled here.
-    fn convolve_blocks(
+    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], compiled here.
+    fn convolve_nchwc(
         self,
         workers: &Workers,
         kernels: &Kernels,
         from: Operand,
-        plus: Option<Addend>,
-        to: Target,
+        residual: Option<ResidualAdd>,
+        to: TensorViewMut,
         ext: Extents,
     );
     fn convolve_pair(
-        pair: &conv::Pair<Self>,
+        pair: &conv::FusedDepthwise<Self>,
         workers: &Workers,
-        from: Source,
-        to: Target,
+        from: TensorView,
+        to: TensorViewMut,
         ext: Extents,
         in_blocks: bool,
     );
@@ -83,23 +81,23 @@ pub trait Arithmetic: Copy + Sync {
 
 macro_rules! entries {
     () => {
-        fn convolve_blocks(
+        fn convolve_nchwc(
             self,
             workers: &Workers,
             kernels: &Kernels,
             from: Operand,
-            plus: Option<Addend>,
-            to: Target,
+            residual: Option<ResidualAdd>,
+            to: TensorViewMut,
             ext: Extents,
         ) {
-            conv::convolve_blocks(workers, kernels, self, from, plus, to, ext);
+            conv::convolve_nchwc(workers, kernels, self, from, residual, to, ext);
         }
 
         fn convolve_pair(
-            pair: &conv::Pair<Self>,
+            pair: &conv::FusedDepthwise<Self>,
             workers: &Workers,
-            from: Source,
-            to: Target,
+            from: TensorView,
+            to: TensorViewMut,
             ext: Extents,
             in_blocks: bool,
         ) {
@@ -109,18 +107,18 @@ macro_rules! entries {
 }
 
 /// The model `fast`.
-impl Arithmetic for Finish<'_> {
+impl Accumulator for Epilogue<'_> {
     const EXACT: bool = false;
     const COSTS: [usize; 2] = [10, 8];
 
     #[inline(always)]
-    fn mac(self) -> Option<&'static Accumulator> {
+    fn mac(self) -> Option<&'static AccumulatorSpec> {
         None
     }
 
     #[inline(always)]
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
-        Finish::with_after(&self, simd, work);
+        Epilogue::with_after(&self, simd, work);
     }
 
     fn bounds(self) -> [f32; 2] {
@@ -129,12 +127,12 @@ impl Arithmetic for Finish<'_> {
 
     #[inline(always)]
     fn look_up(self, to: &mut [f16], rows: Rows) {
-        Finish::look_up(&self, to, rows);
+        Epilogue::look_up(&self, to, rows);
     }
 
     #[inline(always)]
     fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
-        Finish::row(&self, 0.0, sums, to);
+        Epilogue::row(&self, 0.0, sums, to);
     }
 
     entries!();
@@ -142,17 +140,17 @@ impl Arithmetic for Finish<'_> {
 
 /// An exact array for which [`crate::exact::bounds::suits`], whose results stay between two bounds.
 #[derive(Clone, Copy)]
-pub struct Array {
-    pub mac: &'static Accumulator,
+pub struct ExactAccumulator {
+    pub mac: &'static AccumulatorSpec,
     pub bounds: [f32; 2],
 }
 
-impl Arithmetic for Array {
+impl Accumulator for ExactAccumulator {
     const EXACT: bool = true;
     const COSTS: [usize; 2] = [20, 16];
 
     #[inline(always)]
-    fn mac(self) -> Option<&'static Accumulator> {
+    fn mac(self) -> Option<&'static AccumulatorSpec> {
         Some(self.mac)
     }
 
@@ -170,7 +168,7 @@ impl Arithmetic for Array {
 
     #[inline(always)]
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
-        To::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
+        StoreSink::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
     }
 
     entries!();
@@ -180,9 +178,9 @@ impl Arithmetic for Array {
 /// gaps; and how windows meet it, which have one tap in blocks.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    pub source: Source<'a>,
+    pub source: TensorView<'a>,
     pub in_blocks: bool,
-    pub staging: &'a Staging,
+    pub staging: &'a Im2col,
 }
 
 /// Buffers of one thread.
@@ -197,8 +195,8 @@ pub struct Buffers {
     sums: Vec<f32>,
     staged: Vec<f32>,
     halves: Vec<f16>,
-    turned: Vec<f16>,
-    pub known: Known,
+    transposed: Vec<f16>,
+    pub known: OperandStats,
 }
 
 /// A source that is packed by tiles of outputs, then taps: as many outputs as registers hold the sums of. In blocks by tiles,
@@ -213,7 +211,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn of<S: Simd, A: Arithmetic>(_: S, _: A, outputs: usize, taps: usize, in_blocks: bool) -> Tiles {
+    fn of<S: Simd, A: Accumulator>(_: S, _: A, outputs: usize, taps: usize, in_blocks: bool) -> Tiles {
         let count = outputs.div_ceil(tile::most::<S, A>()).max(1);
         Tiles { taps, outputs, each: outputs.div_ceil(count).max(1), in_blocks }
     }
@@ -303,7 +301,7 @@ impl WithSimd for Packing<'_> {
         let staging = staging.of_rows(part.rows.len());
         let [staged, buffer] = unfolded;
         let area = staging.staged_elements();
-        let staged = room(staged, area + staging.staged_slack());
+        let staged = scratch_slice(staged, area + staging.staged_slack());
         staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), &mut staged[..area], buffer);
         for (tap, place) in staging.places().enumerate() {
             let rows = staged[place + part.columns.start..].chunks(staging.width);
@@ -317,7 +315,7 @@ impl WithSimd for Packing<'_> {
 
 /// Packs a part into buffers that grow as needed.
 #[inline(always)]
-fn pack<'b, S: Simd, A: Arithmetic>(
+fn pack<'b, S: Simd, A: Accumulator>(
     simd: S,
     of: A,
     tiles: Tiles,
@@ -327,15 +325,15 @@ fn pack<'b, S: Simd, A: Arithmetic>(
     wide: &mut Vec<f32>,
     unfolded: &mut [Vec<f32>; 2],
     packed: &'b mut Vec<f32>,
-    known: &mut Known,
+    known: &mut OperandStats,
 ) -> &'b [f32] {
-    let to = room(packed, tiles.count() * tiles.stride());
-    let wide = room(wide, tiles.outputs + BLOCK);
-    apart(simd, Packing { tiles, from, group, part, wide, unfolded, to: &mut *to });
+    let to = scratch_slice(packed, tiles.count() * tiles.stride());
+    let wide = scratch_slice(wide, tiles.outputs + BLOCK);
+    outline(simd, Packing { tiles, from, group, part, wide, unfolded, to: &mut *to });
     if let Some(mac) = of.mac() {
         known.begin(tiles.count(), tiles.taps);
         let to = &mut *to;
-        apart(
+        outline(
             simd,
             #[inline(always)]
             || {
@@ -359,7 +357,7 @@ struct Panels<'a> {
 }
 
 /// Numbers of [`Panels`].
-fn room_of(taps: usize) -> usize {
+fn panel_elements(taps: usize) -> usize {
     TOGETHER * (taps + 1) * BLOCK + BLOCK
 }
 
@@ -371,20 +369,20 @@ impl Panels<'_> {
 
     /// From channels on that begin a block.
     #[inline(always)]
-    fn widen<S: Simd, A: Arithmetic>(
+    fn widen<S: Simd, A: Accumulator>(
         &mut self,
         simd: S,
         of: A,
         kernel: &Filter,
         first: usize,
         blocks: usize,
-        known: &mut Known,
+        known: &mut OperandStats,
     ) {
         self.fill::<A>(kernel, first, blocks);
         if let Some(mac) = of.mac() {
             known.begin_blocks();
             let panels = self.data.chunks_exact_mut((self.taps + 1) * BLOCK).take(blocks);
-            apart(
+            outline(
                 simd,
                 #[inline(always)]
                 || {
@@ -397,7 +395,7 @@ impl Panels<'_> {
     }
 
     /// As they are, without what the exact array makes of them.
-    fn fill<A: Arithmetic>(&mut self, kernel: &Filter, first: usize, blocks: usize) {
+    fn fill<A: Accumulator>(&mut self, kernel: &Filter, first: usize, blocks: usize) {
         let taps = self.taps;
         for (block, panel) in self.data.chunks_exact_mut((taps + 1) * BLOCK).enumerate().take(blocks) {
             let first = first + block * BLOCK;
@@ -432,33 +430,33 @@ struct Blocks<'a, A> {
     stride: usize,
 }
 
-impl<A: Arithmetic> Blocks<'_, A> {
+impl<A: Accumulator> Blocks<'_, A> {
     /// Returns whether all were summed in registers, as ever but where the exact array's sums may go too far.
     #[inline(always)]
-    fn sum<S: Simd>(&self, simd: S, known: &mut Known, mut to: To) -> bool {
+    fn sum<S: Simd>(&self, simd: S, known: &mut OperandStats, mut to: StoreSink) -> bool {
         let &Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride } = self;
         let next = first + TOGETHER * BLOCK;
-        let soon = Soon::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
+        let soon = PrefetchCursor::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
         for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
             let [at, outputs] = tiles.outputs(tile);
             let (places, to) = (&places[at..], to.again());
             let terms = match A::EXACT {
                 true => known.terms(simd, tile),
-                false => Some(Terms::default()),
+                false => Some(RunSchedule::default()),
             };
             let Some(terms) = terms else {
                 self.sum_elsewhere(simd, known, to);
                 return false;
             };
             let soon = soon.with_tile(tile);
-            Sums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
+            TileSums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
         }
         true
     }
 
     /// Sums that go anywhere.
     #[inline(never)]
-    fn sum_elsewhere<S: Simd>(&self, simd: S, known: &mut Known, to: To) {
+    fn sum_elsewhere<S: Simd>(&self, simd: S, known: &mut OperandStats, to: StoreSink) {
         let Some(mac) = self.finish.mac() else { return };
         let (first, outputs) = (self.first, self.tiles.outputs);
         let channels = first..(first + self.blocks * BLOCK).min(self.kernel.packed.channels());
@@ -478,43 +476,44 @@ pub struct Job<'a, 'b, A> {
     pub from: Operand<'a>,
     pub columns: usize,
     /// What is added to the results, where the host rounds vectors by itself.
-    pub plus: Option<Addend<'a>>,
-    pub share: &'a mut Share<'b>,
+    pub residual: Option<ResidualAdd<'a>>,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
 /// Another tensor of a result's extents.
 #[derive(Clone, Copy)]
-pub struct Addend<'a> {
+pub struct ResidualAdd<'a> {
     /// `None` is what stands where the result goes.
-    pub source: Option<Source<'a>>,
+    pub source: Option<TensorView<'a>>,
     /// Whether it is the first one of the sum, which tells what becomes of two NaNs.
     pub is_first: bool,
 }
 
-impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
+impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Job { kernel, finish, from, columns, plus, share, scratch } = self;
+        let Job { kernel, finish, from, columns, residual, share, scratch } = self;
         let (taps, channels) = (kernel.packed.taps(), share.channels());
-        let Buffers { packed, wide, unfolded, panels, places, sums, halves, turned, known, .. } = &mut scratch.blocked;
+        let mut buffers: Box<Buffers> = scratch.arena.take();
+        let Buffers { packed, wide, unfolded, panels, places, sums, halves, transposed, known, .. } = &mut *buffers;
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
-        let mut panels = Panels { data: room(panels, room_of(taps)), taps };
+        let mut panels = Panels { data: scratch_slice(panels, panel_elements(taps)), taps };
         for part in Part::all(share, columns, false, most) {
             let tiles = Tiles::of(simd, finish, part.outputs(), taps, from.in_blocks);
             let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
             let plane = (tiles.outputs * BLOCK).next_multiple_of(BLOCK * BLOCK);
-            let halves = room(halves, TOGETHER * plane);
-            let sums = room(sums, if simd::converts::<S>() { 0 } else { TOGETHER * plane });
-            let places = room(places, tiles.outputs + MOST);
+            let halves = scratch_slice(halves, TOGETHER * plane);
+            let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { TOGETHER * plane });
+            let places = scratch_slice(places, tiles.outputs + MOST);
             places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
             for channel in (0..channels).step_by(TOGETHER * BLOCK) {
                 let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
                 let first = share.first_channel + channel;
                 panels.widen(simd, finish, kernel, first, blocks, known);
-                let to = if simd::converts::<S>() { To::Halves(halves) } else { To::Sums(sums) };
+                let to = if simd::converts::<S>() { StoreSink::Halves(halves) } else { StoreSink::Sums(sums) };
                 let panels = &panels;
                 Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride: plane }
                     .sum(simd, known, to);
@@ -525,10 +524,11 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
                     finish.look_up(halves, Rows::one(tiles.outputs * BLOCK));
                     let first = channel + block * BLOCK;
                     let count = BLOCK.min(channels - first);
-                    store(simd, share, part.place(share, first), count, part.gapless(), halves, plus, turned);
+                    store(simd, share, part.place(share, first), count, part.gapless(), halves, residual, transposed);
                 }
             }
         }
+        scratch.arena.put(buffers);
     }
 }
 
@@ -536,31 +536,31 @@ impl<A: Arithmetic> WithSimd for Job<'_, '_, A> {
 #[inline(always)]
 fn store<S: Simd>(
     simd: S,
-    share: &mut Share,
+    share: &mut OutputTile,
     place: [usize; 3],
     channels: usize,
     rows: Rows,
     block: &[f16],
-    plus: Option<Addend>,
-    turned: &mut Vec<f16>,
+    residual: Option<ResidualAdd>,
+    transposed: &mut Vec<f16>,
 ) {
     let outputs = rows.count * rows.columns;
     // An odd number of lines of cache: channels a power of two apart would have few places there.
     let stride = outputs.next_multiple_of(LINE) | LINE;
-    let turned = room(turned, BLOCK * stride);
-    apart(
+    let transposed = scratch_slice(transposed, BLOCK * stride);
+    outline(
         simd,
         #[inline(always)]
-        || turn_blocks(&block[..outputs.next_multiple_of(BLOCK) * BLOCK], stride, turned),
+        || transpose_blocks(&block[..outputs.next_multiple_of(BLOCK) * BLOCK], stride, transposed),
     );
-    let Some(Addend { source, is_first }) = plus else {
-        return share.store(place, channels, turned, stride, rows, copy_rows);
+    let Some(ResidualAdd { source, is_first }) = residual else {
+        return share.store(place, channels, transposed, stride, rows, copy_rows);
     };
     let beside = source.map(|source| share.beside(place, source));
     share.store_lines(
         place,
         channels,
-        turned,
+        transposed,
         stride,
         rows,
         #[inline(always)]
@@ -569,7 +569,7 @@ fn store<S: Simd>(
                 #[inline(always)]
                 |(other, stride, next)| (&other[line * next..], stride),
             );
-            let both = Both { one: (made, rows.from_stride), other, is_second: is_first, rows };
+            let both = BinaryRows { one: (made, rows.from_stride), other, is_second: is_first, rows };
             both.combine(simd, BinaryOp::Add, to);
         },
     );

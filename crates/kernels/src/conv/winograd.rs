@@ -7,30 +7,30 @@
 //! the taps. What is not finite would spread within a square of outputs, so such sources and kernels go the plain way.
 
 use crate::conv::depthwise::Plane;
-use crate::epilogue::Finish;
+use crate::epilogue::Epilogue;
 use crate::filter::Filter;
 use crate::gemm::microkernel::PANEL;
 use crate::host::Rows;
 use crate::simd;
 use crate::tensor::Extents;
-use crate::view::{Share, Source};
+use crate::view::{OutputTile, TensorView};
 use crate::window::Window;
-use crate::workers::{Scratch, apart, room};
+use crate::workers::{Scratch, outline, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Outputs of a square, each way; what they read, each way; and all of that.
-const SIDE: usize = 2;
-const READ: usize = 4;
-const PLACES: usize = READ * READ;
+/// Sides of the output tile and of the input tile, and elements of the latter.
+const OUTPUT_TILE: usize = 2;
+const INPUT_TILE: usize = 4;
+const PLACES: usize = INPUT_TILE * INPUT_TILE;
 /// Elements of a kernel.
 const KERNEL: usize = 9;
 /// Output channels whose sums are formed together: two panels, each in half a line.
 const HEIGHT: usize = 2 * PANEL;
 const HALF: usize = 8;
 const LINE: usize = 2 * HALF;
-/// Elements between the lines of input channels: one a place, and as much again, lest all lie in few places of the caches.
+/// Elements between the lines of input channels: padded by one line to avoid cache-set conflicts.
 const STEP: usize = (PLACES + 1) * LINE;
 /// Input channels between two visits to the sums.
 const CHANNELS: usize = 128;
@@ -50,8 +50,8 @@ const SQUARES: usize = 80;
 const RESULTS: usize = 80;
 const FEW: usize = 4;
 
-/// Whether it takes less time than sums over the taps.
-pub fn pays(window: &Window, channels: usize, to: Extents) -> bool {
+/// Whether the cost model favours Winograd over direct convolution.
+pub fn is_profitable(window: &Window, channels: usize, to: Extents) -> bool {
     if window.k != [3; 2] || window.s != [1; 2] || to.array().contains(&0) {
         return false;
     }
@@ -84,14 +84,14 @@ pub fn cut_of(channels: usize, to: Extents, threads: usize) -> [usize; 2] {
     let rows = down.div_ceil(threads);
     let some = to.c.div_ceil(threads).next_multiple_of(HEIGHT);
     if cost(channels, to.c, rows, across) <= cost(channels, some, down, across) {
-        [SIDE * rows, to.c]
+        [OUTPUT_TILE * rows, to.c]
     } else {
-        [SIDE * down, some]
+        [OUTPUT_TILE * down, some]
     }
 }
 
 fn squares(rows: usize, columns: usize) -> [usize; 2] {
-    [rows.div_ceil(SIDE), columns.div_ceil(SIDE)]
+    [rows.div_ceil(OUTPUT_TILE), columns.div_ceil(OUTPUT_TILE)]
 }
 
 /// Elements between the channels of a transformed source: the last vector may reach into the next channel's, or beyond. Never a
@@ -114,7 +114,7 @@ fn few(squares: usize, lanes: usize) -> Option<usize> {
 
 /// Whether all elements are finite.
 #[inline(always)]
-pub fn is_finite(source: Source, group: usize, channels: usize, [rows, columns]: [usize; 2]) -> bool {
+pub fn is_finite(source: TensorView, group: usize, channels: usize, [rows, columns]: [usize; 2]) -> bool {
     let [_, channel, row] = source.strides;
     let gapless = [rows == 1 || row == columns, channels == 1 || channel == rows * columns];
     let [channels, rows, columns] = match gapless {
@@ -141,12 +141,12 @@ fn is_row_finite(row: &[f16]) -> bool {
 /// One share at work. Its first row is even.
 pub struct Job<'a, 'b> {
     pub kernel: &'a Filter,
-    pub finish: &'a Finish<'a>,
+    pub finish: &'a Epilogue<'a>,
     pub window: &'a Window,
     pub channels: usize,
-    pub from: Source<'a>,
+    pub from: TensorView<'a>,
     pub columns: usize,
-    pub share: &'a mut Share<'b>,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
@@ -159,24 +159,24 @@ impl WithSimd for Job<'_, '_> {
         let [down, across] = squares(share.rows, columns);
         let at_once = rows_at_once(channels, down, across);
         // Squares are windows of their own.
-        let windows = Window { k: [READ; 2], s: [SIDE; 2], ..window.clone() };
+        let windows = Window { k: [INPUT_TILE; 2], s: [OUTPUT_TILE; 2], ..window.clone() };
         let segment = channels.min(CHANNELS);
         let source = Planes::of(channels, stride(at_once, across));
         // Elements of a line's transformed kernels for a segment; the last places are read as far as a whole step.
         let weights = segment * STEP + PLACES * LINE;
         let sums = Planes::of(HEIGHT, source.stride);
-        let result = SIDE * across.next_multiple_of(LONGEST);
+        let result = OUTPUT_TILE * across.next_multiple_of(LONGEST);
         let [lines, segments] = [share.channels().div_ceil(HEIGHT), channels.div_ceil(segment)];
         let kept = down > at_once && lines * segments * weights <= KEPT;
         let Scratch { packed, wide, panel, sums: buffer, staged, .. } = scratch;
-        let transformed = room(packed, source.elements());
-        let kernels = room(panel, weights * if kept { lines * segments } else { 1 });
-        let buffer = room(buffer, sums.elements() + SIDE * at_once * result);
+        let transformed = scratch_slice(packed, source.elements());
+        let kernels = scratch_slice(panel, weights * if kept { lines * segments } else { 1 });
+        let buffer = scratch_slice(buffer, sums.elements() + OUTPUT_TILE * at_once * result);
         let (products, results) = buffer.split_at_mut(sums.elements());
         for first in (0..down).step_by(at_once) {
             let count = at_once.min(down - first);
-            let first_row = share.first_row / SIDE + first;
-            let plane = Plane::of::<SIDE>(&windows, [first_row, count], across, S::F32_LANES);
+            let first_row = share.first_row / OUTPUT_TILE + first;
+            let plane = Plane::of::<OUTPUT_TILE>(&windows, [first_row, count], across, S::F32_LANES);
             transform_source(simd, from, share.group, &plane, [count, across], channels, staged, transformed, &source);
             for line in 0..lines {
                 let channel = line * HEIGHT;
@@ -189,7 +189,7 @@ impl WithSimd for Job<'_, '_> {
                         transform_line(simd, kernel, begin, some.clone(), wide, kernels);
                     }
                     for i in 0..PLACES {
-                        let of = Sums {
+                        let of = PlaceSums {
                             weights: &kernels[i * LINE..][..some.len() * STEP],
                             source: &transformed[i * source.plane + c * source.stride..],
                             stride: source.stride,
@@ -203,15 +203,15 @@ impl WithSimd for Job<'_, '_> {
                         }
                     }
                 }
-                let row = SIDE * first;
-                let below = (SIDE * count).min(share.rows - row);
+                let row = OUTPUT_TILE * first;
+                let below = (OUTPUT_TILE * count).min(share.rows - row);
                 let rows = Rows { count: below, columns, from_stride: result, to_stride: 0 };
                 for c in 0..left {
                     let from = &products[c * sums.stride..];
                     let of = Results { from, plane: sums.plane, down: count, across, to: results, stride: result };
-                    apart(simd, of);
+                    outline(simd, of);
                     let bias = kernel.bias(begin + c);
-                    share.store_channel(simd, [channel + c, row, 0], finish, bias, results, rows);
+                    finish.store_channel(simd, share, [channel + c, row, 0], bias, results, rows);
                 }
             }
         }
@@ -222,7 +222,7 @@ impl WithSimd for Job<'_, '_> {
 #[inline(always)]
 fn transform_source<S: Simd>(
     simd: S,
-    from: Source,
+    from: TensorView,
     group: usize,
     plane: &Plane,
     [down, across]: [usize; 2],
@@ -232,19 +232,19 @@ fn transform_source<S: Simd>(
     planes: &Planes,
 ) {
     let (width, phase) = (plane.width, plane.rows * plane.width);
-    let area = SIDE * phase;
+    let area = OUTPUT_TILE * phase;
     let at_once = (ELSEWHERE / area).clamp(1, channels);
-    let staged = room(staged, at_once * area + 2 * LONGEST);
+    let staged = scratch_slice(staged, at_once * area + 2 * LONGEST);
     // What surrounds the source stays as it is.
     staged.fill(0.0);
     for first in (0..channels).step_by(at_once) {
         let count = at_once.min(channels - first);
         for (c, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
-            plane.stage::<S, SIDE>(simd, from, group, first + c, staged);
+            plane.stage::<S, OUTPUT_TILE>(simd, from, group, first + c, staged);
         }
         for c in 0..count {
             let (staged, to) = (&staged[c * area..], &mut to[(first + c) * planes.stride..]);
-            apart(simd, Squares { staged, phase, width, down, across, to, plane: planes.plane });
+            outline(simd, Squares { staged, phase, width, down, across, to, plane: planes.plane });
         }
     }
 }
@@ -262,7 +262,7 @@ fn transform_line<S: Simd>(
     let taps = KERNEL * channels.start..KERNEL * channels.end;
     // A line reaches further than a panel.
     let half = PANEL * taps.len() + LINE;
-    let wide = room(wide, 2 * half);
+    let wide = scratch_slice(wide, 2 * half);
     for (first, wide) in [first, first + PANEL].into_iter().zip(wide.chunks_exact_mut(half)) {
         if first < kernel.packed.channels() {
             kernel.packed.widen(first, taps.clone(), wide);
@@ -270,7 +270,7 @@ fn transform_line<S: Simd>(
         }
     }
     let halves = [&wide[..], &wide[half - HALF..]];
-    apart(simd, Lines { halves, to: &mut to[..channels.len() * STEP] });
+    outline(simd, Lines { halves, to: &mut to[..channels.len() * STEP] });
 }
 
 /// Gives taps of fewer channels than a panel has as much room as others.
@@ -334,13 +334,13 @@ impl WithSimd for Squares<'_> {
             *place = &mut to[..reached];
         }
         for row in 0..down {
-            let mut columns = [[staged; 2]; READ];
+            let mut columns = [[staged; 2]; INPUT_TILE];
             for (i, columns) in columns.iter_mut().enumerate() {
-                let at = (SIDE * row + i) * width;
+                let at = (OUTPUT_TILE * row + i) * width;
                 *columns = [&staged[at..][..width + LONGEST], &staged[at + phase..][..width + LONGEST]];
             }
             for column in (0..across).step_by(S::F32_LANES) {
-                let mut rows = [[simd.splat_f32s(0.0); READ]; READ];
+                let mut rows = [[simd.splat_f32s(0.0); INPUT_TILE]; INPUT_TILE];
                 for (to, [even, odd]) in rows.iter_mut().zip(columns) {
                     // One more than a vector has.
                     let (Some(even), Some(odd)) = (even[column..].first_chunk(), odd[column..].first_chunk()) else {
@@ -351,10 +351,10 @@ impl WithSimd for Squares<'_> {
                     let (z, w) = (load::<S>(even, 1), load::<S>(odd, 1));
                     *to = transform(simd, [x, y, z, w]);
                 }
-                for j in 0..READ {
+                for j in 0..INPUT_TILE {
                     let done = transform(simd, [rows[0][j], rows[1][j], rows[2][j], rows[3][j]]);
-                    for i in 0..READ {
-                        store::<S>(done[i], places[i * READ + j], row * across + column);
+                    for i in 0..INPUT_TILE {
+                        store::<S>(done[i], places[i * INPUT_TILE + j], row * across + column);
                     }
                 }
             }
@@ -363,7 +363,7 @@ impl WithSimd for Squares<'_> {
 }
 
 #[inline(always)]
-fn transform<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; READ]) -> [S::f32s; READ] {
+fn transform<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; INPUT_TILE]) -> [S::f32s; INPUT_TILE] {
     [simd.sub_f32s(a, c), simd.add_f32s(b, c), simd.sub_f32s(c, b), simd.sub_f32s(b, d)]
 }
 
@@ -385,7 +385,7 @@ impl WithSimd for Lines<'_> {
             let (Some(first), Some(second)) = (first[at..].first_chunk(), second[at..].first_chunk()) else { return };
             let halves: [&[f32; KERNEL * PANEL + LINE]; 2] = [first, second];
             for part in (0..LINE).step_by(S::F32_LANES) {
-                let mut columns = [[half; READ]; 3];
+                let mut columns = [[half; INPUT_TILE]; 3];
                 for (i, column) in columns.iter_mut().enumerate() {
                     let (x, y) = (both(simd, halves, 3 * i, part), both(simd, halves, 3 * i + 1, part));
                     *column = spread(simd, half, [x, y, both(simd, halves, 3 * i + 2, part)]);
@@ -393,7 +393,7 @@ impl WithSimd for Lines<'_> {
                 let [first, second, third] = &columns;
                 for (j, ((&x, &y), &z)) in first.iter().zip(second).zip(third).enumerate() {
                     for (i, done) in spread(simd, half, [x, y, z]).into_iter().enumerate() {
-                        store::<S>(done, to, (i * READ + j) * LINE + part);
+                        store::<S>(done, to, (i * INPUT_TILE + j) * LINE + part);
                     }
                 }
             }
@@ -417,7 +417,7 @@ fn both<S: Simd>(simd: S, [first, second]: [&[f32; KERNEL * PANEL + LINE]; 2], t
 
 /// The halves are exact.
 #[inline(always)]
-fn spread<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s; READ] {
+fn spread<S: Simd>(simd: S, half: S::f32s, [a, b, c]: [S::f32s; 3]) -> [S::f32s; INPUT_TILE] {
     let (outer, inner) = (simd.mul_f32s(simd.add_f32s(a, c), half), simd.mul_f32s(b, half));
     [a, simd.add_f32s(outer, inner), simd.sub_f32s(outer, inner), c]
 }
@@ -429,7 +429,7 @@ const fn place_of(channel: usize) -> usize {
 }
 
 /// Sums over channels, for one place of the squares.
-struct Sums<'a> {
+struct PlaceSums<'a> {
     /// A line of output channels for every channel.
     weights: &'a [f32],
     source: &'a [f32],
@@ -440,32 +440,32 @@ struct Sums<'a> {
     resume: bool,
 }
 
-impl Sums<'_> {
+impl PlaceSums<'_> {
     #[inline(always)]
     fn all<S: Simd, const M: usize>(self, simd: S) {
-        let Sums { weights, source, stride, sums, squares, resume } = self;
+        let PlaceSums { weights, source, stride, sums, squares, resume } = self;
         let mut at = 0;
         while at < squares {
             let (source, sums, squares) = (&source[at..], &mut sums[at..], squares - at);
             at += match few(squares, S::F32_LANES) {
                 None if const { S::REGISTER_COUNT >= 32 } && squares > S::F32_LANES + S::F32_LANES / 2 => {
-                    apart(simd, Shape::<M, 2> { weights, source, stride, sums, resume });
+                    outline(simd, Shape::<M, 2> { weights, source, stride, sums, resume });
                     2 * S::F32_LANES
                 }
                 None => {
-                    apart(simd, Shape::<M, 1> { weights, source, stride, sums, resume });
+                    outline(simd, Shape::<M, 1> { weights, source, stride, sums, resume });
                     S::F32_LANES
                 }
                 Some(few) => {
                     match few {
                         2 if const { S::F32_LANES >= 4 } => {
-                            apart(simd, Few::<2> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<2> { weights, source, stride, sums, squares, resume })
                         }
                         4 if const { S::F32_LANES >= 8 } => {
-                            apart(simd, Few::<4> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<4> { weights, source, stride, sums, squares, resume })
                         }
                         8 if const { S::F32_LANES >= 16 } => {
-                            apart(simd, Few::<8> { weights, source, stride, sums, squares, resume })
+                            outline(simd, TailKernel::<8> { weights, source, stride, sums, squares, resume })
                         }
                         // `few` asks for half a vector at most.
                         _ => return,
@@ -515,7 +515,7 @@ impl<const M: usize, const N: usize> WithSimd for Shape<'_, M, N> {
 }
 
 /// A few squares, with output channels side by side.
-struct Few<'a, const R: usize> {
+struct TailKernel<'a, const R: usize> {
     weights: &'a [f32],
     source: &'a [f32],
     stride: usize,
@@ -525,13 +525,13 @@ struct Few<'a, const R: usize> {
     resume: bool,
 }
 
-impl<const R: usize> WithSimd for Few<'_, R> {
+impl<const R: usize> WithSimd for TailKernel<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         const MOST: usize = 4;
-        let Few { weights, source, stride, sums: to, squares, resume } = self;
+        let TailKernel { weights, source, stride, sums: to, squares, resume } = self;
         let vectors = const { if LINE / S::F32_LANES < MOST { LINE / S::F32_LANES } else { MOST } };
         let mut sums = [[simd.splat_f32s(0.0); MOST]; R];
         if resume {
@@ -584,16 +584,16 @@ impl WithSimd for Results<'_> {
         for row in 0..down {
             for column in (0..across).step_by(S::F32_LANES) {
                 let at = row * across + column;
-                let mut rows = [[simd.splat_f32s(0.0); SIDE]; READ];
-                for (to, places) in rows.iter_mut().zip(places.as_chunks::<READ>().0) {
+                let mut rows = [[simd.splat_f32s(0.0); OUTPUT_TILE]; INPUT_TILE];
+                for (to, places) in rows.iter_mut().zip(places.as_chunks::<INPUT_TILE>().0) {
                     let (x, y) = (load::<S>(places[0], at), load::<S>(places[1], at));
                     *to = gather(simd, [x, y, load::<S>(places[2], at), load::<S>(places[3], at)]);
                 }
                 let even = gather(simd, [rows[0][0], rows[1][0], rows[2][0], rows[3][0]]);
                 let odd = gather(simd, [rows[0][1], rows[1][1], rows[2][1], rows[3][1]]);
-                for i in 0..SIDE {
-                    let at = (SIDE * row + i) * stride + SIDE * column;
-                    simd::interleave(simd, even[i], odd[i], &mut to[at..][..SIDE * S::F32_LANES]);
+                for i in 0..OUTPUT_TILE {
+                    let at = (OUTPUT_TILE * row + i) * stride + OUTPUT_TILE * column;
+                    simd::interleave(simd, even[i], odd[i], &mut to[at..][..OUTPUT_TILE * S::F32_LANES]);
                 }
             }
         }
@@ -601,7 +601,7 @@ impl WithSimd for Results<'_> {
 }
 
 #[inline(always)]
-fn gather<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; READ]) -> [S::f32s; SIDE] {
+fn gather<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; INPUT_TILE]) -> [S::f32s; OUTPUT_TILE] {
     [simd.add_f32s(simd.add_f32s(a, b), c), simd.sub_f32s(simd.sub_f32s(b, c), d)]
 }
 
@@ -609,10 +609,10 @@ fn gather<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; READ]) -> [S::f32s; SIDE] {
 mod tests {
     use super::*;
     use crate::conv::Coefficients;
-    use crate::conv::{Kernels, Staging, Target, convolve, convolve_squares, convolve_staged};
+    use crate::conv::{Im2col, Kernels, TensorViewMut, convolve, convolve_direct, convolve_winograd};
     use crate::epilogue::Activation;
     use crate::filter::Values;
-    use crate::view::{cut, dense};
+    use crate::view::{dense, partition};
     use crate::workers::{Workers, arches};
 
     /// A convolution of numbers of both signs and many magnitudes.
@@ -620,7 +620,7 @@ mod tests {
         window: Window,
         ext: Extents,
         cin: usize,
-        staging: Staging,
+        staging: Im2col,
         weights: Vec<f16>,
         x: Vec<f16>,
     }
@@ -633,7 +633,7 @@ mod tests {
             };
             let ext = Extents { g: 1, c: cout, h: h + 2 * p[0] - 2, w: w + 2 * p[1] - 2 };
             let window = Window { k: [3; 2], s: [1; 2], p, from: [h, w], to: [ext.h, ext.w] };
-            let staging = Staging::new(window.clone(), cin, false, ext).expect("it is small");
+            let staging = Im2col::new(window.clone(), cin, false, ext).expect("it is small");
             let (weights, x) = ((0..cout * cin * KERNEL).map(draw), (0..cin * h * w).map(|i| draw(i + 99991)));
             Case { window, ext, cin, staging, weights: weights.collect(), x: x.collect() }
         }
@@ -644,9 +644,9 @@ mod tests {
             Kernels::pack(&self.staging, false, self.ext.c, groups.into())
         }
 
-        fn source(&self) -> Source<'_> {
+        fn source(&self) -> TensorView<'_> {
             let [h, w] = self.window.from;
-            Source { data: &self.x, strides: [0, h * w, w] }
+            TensorView { data: &self.x, strides: [0, h * w, w] }
         }
 
         /// What an output meets: the sum, and the largest that its square could be.
@@ -661,7 +661,14 @@ mod tests {
             for k in 0..self.cin {
                 let weights = &self.weights[(c * self.cin + k) * KERNEL..][..KERNEL];
                 sums[0] += (0..KERNEL).map(|i| weights[i].to_f64() * at(k, h + i / 3, w + i % 3)).sum::<f64>();
-                let read = (0..PLACES).map(|i| at(k, h / SIDE * SIDE + i / READ, w / SIDE * SIDE + i % READ).abs());
+                let read = (0..PLACES).map(|i| {
+                    at(
+                        k,
+                        h / OUTPUT_TILE * OUTPUT_TILE + i / INPUT_TILE,
+                        w / OUTPUT_TILE * OUTPUT_TILE + i % INPUT_TILE,
+                    )
+                    .abs()
+                });
                 sums[1] += read.fold(0.0, f64::max) * weights.iter().map(|w| w.to_f64().abs()).sum::<f64>();
             }
             sums
@@ -676,7 +683,7 @@ mod tests {
     /// of the true sums.
     #[test]
     fn squares_have_the_sums_of_their_taps() {
-        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
         let shapes = [[3, 5, 8, 8], [40, 30, 7, 9], [130, 24, 6, 33], [20, 13, 11, 70], [9, 12, 5, 4], [300, 17, 3, 3]];
         let cases = shapes.into_iter().flat_map(|shape| [[1, 1], [0, 1], [2, 0], [5, 4]].map(|p| Case::of(shape, p)));
         for case in cases {
@@ -684,12 +691,16 @@ mod tests {
             let kernels = case.kernels();
             let run = |arch, rows, channels| {
                 let mut data = vec![f16::NAN; ext.c * ext.plane()];
-                Workers::used(arch).each(cut(&mut data, ext, dense(ext), rows, channels), false, |share, scratch| {
-                    let kernel = kernels.of(share).expect("there is one");
-                    let (window, from) = (&case.window, case.source());
-                    let (channels, columns, finish) = (case.cin, ext.w, &finish);
-                    arch.dispatch(Job { kernel, finish, window, channels, from, columns, share, scratch });
-                });
+                Workers::used(arch).each(
+                    partition(&mut data, ext, dense(ext), rows, channels),
+                    false,
+                    |share, scratch| {
+                        let kernel = kernels.of(share).expect("there is one");
+                        let (window, from) = (&case.window, case.source());
+                        let (channels, columns, finish) = (case.cin, ext.w, &finish);
+                        arch.dispatch(Job { kernel, finish, window, channels, from, columns, share, scratch });
+                    },
+                );
                 data
             };
             let whole = run(pulp::Arch::new(), ext.h, ext.c);
@@ -709,13 +720,13 @@ mod tests {
 
     /// One infinity stays where it belongs, and so does a NaN among the coefficients.
     #[test]
-    fn what_is_not_finite_goes_the_plain_way() {
-        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+    fn non_finite_falls_back_to_direct() {
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
         let mut case = Case::of([64, 64, 14, 14], [1, 1]);
-        assert!(pays(&case.window, case.cin, case.ext));
+        assert!(is_profitable(&case.window, case.cin, case.ext));
         let run = |case: &Case| {
             let mut data = vec![f16::ZERO; case.ext.c * case.ext.plane()];
-            let to = Target { data: &mut data, strides: dense(case.ext), turned: false };
+            let to = TensorViewMut { data: &mut data, strides: dense(case.ext), transposed: false };
             convolve(&Workers::new(), &case.staging, &case.kernels(), &finish, case.source(), to, case.ext);
             data
         };
@@ -734,19 +745,19 @@ mod tests {
     /// Few outputs are rounded to another neighbour than the true sum.
     #[test]
     fn sums_are_as_good_as_those_of_taps() {
-        let finish = Finish { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
         for shape in [[64, 48, 14, 14], [256, 48, 14, 14], [16, 48, 28, 28]] {
             let case = Case::of(shape, [1, 1]);
             let (ext, kernels, workers) = (case.ext, case.kernels(), Workers::new());
-            let run = |by: fn(&Workers, &Staging, &Kernels, &Finish, Source, Target, Extents)| {
+            let run = |by: fn(&Workers, &Im2col, &Kernels, &Epilogue, TensorView, TensorViewMut, Extents)| {
                 let mut data = vec![f16::ZERO; ext.c * ext.plane()];
-                let to = Target { data: &mut data, strides: dense(ext), turned: false };
+                let to = TensorViewMut { data: &mut data, strides: dense(ext), transposed: false };
                 by(&workers, &case.staging, &kernels, &finish, case.source(), to, ext);
                 let wrong = places(ext).zip(&data).filter(|(place, x)| f16::from_f64(case.sum(*place)[0]) != **x);
                 wrong.count()
             };
-            let squares = run(|w, s, k, f, from, to, ext| convolve_squares(w, s, k, f, from, to, ext, false));
-            let taps = run(|w, s, k, f, from, to, ext| convolve_staged(w, s, k, f, from, to, ext, false, false));
+            let squares = run(|w, s, k, f, from, to, ext| convolve_winograd(w, s, k, f, from, to, ext, false));
+            let taps = run(|w, s, k, f, from, to, ext| convolve_direct(w, s, k, f, from, to, ext, false, false));
             assert!(squares <= 3 * taps && 100 * squares < ext.c * ext.plane(), "{shape:?}: {squares}, {taps}");
         }
     }

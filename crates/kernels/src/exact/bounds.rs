@@ -1,18 +1,18 @@
-//! Sums of channels side by side: vectors hold one output's sums of several channels. What is known of operands before they meet: how
-//! far sums of their products go, and which of these may be dropped.
+//! Bounds on partial sums, computed from operand norms before multiplying, and which products may be dropped. For channel-vectorized
+//! kernels: vectors hold one output's sums of several channels.
 
 use super::columns::{Columns, Operands};
-use super::decode::{Raising, Reading, raised};
+use super::decode::{BumpUlp, Reading, raised};
 use super::microkernel::{RUN_LIMIT, START, UNIT, is_fixed, round_sum, start};
 use super::{Weights, product_of_rows};
-use crate::arena::room;
+use crate::arena::scratch_slice;
 use crate::filter::BLOCK;
 use crate::filter::Filter;
 use crate::filter::Values;
 use crate::num;
-use crate::params::{Accumulator, Ties};
-use crate::simd::apart;
-use crate::simd::{self, Before, Relation};
+use crate::params::{AccumulatorSpec, Ties};
+use crate::simd::outline;
+use crate::simd::{self, LaneMap, Relation};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ const WHOLE: f32 = 250.0;
 const NOTHING: f32 = 1.0 / (1 << 18) as f32;
 
 /// Whether sums of channels side by side are formed for such an array.
-pub fn suits(mac: &Accumulator) -> bool {
+pub fn suits(mac: &AccumulatorSpec) -> bool {
     is_fixed(mac) && !mac.flush_subnormals && mac.ties == Ties::Away
 }
 
-/// What is known of a packed source and of some blocks of coefficients.
+/// Statistics of a packed source and of some blocks of coefficients.
 #[derive(Default)]
-pub struct Known {
+pub struct OperandStats {
     /// Largest norms of an output, by tile and segment; and bits of the least operand that is not zero, by tile and tap.
     norms: Vec<f32>,
     least: Vec<u32>,
@@ -49,9 +49,9 @@ pub struct Known {
     sums: Vec<f32>,
 }
 
-/// What the exact array's sums of a tile need beside operands.
+/// Run schedule of a tile: what its sums need beside operands.
 #[derive(Default)]
-pub struct Terms<'a> {
+pub struct RunSchedule<'a> {
     /// Where runs end, in taps: a sum moves on then.
     pub ends: &'a [u32],
     /// Taps of which some products are dropped that do not round to zero anyway.
@@ -60,7 +60,7 @@ pub struct Terms<'a> {
     pub totals: &'a mut [f32],
 }
 
-impl Known {
+impl OperandStats {
     /// For so many tiles and taps.
     pub fn begin(&mut self, tiles: usize, taps: usize) {
         self.norms.resize(tiles * taps.div_ceil(SEGMENT), 0.0);
@@ -74,7 +74,14 @@ impl Known {
 
     /// Reads a tile as the array does: tap by tap what each output meets, a block of them, the first so many of which count.
     #[inline(always)]
-    pub fn measure_lines<S: Simd>(&mut self, simd: S, mac: &Accumulator, at: usize, tile: &mut [f32], outputs: usize) {
+    pub fn measure_lines<S: Simd>(
+        &mut self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        at: usize,
+        tile: &mut [f32],
+        outputs: usize,
+    ) {
         let lines = tile.as_chunks_mut::<BLOCK>().0;
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, lines.len());
         for (lines, (least, norm)) in lines.chunks_mut(SEGMENT).zip(least.chunks_mut(SEGMENT).zip(norms)) {
@@ -89,7 +96,14 @@ impl Known {
 
     /// The same of a tile in blocks: block by block what each output meets of 16 taps.
     #[inline(always)]
-    pub fn measure_blocks<S: Simd>(&mut self, simd: S, mac: &Accumulator, at: usize, tile: &mut [f32], outputs: usize) {
+    pub fn measure_blocks<S: Simd>(
+        &mut self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        at: usize,
+        tile: &mut [f32],
+        outputs: usize,
+    ) {
         let taps = tile.len() / outputs.max(1);
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, taps);
         let least = least.as_chunks_mut::<BLOCK>().0.chunks_mut(SEGMENT / BLOCK);
@@ -111,7 +125,7 @@ impl Known {
 
     /// Raises a block of coefficients, tap by tap those of 16 channels, and makes beginnings of biases behind them.
     #[inline(always)]
-    pub fn raise<S: Simd>(&mut self, simd: S, mac: &Accumulator, block: &mut [f32]) {
+    pub fn raise<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
         let reading = Reading::new(mac);
         let (taps, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(self.reach.len());
         // No product of less matters.
@@ -127,7 +141,7 @@ impl Known {
                 for (w, squares) in S::as_mut_simd_f32s(tap).0.iter_mut().zip(&mut *squares) {
                     *squares = simd.mul_add_e_f32s(*w, *w, *squares);
                     least = simd.min_f32s(least, unless_below(simd, nothing, *w));
-                    *w = Raising.of(simd, *w);
+                    *w = BumpUlp.of(simd, *w);
                 }
                 *to = simd.reduce_min_f32s(least);
             }
@@ -143,7 +157,7 @@ impl Known {
 
     /// `None` where sums of a tile may go too far.
     #[inline(always)]
-    pub fn terms<S: Simd>(&mut self, simd: S, tile: usize) -> Option<Terms<'_>> {
+    pub fn terms<S: Simd>(&mut self, simd: S, tile: usize) -> Option<RunSchedule<'_>> {
         let taps = self.reach.len();
         let (norms, least) = of_tile(&mut self.norms, &mut self.least, tile, taps);
         let (mut reached, mut all) = (self.bias, self.bias);
@@ -161,7 +175,7 @@ impl Known {
         }
         self.ends.push(taps as u32);
         let mixed = simd::places(simd, least, Relation::IsBelow, &self.reach, &mut self.mixed);
-        Some(Terms { ends: &self.ends, mixed: &self.mixed[..mixed], totals: &mut self.totals })
+        Some(RunSchedule { ends: &self.ends, mixed: &self.mixed[..mixed], totals: &mut self.totals })
     }
 
     /// Sums of some channels, however far they go: by channel, then output. `place` is that of an operand, which is read already, by
@@ -170,7 +184,7 @@ impl Known {
     pub fn sums<S: Simd>(
         &mut self,
         simd: S,
-        mac: &Accumulator,
+        mac: &AccumulatorSpec,
         (kernel, channels): (&Filter, Range<usize>),
         (from, place): (&[f32], &dyn Fn(usize, usize) -> usize),
         outputs: usize,
@@ -180,7 +194,7 @@ impl Known {
         let mut first = channels.start;
         while first < channels.end {
             let (panel, height) = kernel.packed.panel_of(first);
-            let wide = kernel.packed.widen(panel, 0..taps, room(&mut self.raised, height * taps));
+            let wide = kernel.packed.widen(panel, 0..taps, scratch_slice(&mut self.raised, height * taps));
             let end = channels.end.min(panel + height);
             for channel in first..end {
                 halves.extend(wide[channel - panel..].iter().step_by(height).map(|&w| num::round(w)));
@@ -190,8 +204,8 @@ impl Known {
         let weights = Weights::of(mac, channels.len(), taps, &Values::Halves(halves));
         let columns = self.columns.get_or_insert_with(|| Columns::empty(mac));
         let bias = kernel.biases.as_ref().map_or(&[][..], |biases| &biases[channels.clone()]);
-        let out = room(&mut self.sums, channels.len() * outputs);
-        apart(
+        let out = scratch_slice(&mut self.sums, channels.len() * outputs);
+        outline(
             simd,
             #[inline(always)]
             || columns.fill(simd, taps, outputs, true, &Placed { from, place }),
@@ -315,7 +329,7 @@ fn begin(biases: &mut [f32], mut most: f32) -> f32 {
 
 /// The least operands that count, of finite coefficients; of zeros, those of the least ones.
 #[inline(always)]
-pub fn keep_from<S: Simd>(simd: S, mac: &Accumulator, w: S::f32s) -> S::f32s {
+pub fn keep_from<S: Simd>(simd: S, mac: &AccumulatorSpec, w: S::f32s) -> S::f32s {
     Reading::new(mac).keep_each(simd, w)
 }
 
@@ -336,7 +350,7 @@ pub fn new_run<S: Simd>(simd: S) -> S::f32s {
 #[derive(Clone, Copy)]
 pub struct Settled<B>(pub B);
 
-impl<S: Simd, B: Before<S>> Before<S> for Settled<B> {
+impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
     #[inline(always)]
     fn of(self, simd: S, sum: S::f32s) -> S::f32s {
         self.0.of(simd, round_sum(simd, sum))
@@ -346,7 +360,7 @@ impl<S: Simd, B: Before<S>> Before<S> for Settled<B> {
 /// What a single output meets: operands raised, in place of coefficients, and with each the least coefficient that counts; and norms
 /// of [`SEGMENT`] taps each.
 #[inline(always)]
-pub fn raise_operands(mac: &Accumulator, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
+pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
     let reading = Reading::new(mac);
     reading.row(x);
     for (x, norm) in x.chunks(SEGMENT).zip(norms) {
@@ -359,18 +373,18 @@ pub fn raise_operands(mac: &Accumulator, x: &mut [f32], keep: &mut [f32], norms:
 
 /// How far sums of runs go, one for every [`SEGMENT`] taps.
 #[derive(Clone, Copy, Default)]
-pub struct Reach {
+pub struct RangeBound {
     /// What the next run begins with; the longest one; and all of them.
     begin: f32,
     most: f32,
     all: f32,
 }
 
-impl Reach {
+impl RangeBound {
     /// What sums begin with. Makes beginnings of biases.
-    pub fn of(biases: &mut [f32]) -> Reach {
+    pub fn of(biases: &mut [f32]) -> RangeBound {
         let begin = begin(biases, 0.0);
-        Reach { begin, most: begin, all: begin }
+        RangeBound { begin, most: begin, all: begin }
     }
 
     /// A run more, of coefficients whose squares add up to so much.
@@ -393,7 +407,7 @@ impl Reach {
 /// Returns taps whose run is at its end behind them, one bit each, for operands of a magnitude at most; `None` where sums may go
 /// too far.
 #[inline(always)]
-pub fn raise_own(mac: &Accumulator, taps: usize, block: &mut [f32], largest: f32) -> Option<u32> {
+pub fn raise_own(mac: &AccumulatorSpec, taps: usize, block: &mut [f32], largest: f32) -> Option<u32> {
     let (all, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(taps);
     let reading = Reading::new(mac);
     reading.row(all.as_flattened_mut());

@@ -1,9 +1,9 @@
 //! Columns: decoded, panel by panel, with what bounds their sums.
 
 use super::decode::{Reading, exp2i};
-use super::{LONGEST, SEGMENT, WIDTH, WORTH_SHARING};
+use super::{LONGEST, PARALLEL_THRESHOLD, SEGMENT, WIDTH};
 use crate::num::reference::LEAST_EXPONENT;
-use crate::params::Accumulator;
+use crate::params::AccumulatorSpec;
 use bytemuck::{Pod, Zeroable};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -19,7 +19,7 @@ pub(super) struct Line(pub(super) [f32; WIDTH]);
 /// Columns, decoded.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    pub(super) mac: Accumulator,
+    pub(super) mac: AccumulatorSpec,
     pub(super) taps: usize,
     pub(super) columns: usize,
     /// By panel, then tap. Zeros after the last column.
@@ -32,14 +32,14 @@ pub struct Columns {
 
 impl Columns {
     /// Packs `taps * columns` fp16 numbers, tap by tap. Missing ones count as zero.
-    pub fn pack(mac: &Accumulator, taps: usize, columns: usize, values: &[f32]) -> Columns {
+    pub fn pack(mac: &AccumulatorSpec, taps: usize, columns: usize, values: &[f32]) -> Columns {
         let mut new = Columns::empty(mac);
         new.resize(taps, columns);
         if new.panels.is_empty() {
             return new;
         }
         let segments = taps.div_ceil(SEGMENT);
-        let share = if columns * taps < WORTH_SHARING / 8 { usize::MAX } else { 1 };
+        let share = if columns * taps < PARALLEL_THRESHOLD / 8 { usize::MAX } else { 1 };
         let parts = new.panels.par_chunks_mut(PANELS_AT_ONCE * taps);
         let parts = parts.zip(new.exponents.par_chunks_mut(PANELS_AT_ONCE * taps));
         let parts = parts.zip(new.norms.par_chunks_mut(PANELS_AT_ONCE * segments));
@@ -52,7 +52,7 @@ impl Columns {
     }
 
     /// No columns yet.
-    pub fn empty(mac: &Accumulator) -> Columns {
+    pub fn empty(mac: &AccumulatorSpec) -> Columns {
         Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
     }
 

@@ -1,8 +1,8 @@
 //! What a model makes of operands, and which of their products it drops.
 
 use crate::num::reference::LEAST_EXPONENT;
-use crate::params::{Accumulator, Specials};
-use crate::simd::Before;
+use crate::params::{AccumulatorSpec, Specials};
+use crate::simd::LaneMap;
 use pulp::Simd;
 
 /// Exponents of fp32, in their place, that infinities and NaN have.
@@ -22,7 +22,7 @@ pub(super) struct Reading {
 
 // No branches below: these become vector instructions.
 impl Reading {
-    pub(super) fn new(mac: &Accumulator) -> Reading {
+    pub(super) fn new(mac: &AccumulatorSpec) -> Reading {
         const ROUND_TO_ZERO_BELOW: i32 = -18;
         let below = |sum: i32| (1u64 << (sum - 2 * LEAST_EXPONENT).clamp(0, 32)) - 1;
         Reading {
@@ -92,9 +92,9 @@ impl Reading {
 
 /// One step away from zero; zero and infinities stay.
 #[derive(Clone, Copy)]
-pub(super) struct Raising;
+pub(super) struct BumpUlp;
 
-impl<S: Simd> Before<S> for Raising {
+impl<S: Simd> LaneMap<S> for BumpUlp {
     #[inline(always)]
     fn of(self, simd: S, w: S::f32s) -> S::f32s {
         let magnitude = simd.abs_f32s(w);
@@ -105,13 +105,13 @@ impl<S: Simd> Before<S> for Raising {
     }
 }
 
-/// As [`Raising`], of finite numbers.
+/// As [`BumpUlp`], of finite numbers.
 #[inline(always)]
 pub(super) fn raised(w: f32) -> f32 {
     if w == 0.0 { w } else { f32::from_bits(w.to_bits() + 1) }
 }
 
-/// Undoes [`Raising`].
+/// Undoes [`BumpUlp`].
 #[inline(always)]
 pub(super) fn lower(w: f32) -> f32 {
     let lowered = f32::from_bits(w.to_bits().wrapping_sub(1));
@@ -131,7 +131,7 @@ pub(super) fn exp2i(e: i32) -> f32 {
 
 /// Operands as the model reads them, in place. Returns the largest magnitude.
 #[inline(always)]
-pub fn decode(mac: &Accumulator, row: &mut [f32]) -> f32 {
+pub fn decode(mac: &AccumulatorSpec, row: &mut [f32]) -> f32 {
     Reading::new(mac).row(row)
 }
 

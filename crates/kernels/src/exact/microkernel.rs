@@ -4,11 +4,11 @@ use super::columns::{Columns, Line};
 use super::decode::Reading;
 use super::tiled::careful;
 use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
-use crate::arena::room;
+use crate::arena::scratch_slice;
 use crate::gemm::microkernel::columns_of;
 use crate::num::reference;
-use crate::params::{Accumulator, Specials, Ties};
-use crate::simd::apart;
+use crate::params::{AccumulatorSpec, Specials, Ties};
+use crate::simd::outline;
 use crate::simd::{self, Relation};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -41,7 +41,7 @@ const LOST: u32 = 1 << 31;
 type Tile = [[u32; WIDTH]; HEIGHT];
 
 /// Some rows and columns of a product.
-pub(super) struct Task<'a> {
+pub(super) struct MacroTile<'a> {
     pub weights: &'a Weights,
     pub columns: &'a Columns,
     pub bias: &'a [f32],
@@ -52,7 +52,7 @@ pub(super) struct Task<'a> {
     pub out: Vec<&'a mut [f32]>,
 }
 
-impl WithSimd for Task<'_> {
+impl WithSimd for MacroTile<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -61,7 +61,7 @@ impl WithSimd for Task<'_> {
     }
 }
 
-impl Task<'_> {
+impl MacroTile<'_> {
     /// `raised` is used up.
     #[inline(always)]
     pub(super) fn run<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
@@ -76,7 +76,8 @@ impl Task<'_> {
         }
         if !is_fixed(&self.weights.mac) {
             for (block, bias) in biases.iter().enumerate().take(blocks) {
-                let raised = self.weights.raised(simd, self.block + block, 0..taps, room(raised, HEIGHT * taps));
+                let raised =
+                    self.weights.raised(simd, self.block + block, 0..taps, scratch_slice(raised, HEIGHT * taps));
                 for panel in 0..panels {
                     let pair = Pair::new(&self, bias, raised, 0, self.block + block, self.panel + panel);
                     let rows = rows(block, self.out.len());
@@ -87,7 +88,7 @@ impl Task<'_> {
             return;
         }
         let passes = taps.div_ceil(PASS).max(1);
-        let raised = room(raised, blocks * HEIGHT * taps.min(PASS));
+        let raised = scratch_slice(raised, blocks * HEIGHT * taps.min(PASS));
         let mut lists = Lists::EMPTY;
         for pass in 0..passes {
             let some = pass * PASS..taps.min((pass + 1) * PASS);
@@ -122,7 +123,7 @@ pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32
 }
 
 /// Whether the model is an integer accumulator of the width that the kernels count in.
-pub(super) fn is_fixed(mac: &Accumulator) -> bool {
+pub(super) fn is_fixed(mac: &AccumulatorSpec) -> bool {
     let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
     // Exponent sums of 4 and more have no bit in the sets.
     plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
@@ -173,7 +174,7 @@ impl Biases {
 
 impl<'a> Pair<'a> {
     #[inline(always)]
-    fn new(task: &Task<'a>, bias: &'a Biases, raised: &'a [f32], first: usize, block: usize, panel: usize) -> Pair<'a> {
+    fn new(task: &MacroTile<'a>, bias: &'a Biases, raised: &'a [f32], first: usize, block: usize, panel: usize) -> Pair<'a> {
         let (weights, columns) = (task.weights, task.columns);
         let taps = columns.taps;
         let segments = taps.div_ceil(SEGMENT);
@@ -209,7 +210,7 @@ impl<'a> Pair<'a> {
         if pass == 0 && last && self.weights.mac.ties == Ties::Away && self.bound() < RUN_LIMIT {
             let columns = part.len();
             let ends = Outputs { starts: &self.bias.starts, part, out };
-            return apart(simd, OneRun { pair: self, taps: 0..self.taps, columns, ends, lists });
+            return outline(simd, OneRun { pair: self, taps: 0..self.taps, columns, ends, lists });
         }
         let mut sums: Tile = [[0; WIDTH]; HEIGHT];
         for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias.all) {
@@ -284,7 +285,7 @@ impl<'a> Pair<'a> {
     /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
     #[inline(always)]
     fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
-        apart(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
+        outline(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
     }
 
     #[inline(always)]

@@ -4,8 +4,8 @@ use super::LONGEST;
 use super::decode::lower;
 use super::microkernel::{RUN_LIMIT, START, UNIT, end_run, is_fixed, settle_away, settle_run, start};
 use super::wide::{WIDE_START, start_wide};
-use crate::params::{Accumulator, Ties};
-use crate::simd::apart;
+use crate::params::{AccumulatorSpec, Ties};
+use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
 /// Of a row alone: vectors of sums held in registers together, and outputs where these are 64-bit floats.
@@ -14,8 +14,8 @@ const ALONE: usize = 16;
 
 /// As [`super::product`] of one row alone, with columns that need no packing: under tap `t` of output `o`
 /// stands `source[offsets[t] + o]`, as [`super::decode`] leaves it, with no magnitude above `largest`.
-pub struct LoneRow<'a> {
-    pub mac: &'a Accumulator,
+pub struct SingleRow<'a> {
+    pub mac: &'a AccumulatorSpec,
     /// As [`super::Weights::row`] has it, read for this model.
     pub row: &'a [(f32, f32)],
     pub bias: f32,
@@ -25,7 +25,7 @@ pub struct LoneRow<'a> {
     pub out: &'a mut [f32],
 }
 
-impl WithSimd for LoneRow<'_> {
+impl WithSimd for SingleRow<'_> {
     /// False where a sum may reach the ceiling, or the model is another than an integer accumulator; nothing is summed then.
     type Output = bool;
 
@@ -41,9 +41,9 @@ impl WithSimd for LoneRow<'_> {
         let reach = self.out.len().next_multiple_of(ALONE_VECTORS * S::F32_LANES);
         let inside = self.offsets.iter().all(|&offset| offset as usize + reach <= self.source.len());
         if inside && bound < f64::from(RUN_LIMIT) {
-            apart(simd, InRuns::<true>(self));
+            outline(simd, InRuns::<true>(self));
         } else if inside && steepest * largest < f64::from(RUN_LIMIT) {
-            apart(simd, InRuns::<false>(self));
+            outline(simd, InRuns::<false>(self));
         } else {
             self.in_64_bits();
         }
@@ -51,7 +51,7 @@ impl WithSimd for LoneRow<'_> {
     }
 }
 
-impl LoneRow<'_> {
+impl SingleRow<'_> {
     /// Raised weight, least operand that counts, and place of every tap.
     #[inline(always)]
     fn taps(&self) -> impl Iterator<Item = (f32, f32, usize)> {
@@ -86,7 +86,7 @@ impl LoneRow<'_> {
 
 /// Where no product reaches [`RUN_LIMIT`], and no sum if there is `ONE` run, and whole vectors may be read: a function of its
 /// own, as `kernel::OneRun` has.
-struct InRuns<'a, const ONE: bool>(LoneRow<'a>);
+struct InRuns<'a, const ONE: bool>(SingleRow<'a>);
 
 impl<const ONE: bool> WithSimd for InRuns<'_, ONE> {
     type Output = ();

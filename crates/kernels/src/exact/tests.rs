@@ -32,7 +32,7 @@ fn widen(x: &[f16]) -> Vec<f32> {
 }
 
 /// Compares all sums with the reference; how many were infinite.
-fn compare(mac: &Accumulator, seed: u64, rows: usize, taps: usize, columns: usize, fields: u64) -> usize {
+fn compare(mac: &AccumulatorSpec, seed: u64, rows: usize, taps: usize, columns: usize, fields: u64) -> usize {
     let mut draw = Draw(seed);
     let w: Vec<f16> = (0..rows * taps).map(|_| draw.number(fields)).collect();
     let x: Vec<f16> = (0..taps * columns).map(|_| draw.number(fields)).collect();
@@ -192,7 +192,7 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let (mut wide, mut row) = (vec![], vec![]);
         let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
         let (source, offsets) = (&source[..], &offsets[..]);
-        let row = LoneRow { mac: &FIXED, row, bias: 0.3, source, offsets, largest, out: &mut out };
+        let row = SingleRow { mac: &FIXED, row, bias: 0.3, source, offsets, largest, out: &mut out };
         assert!(Arch::new().dispatch(row));
         for (o, found) in out.iter().enumerate() {
             let terms: Vec<_> = w.iter().copied().zip(x[o..].iter().copied()).collect();
@@ -204,6 +204,6 @@ fn a_row_alone_has_the_sums_of_the_array() {
     let out = &mut [0.0];
     let (mut wide, mut row) = (vec![], vec![]);
     let row = weights.row(pulp::Scalar::new(), &mut wide, &mut row);
-    let row = LoneRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
+    let row = SingleRow { mac: &FIXED, row, bias: 0.0, source: &[200.0], offsets: &[0], largest: 200.0, out };
     assert!(!Arch::new().dispatch(row));
 }

@@ -4,13 +4,13 @@ use super::WIDTH;
 use super::columns::Line;
 use super::decode::lower;
 use crate::num::reference::settle;
-use crate::params::{Accumulator, Specials};
+use crate::params::{AccumulatorSpec, Specials};
 use half::f16;
 
 /// `weights` are raised weights and the least operands that count, by tap.
 #[inline(always)]
 pub(super) fn careful(
-    mac: &Accumulator,
+    mac: &AccumulatorSpec,
     weights: impl Iterator<Item = (f32, f32)>,
     x: &[Line],
     bias: f64,

@@ -1,13 +1,13 @@
-//! fp32 sums of fp16 products: the kernel under every convolution of the model `fast`.
+//! GEMM micro-kernels: fp32 sums of fp16 products, under every fp32 convolution.
 //!
 //! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
 //! ([`crate::convolution`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
 //! convolution needs no unfolded copy of its source. Coefficients are widened a panel at a time ([`crate::filter`]).
 
-use crate::simd::apart;
+use crate::simd::outline;
 use pulp::{Simd, WithSimd};
 
-/// Output channels whose sums are held in registers together.
+/// Rows of the register tile: output channels.
 pub const PANEL: usize = 6;
 
 /// Outputs of a run where taps stand side by side for so many outputs: no more than the widest run.
@@ -65,8 +65,8 @@ impl Places for SideBySide {
     }
 }
 
-/// Sums of one panel for consecutive outputs.
-pub struct Sums<'a, P> {
+/// One panel of channels by consecutive outputs.
+pub struct MicroKernel<'a, P> {
     /// Coefficients of the panel, tap by tap.
     pub panel: &'a [f32],
     /// Channels of the panel.
@@ -82,7 +82,7 @@ pub struct Sums<'a, P> {
     pub resume: bool,
 }
 
-impl<P: Places> WithSimd for Sums<'_, P> {
+impl<P: Places> WithSimd for MicroKernel<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -98,7 +98,7 @@ impl<P: Places> WithSimd for Sums<'_, P> {
     }
 }
 
-impl<P: Places> Sums<'_, P> {
+impl<P: Places> MicroKernel<'_, P> {
     #[inline(always)]
     fn rows<S: Simd, const M: usize>(mut self, simd: S) {
         let most = const { vectors_of::<S>(M) };
@@ -121,9 +121,9 @@ impl<P: Places> Sums<'_, P> {
 
     #[inline(always)]
     fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
-        let Sums { panel, source, places, stride, resume, .. } = *self;
+        let MicroKernel { panel, source, places, stride, resume, .. } = *self;
         let (source, sums) = (&source[at..], &mut self.sums[at..]);
-        apart(simd, Shape::<P, M, N> { panel, source, places, sums, stride, resume });
+        outline(simd, Shape::<P, M, N> { panel, source, places, sums, stride, resume });
     }
 }
 
@@ -165,13 +165,13 @@ impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> 
     }
 }
 
-/// Most panels of a [`Column`].
+/// Most panels of a [`TailKernel`].
 pub const COLUMN_PANELS: usize = 8;
 /// Numbers of the longest vectors.
 const LONGEST: usize = 16;
 
 /// Sums of `P` whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to all of them.
-pub struct Column<'a, const P: usize> {
+pub struct TailKernel<'a, const P: usize> {
     /// Coefficients by panel, then tap; some numbers may be read beyond the last.
     pub panels: &'a [f32],
     /// Elements between panels.
@@ -182,11 +182,11 @@ pub struct Column<'a, const P: usize> {
     /// By channel, `stride` apart.
     pub sums: &'a mut [f32],
     pub stride: usize,
-    /// As in [`Sums`].
+    /// As in [`MicroKernel`].
     pub resume: bool,
 }
 
-/// Numbers that a [`Column`] may read beyond its coefficients.
+/// Numbers that a [`TailKernel`] may read beyond its coefficients.
 pub const COLUMN_SLACK: usize = LONGEST - PANEL;
 
 /// How many of a run's last outputs are cheaper one by one than as a vector that they do not fill.
@@ -204,12 +204,12 @@ pub fn computed(outputs: usize) -> usize {
 /// What a column takes, of what a vector of columns takes, by its numbers: what vectors read beyond a panel is lost.
 const COLUMN_COST: usize = 5;
 
-impl<const P: usize> WithSimd for Column<'_, P> {
+impl<const P: usize> WithSimd for TailKernel<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Column { panels, distance, taps, source, sums, stride, resume } = self;
+        let TailKernel { panels, distance, taps, source, sums, stride, resume } = self;
         let vectors = const { PANEL.div_ceil(S::F32_LANES) };
         let numbers = vectors * S::F32_LANES;
         let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;

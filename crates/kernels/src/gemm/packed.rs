@@ -1,16 +1,17 @@
-//! Convolutions in the model `fast` that are computed as products of matrices, those of one tap a channel and those of small
-//! planes: both sides packed so that the innermost loop reads consecutive numbers, and cut so that what it reads again is near
-//! a core.
+//! GEMM with packed operands in fp32, for 1x1 convolutions and those of small planes: both sides are packed so that the inner loop reads
+//! consecutive elements, and blocked so that what it reads again is in cache.
 //!
-//! A sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on how the work is cut.
+//! A sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on blocking.
 
-use crate::conv::{Member, Staging};
-use crate::epilogue::Finish;
+use crate::conv::{BatchMember, Im2col};
+use crate::epilogue::Epilogue;
 use crate::filter::Filter;
-use crate::gemm::microkernel::{COLUMN_PANELS, COLUMN_SLACK, Column, PANEL, SideBySide, Sums, columns_of, run_outputs};
+use crate::gemm::microkernel::{
+    COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, SideBySide, TailKernel, columns_of, run_outputs,
+};
 use crate::host::Rows;
-use crate::view::{Part, Share, Source, copy_short};
-use crate::workers::{Scratch, apart, room};
+use crate::view::{OutputTile, Part, TensorView, copy_short};
+use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -29,15 +30,15 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 /// One share at work. In a share of a turned result channels and columns are exchanged.
 pub struct Job<'a, 'b> {
     /// Each makes the next channels of a result; several where it is turned.
-    pub members: &'a [Member<'a>],
-    pub from: Source<'a>,
+    pub members: &'a [BatchMember<'a>],
+    pub from: TensorView<'a>,
     /// Where windows have more than one tap a channel: how the source is staged, and where each tap's numbers begin there. There is
     /// one member then.
-    pub windows: Option<(&'a Staging, &'a [u32])>,
+    pub windows: Option<(&'a Im2col, &'a [u32])>,
     /// Columns of the result as stored.
     pub columns: usize,
-    pub turned: bool,
-    pub share: &'a mut Share<'b>,
+    pub transposed: bool,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
@@ -52,7 +53,7 @@ impl WithSimd for Job<'_, '_> {
         }
         let taps = kernel.packed.taps();
         let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
-        for part in Part::all(self.share, self.columns, self.turned, most) {
+        for part in Part::all(self.share, self.columns, self.transposed, most) {
             self.pack(simd, taps, &part);
             let mut before = 0;
             for member in self.members {
@@ -69,31 +70,39 @@ impl Job<'_, '_> {
     fn pack<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
         let stride = part.outputs().next_multiple_of(run_outputs::<S>());
         let Scratch { packed, wide, .. } = &mut *self.scratch;
-        stage(simd, self.from, self.share.group, part, taps, room(packed, stride * taps), room(wide, stride));
+        stage(
+            simd,
+            self.from,
+            self.share.group,
+            part,
+            taps,
+            scratch_slice(packed, stride * taps),
+            scratch_slice(wide, stride),
+        );
     }
 
     /// One member's channels, from what is packed of the source. Others make so many channels `before`.
     #[inline(always)]
-    fn part<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Finish, before: usize, part: &Part) {
+    fn part<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, before: usize, part: &Part) {
         let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
         let Scratch { packed, panel, sums, halves, squares, .. } = &mut *self.scratch;
-        let packed = room(packed, stride * all);
+        let packed = scratch_slice(packed, stride * all);
         let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
-        let sums = room(sums, CHANNELS * stride);
-        let halves = room(halves, if self.turned { CHANNELS * stride } else { 0 });
+        let sums = scratch_slice(sums, CHANNELS * stride);
+        let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
         let columns = part.columns.len();
         let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
-        let (first, channels) = match self.turned {
+        let (first, channels) = match self.transposed {
             true => (0, kernel.packed.channels()),
             false => (self.share.first_channel, self.share.channels()),
         };
         let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
         // Short rows are not worth being rounded on their own.
-        let direct = self.turned || rows.count == 1 || columns >= LEAST_ROW;
+        let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
         let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
-        let panel = room(panel, group * taps_at_once + COLUMN_SLACK);
+        let panel = scratch_slice(panel, group * taps_at_once + COLUMN_SLACK);
         for channel in (0..channels).step_by(CHANNELS) {
             let block = channel..channels.min(channel + CHANNELS);
             let product = Product { kernel, first, outputs, stride, taps_at_once };
@@ -112,11 +121,11 @@ impl Job<'_, '_> {
                         let bias = product.bias(c);
                         if !direct {
                             finish.stages(bias, &mut sums[..outputs]);
-                        } else if self.turned {
+                        } else if self.transposed {
                             let halves = &mut halves[(c - block.start) * stride..];
                             finish.all(simd, bias, sums, halves, Rows::one(outputs));
                         } else {
-                            self.share.store_channel(simd, [c, row, column], finish, bias, sums, rows);
+                            finish.store_channel(simd, self.share, [c, row, column], bias, sums, rows);
                         }
                     }
                     if !direct {
@@ -132,7 +141,7 @@ impl Job<'_, '_> {
                     }
                 }
             }
-            if self.turned {
+            if self.transposed {
                 part.store(halves, stride, self.share, Some(&mut *squares), before + block.start, block.len());
             }
         }
@@ -140,14 +149,14 @@ impl Job<'_, '_> {
 
     /// Taps side by side, some at a time, for all channels: planes that are too small to slide over.
     #[inline(always)]
-    fn unfolded<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Finish, staging: &Staging, offsets: &[u32]) {
+    fn unfolded<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, staging: &Im2col, offsets: &[u32]) {
         let width = run_outputs::<S>();
         let (columns, channels) = (self.columns, self.share.channels());
         let outputs = self.share.rows * columns;
         let stride = outputs.next_multiple_of(width);
         let Scratch { staged, packed, wide, panel, sums, .. } = &mut *self.scratch;
         let area = staging.staged_elements();
-        let staged = room(staged, area + staging.staged_slack());
+        let staged = scratch_slice(staged, area + staging.staged_slack());
         staging.stage(
             simd,
             self.from,
@@ -159,13 +168,13 @@ impl Job<'_, '_> {
         );
         staged[area..].fill(0.0);
         let taps_at_once = evenly(offsets.len(), TAPS[0]);
-        let packed = room(packed, stride * taps_at_once);
+        let packed = scratch_slice(packed, stride * taps_at_once);
         // What fills up the last run.
         packed.fill(0.0);
-        let wide = room(wide, stride);
+        let wide = scratch_slice(wide, stride);
         wide[outputs..].fill(0.0);
-        let panel = room(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
-        let sums = room(sums, channels * stride);
+        let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
+        let sums = scratch_slice(sums, channels * stride);
         let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
         for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
             for (tap, &offset) in offsets.iter().enumerate() {
@@ -189,7 +198,7 @@ impl Job<'_, '_> {
         }
         let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
         for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
-            self.share.store_channel(simd, [c, 0, 0], finish, product.bias(c), sums, rows);
+            finish.store_channel(simd, self.share, [c, 0, 0], product.bias(c), sums, rows);
         }
     }
 }
@@ -238,12 +247,12 @@ impl Product<'_> {
                     let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output + column..]);
                     let (distance, taps, source) = (PANEL * taps_at_once, taps.len(), &source[column..]);
                     match at_once {
-                        1 => apart(simd, Column::<1> { panels, distance, taps, source, sums, stride, resume }),
-                        2 => apart(simd, Column::<2> { panels, distance, taps, source, sums, stride, resume }),
-                        4 => apart(simd, Column::<4> { panels, distance, taps, source, sums, stride, resume }),
-                        _ => apart(
+                        1 => outline(simd, TailKernel::<1> { panels, distance, taps, source, sums, stride, resume }),
+                        2 => outline(simd, TailKernel::<2> { panels, distance, taps, source, sums, stride, resume }),
+                        4 => outline(simd, TailKernel::<4> { panels, distance, taps, source, sums, stride, resume }),
+                        _ => outline(
                             simd,
-                            Column::<COLUMN_PANELS> { panels, distance, taps, source, sums, stride, resume },
+                            TailKernel::<COLUMN_PANELS> { panels, distance, taps, source, sums, stride, resume },
                         ),
                     }
                 }
@@ -254,7 +263,7 @@ impl Product<'_> {
                 let outputs = if c < alone { outputs - columns } else { outputs };
                 let (panel, places) = (&panel[c * taps_at_once..][..height * taps.len()], SideBySide);
                 let sums = &mut sums[c * stride + output..];
-                Sums { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
             }
         }
     }
@@ -278,14 +287,14 @@ fn evenly(taps: usize, most: usize) -> usize {
     taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
 }
 
-/// Panels of a [`Column`], of so many.
+/// Panels of a [`TailKernel`], of so many.
 fn panels_at_once(panels: usize) -> usize {
     if panels >= COLUMN_PANELS { COLUMN_PANELS } else { 1 << panels.ilog2() }
 }
 
 /// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
 #[inline(always)]
-fn stage<S: Simd>(simd: S, from: Source, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
+fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
     let width = run_outputs::<S>();
     wide[part.outputs()..].fill(0.0);
     for tap in 0..taps {

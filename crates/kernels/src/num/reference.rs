@@ -3,7 +3,7 @@
 //! Integers throughout. A product of two fp16 significands has 22 bits; in units of `2^-fraction_bits` it stays below
 //! 2^51, so 64 bits hold every partial sum of any task.
 
-use crate::params::{Accumulator, Specials, Ties};
+use crate::params::{AccumulatorSpec, Specials, Ties};
 use half::f16;
 
 /// Significant bits of fp16.
@@ -12,7 +12,7 @@ const SIGNIFICANT: u32 = 11;
 pub(crate) const LEAST_EXPONENT: i32 = -14;
 
 /// `bias + sum of w * x` in the order given. Pairs are weight and operand; the rules are symmetric in them.
-pub fn dot(mac: &Accumulator, terms: &[(f16, f16)], bias: f64) -> f16 {
+pub fn dot(mac: &AccumulatorSpec, terms: &[(f16, f16)], bias: f64) -> f16 {
     let mut sum = RunningSum::new(mac, bias);
     for &(w, x) in terms {
         sum.add(w, x);
@@ -23,7 +23,7 @@ pub fn dot(mac: &Accumulator, terms: &[(f16, f16)], bias: f64) -> f16 {
 /// A running sum.
 #[derive(Clone, Debug)]
 pub struct RunningSum {
-    mac: Accumulator,
+    mac: AccumulatorSpec,
     sum: i64,
     tile: i64,
     in_tile: u32,
@@ -35,7 +35,7 @@ pub struct RunningSum {
 
 impl RunningSum {
     /// A sum that starts with `bias`, rounded as products are.
-    pub fn new(mac: &Accumulator, bias: f64) -> RunningSum {
+    pub fn new(mac: &AccumulatorSpec, bias: f64) -> RunningSum {
         let mut new = RunningSum { mac: *mac, sum: 0, tile: 0, in_tile: 0, overflow: None, infinite: [false; 2] };
         if bias.is_infinite() {
             new.infinite[usize::from(bias < 0.0)] = true;
@@ -106,7 +106,7 @@ struct Operand {
 }
 
 impl Operand {
-    fn read(mac: &Accumulator, x: f16) -> Operand {
+    fn read(mac: &AccumulatorSpec, x: f16) -> Operand {
         let bits = x.to_bits();
         let (field, fraction) = (i32::from(bits >> 10 & 0x1f), i64::from(bits & 0x3ff));
         let subnormal = field == 0;
@@ -127,7 +127,7 @@ impl Operand {
     }
 }
 
-fn product(mac: &Accumulator, a: Operand, b: Operand) -> i64 {
+fn product(mac: &AccumulatorSpec, a: Operand, b: Operand) -> i64 {
     let exponent = a.exponent + b.exponent;
     if exponent < mac.least_exponent_sum {
         return 0;
@@ -159,7 +159,7 @@ fn round(x: i64, quantum_log2: u32, ties: Ties) -> i64 {
 
 /// A sum in units of `2^-fraction_bits`, rounded to fp16. Multiples of fp16's smallest number only need their leading
 /// bits rounded.
-pub(crate) fn settle(mac: &Accumulator, sum: i64) -> f16 {
+pub(crate) fn settle(mac: &AccumulatorSpec, sum: i64) -> f16 {
     debug_assert!(mac.fraction_bits <= 24);
     let rounded = round(sum, quantum_log2(sum.unsigned_abs(), SIGNIFICANT), mac.ties);
     // Exact, or at least 2^16 and thus infinite.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn results_round_to_the_ties_of_the_model() {
-        let even = Accumulator { ties: Ties::Even, ..FIXED };
+        let even = AccumulatorSpec { ties: Ties::Even, ..FIXED };
         for (sum, away, to_even) in [(2049.0, 2050.0, 2048.0), (2051.0, 2052.0, 2052.0), (-2049.0, -2050.0, -2048.0)] {
             let sum = (sum * 65536.0) as i64;
             assert_eq!(settle(&FIXED, sum), f16::from_f64(away));

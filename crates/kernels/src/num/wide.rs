@@ -7,7 +7,7 @@
 use super::elementwise;
 use super::reference::RunningSum;
 use crate::par::PER_THREAD;
-use crate::params::{Accumulator, Rounding};
+use crate::params::{AccumulatorSpec, Rounding};
 use half::f16;
 use rayon::prelude::*;
 
@@ -26,9 +26,9 @@ pub trait Wide: Copy + Send + Sync + 'static {
     fn add(self, other: Self) -> Self;
     /// `self * other`.
     fn mul(self, other: Self) -> Self;
-    /// The larger one.
+    /// The larger one; the other one where this is NaN, this one where both are zeros.
     fn max(self, other: Self) -> Self;
-    /// The smaller one.
+    /// The smaller one, as [`Wide::max`] has it.
     fn min(self, other: Self) -> Self;
     /// Without its sign.
     fn abs(self) -> Self;
@@ -37,62 +37,76 @@ pub trait Wide: Copy + Send + Sync + 'static {
     /// Reciprocal square root.
     fn rsqrt(self) -> Self;
     /// Sum of a reduction; `rules` are those of its adders, where the model has any.
-    fn sum(terms: impl Iterator<Item = Self>, rules: Option<&Accumulator>) -> Self;
+    fn sum(terms: impl Iterator<Item = Self>, rules: Option<&AccumulatorSpec>) -> Self;
     /// A row of operands.
     fn admit_all(row: Vec<f32>) -> Vec<Self>;
     /// A row of results.
     fn settle_all(row: Vec<Self>, rules: &Rounding) -> Vec<f32>;
 
-    /// Zero for everything below it.
-    fn relu(self) -> Self {
-        self.max(Self::admit(0.0))
-    }
+    /// Plus zero for everything that is not above it.
+    fn relu(self) -> Self;
 }
 
 impl Wide for f32 {
     const EXACT: bool = false;
 
+    #[inline(always)]
     fn admit(x: f32) -> f32 {
         x
     }
 
+    #[inline(always)]
     fn wide(x: f64) -> f32 {
         x as f32
     }
 
+    #[inline(always)]
     fn settle(self, _: &Rounding) -> f32 {
         self
     }
 
+    #[inline(always)]
     fn add(self, other: f32) -> f32 {
         self + other
     }
 
+    #[inline(always)]
     fn mul(self, other: f32) -> f32 {
         self * other
     }
 
+    // Written out: which zero the standard library's functions return depends on how they are compiled.
+    #[inline(always)]
     fn max(self, other: f32) -> f32 {
-        f32::max(self, other)
+        if self.is_nan() || other > self { other } else { self }
     }
 
+    #[inline(always)]
     fn min(self, other: f32) -> f32 {
-        f32::min(self, other)
+        if self.is_nan() || other < self { other } else { self }
     }
 
+    #[inline(always)]
+    fn relu(self) -> f32 {
+        if self > 0.0 { self } else { 0.0 }
+    }
+
+    #[inline(always)]
     fn abs(self) -> f32 {
         f32::abs(self)
     }
 
+    #[inline(always)]
     fn reciprocal(self) -> f32 {
         1.0 / self
     }
 
+    #[inline(always)]
     fn rsqrt(self) -> f32 {
         1.0 / self.sqrt()
     }
 
-    fn sum(terms: impl Iterator<Item = f32>, _: Option<&Accumulator>) -> f32 {
+    fn sum(terms: impl Iterator<Item = f32>, _: Option<&AccumulatorSpec>) -> f32 {
         terms.sum()
     }
 
@@ -129,48 +143,63 @@ impl Exact {
 impl Wide for Exact {
     const EXACT: bool = true;
 
+    #[inline(always)]
     fn admit(x: f32) -> Exact {
         Exact(f64::from(elementwise::admit(x)))
     }
 
+    #[inline(always)]
     fn wide(x: f64) -> Exact {
         defined(x)
     }
 
+    #[inline(always)]
     fn settle(self, rules: &Rounding) -> f32 {
         elementwise::settle(rules, self.0).to_f32()
     }
 
+    #[inline(always)]
     fn add(self, other: Exact) -> Exact {
         defined(self.0 + other.0)
     }
 
+    #[inline(always)]
     fn mul(self, other: Exact) -> Exact {
         defined(self.0 * other.0)
     }
 
+    #[inline(always)]
     fn max(self, other: Exact) -> Exact {
-        Exact(self.0.max(other.0))
+        if other.0 > self.0 { other } else { self }
     }
 
+    #[inline(always)]
     fn min(self, other: Exact) -> Exact {
-        Exact(self.0.min(other.0))
+        if other.0 < self.0 { other } else { self }
     }
 
+    #[inline(always)]
+    fn relu(self) -> Exact {
+        Exact(if self.0 > 0.0 { self.0 } else { 0.0 })
+    }
+
+    #[inline(always)]
     fn abs(self) -> Exact {
         Exact(self.0.abs())
     }
 
+    #[inline(always)]
     fn reciprocal(self) -> Exact {
         defined(1.0 / self.divisor())
     }
 
+    #[inline(always)]
     fn rsqrt(self) -> Exact {
         defined(1.0 / self.divisor().sqrt())
     }
 
     /// Without rules exact; else each term is rounded to fp16 on its way into the adders.
-    fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&Accumulator>) -> Exact {
+    fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&AccumulatorSpec>) -> Exact {
         let Some(rules) = rules else { return defined(terms.map(|t| t.0).sum()) };
         let mut sum = RunningSum::new(rules, 0.0);
         terms.for_each(|t| sum.add(f16::ONE, elementwise::settle(&Rounding::AWAY, t.0)));

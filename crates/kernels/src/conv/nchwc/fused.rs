@@ -1,23 +1,23 @@
-//! Two convolutions at once: what the first one makes is used where it is.
+//! Fuses a 1x1 or small-K convolution with the depthwise convolution that reads it: the intermediate stays in cache.
 
-use super::tile::{MOST, To};
-use super::{Arithmetic, Blocks, Buffers, Operand, Panels, TOGETHER, Tiles, pack, room_of, store};
+use super::tile::{MOST, StoreSink};
+use super::{Accumulator, Blocks, Buffers, Operand, Panels, TOGETHER, Tiles, pack, panel_elements, store};
 use crate::epilogue::Staged;
-use crate::exact::bounds::{self, Known};
+use crate::exact::bounds::{self, OperandStats};
 use crate::exact::decode;
 use crate::filter::Filter;
 use crate::host::Rows;
 use crate::num;
-use crate::simd::{self, Before};
-use crate::view::{BLOCK, Part, Share, copy_rows};
+use crate::simd::{self, LaneMap};
+use crate::view::{BLOCK, OutputTile, Part, copy_rows};
 use crate::window::Window;
-use crate::workers::{Scratch, apart, room};
+use crate::workers::{Scratch, outline, scratch_slice};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// A convolution of one tap a channel, or of few taps, at work together with one in which every channel reads itself: a share of the
 /// latter's result.
-pub struct Pair<'a, 'b, A> {
+pub struct FusedKernel<'a, 'b, A> {
     pub kernels: [&'a Filter; 2],
     pub finish: [A; 2],
     /// Of the second one.
@@ -27,36 +27,37 @@ pub struct Pair<'a, 'b, A> {
     pub columns: usize,
     /// Whether the share has blocks for channels, and 16 numbers for each column.
     pub in_blocks: bool,
-    pub share: &'a mut Share<'b>,
+    pub share: &'a mut OutputTile<'b>,
     pub scratch: &'a mut Scratch,
 }
 
-impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
+impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Pair { kernels: [first, second], finish: [finish, after], window, from, columns, .. } = self;
+        let FusedKernel { kernels: [first, second], finish: [finish, after], window, from, columns, .. } = self;
         let (share, in_blocks) = (self.share, self.in_blocks);
         let (k, s) = (window.k[0], window.s[0]);
         let ground = Ground::of(window, [share.first_row, share.rows], columns);
         let part = Part { rows: ground.first..ground.first + ground.inside.len(), columns: 0..window.from[1] };
         let taps = first.packed.taps();
         let tiles = Tiles::of(simd, finish, part.outputs(), taps, false);
-        let Buffers { packed, wide, unfolded, panels, places, sums, staged, halves, turned, known } =
-            &mut self.scratch.blocked;
+        let mut buffers: Box<Buffers> = self.scratch.arena.take();
+        let Buffers { packed, wide, unfolded, panels, places, sums, staged, halves, transposed, known } = &mut *buffers;
         let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
         let (rows, outputs) = (share.rows, share.rows * columns);
         let area = ground.rows * ground.width * BLOCK;
-        let staged = room(staged, TOGETHER * area);
+        let staged = scratch_slice(staged, TOGETHER * area);
         // It stays as it is.
-        staged.chunks_exact_mut(area).for_each(|staged| ground.surround(window.from[1], staged));
-        let (panels, weights) = room(panels, room_of(taps) + room_of(k * k)).split_at_mut(room_of(taps));
+        staged.chunks_exact_mut(area).for_each(|staged| ground.fill_halo(window.from[1], staged));
+        let (panels, weights) =
+            scratch_slice(panels, panel_elements(taps) + panel_elements(k * k)).split_at_mut(panel_elements(taps));
         let (mut panels, mut weights) = (Panels { data: panels, taps }, Panels { data: weights, taps: k * k });
-        let places = room(places, tiles.outputs + MOST);
+        let places = scratch_slice(places, tiles.outputs + MOST);
         ground.places(window.from[1], places);
-        let halves = room(halves, outputs.next_multiple_of(BLOCK) * BLOCK);
-        let sums = room(sums, if simd::converts::<S>() { 0 } else { outputs * BLOCK });
+        let halves = scratch_slice(halves, outputs.next_multiple_of(BLOCK) * BLOCK);
+        let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { outputs * BLOCK });
         let (first_channel, channels) = match in_blocks {
             true => (share.first_channel * BLOCK, share.channels() * BLOCK),
             false => (share.first_channel, share.channels()),
@@ -67,7 +68,7 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
             let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
             let at_first = first_channel + channel;
             panels.widen(simd, finish, first, at_first, blocks, known);
-            let to = if A::EXACT || !settled { To::Sums(staged) } else { To::Wide(staged) };
+            let to = if A::EXACT || !settled { StoreSink::Sums(staged) } else { StoreSink::Wide(staged) };
             let made = Blocks {
                 kernel: first,
                 finish,
@@ -96,11 +97,11 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                 let stored = plane.unwrap_or(&mut halves[..outputs * BLOCK]);
                 let stride = weights.stride();
                 let weights = &mut weights.data[block * stride..][..stride];
-                let mut to = if simd::converts::<S>() { To::Halves(stored) } else { To::Sums(sums) };
+                let mut to = if simd::converts::<S>() { StoreSink::Halves(stored) } else { StoreSink::Sums(sums) };
                 let ends = match after.mac() {
                     Some(mac) => {
                         let (largest, weights, mut ends) = (largest(finish.bounds(), inside), &mut *weights, None);
-                        apart(
+                        outline(
                             simd,
                             #[inline(always)]
                             || ends = bounds::raise_own(mac, k * k, weights, largest),
@@ -114,10 +115,10 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                         let (width, to) = (ground.width, to.again());
                         let windows = Windows { source, width, rows, columns, weights, finish: after, ends, to };
                         match [k, s] {
-                            [3, 1] => apart(simd, windows.of::<3, 1>()),
-                            [3, _] => apart(simd, windows.of::<3, 2>()),
-                            [_, 1] => apart(simd, windows.of::<5, 1>()),
-                            _ => apart(simd, windows.of::<5, 2>()),
+                            [3, 1] => outline(simd, windows.of::<3, 1>()),
+                            [3, _] => outline(simd, windows.of::<3, 2>()),
+                            [_, 1] => outline(simd, windows.of::<5, 1>()),
+                            _ => outline(simd, windows.of::<5, 2>()),
                         }
                     }
                     None => {
@@ -138,10 +139,11 @@ impl<A: Arithmetic> WithSimd for Pair<'_, '_, A> {
                     share.store([at / BLOCK, 0, 0], 1, halves, outputs * BLOCK, rows, copy_rows);
                 } else {
                     let rows = rows(columns);
-                    store(simd, share, [at, 0, 0], BLOCK.min(channels - at), rows, halves, None, turned);
+                    store(simd, share, [at, 0, 0], BLOCK.min(channels - at), rows, halves, None, transposed);
                 }
             }
         }
+        self.scratch.arena.put(buffers);
     }
 }
 
@@ -165,7 +167,7 @@ impl Ground {
     }
 
     /// Zeros around the source, whose rows have so many columns.
-    fn surround(&self, across: usize, staged: &mut [f32]) {
+    fn fill_halo(&self, across: usize, staged: &mut [f32]) {
         for (row, staged) in staged.chunks_exact_mut(self.width * BLOCK).enumerate() {
             let data = if self.inside.contains(&row) { self.lead..self.lead + across } else { 0..0 };
             staged[..data.start * BLOCK].fill(0.0);
@@ -195,7 +197,7 @@ struct Windows<'a, A> {
     finish: A,
     /// Of the exact array: taps behind which a run is at its end, one bit each.
     ends: u32,
-    to: To<'a>,
+    to: StoreSink<'a>,
 }
 
 impl<'a, A> Windows<'a, A> {
@@ -210,7 +212,7 @@ struct Sized<'a, A, const K: usize, const STRIDE: usize>(Windows<'a, A>);
 /// Outputs of a row that are computed together.
 const ABREAST: usize = 4;
 
-impl<A: Arithmetic, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, A, K, STRIDE> {
+impl<A: Accumulator, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, A, K, STRIDE> {
     type Output = ();
 
     #[inline(always)]
@@ -220,9 +222,9 @@ impl<A: Arithmetic, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, 
     }
 }
 
-impl<S: Simd, A: Arithmetic, const K: usize, const STRIDE: usize> Staged<S> for Sized<'_, A, K, STRIDE> {
+impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for Sized<'_, A, K, STRIDE> {
     #[inline(always)]
-    fn with(self, simd: S, stages: impl Before<S>) {
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
         let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self.0;
         let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
         for lane in (0..BLOCK).step_by(S::F32_LANES) {
@@ -278,7 +280,7 @@ struct Lane<S: Simd, const K: usize> {
 impl<S: Simd, const K: usize> Lane<S, K> {
     /// `N` outputs of a row.
     #[inline(always)]
-    fn outputs<A: Arithmetic, const STRIDE: usize, const N: usize>(
+    fn outputs<A: Accumulator, const STRIDE: usize, const N: usize>(
         &self,
         simd: S,
         from: &[[f32; BLOCK]],
@@ -342,7 +344,14 @@ struct Own<'a> {
 
 impl Own<'_> {
     #[inline(never)]
-    fn sum<S: Simd, A: Arithmetic>(&self, simd: S, finish: A, first: usize, known: &mut Known, mut to: To) {
+    fn sum<S: Simd, A: Accumulator>(
+        &self,
+        simd: S,
+        finish: A,
+        first: usize,
+        known: &mut OperandStats,
+        mut to: StoreSink,
+    ) {
         let &Own { kernel, source, width, k, s, columns, outputs } = self;
         let Some(mac) = finish.mac() else { return };
         for channel in first..(first + BLOCK).min(kernel.packed.channels()) {

@@ -1,14 +1,14 @@
-//! Sums of a tile: some outputs, in vectors of channels.
+//! Micro-kernel of NCHWc16: a register tile of some outputs by vectors of channels.
 
-use super::{Arithmetic, Panels, Tiles};
+use super::{Accumulator, Panels, Tiles};
 use crate::epilogue::Staged;
-use crate::exact::bounds::{self, Terms};
+use crate::exact::bounds::{self, RunSchedule};
 use crate::host::fetch;
 use crate::num;
-use crate::params::Accumulator;
-use crate::simd::{self, Before, Left};
+use crate::params::AccumulatorSpec;
+use crate::simd::{self, LaneMap, StoreFormat};
 use crate::view::BLOCK;
-use crate::workers::{LINE_BYTES, apart, written_out};
+use crate::workers::{LINE_BYTES, outline, unroll};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -25,7 +25,7 @@ const SCALAR: usize = 2;
 const PIECE: usize = 64;
 
 /// Most outputs of a tile.
-pub(super) const fn most<S: Simd, A: Arithmetic>() -> usize {
+pub(super) const fn most<S: Simd, A: Accumulator>() -> usize {
     match S::REGISTER_COUNT {
         _ if S::F32_LANES == 1 => SCALAR,
         0..32 => FEW,
@@ -39,27 +39,27 @@ const fn are_pairs<S: Simd>() -> bool {
     (BLOCK / S::F32_LANES).is_multiple_of(VECTORS)
 }
 
-/// What will be read soon, and is asked for meanwhile: few lines of cache can be on their way at once.
+/// Prefetches the next weights a few lines at a time: few cache misses can be outstanding.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Soon<'a> {
+pub(super) struct PrefetchCursor<'a> {
     bytes: &'a [u8],
     /// How many of them with a tile, and between [`PIECE`] taps.
     of_tile: usize,
     at_once: usize,
 }
 
-impl<'a> Soon<'a> {
-    pub(super) fn of(bytes: &'a [u8], tiles: Tiles) -> Soon<'a> {
+impl<'a> PrefetchCursor<'a> {
+    pub(super) fn of(bytes: &'a [u8], tiles: Tiles) -> PrefetchCursor<'a> {
         let pieces = tiles.taps.div_ceil(PIECE).max(1);
         // Whole lines of cache.
         let at_once = bytes.len().div_ceil(pieces * tiles.count().max(1)).next_multiple_of(LINE_BYTES);
-        Soon { bytes, of_tile: pieces * at_once, at_once }
+        PrefetchCursor { bytes, of_tile: pieces * at_once, at_once }
     }
 
     /// A tile's part.
-    pub(super) fn with_tile(self, tile: usize) -> Soon<'a> {
+    pub(super) fn with_tile(self, tile: usize) -> PrefetchCursor<'a> {
         let first = (tile * self.of_tile).min(self.bytes.len());
-        Soon { bytes: &self.bytes[first..][..self.of_tile.min(self.bytes.len() - first)], ..self }
+        PrefetchCursor { bytes: &self.bytes[first..][..self.of_tile.min(self.bytes.len() - first)], ..self }
     }
 
     #[inline(always)]
@@ -71,58 +71,58 @@ impl<'a> Soon<'a> {
 }
 
 /// Sums of a tile's outputs for some blocks of channels, with biases and what follows them.
-pub(super) struct Sums<'a, A> {
+pub(super) struct TileSums<'a, A> {
     pub(super) source: &'a [f32],
     pub(super) tiles: Tiles,
     pub(super) outputs: usize,
     pub(super) blocks: usize,
     pub(super) panels: &'a Panels<'a>,
     pub(super) finish: A,
-    pub(super) terms: Terms<'a>,
-    pub(super) soon: Soon<'a>,
+    pub(super) terms: RunSchedule<'a>,
+    pub(super) soon: PrefetchCursor<'a>,
     /// Where each output of a block goes; and how far apart blocks go.
     pub(super) places: &'a [u32],
     pub(super) stride: usize,
-    pub(super) to: To<'a>,
+    pub(super) to: StoreSink<'a>,
 }
 
-/// Where results go, and what they are left as. Hosts that cannot round them here leave sums, and round those of many together.
-pub(super) enum To<'a> {
+/// Where a tile is stored, and in which format. Instruction sets that cannot round in registers store sums, rounded later in bulk.
+pub(super) enum StoreSink<'a> {
     Halves(&'a mut [f16]),
     Wide(&'a mut [f32]),
     Sums(&'a mut [f32]),
 }
 
-impl To<'_> {
+impl StoreSink<'_> {
     #[inline(always)]
-    pub(super) fn again(&mut self) -> To<'_> {
+    pub(super) fn again(&mut self) -> StoreSink<'_> {
         match self {
-            To::Halves(to) => To::Halves(to),
-            To::Wide(to) => To::Wide(to),
-            To::Sums(to) => To::Sums(to),
+            StoreSink::Halves(to) => StoreSink::Halves(to),
+            StoreSink::Wide(to) => StoreSink::Wide(to),
+            StoreSink::Sums(to) => StoreSink::Sums(to),
         }
     }
 
     /// Puts vectors of sums where they belong: from places on, and from others on. Each has code of its own: what it is left as
     /// would not stay in registers otherwise.
     #[inline(always)]
-    pub(super) fn put<S: Simd, A: Arithmetic, const T: usize, const G: usize>(
+    pub(super) fn put<S: Simd, A: Accumulator, const T: usize, const G: usize>(
         self,
         simd: S,
         _: A,
-        stages: impl Before<S>,
+        stages: impl LaneMap<S>,
         sums: [[S::f32s; G]; T],
         places: &[u32; T],
         at: [usize; G],
     ) {
         match self {
-            To::Halves(to) if const { simd::converts::<S>() } => {
-                written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            StoreSink::Halves(to) if const { simd::converts::<S>() } => {
+                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
             }
-            To::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
-                written_out!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            StoreSink::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
+                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
             }
-            To::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => written_out!(for I in 0..T => {
+            StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => unroll!(for I in 0..T => {
                 let mut g = 0;
                 while g < G {
                     let to = &mut to[places[I] as usize + at[g]..][..S::F32_LANES];
@@ -137,7 +137,7 @@ impl To<'_> {
 
     /// Settles sums by channel, then output, and puts each where `place` says.
     #[inline(always)]
-    pub(super) fn settle<S: Simd, A: Arithmetic>(
+    pub(super) fn settle<S: Simd, A: Accumulator>(
         self,
         simd: S,
         finish: A,
@@ -154,12 +154,12 @@ struct Elsewhere<'a> {
     sums: &'a [f32],
     outputs: usize,
     place: &'a dyn Fn(usize, usize) -> usize,
-    to: To<'a>,
+    to: StoreSink<'a>,
 }
 
 impl<S: Simd> Staged<S> for Elsewhere<'_> {
     #[inline(always)]
-    fn with(self, simd: S, stages: impl Before<S>) {
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
         let Elsewhere { sums, outputs, place, mut to } = self;
         for (channel, sums) in sums.chunks_exact(outputs).enumerate() {
             for (i, some) in sums.chunks(S::F32_LANES).enumerate() {
@@ -169,8 +169,8 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
                 for (j, &x) in row[..some.len()].iter().enumerate() {
                     let at = place(channel, i * S::F32_LANES + j);
                     match to.again() {
-                        To::Halves(to) => to[at] = num::round(x),
-                        To::Wide(to) | To::Sums(to) => to[at] = x,
+                        StoreSink::Halves(to) => to[at] = num::round(x),
+                        StoreSink::Wide(to) | StoreSink::Sums(to) => to[at] = x,
                     }
                 }
             }
@@ -179,9 +179,9 @@ impl<S: Simd> Staged<S> for Elsewhere<'_> {
 }
 
 #[inline(always)]
-fn leave<S: Simd, E: Left, const G: usize>(
+fn leave<S: Simd, E: StoreFormat, const G: usize>(
     simd: S,
-    stages: impl Before<S>,
+    stages: impl LaneMap<S>,
     sums: [S::f32s; G],
     place: usize,
     at: [usize; G],
@@ -196,11 +196,11 @@ fn leave<S: Simd, E: Left, const G: usize>(
     }
 }
 
-impl<A: Arithmetic> Sums<'_, A> {
+impl<A: Accumulator> TileSums<'_, A> {
     #[inline(always)]
     pub(super) fn add<S: Simd>(self, simd: S) {
-        let Sums { source, tiles: Tiles { taps, in_blocks, .. }, outputs, blocks, panels, .. } = self;
-        let Sums { finish, terms: Terms { ends, mixed, totals }, soon, places, stride, mut to, .. } = self;
+        let TileSums { source, tiles: Tiles { taps, in_blocks, .. }, outputs, blocks, panels, .. } = self;
+        let TileSums { finish, terms: RunSchedule { ends, mixed, totals }, soon, places, stride, mut to, .. } = self;
         let place = |vector: usize, stride: usize| {
             let channel = vector * S::F32_LANES;
             channel / BLOCK * stride + channel % BLOCK
@@ -210,8 +210,8 @@ impl<A: Arithmetic> Sums<'_, A> {
             let weights = [0, 1].map(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
             let at = [0, 1].map(|v| place((first + v).min(vectors - 1), stride));
             let both = first + 1 < vectors;
-            let (to, terms) = (to.again(), Terms { ends, mixed, totals: &mut *totals });
-            let soon = if first == 0 { soon } else { Soon::default() };
+            let (to, terms) = (to.again(), RunSchedule { ends, mixed, totals: &mut *totals });
+            let soon = if first == 0 { soon } else { PrefetchCursor::default() };
             macro_rules! tiles {
                 ($($count: literal)*) => {
                     match outputs {
@@ -227,7 +227,7 @@ impl<A: Arithmetic> Sums<'_, A> {
                     }
                 };
                 ($count: literal, $vectors: literal, $in_blocks: literal) => {
-                    apart(
+                    outline(
                         simd,
                         Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, soon, places, at, to },
                     )
@@ -245,14 +245,14 @@ struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
     /// From each vector's first channel on.
     weights: [&'a [f32]; VECTORS],
     finish: A,
-    terms: Terms<'a>,
-    soon: Soon<'a>,
+    terms: RunSchedule<'a>,
+    soon: PrefetchCursor<'a>,
     places: &'a [u32],
     at: [usize; VECTORS],
-    to: To<'a>,
+    to: StoreSink<'a>,
 }
 
-impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Tile<'_, A, T, G, IN_BLOCKS> {
+impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Tile<'_, A, T, G, IN_BLOCKS> {
     type Output = ();
 
     #[inline(always)]
@@ -267,7 +267,7 @@ impl<A: Arithmetic, const T: usize, const G: usize, const IN_BLOCKS: bool> WithS
         let operands = Operands::<T, IN_BLOCKS> { source, weights };
         if const { A::EXACT } {
             let Some(mac) = finish.mac() else { return };
-            written_out!(for I in 0..T => { sums[I] = biases; });
+            unroll!(for I in 0..T => { sums[I] = biases; });
             // At once: runs end where their norms say.
             fetch(soon.bytes);
             operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
@@ -299,7 +299,7 @@ struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
 impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
     /// Products of some taps; in blocks whole ones.
     #[inline(always)]
-    fn add<S: Simd, A: Arithmetic, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
+    fn add<S: Simd, A: Accumulator, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
         let of = taps.start * BLOCK..taps.end * BLOCK;
         let [one, two] = self.weights;
         let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
@@ -325,15 +325,15 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
 
     /// As the exact array has it. `sums` come as a run begins, and leave as they are.
     #[inline(always)]
-    fn runs<S: Simd, A: Arithmetic, const G: usize>(
+    fn runs<S: Simd, A: Accumulator, const G: usize>(
         &self,
         simd: S,
-        mac: &Accumulator,
+        mac: &AccumulatorSpec,
         taps: usize,
-        terms: Terms,
+        terms: RunSchedule,
         sums: &mut [[S::f32s; G]; T],
     ) {
-        let Terms { ends, mixed, totals } = terms;
+        let RunSchedule { ends, mixed, totals } = terms;
         let totals = S::as_mut_simd_f32s(totals).0;
         let mut from = 0;
         for (run, &end) in ends.iter().enumerate() {
@@ -343,7 +343,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             if end == taps {
                 break;
             }
-            written_out!(for I in 0..T => {
+            unroll!(for I in 0..T => {
                 let mut g = 0;
                 while g < G {
                     let total = &mut totals[I * G + g];
@@ -363,7 +363,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                 (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
             }
             let Some(x) = self.met(tap) else { return };
-            written_out!(for I in 0..T => {
+            unroll!(for I in 0..T => {
                 let x = simd.splat_f32s(x[if IN_BLOCKS { I * BLOCK } else { I }]);
                 let magnitude = simd.abs_f32s(x);
                 let mut g = 0;
@@ -375,7 +375,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
                 }
             });
         }
-        written_out!(for I in 0..T => {
+        unroll!(for I in 0..T => {
             let mut g = 0;
             while g < G {
                 sums[I][g] = bounds::of_run(simd, sums[I][g]);
@@ -383,7 +383,7 @@ impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
             }
         });
         if ends.len() > 1 {
-            written_out!(for I in 0..T => {
+            unroll!(for I in 0..T => {
                 let mut g = 0;
                 while g < G {
                     sums[I][g] = simd.add_f32s(sums[I][g], totals[I * G + g]);
@@ -409,12 +409,12 @@ struct Ended<'a, S: Simd, A, const T: usize, const G: usize> {
     finish: A,
     places: &'a [u32; T],
     at: [usize; VECTORS],
-    to: To<'a>,
+    to: StoreSink<'a>,
 }
 
-impl<S: Simd, A: Arithmetic, const T: usize, const G: usize> Staged<S> for Ended<'_, S, A, T, G> {
+impl<S: Simd, A: Accumulator, const T: usize, const G: usize> Staged<S> for Ended<'_, S, A, T, G> {
     #[inline(always)]
-    fn with(self, simd: S, stages: impl Before<S>) {
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
         let Ended { sums, finish, places, at, to } = self;
         let Some(at) = at.first_chunk() else { return };
         to.put(simd, finish, stages, sums, places, *at);
@@ -423,7 +423,7 @@ impl<S: Simd, A: Arithmetic, const T: usize, const G: usize> Staged<S> for Ended
 
 /// One tap more.
 #[inline(always)]
-fn step<S: Simd, A: Arithmetic, const T: usize, const G: usize>(
+fn step<S: Simd, A: Accumulator, const T: usize, const G: usize>(
     simd: S,
     x: &[f32; T],
     weights: [&[f32; BLOCK]; VECTORS],
