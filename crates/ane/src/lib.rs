@@ -3,8 +3,8 @@
 //! [`Model::load`] reads any supported file, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
 //! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
 //!
-//! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `npyz`
-//! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
+//! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `rawzip`
+//! and `flate2` (with its decoder in Rust) read the archives `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
 //! `thiserror` words errors, `clap_complete`
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
 //! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
