@@ -9,9 +9,11 @@ use rustix::net::{
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,108 @@ pub struct Message {
     pub descriptors: Vec<OwnedFd>,
 }
 
+/// A connection.
+pub type Stream = UnixStream;
+
+/// Longest path of a socket: the kernel's field has 108 bytes, the last of them zero.
+pub const MAX_PATH_BYTES: usize = 107;
+
+/// A socket that waits for connections.
+#[derive(Debug)]
+pub struct Listener(UnixListener);
+
+impl Listener {
+    /// Listens at a path, for this user alone.
+    pub fn bind(path: &Path) -> Result<Listener> {
+        let fail = |what| move |e| Error::system(what, path.display(), e);
+        let listener = UnixListener::bind(checked(path)?).map_err(fail("bind"))?;
+        // Peers are identified one by one; other users are turned away at the first message.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
+        listener.set_nonblocking(true).map_err(fail("listen"))?;
+        Ok(Listener(listener))
+    }
+
+    /// The next connection, if one comes in time.
+    pub fn accept_within(&self, time: Duration) -> std::io::Result<Option<Stream>> {
+        if !ready(&self.0, time) {
+            return Ok(None);
+        }
+        match self.0.accept() {
+            Ok((socket, _)) => Ok(Some(socket)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A path that a socket can have.
+fn checked(path: &Path) -> Result<&Path> {
+    let found = path.as_os_str().len();
+    if found <= MAX_PATH_BYTES {
+        return Ok(path);
+    }
+    let text = format!("a socket's path has at most {MAX_PATH_BYTES} bytes, this one {found}; choose a shorter folder");
+    Err(Error::system("socket", path.display(), std::io::Error::new(std::io::ErrorKind::InvalidInput, text)))
+}
+
+fn ready(file: &impl AsFd, time: Duration) -> bool {
+    let mut wanted = [rustix::event::PollFd::new(file, rustix::event::PollFlags::IN)];
+    let time = rustix::event::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    matches!(rustix::event::poll(&mut wanted, Some(&time)), Ok(1..))
+}
+
+/// Connects to a broker.
+pub fn connect(path: &Path) -> Result<Stream> {
+    UnixStream::connect(checked(path)?).map_err(|e| Error::system("connect to the broker at", path.display(), e))
+}
+
+/// Two ends of a connection.
+pub fn pair() -> Result<(Stream, Stream)> {
+    UnixStream::pair().map_err(|e| Error::system("socketpair", "", e))
+}
+
+/// The socket that standard input is.
+pub fn standard_input() -> Result<Stream> {
+    let own = std::io::stdin().as_fd().try_clone_to_owned();
+    own.map(Stream::from).map_err(|e| Error::system("use standard input as a socket", "", e))
+}
+
+/// A socket as a child's standard input.
+pub fn into_input(socket: Stream) -> Stdio {
+    Stdio::from(OwnedFd::from(socket))
+}
+
+/// A socket as a descriptor, to be passed on.
+pub fn descriptor(socket: &Stream) -> BorrowedFd<'_> {
+    socket.as_fd()
+}
+
+/// The socket that was passed.
+pub fn from_descriptor(file: OwnedFd) -> Stream {
+    Stream::from(file)
+}
+
+/// Lets a receiver look at the time while a peer is silent.
+pub fn set_tick(socket: &Stream) -> Result<()> {
+    socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))
+}
+
+/// Whether something comes in time.
+pub fn readable_within(socket: &Stream, time: Duration) -> bool {
+    ready(socket, time)
+}
+
+/// Ends a connection for both sides.
+pub fn shut(socket: &Stream) {
+    // One that has ended already stays ended.
+    let _ = socket.shutdown(std::net::Shutdown::Both);
+}
+
+/// The user of this process.
+pub fn own_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
 fn failed(what: &'static str) -> impl Fn(Errno) -> Error {
     move |e| Error::system(what, "", e.into())
 }
@@ -41,7 +145,7 @@ fn ended(what: &'static str) -> Error {
 }
 
 /// Sends a message. Descriptors go with its first byte.
-pub fn send(socket: &UnixStream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+pub fn send(socket: &Stream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     if body.len() > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
         let limit = MAX_MESSAGE_BYTES as u64;
         return Err(Error::Protocol { what: "message too large", found: body.len() as u64, limit });
@@ -84,17 +188,17 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
 /// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
 /// which [`TICK`] is meant.
-pub fn receive(socket: &UnixStream, limit_bytes: usize) -> Result<Option<Message>> {
+pub fn receive(socket: &Stream, limit_bytes: usize) -> Result<Option<Message>> {
     receive_from(socket, limit_bytes, None, MESSAGE_TIME)
 }
 
 /// As [`receive`], of a peer that is to begin its message within that time.
-pub fn receive_within(socket: &UnixStream, limit_bytes: usize, time: Duration) -> Result<Option<Message>> {
+pub fn receive_within(socket: &Stream, limit_bytes: usize, time: Duration) -> Result<Option<Message>> {
     receive_from(socket, limit_bytes, Some(Instant::now()), time)
 }
 
 fn receive_from(
-    socket: &UnixStream,
+    socket: &Stream,
     limit_bytes: usize,
     mut began: Option<Instant>,
     head_time: Duration,
@@ -129,7 +233,7 @@ fn receive_from(
 
 /// Reads until `to` is full or the peer is gone; bytes read.
 fn fill(
-    socket: &UnixStream,
+    socket: &Stream,
     to: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
     began: &mut Option<Instant>,
@@ -189,7 +293,7 @@ pub struct Peer {
 
 /// Asks the kernel for the peer's process, and hashes its executable. The process is pinned while its executable is
 /// opened, so that a reused number cannot stand in for it.
-pub fn peer(socket: &UnixStream) -> Result<Peer> {
+pub fn peer(socket: &Stream) -> Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(failed("peer credentials"))?;
     let pid = credentials.pid;
     let pinned =
