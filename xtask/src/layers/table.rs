@@ -95,6 +95,7 @@ pub const CRATES: &[Crate] = &[
         name: "ane",
         layers: &[
             &["diagnostic", "native"],
+            &["os"],
             &["files", "lut", "reference"],
             &["model", "tensor"],
             &["check", "compile", "convert", "execute", "explain", "graph", "warnings"],

@@ -115,8 +115,8 @@ impl Device for Remote {
         wire::ask(&control, &Ask::Direct { token, qos: self.qos })?;
         let mut message = exchange(&control)?;
         wire::read_answer(&message)?;
-        let line = message.descriptors.pop().ok_or_else(gone)?;
-        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(socket::from_descriptor(line)), token }))
+        let line = message.descriptors.pop().map(socket::from_descriptor).ok_or_else(gone)?;
+        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line), token }))
     }
 }
 

@@ -1,0 +1,156 @@
+//! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
+//!
+//! Needed beside rustup: for the targets of Debian's compilers `gcc-aarch64-linux-gnu` and `gcc-mingw-w64-x86-64`, for the
+//! others `cargo-zigbuild` and `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes those of
+//! continuous integration. `--test` runs tests under an emulator, and says so where there is none.
+
+use crate::targets::{self, Linker, TARGETS, Target};
+use crate::{Outcome, conclude, repo};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is built: the command line, the C library and the Python package.
+const PACKAGES: [&str; 3] = ["anemone", "anemone-e5rt", "anemone-python"];
+
+/// Checks or builds.
+pub fn run(arguments: &[String]) -> Outcome {
+    let given = |flag: &str| arguments.iter().any(|a| a == flag);
+    let (check, test) = (given("--check"), given("--test"));
+    let named: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
+    if check && test || arguments.len() > named.len() + 1 || arguments.len() > named.len() && !check && !test {
+        return Err(vec!["known are --check and --test, one of them".into()]);
+    }
+    let chosen: Vec<&Target> = if named.is_empty() {
+        TARGETS
+            .iter()
+            .filter(|t| if check { t.in_ci } else { !t.is_core() && (!test || !t.runner.is_empty()) })
+            .collect()
+    } else {
+        named.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
+    };
+    let mut findings = Vec::new();
+    for target in &chosen {
+        let done = match (check, test) {
+            (true, _) => check_one(target),
+            (_, true) => test_one(target),
+            _ => build(target).map(|folder| sizes(target, &folder)),
+        };
+        match done {
+            Ok(closing) => println!("{}: {closing}", target.triple),
+            Err(e) => findings.push(e),
+        }
+    }
+    conclude(
+        findings,
+        format!(
+            "{} targets {}",
+            chosen.len(),
+            if check {
+                "checked"
+            } else if test {
+                "tried"
+            } else {
+                "built"
+            }
+        ),
+    )
+}
+
+fn check_one(target: &Target) -> Result<String, String> {
+    add(target)?;
+    let mut command = Command::new(cargo());
+    command.args(["check", "--quiet", "--target", target.triple]);
+    if target.is_core() {
+        command.args(["--package", PACKAGES[0], "--lib", "--no-default-features"]);
+    } else {
+        command.args(PACKAGES.iter().flat_map(|p| ["--package", p]));
+    }
+    status(command, target)?;
+    Ok("checks".into())
+}
+
+/// Tests that an emulator runs in minutes: the command line, the same bits, and what is written and read back.
+const TESTS: [&str; 4] = ["cli", "fingerprint", "forms", "golden_programs"];
+
+fn test_one(target: &Target) -> Result<String, String> {
+    let Some(runner) = target.runner.first() else {
+        return Ok("skipped: nothing runs its programs here".into());
+    };
+    let linker = if let Linker::Gcc(gcc) = target.linker { gcc } else { "cargo-zigbuild" };
+    for tool in [runner, linker] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
+        }
+    }
+    add(target)?;
+    let mut command = Command::new(cargo());
+    command.args(["test", "--profile", "dist", "--target", target.triple, "--package", PACKAGES[0]]);
+    command.args(TESTS.iter().flat_map(|t| ["--test", t]));
+    environment(&mut command, target);
+    status(command, target)?;
+    Ok("tests pass".into())
+}
+
+/// Builds a target; the folder of its artifacts.
+pub fn build(target: &Target) -> Result<PathBuf, String> {
+    add(target)?;
+    let mut command = Command::new(cargo());
+    let glibc = match target.linker {
+        Linker::Zig(glibc) => glibc,
+        Linker::Gcc(_) => "",
+        Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
+    };
+    command.arg(if matches!(target.linker, Linker::Zig(_)) { "zigbuild" } else { "build" });
+    command.args(["--profile", "dist", "--target", &format!("{}{glibc}", target.triple)]);
+    // The module for Python is linked where its wheel is made.
+    command.args(PACKAGES[..2].iter().flat_map(|p| ["--package", p]));
+    environment(&mut command, target);
+    status(command, target)?;
+    Ok(folder().join(target.triple).join("dist"))
+}
+
+/// The linker, and what runs the target's tests.
+pub fn environment(command: &mut Command, target: &Target) {
+    let name = target.triple.replace('-', "_").to_uppercase();
+    if let Linker::Gcc(gcc) = target.linker {
+        command.env(format!("CARGO_TARGET_{name}_LINKER"), gcc);
+    }
+    if !target.runner.is_empty() {
+        command.env(format!("CARGO_TARGET_{name}_RUNNER"), target.runner.join(" "));
+    }
+}
+
+fn sizes(target: &Target, folder: &Path) -> String {
+    let size = |name: &&str| {
+        let bytes = folder.join(name).metadata().map_or(0, |m| m.len());
+        format!("{name} {:.1} MB", bytes as f64 / 1e6)
+    };
+    target.artifacts().iter().map(size).collect::<Vec<_>>().join(", ")
+}
+
+/// The standard library of a target. Without rustup, the compiler says what is missing.
+fn add(target: &Target) -> Result<(), String> {
+    let have = Command::new("rustc").args(["--print", "target-libdir", "--target", target.triple]).output();
+    let present = have.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_dir());
+    if !present {
+        let _ = Command::new("rustup").args(["target", "add", target.triple]).status();
+    }
+    Ok(())
+}
+
+fn status(mut command: Command, target: &Target) -> Result<(), String> {
+    match command.current_dir(repo::root()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{}: {status}", target.triple)),
+        Err(e) => Err(format!("{}: {e}", target.triple)),
+    }
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Where cargo builds.
+pub fn folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::at("target"), PathBuf::from)
+}
