@@ -5,7 +5,7 @@
 //! continuous integration. `--test` runs tests under an emulator, and says so where there is none.
 
 use crate::targets::{self, Linker, TARGETS, Target};
-use crate::{Outcome, conclude, repo};
+use crate::{Outcome, conclude, replay, repo};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,9 +69,8 @@ fn check_one(target: &Target) -> Result<String, String> {
     Ok("checks".into())
 }
 
-/// Tests that an emulator runs in minutes: the command line, the same bits, and what is written and read back.
-const TESTS: [&str; 4] = ["cli", "fingerprint", "forms", "golden_programs"];
-
+/// Tests a target's binary under its emulator: the tests of the command line, and a replay of packages, golden programs and
+/// random networks against the binary of this system, bit for bit.
 fn test_one(target: &Target) -> Result<String, String> {
     let Some(runner) = target.runner.first() else {
         return Ok("skipped: nothing runs its programs here".into());
@@ -82,13 +81,30 @@ fn test_one(target: &Target) -> Result<String, String> {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
     }
-    add(target)?;
-    let mut command = Command::new(cargo());
-    command.args(["test", "--profile", "dist", "--target", target.triple, "--package", PACKAGES[0]]);
-    command.args(TESTS.iter().flat_map(|t| ["--test", t]));
-    environment(&mut command, target);
-    status(command, target)?;
-    Ok("tests pass".into())
+    let foreign = wrapper(target, &build(target)?)?;
+    let own = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane");
+    let mut cli = Command::new(cargo());
+    cli.args(["test", "--release", "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
+    status(cli, target)?;
+    let recording = folder().join("replay-cross");
+    let replay = |mode: &str, binary: &Path| {
+        let (folder, binary) = (recording.display().to_string(), binary.display().to_string());
+        let done = replay::run(&[mode.into(), folder, "--ane".into(), binary]);
+        done.map_err(|findings| format!("{}: {}", target.triple, findings.join("\n")))
+    };
+    replay("--record", &own)?;
+    replay("--compare", &foreign)
+}
+
+/// A script that runs the target's binary.
+fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
+    let path = folder.join("ane-here");
+    let binary = folder.join(target.artifacts()[0]);
+    let text = format!("#!/bin/sh\nexec {} {} \"$@\"\n", target.runner.join(" "), binary.display());
+    let fail = |e: std::io::Error| format!("{}: {e}", path.display());
+    std::fs::write(&path, text).map_err(fail)?;
+    let done = Command::new("chmod").arg("+x").arg(&path).status().map_err(fail)?;
+    if done.success() { Ok(path) } else { Err(format!("{}: chmod: {done}", path.display())) }
 }
 
 /// Builds a target; the folder of its artifacts.
@@ -109,14 +125,11 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
     Ok(folder().join(target.triple).join("dist"))
 }
 
-/// The linker, and what runs the target's tests.
+/// The linker.
 pub fn environment(command: &mut Command, target: &Target) {
     let name = target.triple.replace('-', "_").to_uppercase();
     if let Linker::Gcc(gcc) = target.linker {
         command.env(format!("CARGO_TARGET_{name}_LINKER"), gcc);
-    }
-    if !target.runner.is_empty() {
-        command.env(format!("CARGO_TARGET_{name}_RUNNER"), target.runner.join(" "));
     }
 }
 
