@@ -58,8 +58,18 @@ pub const CRATES: &[Crate] = &[
 ];
 
 /// Packages that build scripts compile C and assembly with, or look for it.
-const C_BUILDERS: &[&str] =
-    &["autotools", "bindgen", "cc", "cmake", "jobserver", "meson-next", "nasm-rs", "pkg-config", "system-deps", "vcpkg"];
+const C_BUILDERS: &[&str] = &[
+    "autotools",
+    "bindgen",
+    "cc",
+    "cmake",
+    "jobserver",
+    "meson-next",
+    "nasm-rs",
+    "pkg-config",
+    "system-deps",
+    "vcpkg",
+];
 
 /// Checks every rule.
 pub fn run(_: &[String]) -> Outcome {

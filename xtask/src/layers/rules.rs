@@ -36,7 +36,6 @@ const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",
     "crates/runtime/src/cache.rs",
     "crates/runtime/src/broker/",
-    "crates/runtime/src/driver/sign.rs",
     "crates/runtime/src/e5rt/device.rs",
 ];
 const GENERATIONS: &[&str] = &["H11", "H12", "H13", "H14", "H15", "H16", "H17", "H18"];
