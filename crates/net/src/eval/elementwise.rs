@@ -9,7 +9,7 @@ pub(super) fn unary(unary: &Unary, x: View) -> Buffer {
         Buffer::Float(data) => {
             let f = unary.function();
             Buffer::Float(data.iter().map(|&x| f(x)).collect())
-        },
+        }
         Buffer::Integer(data) => {
             let (least, most) = range(x.ty.dtype);
             let f = unary.integer_function();

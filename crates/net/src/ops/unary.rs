@@ -257,7 +257,7 @@ impl Unary {
     /// The function of floats.
     pub fn function(&self) -> impl Fn(f32) -> f32 {
         let params = self.params();
-        let value = match (self.row(), self) {
+        let value: fn(f32, [f32; 2]) -> f32 = match (self.row(), self) {
             (Some(row), _) => row.value,
             (None, Unary::Gelu(GeluMode::Tanh)) => |x, _| {
                 let root = (2.0 / std::f32::consts::PI).sqrt();
@@ -272,7 +272,7 @@ impl Unary {
     /// The function of integers; others than [`Unary::takes_integers`] names are not asked for.
     pub fn integer_function(&self) -> impl Fn(i64) -> i64 {
         let params = self.params();
-        let integer = self.row().and_then(|row| row.integer).unwrap_or(|x, _| x);
+        let integer: fn(i64, [f32; 2]) -> i64 = self.row().and_then(|row| row.integer).unwrap_or(|x, _| x);
         move |x| integer(x, params)
     }
 }
