@@ -27,28 +27,48 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     Crate { name: "facts", package: "anemone-facts", may_use: &[], outside: false },
     Crate { name: "net", package: "anemone-net", may_use: &[], outside: true },
+    Crate { name: "kernels", package: "anemone-kernels", may_use: &[], outside: true },
     Crate { name: "program", package: "anemone-program", may_use: &["facts"], outside: true },
     Crate { name: "compile", package: "anemone-compile", may_use: &["facts", "net", "program"], outside: true },
-    Crate { name: "engine", package: "anemone-engine", may_use: &["facts", "program"], outside: true },
-    Crate { name: "runtime", package: "anemone-runtime", may_use: &["facts", "program", "engine"], outside: true },
+    Crate { name: "engine", package: "anemone-engine", may_use: &["facts", "program", "kernels"], outside: true },
+    Crate {
+        name: "runtime",
+        package: "anemone-runtime",
+        may_use: &["facts", "program", "kernels", "engine"],
+        outside: true,
+    },
     Crate {
         name: "ane",
         package: "anemone",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime"],
         outside: true,
     },
     Crate {
         name: "e5rt",
         package: "anemone-e5rt",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
     Crate {
         name: "python",
         package: "anemone-python",
-        may_use: &["facts", "net", "program", "compile", "engine", "runtime", "ane"],
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
+];
+
+/// Packages that build scripts compile C and assembly with, or look for it.
+const C_BUILDERS: &[&str] = &[
+    "autotools",
+    "bindgen",
+    "cc",
+    "cmake",
+    "jobserver",
+    "meson-next",
+    "nasm-rs",
+    "pkg-config",
+    "system-deps",
+    "vcpkg",
 ];
 
 /// Checks every rule.
@@ -84,7 +104,7 @@ fn tree_of(krate: &Crate) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(repo::root())
-        .args(["tree", "--package", krate.package, "--edges", "normal,build", "--prefix", "none"])
+        .args(["tree", "--package", krate.package, "--edges", "normal,build", "--prefix", "none", "--target", "all"])
         .output()
         .map_err(|e| format!("cargo tree: {e}"))?;
     if !output.status.success() {
@@ -121,6 +141,11 @@ fn check_tree(krate: &Crate, tree: &str) -> Vec<String> {
             format!("{} must not use {}: see `cargo tree -p {from} -i {to}`", krate.name, other.name)
         })
         .collect();
+    let builders = C_BUILDERS.iter().filter(|p| reached.contains(**p));
+    findings.extend(builders.map(|p| {
+        let from = krate.package;
+        format!("{} must build without a C compiler: see `cargo tree -p {from} --target all -i {p}`", krate.name)
+    }));
     if !krate.outside {
         let strangers = reached.iter().filter(|p| !CRATES.iter().any(|r| r.package == **p));
         findings.extend(strangers.map(|p| format!("{} depends on nothing, but reaches {p}", krate.name)));
@@ -131,6 +156,15 @@ fn check_tree(krate: &Crate, tree: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_that_compile_c_are_named() {
+        let findings = check_tree(krate("net"), "anemone-net v0.1.0\nzstd-sys v2\ncc v1.11.1\n");
+        assert_eq!(
+            findings,
+            ["net must build without a C compiler: see `cargo tree -p anemone-net --target all -i cc`"]
+        );
+    }
 
     fn krate(name: &str) -> &'static Crate {
         CRATES.iter().find(|r| r.name == name).unwrap_or_else(|| panic!("no crate {name}"))

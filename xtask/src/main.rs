@@ -5,15 +5,18 @@
 
 mod agreement;
 mod ci;
+mod cross;
 mod docs;
 mod driver;
 mod evidence;
 mod header;
 mod layers;
 mod links;
+mod release;
 mod replay;
 mod repo;
 mod size;
+mod targets;
 mod tokens;
 mod words;
 
@@ -48,6 +51,12 @@ const CHORES: &[Chore] = &[
         run: replay::run,
         help: "record what a binary makes of a fixed set of inputs, or compare: --record DIR, --compare DIR [--ane BINARY]",
     },
+    Chore {
+        name: "cross",
+        run: cross::run,
+        help: "build for other targets; --check only checks, --test runs under emulators",
+    },
+    Chore { name: "release", run: release::run, help: "archives and wheels of every target: --dry-run" },
     Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by crate" },
     Chore {
         name: "ci",

@@ -31,7 +31,7 @@ pub fn run(_: &[String]) -> Outcome {
     }
     for (what, path, name) in [
         ("net operations", "crates/net/src/ops.rs", "OpKind"),
-        ("unary functions", "crates/net/src/ops.rs", "Unary"),
+        ("unary functions", "crates/net/src/ops/unary.rs", "Unary"),
         ("binary functions", "crates/net/src/ops.rs", "Binary"),
         ("reductions", "crates/net/src/ops.rs", "ReduceKind"),
         ("layer kinds", "crates/compile/src/ir/mod.rs", "Kind"),

@@ -3,8 +3,10 @@
 //! The first scales are those of layers, where every fast way applies. The others make products too large for fp32
 //! sums, and then sums that may reach the ceiling.
 
-use anemone_engine::number::packed::{Columns, Weights, product};
-use anemone_facts::numerics::FIXED;
+use anemone_engine::kernels::exact::{Columns, Weights, product};
+use anemone_engine::kernels::params::AccumulatorSpec;
+use anemone_engine::numerics::accumulator;
+use anemone_facts::numerics as facts;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use half::f16;
@@ -28,6 +30,8 @@ fn timed(f: impl FnOnce()) -> Duration {
     f();
     start.elapsed()
 }
+
+static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
 
 /// Shortest times: fp32, exact on packed operands, exact with packing of both.
 fn times([m, k, n]: [usize; 3], deviations: [f32; 2], threads: usize, rounds: usize) -> [f64; 3] {

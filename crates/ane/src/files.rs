@@ -3,8 +3,7 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_net::read::Bytes;
 use anemone_program::hwx::Container;
-use anemone_runtime::os::shared::FileBytes;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Reads a whole file.
@@ -33,62 +32,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_all(&[(path, bytes)])
 }
 
-/// Writes several files, all or none: each into a temporary file beside its place, then renames. What is no regular
-/// file (a device, a pipe) is written to directly.
-pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
-    let mut ready = Vec::new();
-    for &(path, bytes) in files {
-        let fail = |e: std::io::Error| unwritable(path, &e);
-        // A rename would put a file in place of the link or device.
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        match std::fs::metadata(&target) {
-            Ok(found) if found.is_dir() => {
-                return Err(
-                    Diagnostic::new(Code::Unwritable, "cannot write: a folder has this name").at(path.display())
-                );
-            }
-            Ok(found) if !found.is_file() => std::fs::write(&target, bytes).map_err(fail)?,
-            _ => {
-                let mut file = temporary(&target).map_err(fail)?;
-                file.write_all(bytes).map_err(fail)?;
-                ready.push((file, target, path));
-            }
-        }
-    }
-    let mut renamed: Vec<PathBuf> = Vec::new();
-    for (file, target, path) in ready {
-        if let Err(e) = file.persist(&target) {
-            renamed.iter().for_each(|done| drop(std::fs::remove_file(done)));
-            return Err(unwritable(path, &e.error));
-        }
-        renamed.push(target);
-    }
-    Ok(())
-}
-
-/// A temporary file in the folder of `target`, readable by whoever may read files made here.
-fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".ane-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    // Errors of temporary files end in a name that the user never gave.
-    let text = error.to_string();
-    let plain = text.split(" at path ").next().unwrap_or_default();
-    let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());
-    match error.kind() {
-        std::io::ErrorKind::NotFound => diagnostic.help("make the folder first"),
-        _ => diagnostic,
-    }
-}
+pub use crate::os::write_all;
 
 /// Files below a folder, for readers that ask for more by name. Names that climb out of the folder are refused. Large files
-/// are mapped: see [`FileBytes`].
+/// are mapped where the system can.
 pub struct Folder {
     root: PathBuf,
 }
@@ -108,7 +55,7 @@ impl anemone_net::read::Files for Folder {
         if !inside {
             return Err("the path leaves the model's folder".into());
         }
-        let whole = FileBytes::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
+        let whole = crate::os::open(&self.root.join(relative)).map_err(|e| e.to_string())?;
         Ok(Bytes::from_owner(whole))
     }
 }

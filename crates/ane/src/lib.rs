@@ -1,10 +1,13 @@
 //! The facade: one library over all crates, and the command line `ane`.
 //!
-//! [`Model::load`] reads any supported file, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
+//! [`Model::load`] reads any supported file, [`Model::read`] the same from memory, [`Model::compile`] makes a program of it, [`execute`] runs a program on the
 //! software engine. Only this crate does file I/O; refusals are [`Diagnostic`] values with a stable code.
 //!
-//! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `npyz`
-//! reads and writes `.npy` and `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
+//! Without the feature `system` there are no command line, no cache and no memory maps: what is left works on bytes in memory,
+//! on any target that `std` has.
+//!
+//! Dependencies: `clap` parses arguments, `annotate-snippets` renders diagnostics, `indicatif` shows progress, `rawzip`
+//! and `flate2` (with its decoder in Rust) read the archives `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
 //! `thiserror` words errors, `clap_complete`
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
 //! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
@@ -25,8 +28,10 @@ pub mod layers;
 pub mod lut;
 pub mod model;
 pub mod native;
+pub mod os;
 pub mod overview;
 pub mod reference;
+#[cfg(feature = "system")]
 pub mod runtime;
 pub mod tensor;
 pub mod warnings;

@@ -121,9 +121,21 @@ impl Model {
                 let message = "a folder without Manifest.json: not a model package";
                 return Err(Diagnostic::new(Code::Malformed, message).at(path.display()).help(KNOWN));
             }
-            return checked(path, read::read_package(&Folder::new(path), options));
+            return Model::read_package(path, &Folder::new(path), options);
         }
-        let bytes = files::read(path)?;
+        let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let files = Folder::new(choices.model_root.as_deref().unwrap_or(beside));
+        Model::read(path, files::read(path)?, &files, options)
+    }
+
+    /// Reads a model package whose files `files` gives; `path` is its name in messages.
+    pub fn read_package(path: &Path, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
+        checked(path, read::read_package(files, options))
+    }
+
+    /// Reads a file's bytes. `path` is its name in messages, and its extension tells what the content leaves open; `files` gives
+    /// what the content refers to.
+    pub fn read(path: &Path, bytes: Vec<u8>, files: &dyn read::Files, options: &read::Options) -> Result<Model> {
         if bytes.is_empty() {
             return Err(Diagnostic::new(Code::Malformed, "the file is empty").at(path.display()));
         }
@@ -138,13 +150,11 @@ impl Model {
             Kind::E5 => Ok(Model::Descriptor(Box::new(Descriptor::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Firmware => Ok(Model::Package(Box::new(Package::read(&bytes).map_err(|e| malformed(path, e))?))),
             Kind::Net => {
-                let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let files = Folder::new(choices.model_root.as_deref().unwrap_or(beside));
                 if read::sniff(&bytes) == Some(read::Format::Mil) || extension == "mil" {
                     let program = program_of_text(path, bytes)?;
-                    return checked(path, read::read_program(&program, &files, options));
+                    return checked(path, read::read_program(&program, files, options));
                 }
-                checked(path, read::read(&bytes, &files, options))
+                checked(path, read::read(&bytes, files, options))
             }
             Kind::Unknown => {
                 let start = &bytes[..bytes.len().min(4)];

@@ -71,7 +71,8 @@ fn content(net: &Net) -> [u8; 32] {
 pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
     let Model::Net { net, .. } = model else { return None };
     let own = std::env::current_exe().ok()?.metadata().ok()?;
-    let build = format!("{} {:?}", own.len(), own.modified().ok()?);
+    let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let build = format!("{system} {arch} {} {:?}", own.len(), own.modified().ok()?);
     let options = format!("{} {options:?}", chip.target);
     Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", build.as_bytes())]))
 }

@@ -2,11 +2,10 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
-use half::f16;
-use npyz::npz::NpzArchive;
-use npyz::{NpyFile, WriterBuilder};
+use anemone_net::read::npy::{self, Npy};
+use rawzip::{CompressionMethod, ZipArchive};
 use std::collections::BTreeSet;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Extents and elements, row-major.
@@ -43,22 +42,7 @@ pub fn read_npy(path: &Path) -> Result<Array> {
 /// Reads every array of a `.npz` file, by name.
 pub fn read_npz(path: &Path) -> Result<Vec<(String, Array)>> {
     let bytes = files::read(path)?;
-    let fail = |e: std::io::Error| bad(path, format!("not a .npz file: {e}"));
-    let mut archive = NpzArchive::new(Cursor::new(bytes)).map_err(fail)?;
-    let names: Vec<String> = archive.array_names().map(str::to_string).collect();
-    let mut arrays = Vec::new();
-    for name in names {
-        let entry = archive.zip_archive().by_name(&format!("{name}.npy"));
-        let entry = entry.map_err(|e| bad(path, format!("array {name}: {e}")))?;
-        let mut bytes = Vec::new();
-        entry.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(path, format!("array {name}: {e}")))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(bad(path, format!("array {name} has more than {MAX_BYTES} bytes")));
-        }
-        let array = parse_npy(&bytes).map_err(|message| bad(path, format!("array {name}: {message}")))?;
-        arrays.push((name, array));
-    }
-    Ok(arrays)
+    parse_npz(&bytes).map_err(|message| bad(path, message))
 }
 
 fn bad(path: &Path, message: String) -> Diagnostic {
@@ -67,101 +51,54 @@ fn bad(path: &Path, message: String) -> Diagnostic {
 
 /// Most bytes unpacked from one entry of a `.npz` file.
 const MAX_BYTES: u64 = 1 << 32;
-/// First bytes of a `.npy` file.
-const NPY_MAGIC: &[u8] = b"\x93NUMPY";
-/// Deepest nesting of brackets in a header; headers of plain arrays have two.
-const MAX_NESTING: usize = 16;
+
+fn parse_npz(bytes: &[u8]) -> std::result::Result<Vec<(String, Array)>, String> {
+    let fail = |e: rawzip::Error| format!("not a .npz file: {e}");
+    let archive = ZipArchive::from_slice(bytes).map_err(fail)?;
+    let mut arrays = Vec::new();
+    for entry in archive.entries() {
+        let entry = entry.map_err(fail)?;
+        let file = String::from_utf8_lossy(entry.file_path().as_bytes()).into_owned();
+        let Some(name) = file.strip_suffix(".npy") else { continue };
+        let array = unpack(&archive, &entry).and_then(|bytes| parse_npy(&bytes));
+        arrays.push((name.to_string(), array.map_err(|message| format!("array {name}: {message}"))?));
+    }
+    Ok(arrays)
+}
+
+/// The bytes of an entry, as long and with the checksum that the archive's directory states.
+fn unpack(
+    archive: &rawzip::ZipSliceArchive<&[u8]>,
+    entry: &rawzip::ZipFileHeaderRecord,
+) -> std::result::Result<Vec<u8>, String> {
+    if entry.flags().is_encrypted() {
+        return Err("it is encrypted; write it without a password".into());
+    }
+    let packed = archive.get_entry(entry.wayfinder()).map_err(|e| e.to_string())?;
+    let data: Box<dyn Read> = match entry.compression_method() {
+        CompressionMethod::STORE => Box::new(packed.data()),
+        CompressionMethod::DEFLATE => Box::new(flate2::read::DeflateDecoder::new(packed.data())),
+        other => {
+            return Err(format!("it is compressed by {other}; read are store and deflate, which numpy.savez writes"));
+        }
+    };
+    let mut bytes = Vec::new();
+    let read = packed.verifying_reader(data.take(MAX_BYTES + 1)).read_to_end(&mut bytes);
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    read.map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
 
 fn parse_npy(bytes: &[u8]) -> std::result::Result<Array, String> {
-    if !bytes.starts_with(NPY_MAGIC) {
-        let found = bytes.get(..NPY_MAGIC.len()).unwrap_or(bytes);
-        return Err(format!("not a .npy file: begins with {found:02x?}, expected {NPY_MAGIC:02x?}"));
-    }
-    check_header(bytes)?;
-    convert(NpyFile::new(bytes).map_err(|e| format!("not a .npy file: {e}"))?)
-}
-
-/// Refuses headers that are cut short, and nesting that the header's parser would follow without end.
-fn check_header(bytes: &[u8]) -> std::result::Result<(), String> {
-    let at = |i: usize| bytes.get(i).copied().unwrap_or(0) as usize;
-    let (start, length) = match at(6) {
-        1 => (10, at(8) | at(9) << 8),
-        _ => (12, at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24),
-    };
-    let Some(header) = bytes.get(start..start + length) else {
-        return Err(format!(
-            "cut short: the header needs bytes {start}..{}, the file has {}",
-            start + length,
-            bytes.len()
-        ));
-    };
-    let mut depth = 0usize;
-    for &b in header {
-        match b {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > MAX_NESTING {
-            return Err(format!("not a .npy file: its header is nested more than {MAX_NESTING} deep"));
-        }
-    }
-    Ok(())
-}
-
-fn convert(file: NpyFile<&[u8]>) -> std::result::Result<Array, String> {
-    use npyz::{DType, TypeChar};
-    let DType::Plain(ty) = file.dtype() else { return Err("the array has a structured element type".into()) };
-    let (size, text) = (ty.size_field(), ty.to_string());
-    let extents = file.shape().to_vec();
-    let elements = extents.iter().try_fold(1u64, |all, &n| all.checked_mul(n));
-    let Some(elements) = elements.filter(|&n| n <= MAX_BYTES) else {
-        return Err(format!("the array's extents are {extents:?}: more elements than any file has"));
-    };
-    if file.order() != npyz::Order::C && extents.iter().filter(|&&n| n > 1).count() > 1 {
-        return Err(format!("the array {extents:?} is in Fortran order"));
-    }
-    let short = format!("cut short: {elements} elements of {text} {extents:?} are more than the file has");
-    let fail = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => short.clone(),
-        _ => e.to_string(),
-    };
-    let data: Vec<f32> = match (ty.type_char(), size) {
-        (TypeChar::Float, 2) => file.into_vec::<f16>().map_err(fail)?.iter().map(|x| x.to_f32()).collect(),
-        (TypeChar::Float, 4) => file.into_vec::<f32>().map_err(fail)?,
-        (TypeChar::Float, 8) => file.into_vec::<f64>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Int, 1) => file.into_vec::<i8>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Int, 2) => file.into_vec::<i16>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Int, 4) => file.into_vec::<i32>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Int, 8) => file.into_vec::<i64>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Uint, 1) => file.into_vec::<u8>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Uint, 2) => file.into_vec::<u16>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Uint, 4) => file.into_vec::<u32>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Uint, 8) => file.into_vec::<u64>().map_err(fail)?.iter().map(|&x| x as f32).collect(),
-        (TypeChar::Bool, 1) => file.into_vec::<bool>().map_err(fail)?.iter().map(|&x| f32::from(x)).collect(),
-        _ => {
-            return Err(format!(
-                "the array has element type {text}; read are floats, integers and bool of up to 8 bytes"
-            ));
-        }
-    };
-    let shape: Vec<usize> = extents.iter().map(|&n| n as usize).collect();
-    if data.len() as u64 != elements {
-        return Err(format!("the array has {} elements, its extents {shape:?} say {elements}", data.len()));
-    }
-    Ok(Array { shape, data })
+    let array = Npy::read(bytes)?;
+    Ok(Array { data: array.to_f32(), shape: array.shape })
 }
 
 /// The bytes of a `.npy` file with fp32 elements.
-pub fn npy_bytes(array: &Array) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let shape: Vec<u64> = array.shape.iter().map(|&n| n as u64).collect();
-    let fail = |e: std::io::Error| Diagnostic::new(Code::Defect, format!("cannot encode an array: {e}"));
-    let mut writer =
-        npyz::WriteOptions::new().default_dtype().shape(&shape).writer(&mut bytes).begin_nd().map_err(fail)?;
-    writer.extend(array.data.iter().copied()).map_err(fail)?;
-    writer.finish().map_err(fail)?;
-    Ok(bytes)
+pub fn npy_bytes(array: &Array) -> Vec<u8> {
+    npy::write(&array.shape, &array.data)
 }
 
 /// Largest difference between what was computed and what was expected.
@@ -244,4 +181,71 @@ pub fn random(seed: u64, count: usize) -> Vec<f32> {
             (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive of one entry, packed as `data` by `method`.
+    fn archive(name: &str, method: u8, flags: u8, plain: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut crc = flate2::Crc::new();
+        crc.update(plain);
+        let le = |values: &[u32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let (sizes, version) = ([data.len() as u32, plain.len() as u32], [20, 0]);
+        // Flags, method, time and date; checksum, sizes, lengths of the name and of nothing.
+        let shared = [&[flags, 0, method, 0, 0, 0, 0, 0][..], &le(&[crc.sum(), sizes[0], sizes[1], name.len() as u32])];
+        let shared = shared.concat();
+        let local = [b"PK\x03\x04", &version[..], &shared, name.as_bytes(), data].concat();
+        let entry = [b"PK\x01\x02", &version[..], &version, &shared, &[0; 14], name.as_bytes()].concat();
+        let end = [le(&[0x0605_4b50, 0, 0x1_0001, entry.len() as u32, local.len() as u32]), vec![0; 2]].concat();
+        [local, entry, end].concat()
+    }
+
+    fn deflated(plain: &[u8]) -> Vec<u8> {
+        use std::io::Write;
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(plain).and_then(|()| encoder.finish()).expect("deflates")
+    }
+
+    #[test]
+    fn archives_stored_and_deflated() {
+        let array = Array { shape: vec![100, 3], data: random(1, 300) };
+        let plain = npy_bytes(&array);
+        for (method, data) in [(0, plain.clone()), (8, deflated(&plain))] {
+            let read = parse_npz(&archive("a.npy", method, 0, &plain, &data));
+            assert_eq!(read, Ok(vec![("a".to_string(), array.clone())]));
+        }
+        assert_eq!(parse_npz(&archive("notes.txt", 0, 0, b"x", b"x")), Ok(vec![]));
+    }
+
+    #[test]
+    fn archives_that_are_refused() {
+        let plain = npy_bytes(&Array { shape: vec![3], data: vec![1.0; 3] });
+        let packed = deflated(&plain);
+        let mut damaged = packed.clone();
+        damaged.truncate(packed.len() - 4);
+        let cases = [
+            (archive("a.npy", 93, 0, &plain, &plain), "array a: it is compressed by ZSTD"),
+            (archive("a.npy", 12, 0, &plain, &plain), "array a: it is compressed by BZIP2"),
+            (archive("a.npy", 8, 1, &plain, &packed), "array a: it is encrypted"),
+            (archive("a.npy", 8, 0, &plain, &damaged), "array a: "),
+            (archive("a.npy", 8, 0, &[], &packed), "array a: "),
+            (archive("a.npy", 0, 0, b"text", b"text"), "array a: not a .npy file"),
+            (b"PK".to_vec(), "not a .npz file: "),
+        ];
+        for (bytes, part) in cases {
+            let error = parse_npz(&bytes).expect_err(part);
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let whole = archive("a.npy", 8, 0, &plain, &packed);
+        for cut in 0..whole.len() {
+            let _ = parse_npz(&whole[..cut]).expect_err("cut short");
+        }
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 0x41;
+            let _ = parse_npz(&flipped);
+        }
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! `ANE_KILLS=1000` kills more often.
 
+#![cfg(target_os = "linux")]
+
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::e5rt::cast::dense_bytes;
 use anemone_runtime::e5rt::{CompileOptions, Runtime, Stream};

@@ -25,3 +25,5 @@ mod harness;
 mod lut;
 #[path = "cli/native.rs"]
 mod native;
+#[path = "cli/systems.rs"]
+mod systems;

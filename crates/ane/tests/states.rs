@@ -121,7 +121,7 @@ fn the_command_line_repeats() {
     let (model, ones) = (folder.path().join("total.mil"), folder.path().join("ones.npy"));
     std::fs::write(&model, ACCUMULATOR).expect("written");
     let array = Array { shape: vec![1, 8], data: vec![1.0; 8] };
-    std::fs::write(&ones, anemone::tensor::npy_bytes(&array).expect("an array")).expect("written");
+    std::fs::write(&ones, anemone::tensor::npy_bytes(&array)).expect("written");
     let text = |path: &Path| path.to_str().expect("a name").to_string();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ane"))
         .args(["run", &text(&model), "--input", &format!("x={}", text(&ones)), "--repeat", "4"])

@@ -1,12 +1,12 @@
 //! Kernel data that a plan takes once: packed coefficients and activation tables, shared by all tasks that name the same streams.
 
-use crate::activation::Activation;
-use crate::exact::Exactly;
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::ne::Packed;
 use anemone_facts::Field;
 use anemone_facts::Layout;
+use anemone_kernels::conv::exact::ExactEpilogue;
+use anemone_kernels::epilogue::Activation;
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,7 +34,7 @@ pub(crate) struct Constants<'a> {
     packed: HashMap<PackingKey, Packed>,
     tables: HashMap<Vec<u8>, Activation>,
     /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) stages: HashMap<Stages, Exactly>,
+    pub(crate) stages: HashMap<Stages, ExactEpilogue>,
     /// Tasks whose coefficients did not fit under the ceiling.
     unpacked_tasks: usize,
 }
@@ -89,7 +89,7 @@ impl Constants<'_> {
         if let Some(known) = self.tables.get(record) {
             return Ok(known.clone());
         }
-        let activation = Activation::of(&Table::read(record)?);
+        let activation = Activation::of(Table::read(record)?.expand());
         self.tables.insert(record.to_vec(), activation.clone());
         Ok(activation)
     }

@@ -4,11 +4,11 @@ use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, e
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Home, Region};
-use crate::number;
-use crate::rows::{Source, Strides, nested, reach};
-use crate::tensor::Extents;
 use anemone_facts::Field::*;
 use anemone_facts::code::{format, residency};
+use anemone_kernels::num;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{Strides, TensorView, nested, reach};
 use std::ops::Range;
 
 /// Where an operand lies, for units that go over memory themselves.
@@ -125,12 +125,12 @@ impl Machine<'_> {
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return false;
         };
-        let source = Source { data, strides: from.strides };
+        let source = TensorView { data, strides: from.strides };
         for g in 0..ext.g {
             for c in 0..ext.c {
                 for h in 0..ext.h {
                     let at = g * to.strides[0] + c * to.strides[1] + h * to.strides[2];
-                    number::copy_row(source.row(g, c, h, ext.w), &mut target[at..][..ext.w]);
+                    num::copy_row(source.row(g, c, h, ext.w), &mut target[at..][..ext.w]);
                 }
             }
         }

@@ -1,18 +1,18 @@
 //! Moving operands in and results out: memory through base registers, tile memory, chained results.
 
 use crate::fault::FaultKind;
-use crate::interleave::{interlace, interleaved, separate};
 use crate::machine::Machine;
 use crate::memory::{Home, Region};
-use crate::number;
-use crate::number::planar::admit_row;
-use crate::rows::Source;
-use crate::tensor::{Extents, Tensor};
-use crate::work::chunks;
+use crate::numerics::{Parameters, element_type};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
+use anemone_kernels::copy;
+use anemone_kernels::interleave::{interlace, interleaved, separate};
+use anemone_kernels::num::elementwise::admit_row;
+use anemone_kernels::tensor::{Extents, Tensor};
+use anemone_kernels::view::TensorView;
+use anemone_kernels::workers::chunks;
 use anemone_program::Element;
-use pulp::{Simd, WithSimd};
 
 /// Elements that are rounded at a time on their way through a chain.
 const THROUGH: usize = 1 << 12;
@@ -88,7 +88,7 @@ impl Machine<'_> {
     /// What becomes of a source as it is read: a ReLU where the flag is set, of what the model sees in it.
     fn on_reading(&self, flag: Field, row: &mut [f32]) {
         if self.get(flag) == 1 {
-            if self.model.planar().is_some() {
+            if self.model.rounding().is_some() {
                 admit_row(row);
             }
             row.iter_mut().for_each(|x| *x = x.max(0.0));
@@ -167,9 +167,9 @@ impl Machine<'_> {
                 self.store_dma(result)
             }
             residency::CHAIN => {
-                let (element, cost) = (self.element(OutFmt)?, result.data.len());
+                let (element, cost) = (element_type(self.element(OutFmt)?), result.data.len());
                 let arch = self.workers.arch;
-                chunks(&mut result.data, THROUGH, cost, |_, row| arch.dispatch(Through { element, row }));
+                chunks(&mut result.data, THROUGH, cost, |_, row| copy::through_row(arch, element, row));
                 self.chain.keep(result);
                 Ok(())
             }
@@ -243,50 +243,12 @@ impl Machine<'_> {
             && let Some(span) = self.span(place, home, ext)
             && let Some(data) = region.halfwords().get(span.range)
         {
-            let (from, mut tensor) = (Source { data, strides: span.strides }, Tensor::zeros(ext)?);
-            self.workers.arch.dispatch(Widen { from, to: &mut tensor });
+            let (from, mut tensor) = (TensorView { data, strides: span.strides }, Tensor::zeros(ext)?);
+            copy::widen(self.workers.arch, from, &mut tensor);
             return Ok(tensor);
         }
         let (base, strides) = self.place(place);
         load_rows(ext, base, strides, |address, row| region.read_row(place.base, address, element, row))
-    }
-}
-
-/// What a row's elements become on their way through a chain.
-struct Through<'a> {
-    element: Element,
-    row: &'a mut [f32],
-}
-
-impl WithSimd for Through<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        number::through_row(self.element, self.row);
-    }
-}
-
-/// Rows of fp16 into a tensor.
-struct Widen<'a> {
-    from: Source<'a>,
-    to: &'a mut Tensor,
-}
-
-impl WithSimd for Widen<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Tensor { ext, data } = self.to;
-        let mut rows = data.chunks_exact_mut(ext.w.max(1));
-        for g in 0..ext.g {
-            for c in 0..ext.c {
-                for (h, row) in rows.by_ref().take(ext.h).enumerate() {
-                    number::widen_row(self.from.row(g, c, h, ext.w), row);
-                }
-            }
-        }
     }
 }
 

@@ -1,34 +1,25 @@
 //! The neural engine around its sums as the exact models have it: what it makes of a source without coefficients, and the
 //! stages behind a sum. The steps are those of `ne.rs`; the numbers are [`Number`].
 
-use crate::blocked::{Array, Operand};
 use crate::constants::Constants;
-use crate::convolution::{Kernels, MOST_AT_ONCE, Staging, Target, convolve_blocks, convolve_lone};
 use crate::fault::FaultKind;
 use crate::lut::Table;
 use crate::machine::Machine;
-use crate::number::packed::{
-    Columns, HEIGHT, LEAST_HEIGHT, LoneRow, Operands, Weights, decode, product, product_of_rows, row_of,
-};
-use crate::number::planar;
-use crate::number::settle::STRETCH;
-use crate::number::vectors::Before;
-use crate::number::wide::{Exact as Number, Wide};
-use crate::number::{self, vectors};
-use crate::panels::{Packed, Values};
-use crate::rows::{Part, Share, Source, copy_rows, copy_short, cut};
-use crate::tensor::{Extents, Tensor};
-use crate::window::Window;
-use crate::work::{PER_THREAD, Scratch, Workers, chunks, room};
+use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
-use anemone_facts::numerics::{self, Mac, Planar};
+use anemone_facts::numerics;
+use anemone_kernels::conv::exact::ExactEpilogue;
+use anemone_kernels::exact::{Columns, Weights, product};
+use anemone_kernels::num;
+use anemone_kernels::num::elementwise;
+use anemone_kernels::num::wide::{Exact as Number, Wide};
+use anemone_kernels::par::{PER_THREAD, chunks};
+use anemone_kernels::params::{AccumulatorSpec, Rounding};
+use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Direction;
-use anemone_program::Rows;
 use half::f16;
-use pulp::{Simd, WithSimd};
-use std::sync::Arc;
 
 /// From this many elements on, a table is expanded to one value per fp16 argument.
 const EXPAND_FROM: usize = 1 << 16;
@@ -36,8 +27,8 @@ const EXPAND_FROM: usize = 1 << 16;
 impl Machine<'_> {
     /// A source as a unit without coefficients sees it.
     pub(crate) fn admitted(&self, mut x: Tensor) -> Tensor {
-        if self.model.planar().is_some() {
-            each(&mut x, planar::admit);
+        if self.model.rounding().is_some() {
+            each(&mut x, elementwise::admit);
         }
         x
     }
@@ -45,7 +36,7 @@ impl Machine<'_> {
     /// The source of a copy, after the gain of the crop where it goes through one.
     pub(crate) fn cropped(&self, mut x: Tensor) -> Tensor {
         if let Some(gain) = self.crop_gain_log2() {
-            each(&mut x, |v| planar::crop(gain, v));
+            each(&mut x, |v| elementwise::crop(gain, v));
         }
         x
     }
@@ -53,7 +44,7 @@ impl Machine<'_> {
     /// The gain of the crop, where a plain copy begins inside the rows of a port. No known word says that a task crops, so
     /// the place of its source does: see `docs/numerics.md`, section crop.
     pub(crate) fn crop_gain_log2(&self) -> Option<u32> {
-        self.model.planar()?;
+        self.model.rounding()?;
         let plain = self.get(NonlinearMode) == nonlinear::NONE && self.added() == 0.0 && self.factor() == 1.0;
         let gain = numerics::generation(self.layout.generation)?.crop_gain_log2.filter(|_| plain)?;
         let bar = self.bar(RBase0, Rbe0).ok().filter(|_| self.get(SrcType) == residency::DMA)?;
@@ -62,16 +53,20 @@ impl Machine<'_> {
     }
 
     /// What follows a sum, or a copied element, where no run can change its table.
-    pub(crate) fn prepare_exactly(&self, constants: &mut Constants, sums: bool) -> Result<Option<Exactly>, FaultKind> {
-        let Some(rules) = self.model.planar() else { return Ok(None) };
+    pub(crate) fn prepare_exactly(
+        &self,
+        constants: &mut Constants,
+        sums: bool,
+    ) -> Result<Option<ExactEpilogue>, FaultKind> {
+        let Some(rules) = self.model.rounding() else { return Ok(None) };
         let (mode, bias, scale) = (self.get(NonlinearMode), self.added(), self.factor());
         let idle = bias == 0.0 && scale == 1.0;
         match mode {
             // Sums have neither NaN nor minus zero, which the other stages would change.
             nonlinear::NONE if idle && (sums || self.get(NeOpMode) == neural::BYPASS) => {
-                return Ok(Some(Exactly::Admit));
+                return Ok(Some(ExactEpilogue::Admit));
             }
-            nonlinear::RELU if idle => return Ok(Some(Exactly::Relu)),
+            nonlinear::RELU if idle => return Ok(Some(ExactEpilogue::Relu)),
             nonlinear::LUT if !constants.holds(self.bar(KBase0, Kbe0)?) => return Ok(None),
             _ => {}
         }
@@ -83,21 +78,21 @@ impl Machine<'_> {
         if let Some(known) = constants.stages.get(&key) {
             return Ok(Some(known.clone()));
         }
-        let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: number::every_f16().collect() };
+        let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: num::every_f16().collect() };
         all = self.finish_exact(rules, all)?;
         let mut map = vec![f16::ZERO; all.data.len()];
-        number::round_row(&all.data, &mut map);
-        let exactly = Exactly::of(map);
+        num::round_row(&all.data, &mut map);
+        let exactly = ExactEpilogue::of(map);
         constants.stages.insert(key, exactly.clone());
         Ok(Some(exactly))
     }
 
     /// `NL((y + AccBias) * PostScale)`, rounded once; the argument of a table is rounded too.
-    pub(crate) fn finish_exact(&self, rules: &'static Planar, mut y: Tensor) -> Result<Tensor, FaultKind> {
+    pub(crate) fn finish_exact(&self, rules: &'static Rounding, mut y: Tensor) -> Result<Tensor, FaultKind> {
         let idle = self.added() == 0.0 && self.factor() == 1.0 && self.get(NonlinearMode) == nonlinear::NONE;
         if idle && self.get(NeOpMode) == neural::BYPASS {
             // A copy keeps the sign of a zero, which an addition does not.
-            each(&mut y, planar::admit);
+            each(&mut y, elementwise::admit);
             return Ok(y);
         }
         self.finish_exact_from(rules, y, |_, v| Number::admit(v))
@@ -106,7 +101,7 @@ impl Machine<'_> {
     /// As [`Machine::finish_exact`], after what is made of each element by its place.
     pub(crate) fn finish_exact_from(
         &self,
-        rules: &'static Planar,
+        rules: &'static Rounding,
         mut y: Tensor,
         first: impl Fn(usize, f32) -> Number + Sync,
     ) -> Result<Tensor, FaultKind> {
@@ -119,8 +114,8 @@ impl Machine<'_> {
                 let table = Table::read(self.table_record(RECORD_BYTES as u64)?)?;
                 let value = |x: f32| if table.is_defined(x) { Number::wide(table.value(x)).settle(rules) } else { 0.0 };
                 if y.data.len() >= EXPAND_FROM {
-                    let values: Vec<f32> = number::every_f16().map(value).collect();
-                    each_at(&mut y, |i, v| values[number::bits(affine(i, v).settle(rules))]);
+                    let values: Vec<f32> = num::every_f16().map(value).collect();
+                    each_at(&mut y, |i, v| values[num::bits(affine(i, v).settle(rules))]);
                 } else {
                     each_at(&mut y, |i, v| value(affine(i, v).settle(rules)));
                 }
@@ -130,444 +125,8 @@ impl Machine<'_> {
     }
 }
 
-/// What the exact models make of an fp16 number between the array, or a source, and memory.
-#[derive(Clone)]
-pub(crate) enum Exactly {
-    /// NaN is plus infinity.
-    Admit,
-    /// The same, and zero for everything below it.
-    Relu,
-    /// The same, and what lies between two numbers without a sign stays.
-    Clamp(f16, f16),
-    /// By bit pattern.
-    Map(Arc<[f16]>),
-}
-
-impl Exactly {
-    /// The cheapest form that has these values, by bit pattern.
-    fn of(values: Vec<f16>) -> Exactly {
-        let at = |x: f16| values[usize::from(x.to_bits())];
-        let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
-        let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        Exactly::Clamp(low, high).row(&mut clamped);
-        let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
-        if alike && low.is_sign_positive() && high.is_sign_positive() {
-            Exactly::Clamp(low, high)
-        } else {
-            Exactly::Map(values.into())
-        }
-    }
-
-    /// Every element of a tensor of fp16 numbers.
-    pub(crate) fn tensor(&self, workers: &Workers, y: &mut Tensor) {
-        let cost = y.data.len();
-        chunks(&mut y.data, PER_THREAD, cost, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
-    }
-
-    /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.
-    #[inline(always)]
-    pub(crate) fn bounds(&self) -> Option<[f32; 2]> {
-        match self {
-            Exactly::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
-            Exactly::Relu => Some([0.0, f32::INFINITY]),
-            Exactly::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
-            Exactly::Map(_) => None,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn row(&self, row: &mut [f16]) {
-        match self {
-            Exactly::Admit => row.iter_mut().for_each(|x| *x = planar::admit_half(*x)),
-            Exactly::Relu => row.iter_mut().for_each(|x| {
-                let admitted = planar::admit_half(*x);
-                *x = if admitted.to_bits() >> 15 == 1 { f16::ZERO } else { admitted };
-            }),
-            &Exactly::Clamp(low, high) => row.iter_mut().for_each(|x| {
-                let admitted = planar::admit_half(*x).to_bits() as i16;
-                *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
-            }),
-            Exactly::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
-        }
-    }
-}
-
-impl Exactly {
-    /// What is made of sums, which are no NaN and no minus zero.
-    #[inline(always)]
-    fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
-        let halves = &mut halves[..sums.len()];
-        vectors::round_rows(simd, sums, halves, Rows::one(sums.len()));
-        self.row(halves);
-        halves
-    }
-
-    /// Stores that, as [`Share::store`] does; `halves` may be used up.
-    #[inline(always)]
-    fn store<S: Simd>(
-        &self,
-        simd: S,
-        share: &mut Share,
-        place: [usize; 3],
-        channels: usize,
-        sums: &[f32],
-        stride: usize,
-        rows: Rows,
-        halves: &mut [f16],
-    ) {
-        match self.bounds() {
-            Some(bounds) => share.store(
-                place,
-                channels,
-                sums,
-                stride,
-                rows,
-                #[inline(always)]
-                |from, to, rows| vectors::convert_rows(simd, Between(bounds), from, to, rows),
-            ),
-            None => share.store(place, channels, self.rounded(simd, sums, halves), stride, rows, copy_rows),
-        }
-    }
-}
-
-/// Numbers that stay between two others. No zero has a sign.
-#[derive(Clone, Copy)]
-pub(crate) struct Between(pub(crate) [f32; 2]);
-
-impl<S: Simd> Before<S> for Between {
-    #[inline(always)]
-    fn of(self, simd: S, x: S::f32s) -> S::f32s {
-        let [low, high] = self.0.map(
-            #[inline(always)]
-            |bound| simd.splat_f32s(bound),
-        );
-        simd.min_f32s(simd.max_f32s(x, low), high)
-    }
-}
-
-struct Each<'a, 'b> {
-    exactly: &'a Exactly,
-    row: &'b mut [f32],
-}
-
-impl WithSimd for Each<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let mut halves = [f16::ZERO; STRETCH];
-        for row in self.row.chunks_mut(STRETCH) {
-            let halves = &mut halves[..row.len()];
-            number::round_row(row, halves);
-            self.exactly.row(halves);
-            number::widen_row(halves, row);
-        }
-    }
-}
-
-/// Sums of one group, by set of outputs that read the same inputs; and biases.
-pub(crate) type Sets = (Vec<Weights>, Option<Vec<f32>>);
-
-/// Channels whose sums are taken together: a whole number of the blocks of [`Weights`].
-const CHANNELS: usize = 8 * HEIGHT;
-/// Numbers of packed columns, and bounds of their outputs.
-const PACKED: usize = 1 << 19;
-const OUTPUTS: [usize; 2] = [256, 1024];
-/// Channels whose sums take as long as to pack what they read, and outputs whose sums take as long as to raise a coefficient.
-const PACKING: usize = 24;
-const RAISING: usize = 12;
-/// Multiply-additions that are not worth waking other threads.
-const WORTH_SHARING: usize = 1 << 16;
-
-/// Coefficients by group; one for all where there are fewer.
-#[derive(Clone, Copy)]
-pub(crate) enum Groups<'a> {
-    Sets(&'a [Sets]),
-    /// With channels side by side, where an output reads all channels or its own.
-    Blocks(&'a Kernels),
-}
-
-/// Where a channel that reads its own has its coefficients.
-#[derive(Clone, Copy)]
-enum OwnRow<'a> {
-    Set(&'a Weights),
-    Panels(&'a Packed),
-}
-
-impl<'a> Groups<'a> {
-    fn sets(self, group: usize) -> Option<&'a Sets> {
-        match self {
-            Groups::Sets(groups) => groups.get(group).or(groups.first()),
-            Groups::Blocks(_) => None,
-        }
-    }
-}
-
-/// A convolution as the array has it.
-pub(crate) struct Exact<'a> {
-    pub(crate) mac: &'static Mac,
-    pub(crate) window: &'a Window,
-    /// Input channels that one output reads.
-    pub(crate) channels: usize,
-    /// Whether every output channel reads channels of its own.
-    pub(crate) unicast: bool,
-    /// How a source is staged where channels are read alone.
-    pub(crate) staging: &'a Staging,
-    pub(crate) groups: Groups<'a>,
-    pub(crate) exactly: &'a Exactly,
-}
-
-/// The extents are those of the result before it is turned.
-pub(crate) fn convolve(workers: &Workers, of: &Exact, from: Source, to: Target, ext: Extents) {
-    if let (Groups::Blocks(kernels), Some(bounds), false) = (of.groups, of.exactly.bounds(), of.unicast) {
-        let (to, array) = (to.in_columns(ext), Array { mac: of.mac, bounds });
-        if of.staging.is_lone() {
-            return convolve_lone(workers, kernels, array, from, to, ext);
-        }
-        let from = Operand { source: from, in_blocks: false, staging: of.staging };
-        return convolve_blocks(workers, kernels, array, from, None, to, ext);
-    }
-    let Target { data, strides, turned } = to.in_columns(ext);
-    let threads = rayon::current_num_threads();
-    let taps = of.channels * of.window.elements();
-    if taps == 0 {
-        return;
-    }
-    let shared = ext.g * ext.c * ext.plane() * taps >= WORTH_SHARING;
-    let (rows, channels) = if of.unicast {
-        (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
-    } else {
-        // What the longest share computes, packs and raises.
-        let (rows, channels) = (ext.h.div_ceil(threads), ext.c.div_ceil(threads).next_multiple_of(LEAST_HEIGHT));
-        let cost = |outputs: usize, channels: usize| outputs * (channels + PACKING) + channels * RAISING;
-        match cost(rows * ext.w, ext.c) <= cost(ext.plane(), channels) {
-            true => (rows, ext.c),
-            false => (ext.h, channels.next_multiple_of(HEIGHT)),
-        }
-    };
-    let offsets = if of.unicast { of.staging.offsets() } else { Vec::new() };
-    let shares = match turned {
-        _ if of.unicast && !turned => cut(data, ext, strides, of.staging.share_rows, of.staging.share_channels),
-        true => cut(data, ext.transposed(), strides, ext.h, ext.w.div_ceil(threads).next_multiple_of(32)),
-        false => cut(data, ext, strides, rows, channels),
-    };
-    let columns = if turned { ext.c } else { ext.w };
-    workers.each(shares, shared, |share, scratch| {
-        if of.unicast && !turned {
-            return workers.arch.dispatch(Alone { of, offsets: &offsets, from, columns, share, scratch });
-        }
-        workers.arch.dispatch(Job { of, from, columns, turned, share, scratch });
-    });
-}
-
-/// Output channels that read channels of their own.
-struct Alone<'a, 'b> {
-    of: &'a Exact<'a>,
-    offsets: &'a [u32],
-    from: Source<'a>,
-    columns: usize,
-    share: &'a mut Share<'b>,
-    scratch: &'a mut Scratch,
-}
-
-impl WithSimd for Alone<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Alone { of, offsets, from, columns, share, scratch } = self;
-        let staging = of.staging;
-        let Scratch { staged, wide, sums, halves, panel, row, columns: packed, .. } = scratch;
-        let area = staging.staged_elements();
-        let at_once = staging.at_once(share.channels());
-        let staged = room(staged, at_once * area + staging.staged_slack());
-        staged[at_once * area..].fill(0.0);
-        let outputs = share.rows * staging.width;
-        let sums = room(sums, at_once * outputs);
-        let halves = room(halves, at_once * outputs);
-        let packed = packed.get_or_insert_with(|| Columns::empty(of.mac));
-        let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
-        for c in (0..share.channels()).step_by(at_once) {
-            let (first, count) = (share.first_channel + c, at_once.min(share.channels() - c));
-            let mut largest = [0.0; MOST_AT_ONCE];
-            for (m, (staged, largest)) in staged.chunks_exact_mut(area).zip(&mut largest).enumerate().take(count) {
-                // What surrounds the source is zero however it is read, and stays where the first channels left it.
-                let (around, place) = ((c == 0).then_some(0.0), [share.group, share.first_row]);
-                staging.stage(simd, from, place, (first + m) * of.channels, around, staged, wide);
-                *largest = decode(of.mac, staged);
-            }
-            for (m, out) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
-                let (channel, source, largest) = (first + m, &staged[m * area..], largest[m]);
-                let (coefficients, biases) = match of.groups {
-                    Groups::Sets(_) => {
-                        let Some((sets, biases)) = of.groups.sets(share.group) else { return };
-                        let Some(set) = sets.get(channel) else { return };
-                        (OwnRow::Set(set), biases)
-                    }
-                    Groups::Blocks(kernels) => {
-                        let Some(kernel) = kernels.of(share) else { return };
-                        (OwnRow::Panels(&kernel.packed), &kernel.biases)
-                    }
-                };
-                let bias = biases.as_ref().and_then(|b| b.get(channel)).map_or(&[][..], std::slice::from_ref);
-                let row = match coefficients {
-                    OwnRow::Set(set) => set.row(simd, panel, row),
-                    OwnRow::Panels(panels) => {
-                        let taps = room(panel, offsets.len());
-                        panels.widen_channel(channel, taps);
-                        row_of(of.mac, taps, row)
-                    }
-                };
-                let start = bias.first().copied().unwrap_or(0.0);
-                let row = LoneRow { mac: of.mac, row, bias: start, source, offsets, largest, out: &mut *out };
-                if row.with_simd(simd) {
-                    continue;
-                }
-                packed.fill(simd, offsets.len(), outputs, true, &Sliding { source, offsets });
-                let own;
-                let set = match coefficients {
-                    OwnRow::Set(set) => set,
-                    OwnRow::Panels(panels) => {
-                        let taps = room(panel, offsets.len());
-                        panels.widen_channel(channel, taps);
-                        let values = taps.iter().map(|&w| number::round(w)).collect();
-                        own = Weights::of(of.mac, 1, offsets.len(), &Values::Halves(values));
-                        &own
-                    }
-                };
-                product_of_rows(simd, set, 0, packed, bias, out, panel);
-            }
-            let sums = &sums[..count * outputs];
-            of.exactly.store(simd, share, [c, 0, 0], count, sums, outputs, rows, halves);
-        }
-    }
-}
-
-struct Job<'a, 'b> {
-    of: &'a Exact<'a>,
-    from: Source<'a>,
-    /// Columns of the result as stored.
-    columns: usize,
-    turned: bool,
-    share: &'a mut Share<'b>,
-    scratch: &'a mut Scratch,
-}
-
-impl WithSimd for Job<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Job { of, from, columns, turned, share, scratch } = self;
-        let Some((sets, biases)) = of.groups.sets(share.group) else { return };
-        let taps = of.channels * of.window.elements();
-        let packed = scratch.columns.get_or_insert_with(|| Columns::empty(of.mac));
-        let (first, channels) = if turned { (0, columns) } else { (share.first_channel, share.channels()) };
-        let at_once = if of.unicast { 1 } else { CHANNELS };
-        let slides = !turned && !of.unicast && of.window.elements() > 1;
-        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
-        let group = share.group;
-        for part in Part::all(share, columns, turned, most) {
-            let outputs = part.outputs();
-            let sums = room(&mut scratch.sums, at_once * outputs);
-            let halves = room(&mut scratch.halves, at_once * outputs);
-            for c in (0..channels).step_by(at_once) {
-                let (channel, count) = (first + c, at_once.min(channels - c));
-                if c == 0 && slides && part.columns.len() == columns {
-                    // Taps read the same numbers again and again: they are decoded before.
-                    let staging = of.staging.of_rows(part.rows.len());
-                    let staged = room(&mut scratch.staged, staging.staged_elements() + staging.staged_slack());
-                    let (planes, beyond) = staged.split_at_mut(staging.staged_elements());
-                    staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), planes, &mut scratch.wide);
-                    beyond.fill(0.0);
-                    decode(of.mac, planes);
-                    let staged = Staged { staged, offsets: &staging.offsets(), width: staging.width, columns };
-                    packed.fill(simd, taps, outputs, true, &staged);
-                } else if c == 0 || of.unicast {
-                    let read = if of.unicast { channel * of.channels } else { 0 };
-                    let place = [group, read];
-                    packed.fill(simd, taps, outputs, false, &Lying { window: of.window, from, place, part: &part });
-                }
-                let (set, row) = if of.unicast { (channel, 0) } else { (0, channel) };
-                let Some(weights) = sets.get(set) else { return };
-                let sums = &mut sums[..count * outputs];
-                let bias = biases.as_ref().map_or(&[][..], |b| &b[channel - row..]);
-                product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
-                if turned {
-                    let halves = of.exactly.rounded(simd, sums, halves);
-                    part.store(halves, outputs, share, Some(&mut scratch.squares), c, count);
-                } else {
-                    let (place, rows) = (part.place(share, c), part.gapless());
-                    of.exactly.store(simd, share, place, count, sums, outputs, rows, halves);
-                }
-            }
-        }
-    }
-}
-
-/// What windows take of a source where it lies.
-struct Lying<'a> {
-    window: &'a Window,
-    from: Source<'a>,
-    /// Group, first channel.
-    place: [usize; 2],
-    part: &'a Part,
-}
-
-impl Operands for Lying<'_> {
-    #[inline(always)]
-    fn row<S: Simd>(&self, simd: S, tap: usize, first: usize, to: &mut [f32]) {
-        let &Lying { window, from, place: [group, channel], part } = self;
-        if window.is_pointwise() && part.rows.len() == 1 {
-            let column = part.columns.start + first;
-            from.fetch_after(group, channel + tap, part.rows.start, column..column + to.len());
-        }
-        match window.is_pointwise() {
-            true => from.widen_from(simd, group, channel + tap, part, first, to),
-            false => window.taken(from, group, channel, part, tap, first, to),
-        }
-    }
-}
-
-/// Numbers that follow a tap's first one.
-struct Sliding<'a> {
-    source: &'a [f32],
-    offsets: &'a [u32],
-}
-
-impl Operands for Sliding<'_> {
-    #[inline(always)]
-    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
-        to.copy_from_slice(&self.source[self.offsets[tap] as usize + first..][..to.len()]);
-    }
-}
-
-/// As many columns of each row from a tap's first number on.
-struct Staged<'a> {
-    staged: &'a [f32],
-    offsets: &'a [u32],
-    width: usize,
-    columns: usize,
-}
-
-impl Operands for Staged<'_> {
-    #[inline(always)]
-    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, mut to: &mut [f32]) {
-        let mut column = first % self.columns;
-        let rows = self.staged[self.offsets[tap] as usize..].chunks(self.width);
-        for row in rows.skip(first / self.columns) {
-            let (piece, rest) = to.split_at_mut((self.columns - column).min(to.len()));
-            copy_short(&row[column..][..piece.len()], piece);
-            (to, column) = (rest, 0);
-            if to.is_empty() {
-                return;
-            }
-        }
-    }
-}
-
 /// The sum of all channels, through the array.
-pub(crate) fn sum_of_channels(mac: &'static Mac, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+pub(crate) fn sum_of_channels(mac: &'static AccumulatorSpec, x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let (n, c) = (x.ext.plane(), x.ext.c);
     if n * c > 0 {
@@ -589,248 +148,4 @@ fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
     chunks(&mut y.data, PER_THREAD, cost, |i, row| {
         row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::convolution::{Pair, may_be_pair};
-    use crate::number::mac::dot;
-    use crate::number::packed::all_rows;
-    use crate::rows::{BLOCK, dense};
-    use crate::window::some_windows;
-    use crate::work::arches;
-    use anemone_facts::numerics::FIXED;
-    use pulp::Arch;
-
-    /// A row on its way to memory.
-    struct Stored<'a>([f32; 2], &'a [f32], &'a mut [f16]);
-
-    impl WithSimd for Stored<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) {
-            let Stored(bounds, from, to) = self;
-            vectors::convert_rows(simd, Between(bounds), from, to, Rows::one(from.len()));
-        }
-    }
-
-    /// What bounds make of sums, which are no NaN and no minus zero, is what their stage makes of fp16 numbers.
-    #[test]
-    fn bounded_sums_are_those_of_the_stage() {
-        let sums = number::every_f16().filter(|x| !x.is_nan() && (*x != 0.0 || x.is_sign_positive()));
-        let sums: Vec<f32> = sums.collect();
-        let six = f16::from_f32(6.0);
-        let stages = [
-            (Exactly::Admit, true),
-            (Exactly::Relu, true),
-            (Exactly::Clamp(f16::ZERO, six), true),
-            (Exactly::Clamp(f16::ONE, six), true),
-            (Exactly::Map(vec![f16::ONE; 1 << 16].into()), false),
-        ];
-        for (exactly, bounded) in stages {
-            assert_eq!(exactly.bounds().is_some(), bounded);
-            let Some(bounds) = exactly.bounds() else { continue };
-            let mut wanted: Vec<f16> = sums.iter().map(|&x| f16::from_f32(x)).collect();
-            exactly.row(&mut wanted);
-            for arch in arches() {
-                let mut found = vec![f16::NAN; sums.len()];
-                arch.dispatch(Stored(bounds, &sums, &mut found));
-                let wrong = (0..sums.len()).find(|&i| found[i].to_bits() != wanted[i].to_bits());
-                assert_eq!(wrong.map(|i| sums[i]), None, "{bounds:?}, {arch:?}");
-            }
-        }
-    }
-
-    /// Windows of every kind, in buffers that held something else: the sums of the reference.
-    #[test]
-    fn windows_have_the_sums_of_the_array() {
-        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0) * f16::from_f32(0.02);
-        for (i, (window, [cin, cout], unicast)) in some_windows().enumerate() {
-            let (channels, Window { k, s, p, from, to }) = (if unicast { 1 } else { cin }, window.clone());
-            let taps = channels * k[0] * k[1];
-            let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
-            let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
-            let of =
-                |weights: &[f16]| Weights::of(&FIXED, weights.len() / taps, taps, &Values::Halves(weights.to_vec()));
-            let sets = if unicast { weights.chunks(taps).map(of).collect() } else { vec![of(&weights)] };
-            let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
-            let x: Vec<f16> = (0..cin * strides[1]).map(|n| draw(n) * f16::from_f32(40.0)).collect();
-            let staging = Staging::new(window.clone(), channels, unicast, ext).expect("it is small");
-            let groups = Groups::Sets(&[(sets, None)]);
-            let exact = Exact {
-                mac: &FIXED,
-                window: &window,
-                channels,
-                unicast,
-                staging: &staging,
-                groups,
-                exactly: &Exactly::Admit,
-            };
-            let mut data = vec![f16::NAN; cout * to[0] * to[1]];
-            let target = Target { data: &mut data, strides: dense(ext), turned: false };
-            convolve(&Workers::used(Arch::new()), &exact, Source { data: &x, strides }, target, ext);
-            for (n, &found) in data.iter().enumerate() {
-                let (c, h, w) = (n / (to[0] * to[1]), n / to[1] % to[0], n % to[1]);
-                let terms: Vec<(f16, f16)> = (0..taps)
-                    .filter_map(|tap| {
-                        let (channel, kh, kw) = (tap / (k[0] * k[1]), tap / k[1] % k[0], tap % k[1]);
-                        let channel = if unicast { c } else { channel };
-                        let h = (h * s[0] + kh).checked_sub(p[0]).filter(|&h| h < from[0])?;
-                        let w = (w * s[1] + kw).checked_sub(p[1]).filter(|&w| w < from[1])?;
-                        Some((weights[c * taps + tap], x[channel * strides[1] + h * strides[2] + w]))
-                    })
-                    .collect();
-                assert_eq!(found, dot(&FIXED, &terms, 0.0), "{window:?}, {cin} to {cout}, {unicast}: {c}, {h}, {w}");
-            }
-        }
-    }
-
-    /// Numbers of every kind: of some exponents, zeros, and others now and then.
-    fn some_numbers(n: usize, exponents: [i32; 2], odd: bool) -> Vec<f16> {
-        let others = [f16::NAN, f16::INFINITY, f16::NEG_ZERO, f16::MIN_POSITIVE_SUBNORMAL, f16::MAX];
-        let one = |i: usize| {
-            let bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let bits = (bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let of = |from: u32, n: u64| bits >> from & (n - 1);
-            let exponent = exponents[0] + (of(16, 1 << 16) % (exponents[1] - exponents[0]) as u64) as i32;
-            let x = f16::from_f32((1.0 + of(40, 1 << 10) as f32 / 1024.0) * (exponent as f32).exp2());
-            match of(56, 32) {
-                0..3 => f16::ZERO,
-                3 if odd && of(8, 8) == 0 => others[i % others.len()],
-                n if n % 2 == 0 => -x,
-                _ => x,
-            }
-        };
-        (0..n).map(one).collect()
-    }
-
-    /// Sets, and the same coefficients side by side.
-    fn both(
-        staging: &Staging,
-        unicast: bool,
-        weights: &[f16],
-        biases: &Option<Vec<f32>>,
-        taps: usize,
-    ) -> (Sets, Kernels) {
-        let sets = |weights: &[f16]| Weights::of(&FIXED, weights.len() / taps, taps, &Values::Halves(weights.to_vec()));
-        let sets = || if unicast { weights.chunks(taps).map(sets).collect() } else { vec![sets(weights)] };
-        let groups = std::iter::once((all_rows(sets()), biases.clone()));
-        ((sets(), biases.clone()), Kernels::abreast(staging, groups))
-    }
-
-    /// Channels side by side have the bits of the array's sums: alone, in pairs, and behind those; in one run, in several, and where sums
-    /// may reach the ceiling; where products are dropped; beside infinities and NaN. So has a single output.
-    #[test]
-    fn channels_side_by_side_have_the_sums_of_the_array() {
-        let six = f16::from_f32(6.0);
-        let stages = [Exactly::Clamp(f16::ZERO, six), Exactly::Admit, Exactly::Relu];
-        // Exponents of source and coefficients.
-        let ranges =
-            [[[-12, 2], [-9, -3]], [[-2, 3], [-4, 0]], [[-14, 4], [-14, 1]], [[0, 4], [-1, 2]], [[4, 9], [2, 7]]];
-        let mut reached = [0; 3];
-        for (i, ([h, w], [cin, c], [k1, s1, p1], [k, s, p])) in [
-            ([7, 7], [40, 61], [1, 1, 0], [3, 1, 1]),
-            ([14, 14], [5, 32], [1, 1, 0], [3, 2, 1]),
-            ([9, 17], [3, 32], [3, 2, 1], [3, 1, 1]),
-            ([12, 13], [150, 48], [1, 1, 0], [5, 2, 2]),
-            ([6, 30], [1, 96], [3, 3, 0], [5, 1, 2]),
-            ([1, 1], [300, 130], [1, 1, 0], [3, 1, 1]),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            for (j, (exponents, odd)) in ranges.iter().flat_map(|range| [(range, false), (range, true)]).enumerate() {
-                let ext = |c: usize, [h, w]: [usize; 2]| Extents { g: 1, c, h, w };
-                let to = [h, w].map(|n: usize| (n + 2 * p).saturating_sub(k) / s + 1);
-                let of = [h, w].map(|n: usize| (n - 1) * s1 + k1 - 2 * p1);
-                let windows = [
-                    Window { k: [k1; 2], s: [s1; 2], p: [p1; 2], from: of, to: [h, w] },
-                    Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to },
-                    Window { k: [1; 2], s: [1; 2], p: [0; 2], from: to, to },
-                ];
-                let channels = [cin, 1, c];
-                let exts = [ext(c, [h, w]), ext(c, to), ext(37, to)];
-                let unicast = [false, true, false];
-                let stagings = [0, 1, 2]
-                    .map(|n| Staging::new(windows[n].clone(), channels[n], unicast[n], exts[n]).expect("it is small"));
-                let coefficients = [0, 1, 2].map(|n| {
-                    let taps = channels[n] * windows[n].elements();
-                    let weights = some_numbers(exts[n].c * taps, exponents[1], odd);
-                    let biases = some_numbers(exts[n].c, [exponents[0][0], exponents[0][1]], odd);
-                    let biases = (j % 3 > 0).then(|| biases.iter().map(|x| x.to_f32()).collect());
-                    both(&stagings[n], unicast[n], &weights, &biases, taps)
-                });
-                let exactly = [0, 1, 2].map(|n| &stages[(i + j + n) % 3]);
-                let x = some_numbers(cin * of[0] * of[1], exponents[0], odd);
-                let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                let mut results = Vec::new();
-                for arch in arches() {
-                    let workers = Workers::used(arch);
-                    let run = |n: usize, x: &[f16], blocks: bool| {
-                        let (sets, kernels) = &coefficients[n];
-                        let groups = match blocks {
-                            true => Groups::Blocks(kernels),
-                            false => Groups::Sets(std::slice::from_ref(sets)),
-                        };
-                        let exact = Exact {
-                            mac: &FIXED,
-                            window: &windows[n],
-                            channels: channels[n],
-                            unicast: unicast[n],
-                            staging: &stagings[n],
-                            groups,
-                            exactly: exactly[n],
-                        };
-                        let from = ext(x.len() / windows[n].from.iter().product::<usize>(), windows[n].from);
-                        let mut data = vec![f16::NAN; exts[n].elements().expect("few")];
-                        let target = Target { data: &mut data, strides: dense(exts[n]), turned: false };
-                        convolve(&workers, &exact, Source { data: x, strides: dense(from) }, target, exts[n]);
-                        data
-                    };
-                    let case = format!("{h}x{w}, {cin} to {c}, {exponents:?}, odd {odd}, {arch:?}");
-                    let first = run(0, &x, false);
-                    assert_eq!(bits(&run(0, &x, true)), bits(&first), "{case}");
-                    if h * w == 1 {
-                        continue;
-                    }
-                    let second = run(1, &first, false);
-                    assert_eq!(bits(&run(1, &first, true)), bits(&second), "{case}");
-                    let arrays = exactly.map(|e| Array { mac: &FIXED, bounds: e.bounds().expect("bounds") });
-                    let pair = Pair {
-                        kernels: [&coefficients[0].1, &coefficients[1].1],
-                        finish: [arrays[0], arrays[1]],
-                        stagings: [&stagings[0], &stagings[1]],
-                    };
-                    assert!(may_be_pair(pair.stagings, [c; 2]));
-                    let source = Source { data: &x, strides: dense(ext(cin, of)) };
-                    let mut data = vec![f16::NAN; second.len()];
-                    let target = Target { data: &mut data, strides: dense(exts[1]), turned: false };
-                    pair.convolve(&workers, source, target, exts[1], false);
-                    assert_eq!(bits(&data), bits(&second), "{case}");
-                    results.push(data);
-                    if !c.is_multiple_of(BLOCK) {
-                        continue;
-                    }
-                    let third = run(2, &second, false);
-                    let mut blocks = vec![f16::NAN; second.len()];
-                    let target = Target { data: &mut blocks, strides: dense(exts[1]), turned: false };
-                    pair.convolve(&workers, source, target, exts[1], true);
-                    let strides = dense(Extents { c: c / BLOCK, w: to[1] * BLOCK, ..exts[1] });
-                    let source = Source { data: &blocks, strides };
-                    let operand = Operand { source, in_blocks: true, staging: &stagings[2] };
-                    let mut data = vec![f16::NAN; third.len()];
-                    let target = Target { data: &mut data, strides: dense(exts[2]), turned: false };
-                    convolve_blocks(&workers, &coefficients[2].1, arrays[2], operand, None, target, exts[2]);
-                    assert_eq!(bits(&data), bits(&third), "{case}");
-                    results.push(data);
-                }
-                for x in results.iter().flatten().map(|x| x.to_f32().abs()) {
-                    reached[if x.is_infinite() { 2 } else { usize::from(x > 64.0) }] += 1;
-                }
-            }
-        }
-        assert!(reached.iter().all(|&count| count > 1000), "{reached:?}");
-    }
 }

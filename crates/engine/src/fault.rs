@@ -1,6 +1,7 @@
 //! Everything that can go wrong while a program executes, with its place.
 
 use anemone_facts::Field;
+use anemone_kernels::tensor::SizeError;
 use anemone_program::StreamError;
 
 /// A program that cannot be executed further, and where.
@@ -17,6 +18,12 @@ pub struct Fault {
 
 fn place(task: Option<usize>, offset: u32) -> String {
     task.map_or(String::new(), |t| format!("task {t} at {offset:#x}: "))
+}
+
+impl From<SizeError> for FaultKind {
+    fn from(SizeError { elements, limit }: SizeError) -> FaultKind {
+        FaultKind::TooLarge { elements, limit }
+    }
 }
 
 /// What happened.

@@ -1,17 +1,18 @@
 //! Convolutions whose channels have factors of their own: `y = scale * sum + bias` by output channel, then what follows
 //! every sum. See `docs/evidence.md`, key `book-streams`.
 
-use crate::exact::Sets;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::ne::{Convolution, Neural};
-use crate::number::wide::{Exact as Number, Wide};
-use crate::panels::Values;
-use crate::rows::{Part, Source};
-use crate::tensor::{Extents, Tensor};
-use crate::unpack::Coefficients;
-use crate::window::Window;
-use crate::work::{PER_THREAD, chunks};
+use crate::numerics::Parameters;
+use anemone_kernels::conv::Coefficients;
+use anemone_kernels::conv::exact::Sets;
+use anemone_kernels::filter::Values;
+use anemone_kernels::num::wide::{Exact as Number, Wide};
+use anemone_kernels::tensor::{Extents, Tensor};
+use anemone_kernels::view::{Part, TensorView};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::{PER_THREAD, chunks};
 
 /// Coefficients of such a convolution, by group.
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Machine<'_> {
         scaled: &Scaled,
         convolution: &Convolution,
         neural: &Neural,
-        source: Source,
+        source: TensorView,
     ) -> Result<Tensor, FaultKind> {
         let output = neural.output;
         let of_plane = |plane: usize| (plane / output.c.max(1), plane % output.c.max(1));
@@ -64,7 +65,7 @@ impl Machine<'_> {
             gains.and_then(|gains| gains.get(c)).copied().unwrap_or([1.0, 0.0])
         };
         let size = output.plane().max(1);
-        let Some(rules) = self.model.planar() else {
+        let Some(rules) = self.model.rounding() else {
             let mut y = Tensor::zeros(output)?;
             let cost = y.data.len().saturating_mul(convolution.taps());
             chunks(&mut y.data, size, cost, |i, plane| {
@@ -90,7 +91,7 @@ impl Machine<'_> {
 /// One channel's sums, tap by tap in fp32.
 fn sum(
     window: &Window,
-    source: Source,
+    source: TensorView,
     group: usize,
     first_channel: usize,
     weights: impl Iterator<Item = f32> + Clone,

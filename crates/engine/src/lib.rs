@@ -4,47 +4,33 @@
 //! bytes and rows. It does not panic on any program; a set field that it does not obey is a named [`Fault`], and so is
 //! every access outside a region.
 //!
-//! Dependencies: `half` converts fp16 (hardware instructions where the host has them), `bytemuck` views memory as
-//! halfwords without `unsafe`, `pulp` chooses the vector instructions of the machine at hand without `unsafe`, `rayon`
-//! spreads work over cores, `thiserror` words the faults.
+//! What a host does with numbers is in `anemone-kernels`, which knows no program; [`numerics`] makes its parameters of the facts' rows.
+//!
+//! Dependencies: `half` for fp16, `bytemuck` views memory as halfwords without `unsafe`, `thiserror` words the faults.
 
 mod activation;
-mod blocked;
-mod both;
 mod constants;
-mod convolution;
-mod depthwise;
 mod direct;
 mod dma;
 mod exact;
 mod fault;
-mod fold;
 mod gains;
 mod honours;
-mod interleave;
 mod lines;
-mod lone;
 mod lut;
 mod machine;
 mod memory;
 mod native;
 mod ne;
-pub mod number;
-mod panels;
+pub mod numerics;
 mod pe;
 mod plan;
 mod planar;
-mod pointwise;
-mod product;
-mod rows;
-mod tensor;
 mod trace;
 mod unpack;
 mod volume;
-mod window;
-mod winograd;
-mod work;
 
+pub use anemone_kernels as kernels;
 pub use fault::{Fault, FaultKind};
 pub use honours::{Treatment, executes, treatment};
 pub use lut::Table;

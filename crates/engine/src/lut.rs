@@ -2,8 +2,8 @@
 //! asks rounds them.
 
 use crate::fault::FaultKind;
-use crate::number::{round, through_f16};
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
+use anemone_kernels::num::{round, through_f16};
 use half::f16;
 
 /// One activation table, ready to evaluate.

@@ -4,11 +4,12 @@ use crate::fault::FaultKind;
 use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
 use crate::plan::{Fields, Step, Work};
-use crate::tensor::Tensor;
-use crate::work::Workers;
 use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
 use anemone_facts::Layout;
-use anemone_facts::numerics::{Mac, Model};
+use anemone_facts::numerics::Model;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::tensor::Tensor;
+use anemone_kernels::workers::Workers;
 use anemone_program::{Port, Program, Task};
 
 /// State between tasks, and the task at hand.
@@ -24,7 +25,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
-    pub(crate) mac: Option<&'static Mac>,
+    pub(crate) mac: Option<&'static AccumulatorSpec>,
     /// How everything else computes.
     pub(crate) model: Model,
     /// Which of the result's planes is at work, from the front.

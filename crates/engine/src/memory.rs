@@ -1,8 +1,10 @@
 //! Memory behind the base address registers, and the on-chip tile memory. Bounds and first writes are tracked.
 
 use crate::fault::FaultKind;
-use crate::number;
+use crate::numerics::element_type;
 use anemone_facts::Field;
+use anemone_kernels::num;
+use anemone_kernels::workers::Aside;
 use anemone_program::{BAR_COUNT, Element};
 use half::f16;
 use half::slice::HalfBitsSliceExt;
@@ -173,9 +175,9 @@ impl Region {
         row: &mut [f32],
     ) -> Result<(), FaultKind> {
         match element {
-            Element::Float16 => number::widen_row(self.read(field, address, row.len())?, row),
+            Element::Float16 => num::widen_row(self.read(field, address, row.len())?, row),
             Element::Int8 | Element::Uint8 => {
-                number::widen_bytes(self.read_bytes(field, address, row.len())?, element, row);
+                num::widen_bytes(self.read_bytes(field, address, row.len())?, element_type(element), row);
             }
         }
         Ok(())
@@ -190,14 +192,14 @@ impl Region {
         row: &[f32],
     ) -> Result<(), FaultKind> {
         match element {
-            Element::Float16 => number::round_row(row, self.write(field, address, row.len())?),
+            Element::Float16 => num::round_row(row, self.write(field, address, row.len())?),
             Element::Int8 | Element::Uint8 => {
                 let range = self.range(field, address, row.len() as u64)?;
                 if let Some(bits) = &mut self.written {
                     words_of(range.start / 2, range.end.div_ceil(2)).for_each(|(word, mask)| bits[word] |= mask);
                 }
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.storage);
-                number::round_bytes(row, element, &mut bytes[range]);
+                num::round_bytes(row, element_type(element), &mut bytes[range]);
             }
         }
         Ok(())
@@ -343,9 +345,6 @@ impl Home {
         }
     }
 }
-
-/// Room for sources of a task that writes where it reads.
-pub(crate) type Aside = [Vec<f16>; 2];
 
 /// Ranges of halfwords to read, and one to write. What is read where the task writes is copied `aside` first. `None` where the
 /// regions do not have the ranges.

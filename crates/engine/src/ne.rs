@@ -6,24 +6,25 @@ mod pair;
 use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
 
-use crate::activation::{self, Activation, Ending, Finish};
 use crate::constants::{Constants, PackingKey};
-use crate::convolution::{Kernels, Staging, Target, convolve};
-use crate::exact::{self, Exact, Exactly, Groups, Sets};
 use crate::fault::FaultKind;
 use crate::gains::Scaled;
 use crate::machine::Machine;
 use crate::memory;
-use crate::number;
-use crate::number::packed::Weights;
-use crate::panels::Values;
-use crate::rows::{Source, dense};
-use crate::tensor::{Extents, LIMIT, Tensor};
-use crate::window::Window;
-use crate::work::chunks;
+use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
-use anemone_facts::numerics::Mac;
+use anemone_kernels::conv::exact::{self, Exact, ExactEpilogue, Groups, Sets};
+use anemone_kernels::conv::{Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
+use anemone_kernels::exact::Weights;
+use anemone_kernels::filter::Values;
+use anemone_kernels::num;
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
+use anemone_kernels::view::{TensorView, dense};
+use anemone_kernels::window::Window;
+use anemone_kernels::workers::chunks;
 use half::f16;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(crate) struct Neural {
     operation: Operation,
     activation: Activation,
     /// In the exact models, where it is known at planning.
-    exactly: Option<Exactly>,
+    exactly: Option<ExactEpilogue>,
 }
 
 enum Operation {
@@ -48,7 +49,7 @@ enum Operation {
 
 pub(crate) struct Convolution {
     pub(crate) window: Window,
-    staging: Staging,
+    staging: Im2col,
     /// Input channels that one output channel reads, at every plane of the kernel.
     pub(crate) per_output: usize,
     /// Whether an output channel reads channels of its own.
@@ -66,7 +67,7 @@ impl Convolution {
     }
 
     /// One group's coefficients as the exact array wants them.
-    pub(crate) fn sets(&self, mac: &'static Mac, weights: &Values, cout: usize) -> Vec<Weights> {
+    pub(crate) fn sets(&self, mac: &'static AccumulatorSpec, weights: &Values, cout: usize) -> Vec<Weights> {
         let taps = self.taps();
         if !self.unicast {
             return vec![Weights::of(mac, cout, taps, weights)];
@@ -175,7 +176,7 @@ impl Machine<'_> {
             Operation::Convolution(convolution) => self.convolution(convolution, neural, x)?,
             Operation::SumOfChannels => {
                 let sums = match self.mac {
-                    Some(mac) => exact::sum_of_channels(mac, &x, neural.output)?,
+                    Some(mac) => crate::exact::sum_of_channels(mac, &x, neural.output)?,
                     None => sum_of_channels(&x, neural.output)?,
                 };
                 self.finished(neural, sums)?
@@ -201,7 +202,7 @@ impl Machine<'_> {
         if self.get(InputRelu) == 1 || rearranged {
             return Ok(false);
         }
-        let exact = self.model.planar().is_some();
+        let exact = self.model.rounding().is_some();
         if exact && (neural.exactly.is_none() || convolution.is_none() && self.crop_gain_log2().is_some()) {
             return Ok(false);
         }
@@ -210,18 +211,18 @@ impl Machine<'_> {
         let Some(direct) = self.direct(neural.input, stored)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let activation = if exact { Activation::None } else { self.activation_of(neural)? };
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
-        let ending = neural.exactly.as_ref().map_or(Ending::Fast(&finish), Ending::Exact);
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
+        let ending = neural.exactly.as_ref().map_or(CopyEpilogue::Fast(&finish), CopyEpilogue::Exact);
         let read = convolution.map(|c| self.unless_kept(c, neural)).transpose()?.flatten();
         let mut aside = self.workers.aside();
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return Ok(false);
         };
-        let source = Source { data, strides: from.strides };
-        let target = Target { data: target, strides: to.strides, turned };
+        let source = TensorView { data, strides: from.strides };
+        let target = TensorViewMut { data: target, strides: to.strides, transposed: turned };
         let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
         match (packed, self.mac, &neural.exactly) {
-            (None, ..) => activation::copy(self.workers, &ending, source, target, neural.output),
+            (None, ..) => epilogue::copy(self.workers, &ending, source, target, neural.output),
             (Some((c, Some(Packed::Fast(kernels)))), ..) => {
                 convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
             }
@@ -251,19 +252,19 @@ impl Machine<'_> {
 
     /// Scaled, through the non-linearity, and rounded.
     pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
-        if let Some(rules) = self.model.planar() {
+        if let Some(rules) = self.model.rounding() {
             let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
             exactly.tensor(self.workers, &mut y);
             return Ok(y);
         }
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let cost = y.data.len();
         chunks(&mut y.data, 1 << 12, cost, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
             let rounded = &mut rounded[..row.len()];
             finish.row(0.0, row, rounded);
-            number::widen_row(rounded, row);
+            num::widen_row(rounded, row);
         });
         Ok(y)
     }
@@ -301,7 +302,7 @@ impl Machine<'_> {
         if unfolded_row > LIMIT {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
-        let staging = Staging::new(window.clone(), per_output, unicast, output)?;
+        let staging = Im2col::new(window.clone(), per_output, unicast, output)?;
         let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
         if constants.holds(self.bar(KBase0, Kbe0)?) {
             let key = self.packing_key(&convolution, input.g, output.c);
@@ -341,7 +342,8 @@ impl Machine<'_> {
         let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
         let Some(mac) = self.mac else {
             let turned = self.get(NeTranspose) == 1;
-            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)?));
+            let coefficients = coefficients.collect::<Result<_, _>>()?;
+            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)));
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(Arc::new(exact.collect::<Result<_, FaultKind>>()?)))
@@ -354,10 +356,10 @@ impl Machine<'_> {
             Some(_) => None,
             None => Some(self.pack(convolution, neural.input.g, neural.output.c)?),
         };
-        let Some(packed) = kept.or(read.as_ref()) else { return Tensor::zeros(output) };
+        let Some(packed) = kept.or(read.as_ref()) else { return Ok(Tensor::zeros(output)?) };
         let mut from = vec![f16::ZERO; x.data.len()];
-        number::round_row(&x.data, &mut from);
-        let source = Source { data: &from, strides: dense(x.ext) };
+        num::round_row(&x.data, &mut from);
+        let source = TensorView { data: &from, strides: dense(x.ext) };
         let kernels = match packed {
             Packed::Scaled(scaled) => return self.convolve_scaled(scaled, convolution, neural, source),
             Packed::Exact(groups) => {
@@ -366,12 +368,12 @@ impl Machine<'_> {
             Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels,
         };
         let activation = self.activation_of(neural)?;
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &activation };
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
-        let target = Target { data: &mut to, strides: dense(output), turned: false };
+        let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
         convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
         let mut y = Tensor::zeros(output)?;
-        number::widen_row(&to, &mut y.data);
+        num::widen_row(&to, &mut y.data);
         Ok(y)
     }
 
@@ -380,19 +382,19 @@ impl Machine<'_> {
         &self,
         groups: &[Sets],
         convolution: &Convolution,
-        source: Source,
+        source: TensorView,
         output: Extents,
     ) -> Result<Tensor, FaultKind> {
         let mut y = Tensor::zeros(output)?;
         let Some(mac) = self.mac else { return Ok(y) };
         let mut to = vec![f16::ZERO; y.data.len()];
-        let target = Target { data: &mut to, strides: dense(output), turned: false };
-        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &Exactly::Admit);
+        let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
+        let (channels, unicast, exactly) = (convolution.per_output, convolution.unicast, &ExactEpilogue::Admit);
         let (window, staging) = (&convolution.window, &convolution.staging);
         let groups = Groups::Sets(groups);
         let of = Exact { mac, window, channels, unicast, staging, groups, exactly };
         exact::convolve(self.workers, &of, source, target, output);
-        number::widen_row(&to, &mut y.data);
+        num::widen_row(&to, &mut y.data);
         Ok(y)
     }
 

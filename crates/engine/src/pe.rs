@@ -5,16 +5,17 @@
 //! `docs/evidence.md`, key `h13-planar`.
 
 use crate::fault::FaultKind;
-use crate::fold::{Fold, Operation, prepare};
-use crate::lines::settled;
 use crate::machine::Machine;
-use crate::number::settle::Line;
-use crate::number::wide::{Exact, Wide};
-use crate::tensor::{Extents, Tensor};
-use crate::work::{PER_THREAD, chunks};
+use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
-use anemone_facts::numerics::PLANAR;
+use anemone_kernels::num::line::Line;
+use anemone_kernels::num::wide::{Exact, Wide};
+use anemone_kernels::params::{BinaryOp, Rounding};
+use anemone_kernels::reduce::{ElementwiseEpilogue, Fold, Operation, prepare};
+use anemone_kernels::rows::RowNumber;
+use anemone_kernels::tensor::{Extents, Tensor};
+use anemone_kernels::workers::{PER_THREAD, chunks};
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
@@ -27,7 +28,7 @@ impl Machine<'_> {
     pub(crate) fn planar(&mut self) -> Result<(), FaultKind> {
         // What is looked at row by row is bounded like what is held.
         self.input_extents().elements()?;
-        match self.model.planar() {
+        match self.model.rounding() {
             _ if self.in_place()? => Ok(()),
             Some(_) if self.lines_in_place::<Exact>()? => Ok(()),
             None if self.lines_in_place::<f32>()? => Ok(()),
@@ -55,7 +56,8 @@ impl Machine<'_> {
                     _ => return Ok(false),
                 };
                 let (k, s, p) = (window.k, window.s, window.p);
-                let geometry = crate::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
+                let geometry =
+                    anemone_kernels::window::Window { k, s, p, from: [input.h, input.w], to: [out.h, out.w] };
                 self.pool_in_place(geometry, input, out, max)
             }
             _ => Ok(false),
@@ -70,7 +72,7 @@ impl Machine<'_> {
         }
     }
 
-    fn planar_in<N: Line>(&mut self) -> Result<(), FaultKind> {
+    fn planar_in<N: RowNumber>(&mut self) -> Result<(), FaultKind> {
         let y = match self.get(TaskClass) {
             class::PLANAR_ONE => self.pooled::<N>(),
             class::PLANAR_TWO => self.two_sources(),
@@ -130,7 +132,7 @@ impl Machine<'_> {
         if self.get(PeOp) != planar::ADD {
             return Err(self.inconsistent(PeOp, "an addend and a factor are applied by an addition (0)"));
         }
-        let operation = Operation { op: planar::ADD, first: one, sign };
+        let operation = Operation { op: BinaryOp::Add, first: one, sign };
         let pairs = pairs.data.as_chunks().0;
         for (plane, pair) in x.data.chunks_exact_mut(ext.plane().max(1)).zip(pairs) {
             operation.affine(plane, *pair);
@@ -178,7 +180,7 @@ impl Machine<'_> {
     pub(crate) fn operation<N: Wide>(&self, alone: bool) -> Result<Operation<N>, FaultKind> {
         let one = N::admit(1.0);
         if alone {
-            return Ok(Operation { op: planar::ADD, first: one, sign: one });
+            return Ok(Operation { op: BinaryOp::Add, first: one, sign: one });
         }
         let sign = self.second_sign()?;
         let first = match self.get(PeFirst) {
@@ -189,8 +191,10 @@ impl Machine<'_> {
             }
         };
         match self.get(PeOp) {
-            op @ planar::ADD..=planar::SQUARE_SUM => Ok(Operation { op, first, sign }),
-            value => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
+            value => match binary_op(value) {
+                Some(op) => Ok(Operation { op, first, sign }),
+                None => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
+            },
         }
     }
 
@@ -231,7 +235,7 @@ impl Machine<'_> {
     /// What makes one number of many.
     pub(crate) fn fold(&self) -> Result<Fold, FaultKind> {
         match self.get(PePool) {
-            pool::SUM => Ok(Fold::Sum(self.model.reduction())),
+            pool::SUM => Ok(Fold::Sum(self.model.adders())),
             pool::MAX => {
                 self.require(PaddingMode, padding::NEGATIVE, "a maximum must not see padding")?;
                 Ok(Fold::Max)
@@ -266,15 +270,15 @@ impl Machine<'_> {
     }
 
     /// Scales, bias, non-linearity, ReLU, transpose, store.
-    fn finish<N: Line>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
+    fn finish<N: RowNumber>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
             let cost = y.data.len();
             chunks(&mut y.data, PER_THREAD, cost, |_, row| ending.apply(row));
         }
-        let data = match self.model.planar() {
-            Some(rules) => settled(self.workers, rules, &y.data),
-            None => N::settle_all(y.data, &PLANAR),
+        let data = match self.model.rounding() {
+            Some(rules) => N::settled(self.workers, rules, &y.data),
+            None => N::settle_all(y.data, &Rounding::AWAY),
         };
         let y = Tensor { ext: y.ext, data };
         let y = if self.get(ResultTranspose) == 1 { y.transposed() } else { y };
@@ -282,7 +286,7 @@ impl Machine<'_> {
     }
 
     /// What follows a task's operation.
-    pub(crate) fn ending<N: Wide>(&self) -> Result<Ending<N>, FaultKind> {
+    pub(crate) fn ending<N: Wide>(&self) -> Result<ElementwiseEpilogue<N>, FaultKind> {
         let function: Option<fn(N) -> N> = match self.get(PeNonlinear) {
             planar_nonlinear::NONE => None,
             planar_nonlinear::RECIPROCAL => Some(N::reciprocal),
@@ -303,7 +307,7 @@ impl Machine<'_> {
         let (scale, bias) = (self.half(PeScale), self.half(PeBias));
         let plain = !N::EXACT && last == 1.0 && scale == 1.0 && bias == 0.0;
         let [last, scale, bias, epsilon] = [last, scale, bias, epsilon].map(N::admit);
-        Ok(Ending { plain, last, scale, bias, epsilon, function, relu })
+        Ok(ElementwiseEpilogue { plain, last, scale, bias, epsilon, function, relu })
     }
 
     fn check_windows(&self, window: &Window, from: Extents, to: Extents) -> Result<(), FaultKind> {
@@ -321,46 +325,6 @@ impl Machine<'_> {
 
     pub(crate) fn inconsistent(&self, field: anemone_facts::Field, reason: &str) -> FaultKind {
         FaultKind::Inconsistent { field, value: self.get(field), reason: reason.into() }
-    }
-}
-
-/// Final scale, scale, bias, function of the sum with an epsilon, ReLU.
-pub(crate) struct Ending<N> {
-    /// Scales and bias change nothing. The exact adder of the bias always does: minus zero becomes plus zero.
-    plain: bool,
-    last: N,
-    scale: N,
-    bias: N,
-    epsilon: N,
-    function: Option<fn(N) -> N>,
-    relu: bool,
-}
-
-impl<N: Wide> Ending<N> {
-    pub(crate) fn is_idle(&self) -> bool {
-        self.plain && self.function.is_none() && !self.relu
-    }
-
-    /// No stage at all.
-    #[cfg(test)]
-    pub(crate) fn nothing() -> Ending<N> {
-        let [zero, one] = [0.0, 1.0].map(N::admit);
-        Ending { plain: true, last: one, scale: one, bias: zero, epsilon: zero, function: None, relu: false }
-    }
-
-    /// In place.
-    #[inline(always)]
-    pub(crate) fn apply(&self, row: &mut [N]) {
-        let &Ending { plain, last, scale, bias, epsilon, function, relu } = self;
-        if !plain {
-            row.iter_mut().for_each(|v| *v = v.mul(last).mul(scale).add(bias));
-        }
-        if let Some(function) = function {
-            row.iter_mut().for_each(|v| *v = function(v.add(epsilon)));
-        }
-        if relu {
-            row.iter_mut().for_each(|v| *v = v.relu());
-        }
     }
 }
 

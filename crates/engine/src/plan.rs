@@ -7,11 +7,13 @@ use crate::machine::{Chain, Machine};
 use crate::memory::{Memory, Region, Snapshot, Stamps};
 use crate::native::Own;
 use crate::ne::{Neural, put_in_blocks};
+use crate::numerics::Parameters;
 use crate::trace::TaskTrace;
-use crate::work::{Workers, on_all_threads};
 use anemone_facts::code::{class, neural};
-use anemone_facts::numerics::{Mac, Model};
+use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout, Space};
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 
 /// How strictly to execute.
@@ -74,7 +76,7 @@ struct Seen {
 /// What all tasks have in common.
 struct Common {
     layout: &'static Layout,
-    mac: Option<&'static Mac>,
+    mac: Option<&'static AccumulatorSpec>,
     model: Model,
     ports: Vec<Port>,
     workers: Workers,
@@ -187,7 +189,7 @@ impl Plan {
         let tasks = program.tasks().map_err(|e| Fault { task: None, offset: 0, kind: e.into() })?;
         let model = options.model;
         let mut common =
-            Common { layout, mac: model.mac(), model, ports: program.ports.clone(), workers: Workers::new() };
+            Common { layout, mac: model.accumulator(), model, ports: program.ports.clone(), workers: Workers::new() };
         let mut skipped = Vec::new();
         let mut constants = Constants::of(program, &tasks);
         let mut steps = Vec::with_capacity(tasks.len());
@@ -211,7 +213,7 @@ impl Plan {
         let buffers = scratch.into_iter().chain(program.ports.iter().map(|p| (p.bar, p.bytes as usize))).collect();
         let sections = [(Program::STREAM_BAR, &program.stream), (Program::KERNEL_BAR, &program.kernel)];
         // A trace looks at coefficients, and the exact models read tables in every run.
-        let all = options.trace || options.model.planar().is_some();
+        let all = options.trace || options.model.rounding().is_some();
         let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
@@ -224,7 +226,7 @@ impl Plan {
         let remarks = constants.remarks();
         // What one task alone has is put in blocks in place.
         drop(constants);
-        put_in_blocks(&mut steps, &together, options.model.mac());
+        put_in_blocks(&mut steps, &together, options.model.accumulator());
         let fans = steps.first().filter(|_| !options.trace).map(|first| {
             common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
         });

@@ -3,13 +3,14 @@
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
-use crate::interleave::interleaved;
 use crate::machine::Machine;
 use crate::memory::Region;
+use crate::numerics::Parameters;
 use crate::plan::Work;
-use crate::tensor::{Extents, Tensor};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, kernel, neural, residency};
+use anemone_kernels::interleave::interleaved;
+use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_program::Element;
 
 /// Magnitudes from here on have all of fp16's digits: 2^-14.
@@ -240,7 +241,7 @@ impl Machine<'_> {
         if class == class::NEURAL && self.get(NeOpMode) == neural::MAC {
             self.look_at_array(&mut trace)?;
         }
-        if self.model.planar().is_some() {
+        if self.model.rounding().is_some() {
             trace.nan_coerced = trace.inputs.iter().map(|i| i.values.nan).sum();
         }
         Ok(trace)

@@ -9,20 +9,15 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::number;
-use crate::panels::Values;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
 use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
+use anemone_kernels::conv::Coefficients;
+use anemone_kernels::filter::Values;
+use anemone_kernels::num;
 use half::f16;
-
-/// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
-pub(crate) struct Coefficients {
-    pub(crate) weights: Values,
-    pub(crate) biases: Option<Vec<f32>>,
-}
 
 /// How the passes of a task's streams are laid out.
 struct Form {
@@ -104,8 +99,8 @@ impl Form {
     fn palette(&self) -> Option<(u32, Vec<f16>)> {
         let of_bytes = |value: fn(u8) -> f16| Some((8, (0..=u8::MAX).map(value).collect()));
         match &self.store {
-            Store::Int8 => of_bytes(|byte| number::round(f32::from(byte as i8))),
-            Store::Uint8 => of_bytes(|byte| number::round(f32::from(byte))),
+            Store::Int8 => of_bytes(|byte| num::round(f32::from(byte as i8))),
+            Store::Uint8 => of_bytes(|byte| num::round(f32::from(byte))),
             Store::Palette(bits, palette) => Some((*bits, palette.clone())),
             Store::Fp16 | Store::ZeroSkipping(_) => None,
         }

@@ -6,9 +6,9 @@
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::tensor::{Extents, LIMIT, Tensor};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, kernel, neural};
+use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
 use std::ops::Range;
 
 /// A convolution's window over depth.

@@ -4,11 +4,16 @@
 //! the engine's own: it changes in the eighth digit when one rule changes, and it is the same on the M1, M1 Max, M2 Max,
 //! M4, M5 and M6. Here the same inputs go through the models. See `docs/numerics.md`, section `mac`.
 
-use anemone_engine::number::packed::{Columns, Weights, product};
-use anemone_engine::number::planar::settle;
-use anemone_facts::numerics::{FIXED, Mac, Planar, TILED, Ties};
+use anemone_engine::numerics::accumulator;
+use anemone_facts::numerics as facts;
+use anemone_kernels::exact::{Columns, Weights, product};
+use anemone_kernels::num::elementwise::settle;
+use anemone_kernels::params::{AccumulatorSpec, Rounding, Ties};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+
+static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
+static TILED: AccumulatorSpec = accumulator(&facts::TILED);
 
 /// Sums of squares differ in the last digits by their order of summation, on the devices' hosts as well.
 const DIGITS: f64 = 1e-12;
@@ -16,11 +21,11 @@ const DIGITS: f64 = 1e-12;
 const ONE_RULE: f64 = 1e-9;
 
 /// One rule changed each.
-fn variants() -> [(&'static str, Mac); 4] {
+fn variants() -> [(&'static str, AccumulatorSpec); 4] {
     [
-        ("results to even", Mac { ties: Ties::Even, ..FIXED }),
-        ("no product dropped", Mac { least_exponent_sum: -100, ..FIXED }),
-        ("one more product dropped", Mac { least_exponent_sum: -15, ..FIXED }),
+        ("results to even", AccumulatorSpec { ties: Ties::Even, ..FIXED }),
+        ("no product dropped", AccumulatorSpec { least_exponent_sum: -100, ..FIXED }),
+        ("one more product dropped", AccumulatorSpec { least_exponent_sum: -15, ..FIXED }),
         ("tiles of four", TILED),
     ]
 }
@@ -31,7 +36,7 @@ fn agrees(name: &str, found: f64, published: f64) {
 }
 
 /// 256 rows of an N x N product, elements of variance 1/N.
-fn matrix_product(n: usize, mac: &Mac, random: &(Vec<f32>, Vec<f32>)) -> f64 {
+fn matrix_product(n: usize, mac: &AccumulatorSpec, random: &(Vec<f32>, Vec<f32>)) -> f64 {
     const ROWS: usize = 256;
     let (x, w) = random;
     let x = &x[..ROWS * n];
@@ -71,7 +76,7 @@ fn matrix_products_have_the_devices_error() {
 }
 
 /// The first image of a 3x3 convolution, padding 1, elements of variance 1 and 2 / (9 C).
-fn convolution(mac: &Mac, channels: usize, x: &[f32], w: &[f64]) -> f64 {
+fn convolution(mac: &AccumulatorSpec, channels: usize, x: &[f32], w: &[f64]) -> f64 {
     const SIDE: usize = 64;
     let taps = channels * 9;
     let mut columns = vec![0.0f32; taps * SIDE * SIDE];
@@ -85,7 +90,7 @@ fn convolution(mac: &Mac, channels: usize, x: &[f32], w: &[f64]) -> f64 {
         }
     }
     // Converted once: by way of fp32 a few weights would round twice.
-    let narrow: Vec<f32> = w.iter().map(|&w| settle(&Planar { ties: Ties::Even }, w).to_f32()).collect();
+    let narrow: Vec<f32> = w.iter().map(|&w| settle(&Rounding::EVEN, w).to_f32()).collect();
     let mut found = vec![0.0; channels * SIDE * SIDE];
     let packed =
         (Weights::pack(mac, channels, taps, &narrow), Columns::pack(mac, taps, SIDE * SIDE, &rounded(&columns)));
@@ -112,7 +117,7 @@ fn convolutions_have_the_devices_error() {
         let w: Vec<f64> = (0..channels * channels * 9).map(|_| f64::from(random.next() as f32) * scale).collect();
         agrees(&format!("convolution, batch of {batch}"), convolution(&FIXED, channels, &x, &w), published);
         if batch == 8 {
-            let flushed = Mac { flush_subnormals: true, ..FIXED };
+            let flushed = AccumulatorSpec { flush_subnormals: true, ..FIXED };
             for (name, mac) in variants().into_iter().chain([("subnormal operands flushed", flushed)]) {
                 let found = convolution(&mac, channels, &x, &w);
                 println!("convolution, {name}: {found:e}");

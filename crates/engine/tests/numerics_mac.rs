@@ -1,13 +1,21 @@
 //! Published device results against the models: recorded dot products and elementwise results of the M4 and M6. See
 //! `docs/numerics.md`; the fingerprints and the probes of the M1 are tests of their own.
 
-use anemone_engine::number::wide::{Exact, Wide};
-use anemone_engine::number::{mac, packed, planar};
-use anemone_facts::numerics::{FIXED, GENERATIONS, Mac, Model, PLANAR, RULES, TILED, TILED_SUM};
+use anemone_engine::numerics::{accumulator, rounding};
+use anemone_facts::numerics::{self as facts, GENERATIONS, Model, RULES};
+use anemone_kernels::exact::{Columns, Weights, product};
+use anemone_kernels::num::elementwise::crop;
+use anemone_kernels::num::reference;
+use anemone_kernels::num::wide::{Exact, Wide};
+use anemone_kernels::params::AccumulatorSpec;
 use half::f16;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
+static TILED: AccumulatorSpec = accumulator(&facts::TILED);
+static TILED_SUM: AccumulatorSpec = accumulator(&facts::TILED_SUM);
 
 /// Prints past the test harness, which would keep the lines of a passing test.
 macro_rules! say {
@@ -106,7 +114,7 @@ fn terms(case: &Json) -> Option<Vec<(f16, f16)>> {
 }
 
 fn dot(case: &Json) -> Option<f16> {
-    Some(mac::dot(&FIXED, &terms(case)?, case.number("bias").unwrap_or(0.0)))
+    Some(reference::dot(&FIXED, &terms(case)?, case.number("bias").unwrap_or(0.0)))
 }
 
 fn dot_packed(case: &Json) -> Option<f16> {
@@ -119,11 +127,11 @@ fn dot_packed(case: &Json) -> Option<f16> {
     Some(sum_packed(&FIXED, &terms, case.number("bias").unwrap_or(0.0) as f32))
 }
 
-fn sum_packed(mac: &Mac, terms: &[(f16, f16)], bias: f32) -> f16 {
+fn sum_packed(mac: &AccumulatorSpec, terms: &[(f16, f16)], bias: f32) -> f16 {
     let (w, x): (Vec<f32>, Vec<f32>) = terms.iter().map(|(w, x)| (w.to_f32(), x.to_f32())).unzip();
     let mut out = [0.0];
-    let weights = packed::Weights::pack(mac, 1, terms.len(), &w);
-    packed::product(&weights, &packed::Columns::pack(mac, terms.len(), 1, &x), &[bias], &mut out);
+    let weights = Weights::pack(mac, 1, terms.len(), &w);
+    product(&weights, &Columns::pack(mac, terms.len(), 1, &x), &[bias], &mut out);
     f16::from_f32(out[0])
 }
 
@@ -147,7 +155,7 @@ fn exact(x: f16) -> Exact {
 
 /// A result: of fp16 already, so nothing is rounded here.
 fn settled(x: Exact) -> f16 {
-    f16::from_f32(x.settle(&PLANAR))
+    f16::from_f32(x.settle(&rounding(&facts::PLANAR)))
 }
 
 fn h(x: f64) -> f16 {
@@ -156,9 +164,9 @@ fn h(x: f64) -> f16 {
 
 #[test]
 fn a_reduction_holds_the_range_of_fp16() {
-    let of = |mac: &Mac, values: &[f64]| {
+    let of = |mac: &AccumulatorSpec, values: &[f64]| {
         let terms: Vec<(f16, f16)> = values.iter().map(|&x| (f16::ONE, h(x))).collect();
-        mac::dot(mac, &terms, 0.0)
+        reference::dot(mac, &terms, 0.0)
     };
     assert_eq!(of(&TILED_SUM, &[60000.0, 5504.0]), f16::MAX);
     assert_eq!(of(&TILED_SUM, &[40000.0, 40000.0]), f16::INFINITY);
@@ -168,9 +176,9 @@ fn a_reduction_holds_the_range_of_fp16() {
 #[test]
 fn exponent_31_is_read_as_each_model_says() {
     let (inf, nan) = (f16::INFINITY, f16::NAN);
-    let of = |mac: &Mac, terms: &[(f16, f16)]| {
-        let found = mac::dot(mac, terms, 0.0);
-        assert_eq!(sum_packed(mac, terms, 0.0).to_bits(), found.to_bits(), "{} {terms:?}", mac.name);
+    let of = |mac: &AccumulatorSpec, terms: &[(f16, f16)]| {
+        let found = reference::dot(mac, terms, 0.0);
+        assert_eq!(sum_packed(mac, terms, 0.0).to_bits(), found.to_bits(), "{mac:?} {terms:?}");
         found
     };
     // Numbers: 65536 / 4 = 16384, 98304 / 4 = 24576; zero times one of them is zero.
@@ -209,10 +217,7 @@ fn elementwise_probes_of_the_m1() {
     assert_eq!(infinite.map(settled), [f16::INFINITY; 6]);
     assert_eq!(settled(nan.min(one)), f16::ONE);
     assert_eq!(settled(exact(h(255.875)).mul(exact(h(255.875)))), h(65472.0));
-    assert_eq!(
-        [4094.0, 4096.0, -4096.0, 1e-7].map(|x| planar::crop(4, x)),
-        [4094.0, f32::INFINITY, f32::NEG_INFINITY, 1e-7]
-    );
+    assert_eq!([4094.0, 4096.0, -4096.0, 1e-7].map(|x| crop(4, x)), [4094.0, f32::INFINITY, f32::NEG_INFINITY, 1e-7]);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The operations of the graph. Frontends translate every model format into this set; `infer` gives result types,
 //! `eval` the meaning.
 
+pub mod unary;
+
 use crate::native::Native;
+
+pub use unary::{GeluMode, Unary};
 
 /// What an operation computes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
 /// operation has one result, of the element type of `x` unless said otherwise.
@@ -132,157 +136,6 @@ impl OpKind {
             OpKind::Native(native) => native.schema().tag,
         }
     }
-}
-
-/// Elementwise functions of one operand.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Unary {
-    Identity,
-    Relu,
-    Relu6,
-    LeakyRelu {
-        alpha: f32,
-    },
-    Elu {
-        alpha: f32,
-    },
-    Sigmoid,
-    /// `clip(alpha * x + beta, 0, 1)`.
-    SigmoidHard {
-        alpha: f32,
-        beta: f32,
-    },
-    Tanh,
-    /// `alpha * tanh(beta * x)`.
-    ScaledTanh {
-        alpha: f32,
-        beta: f32,
-    },
-    Gelu(GeluMode),
-    Silu,
-    Softplus,
-    Softsign,
-    Erf,
-    Exp,
-    Exp2,
-    /// Natural logarithm of `x + epsilon`.
-    Log {
-        epsilon: f32,
-    },
-    Log2,
-    Sqrt,
-    /// `1 / sqrt(x + epsilon)`.
-    Rsqrt {
-        epsilon: f32,
-    },
-    /// `1 / (x + epsilon)`.
-    Inverse {
-        epsilon: f32,
-    },
-    Abs,
-    Neg,
-    Square,
-    /// -1, 0 or 1.
-    Sign,
-    Ceil,
-    Floor,
-    /// To the nearest integer, ties to even.
-    Round,
-    Clip {
-        min: f32,
-        max: f32,
-    },
-    /// `max(x, alpha)`.
-    Threshold {
-        alpha: f32,
-    },
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Atanh,
-}
-
-impl Unary {
-    /// Name as the text form spells it, without attributes.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Unary::Identity => "identity",
-            Unary::Relu => "relu",
-            Unary::Relu6 => "relu6",
-            Unary::LeakyRelu { .. } => "leaky_relu",
-            Unary::Elu { .. } => "elu",
-            Unary::Sigmoid => "sigmoid",
-            Unary::SigmoidHard { .. } => "sigmoid_hard",
-            Unary::Tanh => "tanh",
-            Unary::ScaledTanh { .. } => "scaled_tanh",
-            Unary::Gelu(_) => "gelu",
-            Unary::Silu => "silu",
-            Unary::Softplus => "softplus",
-            Unary::Softsign => "softsign",
-            Unary::Erf => "erf",
-            Unary::Exp => "exp",
-            Unary::Exp2 => "exp2",
-            Unary::Log { .. } => "log",
-            Unary::Log2 => "log2",
-            Unary::Sqrt => "sqrt",
-            Unary::Rsqrt { .. } => "rsqrt",
-            Unary::Inverse { .. } => "inverse",
-            Unary::Abs => "abs",
-            Unary::Neg => "neg",
-            Unary::Square => "square",
-            Unary::Sign => "sign",
-            Unary::Ceil => "ceil",
-            Unary::Floor => "floor",
-            Unary::Round => "round",
-            Unary::Clip { .. } => "clip",
-            Unary::Threshold { .. } => "threshold",
-            Unary::Sin => "sin",
-            Unary::Cos => "cos",
-            Unary::Tan => "tan",
-            Unary::Asin => "asin",
-            Unary::Acos => "acos",
-            Unary::Atan => "atan",
-            Unary::Sinh => "sinh",
-            Unary::Cosh => "cosh",
-            Unary::Atanh => "atanh",
-        }
-    }
-
-    /// Whether the function is defined on integers too.
-    pub fn takes_integers(&self) -> bool {
-        matches!(
-            self,
-            Unary::Identity
-                | Unary::Relu
-                | Unary::Relu6
-                | Unary::Abs
-                | Unary::Neg
-                | Unary::Square
-                | Unary::Sign
-                | Unary::Ceil
-                | Unary::Floor
-                | Unary::Round
-                | Unary::Clip { .. }
-                | Unary::Threshold { .. }
-        )
-    }
-}
-
-/// Which formula of the Gaussian error linear unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GeluMode {
-    /// `x/2 (1 + erf(x / sqrt 2))`.
-    Exact,
-    /// With `tanh(sqrt(2/pi) (x + 0.044715 x^3))`.
-    Tanh,
-    /// `x sigmoid(1.702 x)`.
-    Sigmoid,
 }
 
 /// Elementwise functions of two operands.

@@ -20,10 +20,13 @@ pub mod text;
 
 use anemone_facts::Layout;
 
-pub use bytes::{Rows, fetch, round_halves, widen_halves, widen_indices};
 pub use coverage::Coverage;
 pub use renumber::PortOrder;
 pub use task::{FieldError, Form, Run, StreamError, Task};
+
+// Memory of a program is read in place, and offsets of 64 bits index it.
+const _: () = assert!(u16::from_ne_bytes([1, 0]) == 1, "anemone needs a little-endian processor");
+const _: () = assert!(usize::BITS == 64 || cfg!(target_family = "wasm"), "anemone needs a 64-bit processor");
 
 /// Base address registers of the machine.
 pub const BAR_COUNT: usize = 32;

@@ -5,7 +5,6 @@
 //! (SHA-256 over the three).
 
 use crate::error::{Error, Result};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -143,7 +142,7 @@ impl Cache {
         let locks = self.folder.join("locks");
         fs::create_dir_all(&locks).ok()?;
         let file = File::options().create(true).truncate(false).write(true).open(locks.join(&key.0)).ok()?;
-        flock(&file, FlockOperation::LockExclusive).ok()?;
+        file.lock().ok()?;
         Some(Claim(file))
     }
 
@@ -254,7 +253,7 @@ impl Cache {
             // A writer that lives holds its key.
             let lock =
                 File::options().create(true).truncate(false).write(true).open(self.folder.join("locks").join(key));
-            let free = lock.is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_ok());
+            let free = lock.is_ok_and(|f| f.try_lock().is_ok());
             let age = e.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             // Stores without a claim are short.
             if free && age.is_none_or(|a| a > Duration::from_secs(1)) {

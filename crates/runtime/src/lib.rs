@@ -7,13 +7,13 @@
 //! - [`firmware`], [`dart`], [`clock`]: models of what the driver talks to. Time in them is modelled and never slept.
 //!
 //! The crate may use `facts`, `program` and `engine`. It must not see `net` or `compile`: what it is handed is a program,
-//! never a model; who compiles is a closure of the caller. System calls are in `os`, `cache` and `broker`, and `unsafe` is in
+//! never a model; who compiles is a closure of the caller. System calls are in `os`, file access is in `cache` and `broker`, and `unsafe` is in
 //! `os/shared.rs` alone.
 //!
-//! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `rustix` has the system calls
-//! that the standard library lacks (memfd, descriptors over sockets, pidfd) without `unsafe`; `memmap2` maps memory
-//! and files;
-//! `landlock` takes from the compile service what it does not need;
+//! Dependencies: `half` converts fp16; `hmac` and `sha2` sign images and name cache entries; `getrandom` asks the
+//! system for random bytes; `memmap2` maps memory and files; on Linux, `rustix` has the system calls that the standard library
+//! lacks (memfd, descriptors over sockets, pidfd) without `unsafe`, and `landlock` takes from the compile service what it
+//! does not need;
 //! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
 //! `tracing` reports what is skipped.
 

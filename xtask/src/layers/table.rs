@@ -95,6 +95,7 @@ pub const CRATES: &[Crate] = &[
         name: "ane",
         layers: &[
             &["diagnostic", "native"],
+            &["os"],
             &["files", "lut", "reference"],
             &["model", "tensor"],
             &["check", "compile", "convert", "execute", "explain", "graph", "warnings"],
@@ -197,7 +198,6 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/net/src/native/eval.rs#eval", ARMS),
     ("crates/net/src/native/shape.rs#result", ARMS),
     ("crates/net/src/netplist.rs", OLD),
-    ("crates/net/src/ops.rs", ROWS),
     ("crates/net/src/outline.rs#spelled", ARMS),
     ("crates/net/src/read/netplist/units.rs", ARMS),
     ("crates/net/src/read/onnx/elementwise.rs#translate", ARMS),

@@ -1,6 +1,6 @@
 //! `ane broker`: the daemon. `ane stat`: what it counts. The compile service is this program too, under a hidden verb.
 
-use super::places::{cache, refused, socket};
+use super::places::{self, cache, refused};
 use super::{Voice, print};
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files};
@@ -9,9 +9,8 @@ use anemone_runtime::broker::policy::Policy;
 use anemone_runtime::broker::service::{self, Service};
 use anemone_runtime::broker::{Broker, Listening};
 use anemone_runtime::driver::Config;
+use anemone_runtime::os::{confine, socket};
 use clap::Args;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,17 +59,17 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let own = std::env::current_exe()
         .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
-    let listening = Listening::bind(&socket(flags.socket.clone())?).map_err(refused)?;
+    let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
     let config = Config { arithmetic: flags.numerics.arithmetic(), ..Config::default() };
     let service = Arc::new(Service::new(own, vec![SERVICE.into()]));
     let broker = Broker::configured(policy, service, Some(cache(flags.cache)?), config).map_err(refused)?;
-    voice.note(format!("listening on {}", socket(flags.socket)?.display()));
+    voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
     listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
     Ok(0)
 }
 
 pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
-    let remote = Remote::connect(&socket(flags.socket)?, Route::Broker).map_err(refused)?;
+    let remote = Remote::connect(&places::socket(flags.socket)?, Route::Broker).map_err(refused)?;
     let stat = remote.stat().map_err(refused)?;
     if voice.json {
         print(&format!("{stat}\n"))?;
@@ -84,9 +83,8 @@ pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
 
 /// Answers compile requests on standard input's socket until the broker is gone.
 pub fn compile_service(voice: Voice) -> Result<u8> {
-    let unusable = |e: std::io::Error| Diagnostic::new(Code::Usage, format!("standard input is no socket: {e}"));
-    let line = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(unusable)?);
-    if let Err(missing) = service::confine() {
+    let line = socket::standard_input().map_err(refused)?;
+    if let Err(missing) = confine() {
         voice.note(format!("the compile service is not confined: {missing}"));
     }
     service::serve(&line, &ModelCompiler).map_err(refused)?;

@@ -1,8 +1,9 @@
 //! `ane doctor`: what works on this machine.
 
 use super::{Voice, print};
-use anemone::Result;
+use anemone::{Result, os};
 use anemone_facts::chips::CHIPS;
+use anemone_runtime::os::support::FEATURES;
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
@@ -46,13 +47,13 @@ pub fn run(_: Flags, voice: Voice) -> Result<u8> {
 fn looks() -> Vec<Look> {
     let mut looks = Vec::new();
     let mut look = |what, works, found: String, next| looks.push(Look { what, works, found, next });
-    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    look("version", true, format!("ane {}, {os} on {arch}", env!("CARGO_PKG_VERSION")), "");
+    let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    look("version", true, format!("ane {}, {system} on {arch}", env!("CARGO_PKG_VERSION")), "");
     let compiles: Vec<&str> = CHIPS.iter().filter(|c| c.layout.is_some()).map(|c| c.target).collect();
     look("check", true, format!("{} targets: `ane targets`", CHIPS.len()), "");
     look("compile", true, format!("for {}", compiles.join(", ")), "");
     look("run", true, "software engine, here and everywhere".to_string(), "");
-    let apple = os == "macos" || os == "ios";
+    let apple = system == "macos" || system == "ios";
     let silicon = apple && arch == "aarch64";
     let hardware = if silicon {
         "Apple silicon is here; this version does not drive its engine"
@@ -65,13 +66,20 @@ fn looks() -> Vec<Look> {
         "`ane run` computes in software what an M1 would"
     };
     look("run on hardware", false, hardware.to_string(), next);
-    let device = PathBuf::from("/dev/accel/accel0");
-    if os == "linux" {
+    if let Some(device) = os::ACCELERATOR.map(PathBuf::from) {
         let found =
             if device.exists() { format!("{} exists", device.display()) } else { "no accelerator device".into() };
         let next =
             "on Apple silicon, a kernel with the open driver; `ane compile MODEL -o model.anec` writes what it takes";
         look("open driver", device.exists(), found, next);
+    }
+    for feature in FEATURES {
+        let support = feature.on(system);
+        let found = support.map_or("not known on this system; tell us", |s| s.text());
+        look(feature.name, support.is_some_and(|s| s.works()), format!("{found} ({})", feature.purpose), "");
+    }
+    if let Err(why) = os::cache_folder() {
+        look("cache", false, why.to_string(), "--cache FOLDER names one");
     }
     let folder = std::env::temp_dir();
     let writes = tempfile::Builder::new().prefix(".ane-").tempfile_in(&folder).and_then(|mut f| f.write_all(b"x"));

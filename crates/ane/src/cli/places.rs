@@ -1,6 +1,6 @@
 //! Default places of the runtime: the broker's socket, the cache.
 
-use anemone::{Code, Diagnostic, Result};
+use anemone::{Code, Diagnostic, Result, os};
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::cache_root;
 use std::path::PathBuf;
@@ -10,19 +10,16 @@ pub const CACHE_BYTES: u64 = 4 << 30;
 
 /// The broker's socket: as given, or in the user's runtime folder.
 pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
-    let folder = || std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("anemone").join("aned.sock"));
-    let message = "where the broker's socket is, is not known: XDG_RUNTIME_DIR is not set";
-    given.or_else(folder).ok_or_else(|| Diagnostic::new(Code::Usage, message).help("--socket PATH"))
+    let found = given.map_or_else(|| os::runtime_folder().map(|d| d.join("anemone").join("aned.sock")), Ok);
+    let message = |why| format!("where the broker's socket is, is not known: {why}");
+    found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--socket PATH"))
 }
 
 /// The cache's folder: as given, or in the user's cache folder.
 pub fn cache_folder(given: Option<PathBuf>) -> Result<PathBuf> {
-    let base = || {
-        let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        own.or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"))).map(|b| cache_root(&b))
-    };
-    let message = "where the cache is, is not known: neither XDG_CACHE_HOME nor HOME is set";
-    given.or_else(base).ok_or_else(|| Diagnostic::new(Code::Usage, message).help("--cache FOLDER"))
+    let found = given.map_or_else(|| os::cache_folder().map(|base| cache_root(&base)), Ok);
+    let message = |why| format!("where the cache is, is not known: {why}");
+    found.map_err(|why| Diagnostic::new(Code::Usage, message(why)).help("--cache FOLDER"))
 }
 
 /// The cache.

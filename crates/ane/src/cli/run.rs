@@ -287,7 +287,7 @@ fn write(targets: &[(String, PathBuf)], outputs: &[(String, Array)]) -> Result<(
     let mut encoded = Vec::new();
     for (name, path) in targets {
         if let Some((_, array)) = outputs.iter().find(|(n, _)| n == name) {
-            encoded.push((path.as_path(), tensor::npy_bytes(array)?));
+            encoded.push((path.as_path(), tensor::npy_bytes(array)));
         }
     }
     let files: Vec<(&Path, &[u8])> = encoded.iter().map(|(path, bytes)| (*path, bytes.as_slice())).collect();

@@ -25,7 +25,9 @@ macro_rules! ane {
 }
 
 pub fn command(arguments: &[String]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ane"));
+    // Another binary, or what runs it, for example under an emulator.
+    let other = std::env::var_os("ANE_BINARY");
+    let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_ane").into()));
     command.args(arguments).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command

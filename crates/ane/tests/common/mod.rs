@@ -1,6 +1,7 @@
 //! Shared by the golden tests: where the data lies, random inputs, the closing score.
 #![allow(dead_code)]
 
+pub mod draw;
 pub mod nets;
 pub mod oracle;
 pub mod suite;

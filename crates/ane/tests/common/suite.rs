@@ -119,11 +119,10 @@ impl Case {
         net
     }
 
-    pub fn check(&self) -> Result<String, String> {
-        let net = self.net();
+    /// Random inputs, the same on every run.
+    fn draw(&self) -> Vec<Vec<f32>> {
         let mut random = Random::new(3);
-        let inputs: Vec<Vec<f32>> = self
-            .inputs
+        self.inputs
             .iter()
             .enumerate()
             .map(|(i, s)| {
@@ -140,7 +139,19 @@ impl Case {
                     })
                     .collect()
             })
-            .collect();
+            .collect()
+    }
+
+    /// Compiled and executed by a number model; what it gave.
+    pub fn results(&self, model: Model) -> Result<Vec<f32>, String> {
+        let program =
+            compile(&self.net(), &chips::CHIPS[0], &Options::default(), &mut ()).map_err(|e| e.to_string())?;
+        execute(&program, &self.draw(), model)
+    }
+
+    pub fn check(&self) -> Result<String, String> {
+        let net = self.net();
+        let inputs = self.draw();
         let tensors: Vec<Tensor> = inputs
             .iter()
             .zip(&self.inputs)

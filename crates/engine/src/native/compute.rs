@@ -8,7 +8,7 @@ use anemone_facts::Field::{OwnChannels, OwnColumns, OwnKind};
 const MOST_STEPS: usize = 1 << 31;
 
 /// Elements along one axis of an operand, for every place of the others: first element, distance, count.
-struct Lines {
+struct RowKernel {
     starts: Vec<usize>,
     step: usize,
     count: usize,
@@ -19,11 +19,11 @@ fn steps([_, c, h, w]: [usize; 4]) -> [usize; 4] {
     [c * h * w, h * w, w, 1]
 }
 
-fn lines(extents: [usize; 4], axis: usize) -> Lines {
+fn lines(extents: [usize; 4], axis: usize) -> RowKernel {
     let (step, count) = (steps(extents)[axis], extents[axis]);
     let total: usize = extents.iter().product();
     let starts = (0..total).filter(|i| i / step % count == 0).collect();
-    Lines { starts, step, count }
+    RowKernel { starts, step, count }
 }
 
 /// Holds extents of the task to what the layer needs; the compiler states them, but nobody vouches for the words.

@@ -3,24 +3,24 @@
 //! the same bits.
 
 use super::{Neural, kernels_of};
-use crate::activation::{Activation, Finish};
-use crate::convolution::{Member, Target, convolve_pointwise};
 use crate::direct::Direct;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::plan::{Step, Work};
-use crate::rows::{Source, nested, reach};
-use crate::tensor::Extents;
 use anemone_facts::Field::*;
 use anemone_facts::code::residency;
+use anemone_kernels::conv::{BatchMember, TensorViewMut, convolve_pointwise};
+use anemone_kernels::epilogue::{Activation, Epilogue};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{TensorView, nested, reach};
 
 /// A task of the kind, and what follows its sums.
 struct Candidate<'a> {
     neural: &'a Neural,
     /// Of an output.
     taps: usize,
-    member: Member<'a>,
+    member: BatchMember<'a>,
 }
 
 impl Candidate<'_> {
@@ -57,8 +57,8 @@ impl Machine<'_> {
         if self.mac.is_some() || self.get(NeTranspose) != 1 || !known || !plain || !suits {
             return None;
         }
-        let finish = Finish { bias: self.added(), scale: self.factor(), activation: &neural.activation };
-        Some(Candidate { neural, taps: convolution.taps(), member: Member { kernels, finish } })
+        let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &neural.activation };
+        Some(Candidate { neural, taps: convolution.taps(), member: BatchMember { kernels, finish } })
     }
 
     /// Does tasks at once that [`Machine::fans`] counts. False, and nothing is done, where what they read and leave is not
@@ -97,8 +97,8 @@ impl Machine<'_> {
         let Some(([data], target)) = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside) else {
             return Ok(false);
         };
-        let source = Source { data, strides: from.strides };
-        let target = Target { data: target, strides: to.strides, turned: true };
+        let source = TensorView { data, strides: from.strides };
+        let target = TensorViewMut { data: target, strides: to.strides, transposed: true };
         convolve_pointwise(self.workers, &members, source, target, ext);
         Ok(true)
     }

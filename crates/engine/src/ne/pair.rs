@@ -2,29 +2,30 @@
 //! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
 //! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
 //! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
-//! ([`crate::blocked`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
+//! ([`anemone_kernels::conv::nchwc`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
 //! memory. Results have the same bits.
 //!
 //! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
 
 use super::{Convolution, Neural, Operation, Packed};
-use crate::activation::{Activation, Finish};
-use crate::blocked::{self, Addend, Arithmetic, Array, Operand};
-use crate::convolution::{Kernels, Pair, Repacked, Target, convolve_blocks, may_be_pair};
 use crate::direct::{Direct, Span};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
-use crate::exact::Sets;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::{self, Aside, Home};
-use crate::number::packed::{self, abreast};
+use crate::memory::{self, Home};
 use crate::plan::{Step, Work};
-use crate::rows::{BLOCK, Source, dense};
-use crate::tensor::Extents;
-use crate::work::room;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, format, residency};
-use anemone_facts::numerics::Mac;
+use anemone_kernels::conv::exact::Sets;
+use anemone_kernels::conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
+use anemone_kernels::conv::{FusedDepthwise, Kernels, RepackCache, TensorViewMut, can_fuse_depthwise};
+use anemone_kernels::epilogue::{Activation, Epilogue};
+use anemone_kernels::exact::{self, bounds};
+use anemone_kernels::params::AccumulatorSpec;
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{BLOCK, TensorView, dense};
+use anemone_kernels::workers::Aside;
+use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
 
 /// Where a tensor lies.
@@ -73,14 +74,14 @@ const MOST_WRITTEN: usize = 64;
 
 /// A convolution that may be done together with others, and how many channels a group of its result has: its coefficients are
 /// known, and no table is behind it.
-fn candidate<'a>(work: &'a Work, mac: Option<&Mac>) -> Option<(&'a Convolution, usize)> {
+fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
     match convolution.coefficients.as_ref()? {
         Packed::Fast(_) if matches!(neural.activation, Activation::Unread | Activation::Table(_)) => None,
         Packed::Fast(kernels) => Some((convolution, kernels.channels())),
         Packed::Exact(groups) => {
-            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(abreast::suits))?;
+            neural.exactly.as_ref()?.bounds().filter(|_| mac.is_some_and(bounds::suits))?;
             let (sets, _) = groups.first()?;
             Some((convolution, sets.iter().map(|set| set.rows()).sum()))
         }
@@ -100,22 +101,22 @@ pub(super) fn kernels_of(work: &Work) -> Option<(&Convolution, &Kernels)> {
 
 /// Puts channels side by side in the coefficients of tasks that are done together, so many from each one on; and in those of the exact
 /// array's that have a single output.
-pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&Mac>) {
+pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<&AccumulatorSpec>) {
     let mut done = 0;
-    let (mut kernels_again, mut sets_again) = (Repacked::default(), Repacked::default());
+    let (mut kernels_again, mut sets_again) = (RepackCache::default(), RepackCache::default());
     for (i, step) in steps.iter_mut().enumerate() {
         let count = together.get(i).copied().filter(|&count| count > 1).unwrap_or(0);
         done = done.max(i + count);
-        let is_lone = candidate(&step.work, mac).is_some_and(|(one, _)| one.staging.is_lone());
+        let is_gemv = candidate(&step.work, mac).is_some_and(|(one, _)| one.staging.is_gemv());
         let Work::Neural(neural) = &mut step.work else { continue };
         let Operation::Convolution(convolution) = &mut neural.operation else { continue };
         match &mut convolution.coefficients {
-            Some(Packed::Fast(kernels)) if i < done => kernels.put_in_blocks(&mut kernels_again),
-            Some(Packed::Exact(groups)) if i < done || is_lone => {
+            Some(Packed::Fast(kernels)) if i < done => kernels.repack_nchwc16(&mut kernels_again),
+            Some(Packed::Exact(groups)) if i < done || is_gemv => {
                 let staging = &convolution.staging;
-                let kernels = sets_again.get(std::mem::take(groups), usize::from(is_lone), |groups: Vec<Sets>| {
-                    let groups = groups.into_iter().map(|(sets, biases)| (packed::all_rows(sets), biases));
-                    Kernels::abreast(staging, groups)
+                let kernels = sets_again.get(std::mem::take(groups), usize::from(is_gemv), |groups: Vec<Sets>| {
+                    let groups = groups.into_iter().map(|(sets, biases)| (exact::all_rows(sets), biases));
+                    Kernels::abreast(staging, groups.collect())
                 });
                 convolution.coefficients = Some(Packed::ExactBlocks(kernels));
             }
@@ -130,11 +131,13 @@ impl Machine<'_> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {
-            (Some((one, first)), Some((other, second))) => may_be_pair([&one.staging, &other.staging], [first, second]),
+            (Some((one, first)), Some((other, second))) => {
+                can_fuse_depthwise([&one.staging, &other.staging], [first, second])
+            }
             _ => false,
         };
         let takes_blocks = |i: usize| {
-            convolution(i).is_some_and(|(one, channels)| blocked::suits(channels) && one.staging.is_of_blocks())
+            convolution(i).is_some_and(|(one, channels)| nchwc::suits(channels) && one.staging.is_of_blocks())
         };
         if !(0..steps.len()).any(may) {
             return Vec::new();
@@ -266,15 +269,16 @@ impl Machine<'_> {
     pub(crate) fn at_once(&mut self, steps: &[Step], count: usize) -> Result<usize, FaultKind> {
         match self.mac {
             None => self.at_once_as(steps, count, |machine, neural| {
-                Some(Finish { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
+                Some(Epilogue { bias: machine.added(), scale: machine.factor(), activation: &neural.activation })
             }),
-            Some(mac) => self
-                .at_once_as(steps, count, |_, neural| Some(Array { mac, bounds: neural.exactly.as_ref()?.bounds()? })),
+            Some(mac) => self.at_once_as(steps, count, |_, neural| {
+                Some(ExactAccumulator { mac, bounds: neural.exactly.as_ref()?.bounds()? })
+            }),
         }
     }
 
     /// What follows the sums of a task is told by `followed_by`.
-    fn at_once_as<'a, A: Arithmetic>(
+    fn at_once_as<'a, A: Accumulator>(
         &mut self,
         steps: &'a [Step],
         count: usize,
@@ -309,7 +313,7 @@ impl Machine<'_> {
         let workers = self.workers;
         let mut after = self.at(next);
         let Some(finish_after) = followed_by(&after, other) else { return Ok(0) };
-        let pair = Pair {
+        let pair = FusedDepthwise {
             kernels: [first, second],
             finish: [finish, finish_after],
             stagings: [&before.staging, &convolution.staging],
@@ -318,19 +322,20 @@ impl Machine<'_> {
         let mut blocks = workers.blocks();
         let views = memory::views(after.memory, after.l2, [direct.from.part()], then.to.part(), &mut aside);
         let Some(([data], target)) = views else { return Ok(0) };
-        let source = Source { data, strides: direct.from.strides };
+        let source = TensorView { data, strides: direct.from.strides };
         let (Some(third), Some(((to, finish), (last, kernels)))) = (third, last) else {
-            let target = Target { data: target, strides: then.to.strides, turned: false };
-            pair.convolve(workers, source, target, other.output, false);
+            let target = TensorViewMut { data: target, strides: then.to.strides, transposed: false };
+            A::convolve_pair(&pair, workers, source, target, other.output, false);
             after.done(&then, other.output);
             return Ok(2);
         };
         let ext = other.output;
-        let blocks = room(&mut blocks, ext.elements()?);
-        pair.convolve(workers, source, Target { data: &mut *blocks, strides: dense(ext), turned: false }, ext, true);
+        let blocks = scratch_slice(&mut blocks, ext.elements()?);
+        let target = TensorViewMut { data: &mut *blocks, strides: dense(ext), transposed: false };
+        A::convolve_pair(&pair, workers, source, target, ext, true);
         let Work::Neural(neural) = &third.work else { return Ok(0) };
         let strides = dense(Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext });
-        let from = Operand { source: Source { data: blocks, strides }, in_blocks: true, staging: &last.staging };
+        let from = Operand { source: TensorView { data: blocks, strides }, in_blocks: true, staging: &last.staging };
         let (mut machine, to, done) = match (&sum, rest.get(1)) {
             (Some(sum), Some(fourth)) => (self.at(fourth), &sum.direct, 4),
             _ => (self.at(third), &to, 3),
@@ -340,7 +345,7 @@ impl Machine<'_> {
             Some(other) => {
                 let views = memory::views(machine.memory, machine.l2, [other.part()], to.to.part(), &mut aside);
                 let Some(([data], target)) = views else { return Ok(0) };
-                (Some(Source { data, strides: other.strides }), target)
+                (Some(TensorView { data, strides: other.strides }), target)
             }
             None => {
                 let views = memory::views(machine.memory, machine.l2, [], to.to.part(), &mut aside);
@@ -348,9 +353,9 @@ impl Machine<'_> {
                 (None, target)
             }
         };
-        let plus = sum.as_ref().map(|sum| Addend { source: added, is_first: sum.is_first });
-        let target = Target { data: target, strides: to.to.strides, turned: false };
-        convolve_blocks(workers, kernels, finish, from, plus, target, neural.output);
+        let plus = sum.as_ref().map(|sum| ResidualAdd { source: added, is_first: sum.is_first });
+        let target = TensorViewMut { data: target, strides: to.to.strides, transposed: false };
+        finish.convolve_nchwc(workers, kernels, from, plus, target, neural.output);
         machine.done(to, neural.output);
         Ok(done)
     }

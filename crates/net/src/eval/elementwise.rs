@@ -2,121 +2,19 @@
 
 use super::{Buffer, View, broadcast_strides, range, rows};
 use crate::graph::{DType, TensorType};
-use crate::ops::{Binary, GeluMode, Unary};
+use crate::ops::{Binary, Unary};
 
 pub(super) fn unary(unary: &Unary, x: View) -> Buffer {
     match x.buffer {
-        Buffer::Float(data) => Buffer::Float(data.iter().map(|&x| float_unary(unary, x)).collect()),
+        Buffer::Float(data) => {
+            let f = unary.function();
+            Buffer::Float(data.iter().map(|&x| f(x)).collect())
+        }
         Buffer::Integer(data) => {
             let (least, most) = range(x.ty.dtype);
-            Buffer::Integer(data.iter().map(|&x| integer_unary(unary, x.into()).clamp(least, most) as i32).collect())
+            let f = unary.integer_function();
+            Buffer::Integer(data.iter().map(|&x| f(x.into()).clamp(least, most) as i32).collect())
         }
-    }
-}
-
-fn float_unary(unary: &Unary, x: f32) -> f32 {
-    match *unary {
-        Unary::Identity => x,
-        // `max` would turn NaN into zero.
-        Unary::Relu => {
-            if x < 0.0 {
-                0.0
-            } else {
-                x
-            }
-        }
-        Unary::Relu6 => x.clamp(0.0, 6.0),
-        Unary::LeakyRelu { alpha } => {
-            if x < 0.0 {
-                alpha * x
-            } else {
-                x
-            }
-        }
-        Unary::Elu { alpha } => {
-            if x < 0.0 {
-                alpha * x.exp_m1()
-            } else {
-                x
-            }
-        }
-        Unary::Sigmoid => sigmoid(x),
-        Unary::SigmoidHard { alpha, beta } => (alpha * x + beta).clamp(0.0, 1.0),
-        Unary::Tanh => x.tanh(),
-        Unary::ScaledTanh { alpha, beta } => alpha * (beta * x).tanh(),
-        Unary::Gelu(GeluMode::Exact) => 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)),
-        Unary::Gelu(GeluMode::Tanh) => {
-            let root = (2.0 / std::f32::consts::PI).sqrt();
-            0.5 * x * (1.0 + (root * (x + 0.044715 * x * x * x)).tanh())
-        }
-        Unary::Gelu(GeluMode::Sigmoid) => x * sigmoid(1.702 * x),
-        Unary::Silu => x * sigmoid(x),
-        // ln(1 + e^x) without overflow of e^x.
-        Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
-        Unary::Softsign => x / (1.0 + x.abs()),
-        Unary::Erf => libm::erff(x),
-        Unary::Exp => x.exp(),
-        Unary::Exp2 => x.exp2(),
-        Unary::Log { epsilon } => (x + epsilon).ln(),
-        Unary::Log2 => x.log2(),
-        Unary::Sqrt => x.sqrt(),
-        Unary::Rsqrt { epsilon } => 1.0 / (x + epsilon).sqrt(),
-        Unary::Inverse { epsilon } => 1.0 / (x + epsilon),
-        Unary::Abs => x.abs(),
-        Unary::Neg => -x,
-        Unary::Square => x * x,
-        Unary::Sign => {
-            if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }
-        }
-        Unary::Ceil => x.ceil(),
-        Unary::Floor => x.floor(),
-        Unary::Round => x.round_ties_even(),
-        Unary::Clip { min, max } => clip(x, min, max),
-        Unary::Threshold { alpha } => {
-            if x < alpha {
-                alpha
-            } else {
-                x
-            }
-        }
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
-        Unary::Tan => x.tan(),
-        Unary::Asin => x.asin(),
-        Unary::Acos => x.acos(),
-        Unary::Atan => x.atan(),
-        Unary::Sinh => x.sinh(),
-        Unary::Cosh => x.cosh(),
-        Unary::Atanh => x.atanh(),
-    }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// As `f32::clamp`, which panics where `min` is greater than `max`; the upper limit wins then.
-fn clip(x: f32, min: f32, max: f32) -> f32 {
-    let x = if x < min { min } else { x };
-    if x > max { max } else { x }
-}
-
-fn integer_unary(unary: &Unary, x: i64) -> i64 {
-    match *unary {
-        Unary::Relu => x.max(0),
-        Unary::Relu6 => x.clamp(0, 6),
-        Unary::Abs => x.abs(),
-        Unary::Neg => -x,
-        Unary::Square => x * x,
-        Unary::Sign => x.signum(),
-        Unary::Clip { min, max } => x.max(min.ceil() as i64).min(max.floor() as i64),
-        Unary::Threshold { alpha } => x.max(alpha.ceil() as i64),
-        // Rounding does nothing; the type rules admit no other function.
-        _ => x,
     }
 }
 

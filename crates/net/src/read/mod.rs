@@ -4,6 +4,7 @@ mod blob;
 mod mil;
 pub mod mlpackage;
 pub mod netplist;
+pub mod npy;
 mod onnx;
 mod outline;
 mod packed;

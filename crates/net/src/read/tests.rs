@@ -36,20 +36,16 @@ impl Files for Disk {
 
 fn npy(path: &Path) -> Option<Tensor> {
     let bytes = std::fs::read(path).ok()?;
-    let file = npyz::NpyFile::new(&bytes[..]).unwrap();
-    let shape: Vec<usize> = file.shape().iter().map(|&d| d as usize).collect();
-    let npyz::DType::Plain(ty) = file.dtype() else { panic!("plain element types only") };
-    let data = match (ty.type_char(), ty.size_field()) {
-        (npyz::TypeChar::Float, 4) => Data::F32(file.into_vec().unwrap()),
-        (npyz::TypeChar::Float, 2) => Data::F16(file.into_vec().unwrap()),
-        (npyz::TypeChar::Int, 4) => Data::I32(file.into_vec().unwrap()),
-        (npyz::TypeChar::Int, 8) => {
-            let wide: Vec<i64> = file.into_vec().unwrap();
-            Data::I32(wide.into_iter().map(|v| v as i32).collect())
-        }
-        other => panic!("element type {other:?}"),
+    let array = npy::Npy::read(&bytes).unwrap();
+    let elements = array.to_f32();
+    let data = match &array.descr[1..] {
+        "f4" => Data::F32(elements),
+        "f2" => Data::F16(elements.into_iter().map(half::f16::from_f32).collect()),
+        // Indices: small enough for fp32.
+        "i4" | "i8" => Data::I32(elements.into_iter().map(|v| v as i32).collect()),
+        other => panic!("element type {other}"),
     };
-    Some(Tensor { shape, data })
+    Some(Tensor { shape: array.shape, data })
 }
 
 /// Largest difference, relative to the largest expected element.

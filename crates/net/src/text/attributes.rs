@@ -2,6 +2,7 @@
 
 use crate::error::TextFault;
 use crate::native::{Native, Param, Schema};
+use crate::ops::unary::Row;
 use crate::ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
@@ -163,27 +164,16 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
 }
 
 fn unary_attributes(unary: &Unary) -> Vec<(&'static str, Attribute)> {
-    match *unary {
-        Unary::LeakyRelu { alpha } | Unary::Elu { alpha } | Unary::Threshold { alpha } => {
-            vec![("alpha", Attribute::float(alpha))]
-        }
-        Unary::SigmoidHard { alpha, beta } | Unary::ScaledTanh { alpha, beta } => {
-            vec![("alpha", Attribute::float(alpha)), ("beta", Attribute::float(beta))]
-        }
-        Unary::Log { epsilon } | Unary::Rsqrt { epsilon } | Unary::Inverse { epsilon } => {
-            vec![("epsilon", Attribute::float(epsilon))]
-        }
-        Unary::Clip { min, max } => vec![("min", Attribute::float(min)), ("max", Attribute::float(max))],
-        Unary::Gelu(mode) => vec![(
-            "mode",
-            Attribute::word(match mode {
-                GeluMode::Exact => "exact",
-                GeluMode::Tanh => "tanh",
-                GeluMode::Sigmoid => "sigmoid",
-            }),
-        )],
-        _ => vec![],
-    }
+    let Some(row) = unary.row() else {
+        let Unary::Gelu(mode) = unary else { return vec![] };
+        let mode = match mode {
+            GeluMode::Exact => "exact",
+            GeluMode::Tanh => "tanh",
+            GeluMode::Sigmoid => "sigmoid",
+        };
+        return vec![("mode", Attribute::word(mode))];
+    };
+    row.params.iter().zip(unary.params()).map(|(param, value)| (param.name, Attribute::float(value))).collect()
 }
 
 /// Attributes of one operation while it is parsed; each is taken once.
@@ -368,53 +358,11 @@ impl Attributes<'_> {
     }
 
     fn unary(&mut self) -> Result<Option<Unary>, TextFault> {
-        const PLAIN: [Unary; 29] = [
-            Unary::Identity,
-            Unary::Relu,
-            Unary::Relu6,
-            Unary::Sigmoid,
-            Unary::Tanh,
-            Unary::Silu,
-            Unary::Softplus,
-            Unary::Softsign,
-            Unary::Erf,
-            Unary::Exp,
-            Unary::Exp2,
-            Unary::Log2,
-            Unary::Sqrt,
-            Unary::Abs,
-            Unary::Neg,
-            Unary::Square,
-            Unary::Sign,
-            Unary::Ceil,
-            Unary::Floor,
-            Unary::Round,
-            Unary::Sin,
-            Unary::Cos,
-            Unary::Tan,
-            Unary::Asin,
-            Unary::Acos,
-            Unary::Atan,
-            Unary::Sinh,
-            Unary::Cosh,
-            Unary::Atanh,
-        ];
-        Ok(Some(match self.op {
-            "leaky_relu" => Unary::LeakyRelu { alpha: self.float("alpha")? },
-            "elu" => Unary::Elu { alpha: self.float("alpha")? },
-            "threshold" => Unary::Threshold { alpha: self.float("alpha")? },
-            "sigmoid_hard" => Unary::SigmoidHard { alpha: self.float("alpha")?, beta: self.float("beta")? },
-            "scaled_tanh" => Unary::ScaledTanh { alpha: self.float("alpha")?, beta: self.float("beta")? },
-            "log" => Unary::Log { epsilon: self.float("epsilon")? },
-            "rsqrt" => Unary::Rsqrt { epsilon: self.float("epsilon")? },
-            "inverse" => Unary::Inverse { epsilon: self.float("epsilon")? },
-            "clip" => Unary::Clip { min: self.float("min")?, max: self.float("max")? },
-            "gelu" => {
-                let modes = [("exact", GeluMode::Exact), ("tanh", GeluMode::Tanh), ("sigmoid", GeluMode::Sigmoid)];
-                Unary::Gelu(self.choice("mode", "exact, tanh or sigmoid", &modes)?)
-            }
-            name => return Ok(PLAIN.into_iter().find(|u| u.name() == name)),
-        }))
+        if self.op == "gelu" {
+            let modes = [("exact", GeluMode::Exact), ("tanh", GeluMode::Tanh), ("sigmoid", GeluMode::Sigmoid)];
+            return Ok(Some(Unary::Gelu(self.choice("mode", "exact, tanh or sigmoid", &modes)?)));
+        }
+        Row::named(self.op).map(|row| row.make(|param| self.float(param.name))).transpose()
     }
 }
 

@@ -8,12 +8,11 @@ use crate::driver::task::lock;
 use crate::e5rt::device::{Device, Loaded};
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Code, Error, Result};
+use crate::os::BorrowedDescriptor;
 use crate::os::shared::Shared;
-use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message};
+use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message, Stream};
 use crate::words::u32_at;
 use anemone_facts::driver::limits::DEFAULT_QOS;
-use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,11 +31,7 @@ pub struct Remote {
     socket: PathBuf,
     path: Route,
     qos: u32,
-    control: Mutex<UnixStream>,
-}
-
-fn connect(path: &Path) -> Result<UnixStream> {
-    UnixStream::connect(path).map_err(|e| Error::system("connect to the broker at", path.display(), e))
+    control: Mutex<Stream>,
 }
 
 fn gone() -> Error {
@@ -44,14 +39,14 @@ fn gone() -> Error {
     Error::System { what: "the broker is gone", path: String::new(), error }
 }
 
-fn exchange(socket: &UnixStream) -> Result<Message> {
+fn exchange(socket: &Stream) -> Result<Message> {
     socket::receive(socket, MAX_MESSAGE_BYTES)?.ok_or_else(gone)
 }
 
 impl Remote {
     /// Connects.
     pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
-        let control = Mutex::new(connect(socket)?);
+        let control = Mutex::new(socket::connect(socket)?);
         Ok(Remote { socket: socket.to_path_buf(), path, qos: DEFAULT_QOS as u32, control })
     }
 
@@ -102,15 +97,15 @@ impl Compiler for Remote {
 
 struct RemoteProgram {
     /// Keeps the program loaded: it lives as long as this connection.
-    _control: Option<UnixStream>,
-    line: Mutex<UnixStream>,
+    _control: Option<Stream>,
+    line: Mutex<Stream>,
     token: u64,
 }
 
 impl Device for Remote {
     fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>> {
         let image = hex(&sha256(&bundle.image));
-        let control = connect(&self.socket)?;
+        let control = socket::connect(&self.socket)?;
         wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: self.qos })?;
         let message = exchange(&control)?;
         let Answer::Loaded { token, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
@@ -120,13 +115,13 @@ impl Device for Remote {
         wire::ask(&control, &Ask::Direct { token, qos: self.qos })?;
         let mut message = exchange(&control)?;
         wire::read_answer(&message)?;
-        let line = message.descriptors.pop().ok_or_else(gone)?;
-        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line.into()), token }))
+        let line = message.descriptors.pop().map(socket::from_descriptor).ok_or_else(gone)?;
+        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line), token }))
     }
 }
 
 impl RemoteProgram {
-    fn call(&self, kind: u32, body: &[u8], files: &[BorrowedFd<'_>]) -> Result<(Code, Vec<u8>)> {
+    fn call(&self, kind: u32, body: &[u8], files: &[BorrowedDescriptor<'_>]) -> Result<(Code, Vec<u8>)> {
         let line = lock(&self.line);
         socket::send(&line, kind, body, files)?;
         let message = exchange(&line)?;
@@ -142,11 +137,9 @@ impl RemoteProgram {
     fn submit_within(&self, body: &[u8], limit: Duration) -> Result<()> {
         let line = lock(&self.line);
         socket::send(&line, kind::SUBMIT, body, &[])?;
-        let mut ready = [rustix::event::PollFd::new(&*line, rustix::event::PollFlags::IN)];
-        let time = rustix::event::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        if !matches!(rustix::event::poll(&mut ready, Some(&time)), Ok(1..)) {
+        if !socket::readable_within(&line, limit) {
             // What it would still answer is not wanted.
-            let _ = line.shutdown(std::net::Shutdown::Both);
+            socket::shut(&line);
             let waited_ms = limit.as_millis() as u64;
             return Err(Error::Timeout { what: "submit", waited_ms, code: Code::ABORTED });
         }
@@ -161,7 +154,7 @@ impl RemoteProgram {
 impl Loaded for RemoteProgram {
     fn add_surface(&self, shared: Arc<Shared>) -> Result<u32> {
         let bytes = (shared.len() as u64).to_le_bytes();
-        match self.call(kind::SURFACE, &bytes, &[shared.descriptor()])? {
+        match self.call(kind::SURFACE, &bytes, &[shared.descriptor()?])? {
             (Code::SUCCESS, body) => Ok(u32_at(&body, 0)),
             (code, _) => Err(Error::driver("surface", code)),
         }

@@ -19,12 +19,10 @@ use crate::driver::{Config, Driver};
 use crate::e5rt::device::InProcess;
 use crate::e5rt::{Compiler, Runtime};
 use crate::error::{Error, Result};
+use crate::os::socket::Listener;
 use policy::Policy;
-use rustix::fs::{FlockOperation, flock};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
@@ -167,7 +165,7 @@ impl Broker {
 /// A socket that one broker owns, and its lock.
 #[derive(Debug)]
 pub struct Listening {
-    listener: UnixListener,
+    listener: Listener,
     path: PathBuf,
     _lock: File,
 }
@@ -182,31 +180,23 @@ impl Listening {
         }
         let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(|e| Error::system("open", lock_path.display(), e))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if lock.try_lock().is_err() {
             return Err(Error::Taken { socket: path.display().to_string() });
         }
         match std::fs::remove_file(path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail("remove")(e)),
             _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(fail("bind"))?;
-        // Peers are checked one by one; other users are turned away at the first message.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
-        listener.set_nonblocking(true).map_err(fail("listen"))?;
+        let listener = Listener::bind(path)?;
         Ok(Listening { listener, path: path.to_path_buf(), _lock: lock })
     }
 
     /// Serves until `stop`.
     pub fn serve(self, broker: &Arc<Broker>, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Relaxed) {
-            let mut ready = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
-            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-            if !matches!(rustix::event::poll(&mut ready, Some(&tick)), Ok(1..)) {
-                continue;
-            }
-            let socket = match self.listener.accept() {
-                Ok((socket, _)) => socket,
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+            let socket = match self.listener.accept_within(Duration::from_millis(200)) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => continue,
                 Err(error) => {
                     // No descriptors left, or a peer that is gone already: others go on.
                     tracing::warn!(%error, "a connection is not accepted");

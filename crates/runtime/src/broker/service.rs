@@ -6,11 +6,9 @@ use crate::cache::Bundle;
 use crate::driver::task::lock;
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Error, Result};
-use crate::os::socket::{self, MAX_MESSAGE_BYTES};
+use crate::os::socket::{self, MAX_MESSAGE_BYTES, Stream};
 use anemone_facts::driver::limits::DEFAULT_QOS;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -22,7 +20,7 @@ const COMPILE_TIME: Duration = Duration::from_secs(600);
 
 struct Running {
     child: Child,
-    socket: UnixStream,
+    socket: Stream,
 }
 
 impl Drop for Running {
@@ -57,11 +55,11 @@ impl Service {
 
     fn start(&self) -> Result<Running> {
         let fail = |e| Error::system("start", self.program.display(), e);
-        let (socket, theirs) = UnixStream::pair().map_err(fail)?;
-        socket.set_read_timeout(Some(socket::TICK)).map_err(fail)?;
+        let (socket, theirs) = socket::pair()?;
+        socket::set_tick(&socket)?;
         let child = Command::new(&self.program)
             .args(&self.arguments)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(socket::into_input(theirs))
             .stdout(Stdio::null())
             .spawn()
             .map_err(fail)?;
@@ -141,7 +139,7 @@ pub(crate) fn unhex_all(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// The service's own side: answers until the broker is gone.
-pub fn serve(socket: &UnixStream, compiler: &dyn Compiler) -> Result<()> {
+pub fn serve(socket: &Stream, compiler: &dyn Compiler) -> Result<()> {
     while let Some(message) = socket::receive(socket, MAX_MESSAGE_BYTES)? {
         let answered = match wire::read_ask(&message)? {
             Ask::Content { path, .. } => match compiler.content(Path::new(&path)) {
@@ -157,22 +155,6 @@ pub fn serve(socket: &UnixStream, compiler: &dyn Compiler) -> Result<()> {
         answered?;
     }
     Ok(())
-}
-
-/// Takes from this process what a compile does not need: writing files, and the network. The error names what the kernel
-/// lacks.
-pub fn confine() -> Result<()> {
-    use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
-    let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));
-    let rules = Ruleset::default()
-        .handle_access(AccessFs::from_write(ABI::V4))
-        .and_then(|r| r.handle_access(AccessNet::from_all(ABI::V4)))
-        .and_then(|r| r.create())
-        .map_err(fail)?;
-    match rules.restrict_self().map_err(fail)?.ruleset {
-        RulesetStatus::NotEnforced => Err(Error::system("landlock", "", std::io::ErrorKind::Unsupported.into())),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

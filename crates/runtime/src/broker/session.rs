@@ -9,14 +9,12 @@ use crate::driver::priority_of;
 use crate::driver::task::{Grant, Identity, Task};
 use crate::error::{Code, Error, Result};
 use crate::os::shared::Shared;
-use crate::os::socket::{self, Message, Peer, TICK};
+use crate::os::socket::{self, Message, Peer, Stream};
 use crate::words::{u32_at, u64_at};
 use anemone_facts::driver::entitlements as keys;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{reply, request};
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -40,12 +38,12 @@ struct Session<'a> {
 }
 
 /// Serves a connection until the peer leaves or breaks the protocol.
-pub(super) fn serve(broker: &Arc<Broker>, socket: UnixStream) -> Result<()> {
-    socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))?;
+pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
+    socket::set_tick(&socket)?;
     let peer = socket::peer(&socket)?;
     let policy = broker.policy();
     let known = policy.known(&peer.digest);
-    let same_user = peer.uid == rustix::process::getuid().as_raw();
+    let same_user = peer.uid == socket::own_user();
     if !same_user || known.is_none() && policy.default_tier == Tier::None {
         broker.refused.fetch_add(1, Relaxed);
         return wire::refuse(&socket, &Error::Denied { method: "connect", key: keys::ALLOW });
@@ -76,7 +74,7 @@ fn kernel_key(key: &str) -> Option<&'static str> {
 }
 
 impl Session<'_> {
-    fn answer(&mut self, socket: &UnixStream, message: &Message) -> Result<()> {
+    fn answer(&mut self, socket: &Stream, message: &Message) -> Result<()> {
         self.broker.served.fetch_add(1, Relaxed);
         let done = wire::read_ask(message).and_then(|ask| self.ask(socket, &ask));
         match done {
@@ -95,7 +93,7 @@ impl Session<'_> {
         if holds { Ok(()) } else { Err(Error::Denied { method, key }) }
     }
 
-    fn ask(&mut self, socket: &UnixStream, ask: &Ask) -> Result<()> {
+    fn ask(&mut self, socket: &Stream, ask: &Ask) -> Result<()> {
         let send = |answer: &Answer| wire::answer(socket, answer, &[], &[]);
         let refused = |what| move |code| Error::driver(what, code);
         if ask.class() == rows::REALTIME_QOS as u32 {
@@ -152,7 +150,7 @@ impl Session<'_> {
             Ask::Direct { token, qos } => {
                 let grant = *self.loaded.get(token).ok_or(Error::Driver { what: "direct", code: Code::NOT_FOUND })?;
                 let theirs = self.hand_over(grant, *qos)?;
-                wire::answer(socket, &Answer::Done, &[], &[theirs.as_fd()])
+                wire::answer(socket, &Answer::Done, &[], &[socket::descriptor(&theirs)])
             }
             Ask::Unload { token, .. } => {
                 self.loaded.remove(token).ok_or(Error::Driver { what: "unload", code: Code::NOT_FOUND })?;
@@ -192,7 +190,7 @@ impl Session<'_> {
     }
 
     /// A direct-path connection for one program: opened here with the grant, served by a thread, handed over by descriptor.
-    fn hand_over(&self, grant: Grant, qos: u32) -> Result<UnixStream> {
+    fn hand_over(&self, grant: Grant, qos: u32) -> Result<Stream> {
         if self.lines.load(Relaxed) >= MAX_LINES {
             return Err(Error::driver("direct", Code::NO_RESOURCES));
         }
@@ -202,9 +200,8 @@ impl Session<'_> {
         let client = self.broker.driver.open(&Arc::new(task), 1).map_err(refused("open direct"))?;
         client.open().map_err(refused("handshake"))?;
         client.set_class(qos).map_err(refused("class of service"))?;
-        let fail = |e| Error::system("socketpair", "", e);
-        let (ours, theirs) = UnixStream::pair().map_err(fail)?;
-        ours.set_read_timeout(Some(TICK)).map_err(fail)?;
+        let (ours, theirs) = socket::pair()?;
+        socket::set_tick(&ours)?;
         let lines = Arc::clone(&self.lines);
         lines.fetch_add(1, Relaxed);
         let serve = move || {
@@ -225,7 +222,7 @@ impl Session<'_> {
 }
 
 /// Surfaces and submissions: the same on both connections. An error ends the connection; a refusal is a code.
-fn submission(client: &Client, surfaces: &mut usize, socket: &UnixStream, message: Message) -> Result<()> {
+fn submission(client: &Client, surfaces: &mut usize, socket: &Stream, message: Message) -> Result<()> {
     let code_first = |code: Code, rest: &[u8]| {
         let mut body = [0; 4 + reply::BYTES];
         body[..4].copy_from_slice(&code.0.to_le_bytes());

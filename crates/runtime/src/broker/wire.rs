@@ -3,10 +3,9 @@
 use crate::cache::{Bundle, Function};
 use crate::e5rt::CompileOptions;
 use crate::error::{Code, Error, Result};
-use crate::os::socket::{self, Message};
+use crate::os::BorrowedDescriptor;
+use crate::os::socket::{self, Message, Stream};
 use serde::{Deserialize, Serialize};
-use std::os::fd::BorrowedFd;
-use std::os::unix::net::UnixStream;
 
 /// Kinds of messages.
 pub mod kind {
@@ -186,12 +185,12 @@ fn sent<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 /// Sends a request.
-pub fn ask(socket: &UnixStream, ask: &Ask) -> Result<()> {
+pub fn ask(socket: &Stream, ask: &Ask) -> Result<()> {
     socket::send(socket, kind::ASK, &sent(ask), &[])
 }
 
 /// Sends an answer, with bytes after the document.
-pub fn answer(socket: &UnixStream, answer: &Answer, tail: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+pub fn answer(socket: &Stream, answer: &Answer, tail: &[&[u8]], descriptors: &[BorrowedDescriptor<'_>]) -> Result<()> {
     let document = sent(answer);
     let mut body = (document.len() as u64).to_le_bytes().to_vec();
     body.extend_from_slice(&document);
@@ -200,7 +199,7 @@ pub fn answer(socket: &UnixStream, answer: &Answer, tail: &[&[u8]], descriptors:
 }
 
 /// Sends a refusal.
-pub fn refuse(socket: &UnixStream, error: &Error) -> Result<()> {
+pub fn refuse(socket: &Stream, error: &Error) -> Result<()> {
     let refused = Refused { code: error.code().0, text: error.to_string() };
     socket::send(socket, kind::REFUSAL, &sent(&refused), &[])
 }

@@ -291,7 +291,7 @@ impl Driver {
             idle: Condvar::new(),
             trust,
             config,
-            secret: sign::random()?,
+            secret: crate::os::random()?,
             hook: Mutex::default(),
         };
         Ok((Arc::new(driver), signer))

@@ -1,7 +1,7 @@
 //! Signatures of program images, and the trust cache.
 
 use crate::driver::task::lock;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -17,15 +17,6 @@ const MAX_TRUSTED: usize = 1 << 16;
 /// SHA-256.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
-}
-
-/// Fresh random bytes from the system.
-pub fn random() -> Result<[u8; 32]> {
-    let mut out = [0; 32];
-    let file = std::fs::File::open("/dev/urandom");
-    let read = file.and_then(|mut f| std::io::Read::read_exact(&mut f, &mut out));
-    read.map_err(|e| Error::system("read", "/dev/urandom", e))?;
-    Ok(out)
 }
 
 /// What is known of signed images: the key, and the digests whose files are trusted.
@@ -47,7 +38,7 @@ impl std::fmt::Debug for Signer {
 
 impl Trust {
     pub(crate) fn new() -> Result<(Trust, Signer)> {
-        let trust = Trust { key: random()?, cache: Arc::default() };
+        let trust = Trust { key: crate::os::random()?, cache: Arc::default() };
         Ok((trust.clone(), Signer(trust)))
     }
 

@@ -1,22 +1,21 @@
-//! Mapped memory: a sealed memfd that several processes read and write through relaxed atomics, and files that are only
-//! read.
+//! Mapped memory: buffers that are read and written through relaxed atomics, by several processes where the system shares
+//! them, and files that are only read.
 
 #![allow(unsafe_code)]
 
+use super::system::Memory;
+use super::{BorrowedDescriptor, Descriptor};
 use crate::error::{Error, Result};
-use memmap2::{Mmap, MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes shared by descriptor. The size is sealed: no peer can cut the memory off under a reader.
+/// Bytes shared by descriptor, where the system has that. The size is sealed: no peer can cut the memory off under a reader.
 #[derive(Debug)]
 pub struct Shared {
-    map: MmapRaw,
-    file: OwnedFd,
+    memory: Memory,
     bytes: usize,
 }
 
@@ -26,33 +25,20 @@ impl Shared {
 
     /// New memory, all zero. At least one byte.
     pub fn new(bytes: u64) -> Result<Shared> {
-        if bytes == 0 || bytes > Shared::MAX_BYTES {
-            return Err(Error::Size { what: "shared buffer".into(), found: bytes, expected: Shared::MAX_BYTES });
-        }
-        let fail = |what| move |e: rustix::io::Errno| Error::system(what, "", e.into());
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("ane-buffer", flags).map_err(fail("memfd_create"))?;
-        ftruncate(&file, bytes.next_multiple_of(8)).map_err(fail("ftruncate"))?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(fail("seal"))?;
-        Shared::map(file, bytes)
+        Shared::sized(bytes, "shared buffer", Memory::new)
     }
 
     /// Memory of a descriptor that a peer passed. Refused unless its size is sealed and holds `bytes`.
-    pub fn adopt(file: OwnedFd, bytes: u64) -> Result<Shared> {
-        let fail = |what| move |e: rustix::io::Errno| Error::system(what, "", e.into());
-        let seals = fcntl_get_seals(&file).map_err(fail("seals of a passed descriptor"))?;
-        let have = fstat(&file).map_err(fail("size of a passed descriptor"))?.st_size as u64;
-        let fits = bytes > 0 && bytes <= Shared::MAX_BYTES && bytes.next_multiple_of(8) <= have;
-        if !fits || !seals.contains(SealFlags::SHRINK) {
-            return Err(Error::Size { what: "passed buffer".into(), found: have, expected: bytes });
-        }
-        Shared::map(file, bytes)
+    pub fn adopt(file: Descriptor, bytes: u64) -> Result<Shared> {
+        Shared::sized(bytes, "passed buffer", |whole| Memory::adopt(file, whole))
     }
 
-    fn map(file: OwnedFd, bytes: u64) -> Result<Shared> {
-        let length = bytes.next_multiple_of(8) as usize;
-        let map = MmapOptions::new().len(length).map_raw(&file).map_err(|e| Error::system("mmap", "", e))?;
-        Ok(Shared { map, file, bytes: bytes as usize })
+    /// Memory of a whole number of words.
+    fn sized(bytes: u64, what: &str, memory: impl FnOnce(u64) -> Result<Memory>) -> Result<Shared> {
+        if bytes == 0 || bytes > Shared::MAX_BYTES {
+            return Err(Error::Size { what: what.into(), found: bytes, expected: Shared::MAX_BYTES });
+        }
+        Ok(Shared { memory: memory(bytes.next_multiple_of(8))?, bytes: bytes as usize })
     }
 
     /// Length in bytes.
@@ -66,20 +52,21 @@ impl Shared {
     }
 
     /// The descriptor, to be passed on.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    pub fn descriptor(&self) -> Result<BorrowedDescriptor<'_>> {
+        self.memory.descriptor()
     }
 
     /// Address of the first byte, for callers beyond this language. It holds as long as the buffer lives.
     pub fn address(&self) -> *mut u8 {
-        self.map.as_mut_ptr()
+        self.memory.mapping().as_mut_ptr()
     }
 
     fn words(&self) -> &[AtomicU64] {
+        let map = self.memory.mapping();
         // SAFETY: the mapping is page aligned, lives as long as `self`, has a whole number of 8-byte words (its length is
         // rounded up and the file's size is sealed), and is only accessed through atomics here; writers in other
         // processes touch the same words as hardware would.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.map.len() / 8) }
+        unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), map.len() / 8) }
     }
 
     /// Copies out, from the start. Bytes beyond the shorter of both stay.
@@ -196,7 +183,6 @@ mod tests {
         assert_eq!(read.as_ref(), b"abc");
         assert!(FileBytes::open(folder.path()).is_err());
         assert_eq!(FileBytes::open(&at("empty", b"")).expect("opened").as_ref(), b"");
-        assert_eq!(FileBytes::open(Path::new("/dev/null")).expect("opened").as_ref(), b"");
     }
 
     #[test]
@@ -208,16 +194,5 @@ mod tests {
         shared.write(&[9, 9, 9]);
         assert_eq!(&shared.to_vec()[..5], &[9, 9, 9, 4, 5]);
         assert!(Shared::new(0).is_err());
-    }
-
-    #[test]
-    fn the_same_memory_through_a_descriptor() {
-        let a = Shared::new(100).expect("memory");
-        let file = a.descriptor().try_clone_to_owned().expect("descriptor");
-        let b = Shared::adopt(file, 100).expect("sealed");
-        a.write(&[7; 100]);
-        assert_eq!(b.to_vec(), [7; 100]);
-        let file = a.descriptor().try_clone_to_owned().expect("descriptor");
-        assert!(Shared::adopt(file, 4096).is_err());
     }
 }

@@ -284,8 +284,8 @@ fn refusals_change_nothing() {
         );
     }
     let memory = Shared::new(64).unwrap();
-    use std::os::fd::AsFd;
-    socket::send(&line, kind::SURFACE, &(1u64 << 20).to_le_bytes(), &[memory.descriptor().as_fd()]).expect("sent");
+    let passed = memory.descriptor().expect("a memfd");
+    socket::send(&line, kind::SURFACE, &(1u64 << 20).to_le_bytes(), &[passed]).expect("sent");
     let reply = socket::receive(&line, 1 << 16).expect("answered").expect("a message");
     assert_ne!(reply.body[..4], [0; 4], "larger than the memory that was passed");
     // Oversized, nonsense, half a message: the connection ends, the broker does not.
@@ -330,6 +330,11 @@ fn a_second_broker_and_a_stale_socket() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that nobody serves"));
     assert!(path.exists());
     drop(Listening::bind(&path).expect("taken over"));
+    let long = folder.path().join("s".repeat(120));
+    let refused = Listening::bind(&long).expect_err("too long").to_string();
+    assert!(refused.contains("at most 107 bytes") && refused.contains("shorter"), "{refused}");
+    let refused = Remote::connect(&long, Route::Broker).err().expect("too long").to_string();
+    assert!(refused.contains("at most 107 bytes"), "{refused}");
 }
 
 #[test]

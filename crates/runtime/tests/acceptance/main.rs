@@ -9,6 +9,7 @@ mod f_firmware;
 mod g_dart;
 mod i_power;
 mod j_e5rt;
+#[cfg(target_os = "linux")]
 mod k_broker;
 mod nets;
 mod stress;

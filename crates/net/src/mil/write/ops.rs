@@ -264,24 +264,6 @@ impl Writer<'_> {
         let number = |v: f32| Arg::Value(float(v, dtype));
         let mut list = vec![("x", x)];
         let name = match *unary {
-            Unary::LeakyRelu { alpha } | Unary::Elu { alpha } | Unary::Threshold { alpha } => {
-                list.push(("alpha", number(alpha)));
-                unary.name()
-            }
-            Unary::SigmoidHard { alpha, beta } | Unary::ScaledTanh { alpha, beta } => {
-                list.push(("alpha", number(alpha)));
-                list.push(("beta", number(beta)));
-                unary.name()
-            }
-            Unary::Clip { min, max } => {
-                list.push(("alpha", number(min)));
-                list.push(("beta", number(max)));
-                "clip"
-            }
-            Unary::Log { epsilon } | Unary::Rsqrt { epsilon } | Unary::Inverse { epsilon } => {
-                list.push(("epsilon", number(epsilon)));
-                unary.name()
-            }
             Unary::Gelu(mode) => {
                 let mode = match mode {
                     GeluMode::Exact => "EXACT",
@@ -303,7 +285,11 @@ impl Writer<'_> {
                 list = vec![("x", natural), ("y", number(std::f32::consts::LOG2_E))];
                 "mul"
             }
-            other => other.name(),
+            other => {
+                let params = other.row().map_or(&[][..], |row| row.params);
+                list.extend(params.iter().zip(other.params()).map(|(param, value)| (param.mil, number(value))));
+                other.name()
+            }
         };
         self.define(op, name, list);
         Ok(())

@@ -3,6 +3,7 @@
 use super::call::Call;
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
+use crate::ops::unary::Row;
 use crate::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
 
 /// Translates the operation if it is one of these; otherwise false.
@@ -116,51 +117,16 @@ fn binary(name: &str) -> Option<Binary> {
 }
 
 fn unary(call: &Call) -> Result<Option<Unary>, Error> {
-    Ok(Some(match call.op.ty.as_str() {
-        "identity" => Unary::Identity,
-        "relu" => Unary::Relu,
-        "relu6" => Unary::Relu6,
-        "leaky_relu" => Unary::LeakyRelu { alpha: call.float("alpha", 0.01)? },
-        "elu" => Unary::Elu { alpha: call.float("alpha", 1.0)? },
-        "sigmoid" => Unary::Sigmoid,
-        "sigmoid_hard" => Unary::SigmoidHard { alpha: call.float("alpha", 0.2)?, beta: call.float("beta", 0.5)? },
-        "tanh" => Unary::Tanh,
-        "scaled_tanh" => Unary::ScaledTanh { alpha: call.float("alpha", 1.0)?, beta: call.float("beta", 1.0)? },
-        "gelu" => Unary::Gelu(match call.text("mode")?.as_deref() {
+    let op = call.op.ty.as_str();
+    if op == "gelu" {
+        return Ok(Some(Unary::Gelu(match call.text("mode")?.as_deref() {
             None | Some("EXACT") => GeluMode::Exact,
             Some("TANH_APPROXIMATION") => GeluMode::Tanh,
             Some("SIGMOID_APPROXIMATION") => GeluMode::Sigmoid,
             Some(mode) => return Err(call.unsupported(&format!("mode `{mode}`"))),
-        }),
-        "silu" => Unary::Silu,
-        "softplus" => Unary::Softplus,
-        "softsign" => Unary::Softsign,
-        "erf" => Unary::Erf,
-        "exp" => Unary::Exp,
-        "exp2" => Unary::Exp2,
-        "log" => Unary::Log { epsilon: call.float("epsilon", 1e-45)? },
-        "sqrt" => Unary::Sqrt,
-        "rsqrt" => Unary::Rsqrt { epsilon: call.float("epsilon", 1e-12)? },
-        "inverse" => Unary::Inverse { epsilon: call.float("epsilon", 1e-4)? },
-        "abs" => Unary::Abs,
-        "square" => Unary::Square,
-        "sign" => Unary::Sign,
-        "ceil" => Unary::Ceil,
-        "floor" => Unary::Floor,
-        "round" => Unary::Round,
-        "clip" => Unary::Clip { min: call.float("alpha", f32::NEG_INFINITY)?, max: call.float("beta", f32::INFINITY)? },
-        "threshold" => Unary::Threshold { alpha: call.float("alpha", f32::NEG_INFINITY)? },
-        "sin" => Unary::Sin,
-        "cos" => Unary::Cos,
-        "tan" => Unary::Tan,
-        "asin" => Unary::Asin,
-        "acos" => Unary::Acos,
-        "atan" => Unary::Atan,
-        "sinh" => Unary::Sinh,
-        "cosh" => Unary::Cosh,
-        "atanh" => Unary::Atanh,
-        _ => return Ok(None),
-    }))
+        })));
+    }
+    Row::of_mil(op).map(|row| row.make(|param| call.float(param.mil, param.mil_default))).transpose()
 }
 
 fn cast(call: &mut Call) -> Result<bool, Error> {

@@ -4,6 +4,7 @@ use super::element;
 use super::node::Node;
 use crate::error::Error;
 use crate::graph::{DType, ValueId};
+use crate::ops::unary::Row;
 use crate::ops::{Binary, GeluMode, OpKind, Unary};
 
 /// Translates the operator if it is one of these; otherwise false.
@@ -112,41 +113,12 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
 }
 
 fn unary(n: &Node) -> Option<Unary> {
-    Some(match n.op() {
-        "Relu" => Unary::Relu,
-        "LeakyRelu" => Unary::LeakyRelu { alpha: n.float("alpha", 0.01) },
-        "Elu" => Unary::Elu { alpha: n.float("alpha", 1.0) },
-        "Sigmoid" => Unary::Sigmoid,
-        "HardSigmoid" => Unary::SigmoidHard { alpha: n.float("alpha", 0.2), beta: n.float("beta", 0.5) },
-        "Tanh" => Unary::Tanh,
-        "Softplus" => Unary::Softplus,
-        "Softsign" => Unary::Softsign,
-        "Gelu" => {
-            let tanh = n.text("approximate").as_deref() == Some("tanh");
-            Unary::Gelu(if tanh { GeluMode::Tanh } else { GeluMode::Exact })
-        }
-        "Erf" => Unary::Erf,
-        "Exp" => Unary::Exp,
-        "Log" => Unary::Log { epsilon: 0.0 },
-        "Sqrt" => Unary::Sqrt,
-        "Reciprocal" => Unary::Inverse { epsilon: 0.0 },
-        "Abs" => Unary::Abs,
-        "Neg" => Unary::Neg,
-        "Sign" => Unary::Sign,
-        "Ceil" => Unary::Ceil,
-        "Floor" => Unary::Floor,
-        "Round" => Unary::Round,
-        "Sin" => Unary::Sin,
-        "Cos" => Unary::Cos,
-        "Tan" => Unary::Tan,
-        "Asin" => Unary::Asin,
-        "Acos" => Unary::Acos,
-        "Atan" => Unary::Atan,
-        "Sinh" => Unary::Sinh,
-        "Cosh" => Unary::Cosh,
-        "Atanh" => Unary::Atanh,
-        _ => return None,
-    })
+    if n.op() == "Gelu" {
+        let tanh = n.text("approximate").as_deref() == Some("tanh");
+        return Some(Unary::Gelu(if tanh { GeluMode::Tanh } else { GeluMode::Exact }));
+    }
+    let row = Row::of_onnx(n.op())?;
+    row.make(|param| Some(n.float(param.name, param.onnx_default)).ok_or(())).ok()
 }
 
 fn binary(op: &str) -> Option<Binary> {

@@ -1,0 +1,29 @@
+//! Linux, and other Unix systems: folders by the XDG base directory specification.
+
+use std::path::{Path, PathBuf};
+
+pub use super::whole::write_all;
+
+/// The device of the open driver.
+pub const ACCELERATOR: Option<&str> = Some("/dev/accel/accel0");
+
+/// The user's folder of caches, or the variables that would name it.
+pub fn cache_folder() -> Result<PathBuf, &'static str> {
+    let home = || super::named("HOME").map(|home| home.join(".cache"));
+    super::named("XDG_CACHE_HOME").or_else(home).ok_or("neither XDG_CACHE_HOME nor HOME is set")
+}
+
+/// The user's folder of sockets, or the variable that would name it.
+pub fn runtime_folder() -> Result<PathBuf, &'static str> {
+    super::named("XDG_RUNTIME_DIR").ok_or("XDG_RUNTIME_DIR is not set")
+}
+
+/// A temporary file gets the mode of any new file.
+pub(super) fn mode<'b, 'a, 's>(builder: &'b mut tempfile::Builder<'a, 's>) -> &'b mut tempfile::Builder<'a, 's> {
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+}
+
+/// The bytes of a file; mapped where it is large.
+pub fn open(path: &Path) -> std::io::Result<anemone_runtime::os::shared::FileBytes> {
+    anemone_runtime::os::shared::FileBytes::open(path)
+}

@@ -1,0 +1,33 @@
+//! The user's files and folders: one file per system, with the same functions. No other file of this crate asks which system
+//! it is built for.
+
+#[cfg(feature = "system")]
+mod whole;
+
+#[cfg(all(feature = "system", unix, not(target_os = "macos")))]
+mod linux;
+#[cfg(all(feature = "system", unix, not(target_os = "macos")))]
+use linux as system;
+
+#[cfg(all(feature = "system", target_os = "macos"))]
+mod macos;
+#[cfg(all(feature = "system", target_os = "macos"))]
+use macos as system;
+
+#[cfg(all(feature = "system", windows))]
+mod windows;
+#[cfg(all(feature = "system", windows))]
+use windows as system;
+
+#[cfg(not(all(feature = "system", any(unix, windows))))]
+mod none;
+#[cfg(not(all(feature = "system", any(unix, windows))))]
+use none as system;
+
+pub use system::{ACCELERATOR, cache_folder, open, runtime_folder, write_all};
+
+/// A folder that a variable of the environment names; relative names are not.
+#[cfg(feature = "system")]
+fn named(variable: &str) -> Option<std::path::PathBuf> {
+    std::env::var_os(variable).map(std::path::PathBuf::from).filter(|path| path.is_absolute())
+}

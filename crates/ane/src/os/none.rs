@@ -1,0 +1,33 @@
+//! No operating system: models come from memory, and nothing is written.
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use std::path::{Path, PathBuf};
+
+/// Why nothing is written.
+const NO_FILES: &str = "this build has no file access";
+
+/// The device of the open driver.
+pub const ACCELERATOR: Option<&str> = None;
+
+/// The user's folder of caches.
+pub fn cache_folder() -> std::result::Result<PathBuf, &'static str> {
+    Err(NO_FILES)
+}
+
+/// The user's folder of sockets.
+pub fn runtime_folder() -> std::result::Result<PathBuf, &'static str> {
+    Err(NO_FILES)
+}
+
+/// The bytes of a file.
+pub fn open(path: &Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// Writes several files, all or none.
+pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+    match files.first() {
+        None => Ok(()),
+        Some((path, _)) => Err(Diagnostic::new(Code::Unwritable, NO_FILES).at(path.display())),
+    }
+}

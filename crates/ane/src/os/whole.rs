@@ -1,0 +1,57 @@
+//! Files that appear whole or not at all.
+
+use super::system::mode;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Writes several files, all or none: each into a temporary file beside its place, then renames. What is no regular
+/// file (a device, a pipe) is written to directly.
+pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
+    let mut ready = Vec::new();
+    for &(path, bytes) in files {
+        let fail = |e: std::io::Error| unwritable(path, &e);
+        // A rename would put a file in place of the link or device.
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        match std::fs::metadata(&target) {
+            Ok(found) if found.is_dir() => {
+                return Err(
+                    Diagnostic::new(Code::Unwritable, "cannot write: a folder has this name").at(path.display())
+                );
+            }
+            Ok(found) if !found.is_file() => std::fs::write(&target, bytes).map_err(fail)?,
+            _ => {
+                let mut file = temporary(&target).map_err(fail)?;
+                file.write_all(bytes).map_err(fail)?;
+                ready.push((file, target, path));
+            }
+        }
+    }
+    let mut renamed: Vec<PathBuf> = Vec::new();
+    for (file, target, path) in ready {
+        if let Err(e) = file.persist(&target) {
+            renamed.iter().for_each(|done| drop(std::fs::remove_file(done)));
+            return Err(unwritable(path, &e.error));
+        }
+        renamed.push(target);
+    }
+    Ok(())
+}
+
+/// A temporary file in the folder of `target`, readable by whoever may read files made here.
+fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    mode(builder.prefix(".ane-")).tempfile_in(folder)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    // Errors of temporary files end in a name that the user never gave.
+    let text = error.to_string();
+    let plain = text.split(" at path ").next().unwrap_or_default();
+    let diagnostic = Diagnostic::new(Code::Unwritable, format!("cannot write: {plain}")).at(path.display());
+    match error.kind() {
+        std::io::ErrorKind::NotFound => diagnostic.help("make the folder first"),
+        _ => diagnostic,
+    }
+}

@@ -1,0 +1,116 @@
+//! Rows of [`anemone_facts::numerics`] as parameters of the kernels, in one place.
+
+use anemone_facts::code::planar;
+use anemone_facts::numerics as facts;
+use anemone_facts::numerics::Model;
+use anemone_kernels::params::{AccumulatorSpec, BinaryOp, ElementType, Rounding, Specials, Ties, Tile};
+use anemone_program::Element;
+
+/// A multiply-accumulate array.
+pub const fn accumulator(row: &facts::Mac) -> AccumulatorSpec {
+    let &facts::Mac { fraction_bits, least_exponent_sum, ceiling_log2, flush_subnormals, .. } = row;
+    AccumulatorSpec {
+        fraction_bits,
+        least_exponent_sum,
+        ceiling_log2,
+        tile: match row.tile {
+            Some(facts::Tile { lanes, significand_bits }) => Some(Tile { lanes, significand_bits }),
+            None => None,
+        },
+        ties: ties(row.ties),
+        specials: match row.specials {
+            facts::Specials::Numbers => Specials::Numbers,
+            facts::Specials::Infinities => Specials::Infinities,
+        },
+        flush_subnormals,
+    }
+}
+
+/// Rounding of elementwise results.
+pub const fn rounding(row: &facts::Planar) -> Rounding {
+    Rounding { ties: ties(row.ties) }
+}
+
+const fn ties(ties: facts::Ties) -> Ties {
+    match ties {
+        facts::Ties::Even => Ties::Even,
+        facts::Ties::Away => Ties::Away,
+    }
+}
+
+/// The operation of a code of the field `PeOp`.
+pub(crate) fn binary_op(code: u32) -> Option<BinaryOp> {
+    match code {
+        planar::ADD => Some(BinaryOp::Add),
+        planar::MUL => Some(BinaryOp::Mul),
+        planar::MAX => Some(BinaryOp::Max),
+        planar::MIN => Some(BinaryOp::Min),
+        planar::SQUARE_SUM => Some(BinaryOp::SquareOfSum),
+        _ => None,
+    }
+}
+
+/// An element format.
+pub(crate) fn element_type(element: Element) -> ElementType {
+    match element {
+        Element::Float16 => ElementType::Float16,
+        Element::Int8 => ElementType::Int8,
+        Element::Uint8 => ElementType::Uint8,
+    }
+}
+
+pub(crate) static FIXED: AccumulatorSpec = accumulator(&facts::FIXED);
+static TILED: AccumulatorSpec = accumulator(&facts::TILED);
+static TILED_SUM: AccumulatorSpec = accumulator(&facts::TILED_SUM);
+static PLANAR: Rounding = rounding(&facts::PLANAR);
+static PLANAR_EVEN: Rounding = rounding(&facts::PLANAR_EVEN);
+
+/// What a model computes with.
+pub(crate) trait Parameters {
+    /// The accumulators of products; `None` where sums are fp32.
+    fn accumulator(self) -> Option<&'static AccumulatorSpec>;
+    /// Rounding of elementwise results, tables and stages behind a sum; `None` where they are fp32.
+    fn rounding(self) -> Option<&'static Rounding>;
+    /// The adders of a reduction; `None` is one sum without rounding.
+    fn adders(self) -> Option<&'static AccumulatorSpec>;
+}
+
+impl Parameters for Model {
+    fn accumulator(self) -> Option<&'static AccumulatorSpec> {
+        match self {
+            Model::Fast => None,
+            Model::Fixed => Some(&FIXED),
+            Model::Tiled => Some(&TILED),
+        }
+    }
+
+    fn rounding(self) -> Option<&'static Rounding> {
+        match self {
+            Model::Fast => None,
+            Model::Fixed => Some(&PLANAR),
+            Model::Tiled => Some(&PLANAR_EVEN),
+        }
+    }
+
+    fn adders(self) -> Option<&'static AccumulatorSpec> {
+        match self {
+            Model::Fast | Model::Fixed => None,
+            Model::Tiled => Some(&TILED_SUM),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernels' parameters are those of the rows that the facts name for each model.
+    #[test]
+    fn models_compute_by_their_rows() {
+        for model in Model::ALL {
+            assert_eq!(model.accumulator().copied(), model.mac().map(accumulator));
+            assert_eq!(model.adders().copied(), model.reduction().map(accumulator));
+            assert_eq!(model.rounding().copied(), model.planar().map(rounding));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Scratch memory.
+
+use std::any::Any;
+
+/// Bytes of a cache line, and of the longest vectors.
+pub const LINE_BYTES: usize = 64;
+
+/// `elements` of a buffer, with whatever they held before. They begin where a cache line does.
+pub fn scratch_slice<T: Copy + Default>(buffer: &mut Vec<T>, elements: usize) -> &mut [T] {
+    let line = LINE_BYTES / size_of::<T>();
+    if buffer.len() < elements + line {
+        buffer.resize(elements + line, T::default());
+    }
+    let first = buffer.as_ptr().align_offset(LINE_BYTES).min(line);
+    &mut buffer[first..][..elements]
+}
+
+/// Buffers of kernels by their type: the arena knows none of its clients. Whoever takes buffers puts them back, so that they stay as
+/// large as the largest task needed them.
+#[derive(Default)]
+pub struct Arena(Vec<Box<dyn Any + Send>>);
+
+impl Arena {
+    /// Takes buffers out, or new ones where there are none.
+    pub fn take<T: Any + Send + Default>(&mut self) -> Box<T> {
+        match self.0.iter().position(|buffers| buffers.is::<T>()) {
+            Some(i) => self.0.swap_remove(i).downcast().unwrap_or_default(),
+            None => Box::default(),
+        }
+    }
+
+    /// Puts buffers back.
+    pub fn put<T: Any + Send>(&mut self, buffers: Box<T>) {
+        self.0.push(buffers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_by_their_type() {
+        let mut arena = Arena::default();
+        let mut floats: Box<Vec<f32>> = arena.take();
+        floats.push(1.0);
+        arena.put(floats);
+        assert!(arena.take::<Vec<u8>>().is_empty());
+        assert_eq!(*arena.take::<Vec<f32>>(), [1.0]);
+        assert!(arena.take::<Vec<f32>>().is_empty());
+    }
+}

@@ -1,0 +1,451 @@
+//! Depthwise convolution and pooling in fp32, for the usual windows.
+//!
+//! Staged rows begin where vectors do, and the columns that a stride of 2 takes apart have planes of their own. Several rows of
+//! outputs are summed together: what is loaded of a staged row serves every output that it lies under.
+//!
+//! A sum takes its taps in their order, as in [`crate::conv`].
+
+use crate::conv::{MOST_AT_ONCE, NEAR, stage_pairs};
+use crate::epilogue::Epilogue;
+use crate::filter::Filter;
+use crate::host::Rows;
+use crate::reduce::ElementwiseEpilogue;
+use crate::simd::{self, LaneMap};
+use crate::view::{OutputTile, TensorView};
+use crate::window::Window;
+use crate::workers::{Scratch, outline, scratch_slice, unroll};
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// What is made of a channel's windows.
+#[derive(Clone, Copy)]
+pub enum WindowOp<'a> {
+    /// Sums of a convolution, and what follows them.
+    Kernel(&'a Filter, &'a Epilogue<'a>),
+    /// Maxima, or sums, and what follows them.
+    Pool(bool, &'a ElementwiseEpilogue<f32>),
+}
+
+impl WindowOp<'_> {
+    /// Whether there is code for such windows.
+    pub fn executes(self, window: &Window) -> bool {
+        match self {
+            WindowOp::Kernel(..) => convolves(window),
+            WindowOp::Pool(..) => is_square(window, [2, 3]),
+        }
+    }
+}
+
+/// Whether there is code for convolutions with such windows.
+pub fn convolves(window: &Window) -> bool {
+    is_square(window, [3, 5])
+}
+
+fn is_square(window: &Window, sides: [usize; 2]) -> bool {
+    let ([k, other], [s, other_s]) = (window.k, window.s);
+    sides.contains(&k) && k == other && matches!(s, 1 | 2) && s == other_s
+}
+
+/// One share at work.
+pub struct Job<'a, 'b> {
+    pub of: WindowOp<'a>,
+    pub window: &'a Window,
+    pub from: TensorView<'a>,
+    pub columns: usize,
+    pub share: &'a mut OutputTile<'b>,
+    pub scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let side = [self.window.k[0], self.window.s[0]];
+        match self.of {
+            WindowOp::Kernel(kernel, finish) => {
+                let of = Weighted { kernel, finish };
+                match side {
+                    [3, 1] => self.channels::<S, _, 3, 1>(simd, of),
+                    [3, _] => self.channels::<S, _, 3, 2>(simd, of),
+                    [_, 1] => self.channels::<S, _, 5, 1>(simd, of),
+                    _ => self.channels::<S, _, 5, 2>(simd, of),
+                }
+            }
+            WindowOp::Pool(true, ending) => self.pooled(simd, side, Most(ending)),
+            WindowOp::Pool(false, ending) => self.pooled(simd, side, Sum(ending)),
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    #[inline(always)]
+    fn pooled<S: Simd>(self, simd: S, side: [usize; 2], of: impl Windows<2> + Windows<3>) {
+        match side {
+            [2, 1] => self.channels::<S, _, 2, 1>(simd, of),
+            [2, _] => self.channels::<S, _, 2, 2>(simd, of),
+            [_, 1] => self.channels::<S, _, 3, 1>(simd, of),
+            _ => self.channels::<S, _, 3, 2>(simd, of),
+        }
+    }
+
+    #[inline(always)]
+    fn channels<S: Simd, W: Windows<K>, const K: usize, const STRIDE: usize>(self, simd: S, of: W) {
+        let Job { window, from, columns, share, scratch, .. } = self;
+        let plane = Plane::of::<STRIDE>(window, [share.first_row, share.rows], columns, S::F32_LANES);
+        let across = columns.next_multiple_of(S::F32_LANES);
+        let [area, outputs] = [STRIDE * plane.rows * plane.width, share.rows * across];
+        let channels = share.channels();
+        let at_once = (NEAR / area.max(1)).min(MOST_AT_ONCE).min(channels).max(1);
+        let Scratch { staged, sums, .. } = scratch;
+        // The last vectors of a row reach into the next one.
+        let slack = plane.lead + plane.p + S::F32_LANES;
+        let (staged, sums) = (scratch_slice(staged, at_once * area + slack), scratch_slice(sums, at_once * outputs));
+        // What surrounds the source stays as it is.
+        staged.fill(W::OUTSIDE);
+        let rows = Rows { count: share.rows, columns, from_stride: across, to_stride: columns };
+        for first in (0..channels).step_by(at_once) {
+            let count = at_once.min(channels - first);
+            let channel = share.first_channel + first;
+            for (c, staged) in staged.chunks_exact_mut(area).take(count).enumerate() {
+                plane.stage::<S, STRIDE>(simd, from, share.group, channel + c, staged);
+            }
+            for (c, sums) in sums.chunks_exact_mut(outputs).enumerate().take(count) {
+                let staged = &staged[c * area..];
+                let weights = of.weights(channel + c);
+                let (width, phase) = (plane.width, plane.rows * plane.width);
+                let source = &staged[plane.lead..];
+                let (weights, rows, channel) = (&weights, share.rows, channel + c);
+                outline(simd, Bands::<W, K, STRIDE> { of, channel, rows, source, width, phase, weights, sums, across });
+            }
+            let sums = &mut sums[..count * outputs];
+            of.settle(sums);
+            share.store(
+                [first, 0, 0],
+                count,
+                sums,
+                outputs,
+                rows,
+                #[inline(always)]
+                |from, to, rows| of.store(simd, from, to, rows),
+            );
+        }
+    }
+}
+
+/// How windows of sides `K` are summed up.
+trait Windows<const K: usize>: Copy {
+    /// What surrounds the source, and what a sum begins with.
+    const OUTSIDE: f32;
+
+    /// Coefficients of a channel.
+    fn weights(self, channel: usize) -> [[f32; K]; K];
+
+    /// One more number.
+    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s;
+
+    /// What comes between a channel's sums and their rounding, for vectors; and for all of them.
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S>;
+    fn settle(self, sums: &mut [f32]);
+
+    /// Rounds.
+    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows);
+}
+
+#[derive(Clone, Copy)]
+struct Weighted<'a> {
+    kernel: &'a Filter,
+    finish: &'a Epilogue<'a>,
+}
+
+impl<const K: usize> Windows<K> for Weighted<'_> {
+    const OUTSIDE: f32 = 0.0;
+
+    #[inline(always)]
+    fn weights(self, channel: usize) -> [[f32; K]; K] {
+        let mut weights = [[0.0; K]; K];
+        self.kernel.packed.widen_channel(channel, weights.as_flattened_mut());
+        weights
+    }
+
+    #[inline(always)]
+    fn add<S: Simd>(simd: S, weight: S::f32s, x: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_f32s(weight, x, sum)
+    }
+
+    #[inline(always)]
+    fn before<S: Simd>(self, simd: S, channel: usize) -> impl LaneMap<S> {
+        self.finish.before(simd, self.kernel.bias(channel))
+    }
+
+    #[inline(always)]
+    fn settle(self, _: &mut [f32]) {}
+
+    #[inline(always)]
+    fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+        self.finish.rows(simd, from, to, rows);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Most<'a>(&'a ElementwiseEpilogue<f32>);
+
+#[derive(Clone, Copy)]
+struct Sum<'a>(&'a ElementwiseEpilogue<f32>);
+
+/// Pooling, by what a sum begins with and how it goes on.
+macro_rules! pooling {
+    ($name: ident, $outside: expr, |$simd: ident, $x: ident, $sum: ident| $add: expr) => {
+        impl<const K: usize> Windows<K> for $name<'_> {
+            const OUTSIDE: f32 = $outside;
+
+            #[inline(always)]
+            fn weights(self, _: usize) -> [[f32; K]; K] {
+                [[1.0; K]; K]
+            }
+
+            #[inline(always)]
+            fn add<S: Simd>($simd: S, _: S::f32s, $x: S::f32s, $sum: S::f32s) -> S::f32s {
+                $add
+            }
+
+            #[inline(always)]
+            fn before<S: Simd>(self, _: S, _: usize) -> impl LaneMap<S> {}
+
+            #[inline(always)]
+            fn settle(self, sums: &mut [f32]) {
+                self.0.apply(sums);
+            }
+
+            #[inline(always)]
+            fn store<S: Simd>(self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+                simd::round_rows(simd, from, to, rows);
+            }
+        }
+    };
+}
+
+// NaN is passed over.
+pooling!(Most, f32::NEG_INFINITY, |simd, x, sum| simd.select_f32s(simd.greater_than_f32s(x, sum), x, sum));
+pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
+
+/// How a channel is staged: planes of the columns that a stride takes apart.
+pub struct Plane {
+    /// Rows, all of them read; those inside of the source, and the first of them there.
+    pub rows: usize,
+    inside: Range<usize>,
+    first: usize,
+    /// Columns of the source that are read.
+    across: usize,
+    /// Elements between rows; before the first column that an output reads; leading padding.
+    pub width: usize,
+    lead: usize,
+    p: usize,
+}
+
+impl Plane {
+    pub fn of<const STRIDE: usize>(window: &Window, share_rows: [usize; 2], columns: usize, lanes: usize) -> Plane {
+        let Window { k, p, from, .. } = window;
+        let (rows, inside, first) = window.met_rows(share_rows);
+        let across = ((columns - 1) * STRIDE + k[1]).saturating_sub(p[1]).min(from[1]);
+        // The middle of a window that is padded evenly meets whole vectors.
+        let lead = if STRIDE == 1 { (lanes - p[1] % lanes) % lanes } else { 0 };
+        let (data, read) = (lead + (p[1] + across).div_ceil(STRIDE), lead + columns + (k[1] - 1) / STRIDE);
+        // What lies behind the last column surrounds the source, and so does what lies before the first one of the next row.
+        let shared = if STRIDE == 1 { lead + p[1] } else { 0 };
+        let width = data.max(read.saturating_sub(shared)).next_multiple_of(lanes);
+        Plane { rows, inside, first, across, width, lead, p: p[1] }
+    }
+
+    #[inline(always)]
+    pub fn stage<S: Simd, const STRIDE: usize>(
+        &self,
+        simd: S,
+        from: TensorView,
+        group: usize,
+        channel: usize,
+        to: &mut [f32],
+    ) {
+        let &Plane { rows, ref inside, first, across, width, lead, p } = self;
+        if inside.is_empty() || across == 0 {
+            return;
+        }
+        let met = from.from(group, channel, first);
+        let read = Rows { count: inside.len(), columns: across, from_stride: from.strides[2], to_stride: width };
+        let begin = inside.start * width + lead;
+        if STRIDE == 1 {
+            return simd::widen_rows(simd, met, &mut to[begin + p..], read);
+        }
+        let (first, second) = to.split_at_mut(rows * width);
+        stage_pairs(simd, met, p, [&mut first[begin..], &mut second[begin..]], read);
+    }
+}
+
+/// Sums of rows of outputs, and what comes between them and their rounding.
+struct Bands<'a, W, const K: usize, const STRIDE: usize> {
+    of: W,
+    channel: usize,
+    rows: usize,
+    /// From the first staged row that is read.
+    source: &'a [f32],
+    /// Elements between staged rows, and between planes.
+    width: usize,
+    phase: usize,
+    weights: &'a [[f32; K]; K],
+    sums: &'a mut [f32],
+    /// Elements between rows of sums, whole vectors.
+    across: usize,
+}
+
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> WithSimd for Bands<'_, W, K, STRIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let before = self.of.before(simd, self.channel);
+        // Without vectors, rows go one by one: the fallback needs no speed.
+        if const { S::F32_LANES > 1 } {
+            while self.rows >= 4 {
+                self.next::<S, 4>(simd, before);
+            }
+            if self.rows >= 2 {
+                self.next::<S, 2>(simd, before);
+            }
+        }
+        while self.rows >= 1 {
+            self.next::<S, 1>(simd, before);
+        }
+    }
+}
+
+impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE> {
+    /// The next `R` rows, all columns.
+    #[inline(always)]
+    fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
+        let mut at = 0;
+        // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
+        if const { STRIDE > 1 && S::F32_LANES > 1 } {
+            while at + 2 * S::F32_LANES <= self.across {
+                self.columns::<S, R, 2>(simd, before, at);
+                at += 2 * S::F32_LANES;
+            }
+        }
+        while at < self.across {
+            self.columns::<S, R, 1>(simd, before, at);
+            at += S::F32_LANES;
+        }
+        self.rows -= R;
+        self.source = &self.source[R * STRIDE * self.width..];
+        self.sums = &mut std::mem::take(&mut self.sums)[R * self.across..];
+    }
+
+    /// `R` rows of `N` vectors.
+    #[inline(always)]
+    fn columns<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, before: impl LaneMap<S>, at: usize) {
+        let Bands { source, width, phase, weights, across, .. } = *self;
+        let mut sums = [[simd.splat_f32s(W::OUTSIDE); N]; R];
+        unroll!(for I in 0..(R - 1) * STRIDE + K => {
+            // A row of every plane, as far as it is read.
+            let lines = lines::<STRIDE>(source, phase, I * width + at, N * S::F32_LANES + (K - 1) / STRIDE);
+            let mut kw = 0;
+            while kw < K {
+                let x = simd::load::<S, N>(&lines[kw % STRIDE][kw / STRIDE..]);
+                let mut row = 0;
+                while row < R {
+                    // Rows of outputs whose windows do not reach this line wrap around.
+                    if let Some(weights) = weights.get(I.wrapping_sub(row * STRIDE)) {
+                        let weight = simd.splat_f32s(weights[kw]);
+                        let mut n = 0;
+                        while n < N {
+                            sums[row][n] = W::add(simd, weight, x[n], sums[row][n]);
+                            n += 1;
+                        }
+                    }
+                    row += 1;
+                }
+                kw += 1;
+            }
+        });
+        for row in 0..R {
+            for n in 0..N {
+                let to = &mut self.sums[row * across + at + n * S::F32_LANES..][..S::F32_LANES];
+                S::as_mut_simd_f32s(to).0[0] = before.of(simd, sums[row][n]);
+            }
+        }
+    }
+}
+
+/// From a position in every plane on, a row as far as it is read.
+#[inline(always)]
+fn lines<const STRIDE: usize>(source: &[f32], phase: usize, at: usize, count: usize) -> [&[f32]; STRIDE] {
+    let mut lines: [&[f32]; STRIDE] = [&[]; STRIDE];
+    for i in 0..STRIDE {
+        lines[i] = &source[i * phase + at..][..count];
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Extents;
+    use crate::view::{dense, partition};
+    use crate::window::some_windows;
+    use crate::workers::{Workers, arches};
+
+    /// Maxima, and sums in the order of the taps, by every instruction set, in buffers that held NaN; kernels are tested with the
+    /// other ways to compute a convolution.
+    #[test]
+    fn pooling_takes_what_lies_in_a_window() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let (ending, mut tried) = (ElementwiseEpilogue::nothing(), 0);
+        for (mut window, [cin, _], _) in some_windows() {
+            if window.k[0] > 3 {
+                continue;
+            }
+            window.k[1] = window.k[0];
+            window.s[1] = window.s[0];
+            window.p = window.p.map(|p| p.min(window.k[0] - 1));
+            window.to = [0, 1].map(|a| (window.from[a] + window.p[a]).saturating_sub(window.k[a]) / window.s[a] + 1);
+            let Window { k, s, p, from, to } = window;
+            let (ext, strides) = (Extents { g: 1, c: cin, h: to[0], w: to[1] }, [0, from[0] * from[1], from[1]]);
+            for max in [true, false] {
+                // Maxima pass over NaN.
+                let draw = |i: usize| if max && i.is_multiple_of(5) { f16::NAN } else { draw(i) };
+                let x: Vec<f16> = (0..cin * strides[1]).map(draw).collect();
+                let of = WindowOp::Pool(max, &ending);
+                if !of.executes(&window) {
+                    continue;
+                }
+                let one = |c: usize, h: usize, w: usize| {
+                    let places = (0..k[0]).flat_map(|kh| (0..k[1]).map(move |kw| [h * s[0] + kh, w * s[1] + kw]));
+                    let inside = places.filter_map(|[h, w]| {
+                        let (h, w) = (h.checked_sub(p[0])?, w.checked_sub(p[1])?);
+                        (h < from[0] && w < from[1]).then(|| x[c * strides[1] + h * strides[2] + w].to_f32())
+                    });
+                    f16::from_f32(if max {
+                        inside.fold(f32::NEG_INFINITY, f32::max)
+                    } else {
+                        inside.fold(0.0, |a, b| a + b)
+                    })
+                };
+                let wanted: Vec<f16> = (0..cin)
+                    .flat_map(|c| (0..to[0]).flat_map(move |h| (0..to[1]).map(move |w| (c, h, w))))
+                    .map(|(c, h, w)| one(c, h, w))
+                    .collect();
+                for arch in arches() {
+                    let mut data = vec![f16::NAN; wanted.len()];
+                    Workers::used(arch).each(partition(&mut data, ext, dense(ext), 3, 5), false, |share, scratch| {
+                        let from = TensorView { data: &x, strides };
+                        arch.dispatch(Job { of, window: &window, from, columns: to[1], share, scratch });
+                    });
+                    let wrong = (0..data.len()).find(|&n| data[n] != wanted[n]);
+                    assert_eq!(wrong, None, "{window:?}, {cin} channels, {arch:?}, {max}");
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 100);
+    }
+}

@@ -1,0 +1,576 @@
+//! 1x1 and small-K convolutions in NCHWc16: vectors hold one output's sums of 16 channels, full however narrow planes are. Input may be
+//! NCHW, unfolded where windows have several taps, or NCHWc16 left by a depthwise convolution; [`FusedKernel`] computes both at once.
+//!
+//! Sums stay in registers until they are rounded, where the host converts vectors in registers: storing a tile and reading it again costs
+//! as much as a dozen taps.
+//!
+//! In fp32 a sum takes its taps in their order, so its bits do not depend on tiling. Fixed-point sums have the same bits in any order
+//! ([`crate::exact::bounds`]).
+
+mod fused;
+mod tile;
+
+use crate::binary::BinaryRows;
+use crate::conv::exact::Between;
+use crate::conv::{self, Im2col, Kernels, TensorViewMut};
+use crate::epilogue::{Epilogue, Staged, without_effect};
+use crate::exact::bounds::{OperandStats, RunSchedule, Settled};
+use crate::filter::Filter;
+use crate::filter::spread;
+use crate::host::Rows;
+use crate::num;
+use crate::params::AccumulatorSpec;
+use crate::params::BinaryOp;
+use crate::simd;
+use crate::tensor::Extents;
+use crate::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy_short, transpose_blocks};
+use crate::workers::{LINE_BYTES, Scratch, Workers, outline, scratch_slice};
+pub use fused::FusedKernel;
+use half::f16;
+use pulp::{Simd, WithSimd};
+use tile::{MOST, PrefetchCursor, StoreSink, TileSums};
+
+/// Channel blocks of a register tile.
+const TOGETHER: usize = 2;
+/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+const PACKED: usize = 1 << 20;
+const OUTPUTS: [usize; 2] = [256, 1024];
+
+/// Whether blocks of so many channels are full enough.
+pub fn suits(channels: usize) -> bool {
+    3 * channels.next_multiple_of(BLOCK) <= 4 * channels
+}
+
+/// How sums are formed, in fp32 or fixed point, with what follows them.
+pub trait Accumulator: Copy + Sync {
+    /// Whether it is the exact array's.
+    const EXACT: bool;
+    /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
+    /// read.
+    const COSTS: [usize; 2];
+
+    /// The exact array, where it is one.
+    fn mac(self) -> Option<&'static AccumulatorSpec>;
+    /// Does work with what follows sums, for vectors of them.
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
+    /// What results stay between.
+    fn bounds(self) -> [f32; 2];
+    /// What a table makes of results.
+    fn look_up(self, to: &mut [f16], rows: Rows);
+    /// All that follows sums, of a row that is used up.
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
+    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], compiled here.
+    fn convolve_nchwc(
+        self,
+        workers: &Workers,
+        kernels: &Kernels,
+        from: Operand,
+        residual: Option<ResidualAdd>,
+        to: TensorViewMut,
+        ext: Extents,
+    );
+    fn convolve_pair(
+        pair: &conv::FusedDepthwise<Self>,
+        workers: &Workers,
+        from: TensorView,
+        to: TensorViewMut,
+        ext: Extents,
+        in_blocks: bool,
+    );
+}
+
+macro_rules! entries {
+    () => {
+        fn convolve_nchwc(
+            self,
+            workers: &Workers,
+            kernels: &Kernels,
+            from: Operand,
+            residual: Option<ResidualAdd>,
+            to: TensorViewMut,
+            ext: Extents,
+        ) {
+            conv::convolve_nchwc(workers, kernels, self, from, residual, to, ext);
+        }
+
+        fn convolve_pair(
+            pair: &conv::FusedDepthwise<Self>,
+            workers: &Workers,
+            from: TensorView,
+            to: TensorViewMut,
+            ext: Extents,
+            in_blocks: bool,
+        ) {
+            pair.convolve(workers, from, to, ext, in_blocks);
+        }
+    };
+}
+
+/// The model `fast`.
+impl Accumulator for Epilogue<'_> {
+    const EXACT: bool = false;
+    const COSTS: [usize; 2] = [10, 8];
+
+    #[inline(always)]
+    fn mac(self) -> Option<&'static AccumulatorSpec> {
+        None
+    }
+
+    #[inline(always)]
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
+        Epilogue::with_after(&self, simd, work);
+    }
+
+    fn bounds(self) -> [f32; 2] {
+        [f32::NEG_INFINITY, f32::INFINITY]
+    }
+
+    #[inline(always)]
+    fn look_up(self, to: &mut [f16], rows: Rows) {
+        Epilogue::look_up(&self, to, rows);
+    }
+
+    #[inline(always)]
+    fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
+        Epilogue::row(&self, 0.0, sums, to);
+    }
+
+    entries!();
+}
+
+/// An exact array for which [`crate::exact::bounds::suits`], whose results stay between two bounds.
+#[derive(Clone, Copy)]
+pub struct ExactAccumulator {
+    pub mac: &'static AccumulatorSpec,
+    pub bounds: [f32; 2],
+}
+
+impl Accumulator for ExactAccumulator {
+    const EXACT: bool = true;
+    const COSTS: [usize; 2] = [20, 16];
+
+    #[inline(always)]
+    fn mac(self) -> Option<&'static AccumulatorSpec> {
+        Some(self.mac)
+    }
+
+    #[inline(always)]
+    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
+        work.with(simd, Settled(Between(self.bounds)));
+    }
+
+    #[inline(always)]
+    fn bounds(self) -> [f32; 2] {
+        self.bounds
+    }
+
+    fn look_up(self, _: &mut [f16], _: Rows) {}
+
+    #[inline(always)]
+    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
+        StoreSink::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
+    }
+
+    entries!();
+}
+
+/// What is read: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without
+/// gaps; and how windows meet it, which have one tap in blocks.
+#[derive(Clone, Copy)]
+pub struct Operand<'a> {
+    pub source: TensorView<'a>,
+    pub in_blocks: bool,
+    pub staging: &'a Im2col,
+}
+
+/// Buffers of one thread.
+#[derive(Default)]
+pub struct Buffers {
+    packed: Vec<f32>,
+    wide: Vec<f32>,
+    /// A source that windows meet, and what is needed to stage it.
+    pub unfolded: [Vec<f32>; 2],
+    panels: Vec<f32>,
+    places: Vec<u32>,
+    sums: Vec<f32>,
+    staged: Vec<f32>,
+    halves: Vec<f16>,
+    transposed: Vec<f16>,
+    pub known: OperandStats,
+}
+
+/// A source that is packed by tiles of outputs, then taps: as many outputs as registers hold the sums of. In blocks by tiles,
+/// blocks and outputs.
+#[derive(Clone, Copy)]
+struct Tiles {
+    taps: usize,
+    outputs: usize,
+    /// Outputs of a tile; the last one may have fewer.
+    each: usize,
+    in_blocks: bool,
+}
+
+impl Tiles {
+    fn of<S: Simd, A: Accumulator>(_: S, _: A, outputs: usize, taps: usize, in_blocks: bool) -> Tiles {
+        let count = outputs.div_ceil(tile::most::<S, A>()).max(1);
+        Tiles { taps, outputs, each: outputs.div_ceil(count).max(1), in_blocks }
+    }
+
+    fn count(&self) -> usize {
+        self.outputs.div_ceil(self.each)
+    }
+
+    /// Where a tile begins, and how many outputs it has.
+    fn outputs(&self, tile: usize) -> [usize; 2] {
+        let first = tile * self.each;
+        [first, self.each.min(self.outputs - first)]
+    }
+
+    /// Puts what all outputs meet under a tap into its places.
+    #[inline(always)]
+    fn put(&self, tap: usize, wide: &[f32], to: &mut [f32]) {
+        for (tile, to) in to.chunks_exact_mut(self.stride()).enumerate() {
+            let from = wide[self.outputs(tile)[0]..].first_chunk::<BLOCK>();
+            if let (Some(from), Some(to)) = (from, to.as_chunks_mut().0.get_mut(tap)) {
+                *to = *from;
+            }
+        }
+    }
+
+    /// Where what an output meets under a tap lies.
+    fn place(&self, tap: usize, output: usize) -> usize {
+        let (tile, output) = (output / self.each, output % self.each);
+        let within = match self.in_blocks {
+            true => (tap / BLOCK * self.outputs(tile)[1] + output) * BLOCK + tap % BLOCK,
+            false => tap * BLOCK + output,
+        };
+        tile * self.stride() + within
+    }
+
+    /// Numbers of a tile.
+    fn stride(&self) -> usize {
+        self.taps * if self.in_blocks { self.each } else { BLOCK }
+    }
+}
+
+/// Packs the outputs' operands of a part.
+struct Packing<'a> {
+    tiles: Tiles,
+    from: Operand<'a>,
+    group: usize,
+    part: &'a Part,
+    wide: &'a mut [f32],
+    unfolded: &'a mut [Vec<f32>; 2],
+    to: &'a mut [f32],
+}
+
+impl WithSimd for Packing<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packing { tiles, from: Operand { source: from, staging, .. }, group, part, wide, unfolded, to } = self;
+        if tiles.in_blocks {
+            for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                let [first, count] = tiles.outputs(tile);
+                for (block, to) in to.chunks_exact_mut(count * BLOCK).enumerate().take(tiles.taps / BLOCK) {
+                    let from = &from.from(group, block, part.rows.start)[(part.columns.start + first) * BLOCK..];
+                    simd::widen_rows(simd, from, to, Rows::one(count * BLOCK));
+                }
+            }
+            return;
+        }
+        // Rows without gaps are one row.
+        if staging.is_pointwise() && (part.rows.len() == 1 || from.strides[2] == part.columns.len()) {
+            let from_stride = from.strides[1];
+            let from = &from.from(group, 0, part.rows.start)[part.columns.start..];
+            for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                let [first, columns] = tiles.outputs(tile);
+                let rows = Rows { count: tiles.taps, columns, from_stride, to_stride: BLOCK };
+                simd::widen_short_rows(simd, &from[first..], to, rows);
+            }
+            return;
+        }
+        if staging.is_pointwise() {
+            for tap in 0..tiles.taps {
+                from.widen(simd, group, tap, part, &mut wide[..tiles.outputs]);
+                tiles.put(tap, wide, to);
+            }
+            return;
+        }
+        let staging = staging.of_rows(part.rows.len());
+        let [staged, buffer] = unfolded;
+        let area = staging.staged_elements();
+        let staged = scratch_slice(staged, area + staging.staged_slack());
+        staging.stage(simd, from, [group, part.rows.start], 0, Some(0.0), &mut staged[..area], buffer);
+        for (tap, place) in staging.places().enumerate() {
+            let rows = staged[place + part.columns.start..].chunks(staging.width);
+            for (to, row) in wide[..tiles.outputs].chunks_exact_mut(part.columns.len()).zip(rows) {
+                copy_short(&row[..part.columns.len()], to);
+            }
+            tiles.put(tap, wide, to);
+        }
+    }
+}
+
+/// Packs a part into buffers that grow as needed.
+#[inline(always)]
+fn pack<'b, S: Simd, A: Accumulator>(
+    simd: S,
+    of: A,
+    tiles: Tiles,
+    from: Operand,
+    group: usize,
+    part: &Part,
+    wide: &mut Vec<f32>,
+    unfolded: &mut [Vec<f32>; 2],
+    packed: &'b mut Vec<f32>,
+    known: &mut OperandStats,
+) -> &'b [f32] {
+    let to = scratch_slice(packed, tiles.count() * tiles.stride());
+    let wide = scratch_slice(wide, tiles.outputs + BLOCK);
+    outline(simd, Packing { tiles, from, group, part, wide, unfolded, to: &mut *to });
+    if let Some(mac) = of.mac() {
+        known.begin(tiles.count(), tiles.taps);
+        let to = &mut *to;
+        outline(
+            simd,
+            #[inline(always)]
+            || {
+                for (tile, to) in to.chunks_exact_mut(tiles.stride()).enumerate() {
+                    let outputs = tiles.outputs(tile)[1];
+                    match tiles.in_blocks {
+                        true => known.measure_blocks(simd, mac, tile, &mut to[..tiles.taps * outputs], outputs),
+                        false => known.measure_lines(simd, mac, tile, to, outputs),
+                    }
+                }
+            },
+        );
+    }
+    to
+}
+
+/// Coefficients of some blocks, tap by tap, and biases behind those of each.
+struct Panels<'a> {
+    data: &'a mut [f32],
+    taps: usize,
+}
+
+/// Numbers of [`Panels`].
+fn panel_elements(taps: usize) -> usize {
+    TOGETHER * (taps + 1) * BLOCK + BLOCK
+}
+
+impl Panels<'_> {
+    /// Elements between blocks.
+    fn stride(&self) -> usize {
+        (self.taps + 1) * BLOCK
+    }
+
+    /// From channels on that begin a block.
+    #[inline(always)]
+    fn widen<S: Simd, A: Accumulator>(
+        &mut self,
+        simd: S,
+        of: A,
+        kernel: &Filter,
+        first: usize,
+        blocks: usize,
+        known: &mut OperandStats,
+    ) {
+        self.fill::<A>(kernel, first, blocks);
+        if let Some(mac) = of.mac() {
+            known.begin_blocks();
+            let panels = self.data.chunks_exact_mut((self.taps + 1) * BLOCK).take(blocks);
+            outline(
+                simd,
+                #[inline(always)]
+                || {
+                    for panel in panels {
+                        known.raise(simd, mac, panel);
+                    }
+                },
+            );
+        }
+    }
+
+    /// As they are, without what the exact array makes of them.
+    fn fill<A: Accumulator>(&mut self, kernel: &Filter, first: usize, blocks: usize) {
+        let taps = self.taps;
+        for (block, panel) in self.data.chunks_exact_mut((taps + 1) * BLOCK).enumerate().take(blocks) {
+            let first = first + block * BLOCK;
+            let height = kernel.packed.height(first);
+            kernel.packed.widen(first, 0..taps, panel);
+            spread(&mut panel[..taps * BLOCK], height, BLOCK);
+            let biases = &mut panel[taps * BLOCK..];
+            biases.fill(0.0);
+            for (i, to) in biases.iter_mut().enumerate().take(height) {
+                let bias = kernel.bias(first + i);
+                *to = if A::EXACT { bias } else { without_effect(bias) };
+            }
+        }
+    }
+}
+
+/// Numbers of a line of cache.
+const LINE: usize = LINE_BYTES / size_of::<f16>();
+
+/// Sums of some blocks' channels for all outputs of a part, by tile.
+struct Blocks<'a, A> {
+    kernel: &'a Filter,
+    finish: A,
+    tiles: Tiles,
+    packed: &'a [f32],
+    panels: &'a Panels<'a>,
+    /// The first channel, and how many blocks.
+    first: usize,
+    blocks: usize,
+    /// Where each output of a block goes; and how far apart blocks go.
+    places: &'a [u32],
+    stride: usize,
+}
+
+impl<A: Accumulator> Blocks<'_, A> {
+    /// Returns whether all were summed in registers, as ever but where the exact array's sums may go too far.
+    #[inline(always)]
+    fn sum<S: Simd>(&self, simd: S, known: &mut OperandStats, mut to: StoreSink) -> bool {
+        let &Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride } = self;
+        let next = first + TOGETHER * BLOCK;
+        let soon = PrefetchCursor::of(kernel.packed.bytes_of(next..next + TOGETHER * BLOCK), tiles);
+        for (tile, source) in packed.chunks_exact(tiles.stride()).enumerate() {
+            let [at, outputs] = tiles.outputs(tile);
+            let (places, to) = (&places[at..], to.again());
+            let terms = match A::EXACT {
+                true => known.terms(simd, tile),
+                false => Some(RunSchedule::default()),
+            };
+            let Some(terms) = terms else {
+                self.sum_elsewhere(simd, known, to);
+                return false;
+            };
+            let soon = soon.with_tile(tile);
+            TileSums { source, tiles, outputs, blocks, panels, finish, terms, soon, places, stride, to }.add(simd);
+        }
+        true
+    }
+
+    /// Sums that go anywhere.
+    #[inline(never)]
+    fn sum_elsewhere<S: Simd>(&self, simd: S, known: &mut OperandStats, to: StoreSink) {
+        let Some(mac) = self.finish.mac() else { return };
+        let (first, outputs) = (self.first, self.tiles.outputs);
+        let channels = first..(first + self.blocks * BLOCK).min(self.kernel.packed.channels());
+        let place = |tap, output| self.tiles.place(tap, output);
+        let sums = known.sums(simd, mac, (self.kernel, channels), (self.packed, &place), outputs);
+        let put = |channel: usize, output: usize| {
+            channel / BLOCK * self.stride + self.places[output] as usize + channel % BLOCK
+        };
+        to.settle(simd, self.finish, sums, outputs, &put);
+    }
+}
+
+/// One share of a convolution at work.
+pub struct Job<'a, 'b, A> {
+    pub kernel: &'a Filter,
+    pub finish: A,
+    pub from: Operand<'a>,
+    pub columns: usize,
+    /// What is added to the results, where the host rounds vectors by itself.
+    pub residual: Option<ResidualAdd<'a>>,
+    pub share: &'a mut OutputTile<'b>,
+    pub scratch: &'a mut Scratch,
+}
+
+/// Another tensor of a result's extents.
+#[derive(Clone, Copy)]
+pub struct ResidualAdd<'a> {
+    /// `None` is what stands where the result goes.
+    pub source: Option<TensorView<'a>>,
+    /// Whether it is the first one of the sum, which tells what becomes of two NaNs.
+    pub is_first: bool,
+}
+
+impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Job { kernel, finish, from, columns, residual, share, scratch } = self;
+        let (taps, channels) = (kernel.packed.taps(), share.channels());
+        let mut buffers: Box<Buffers> = scratch.arena.take();
+        let Buffers { packed, wide, unfolded, panels, places, sums, halves, transposed, known, .. } = &mut *buffers;
+        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        let mut panels = Panels { data: scratch_slice(panels, panel_elements(taps)), taps };
+        for part in Part::all(share, columns, false, most) {
+            let tiles = Tiles::of(simd, finish, part.outputs(), taps, from.in_blocks);
+            let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
+            let plane = (tiles.outputs * BLOCK).next_multiple_of(BLOCK * BLOCK);
+            let halves = scratch_slice(halves, TOGETHER * plane);
+            let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { TOGETHER * plane });
+            let places = scratch_slice(places, tiles.outputs + MOST);
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * BLOCK) as u32);
+            for channel in (0..channels).step_by(TOGETHER * BLOCK) {
+                let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
+                let first = share.first_channel + channel;
+                panels.widen(simd, finish, kernel, first, blocks, known);
+                let to = if simd::converts::<S>() { StoreSink::Halves(halves) } else { StoreSink::Sums(sums) };
+                let panels = &panels;
+                Blocks { kernel, finish, tiles, packed, panels, first, blocks, places, stride: plane }
+                    .sum(simd, known, to);
+                if !simd::converts::<S>() {
+                    num::round_row(&sums[..blocks * plane], &mut halves[..blocks * plane]);
+                }
+                for (block, halves) in halves.chunks_exact_mut(plane).enumerate().take(blocks) {
+                    finish.look_up(halves, Rows::one(tiles.outputs * BLOCK));
+                    let first = channel + block * BLOCK;
+                    let count = BLOCK.min(channels - first);
+                    store(simd, share, part.place(share, first), count, part.gapless(), halves, residual, transposed);
+                }
+            }
+        }
+        scratch.arena.put(buffers);
+    }
+}
+
+/// Stores a block, by output and channel, from a channel, row and column of a share on, whose channels lie apart.
+#[inline(always)]
+fn store<S: Simd>(
+    simd: S,
+    share: &mut OutputTile,
+    place: [usize; 3],
+    channels: usize,
+    rows: Rows,
+    block: &[f16],
+    residual: Option<ResidualAdd>,
+    transposed: &mut Vec<f16>,
+) {
+    let outputs = rows.count * rows.columns;
+    // An odd number of lines of cache: channels a power of two apart would have few places there.
+    let stride = outputs.next_multiple_of(LINE) | LINE;
+    let transposed = scratch_slice(transposed, BLOCK * stride);
+    outline(
+        simd,
+        #[inline(always)]
+        || transpose_blocks(&block[..outputs.next_multiple_of(BLOCK) * BLOCK], stride, transposed),
+    );
+    let Some(ResidualAdd { source, is_first }) = residual else {
+        return share.store(place, channels, transposed, stride, rows, copy_rows);
+    };
+    let beside = source.map(|source| share.beside(place, source));
+    share.store_lines(
+        place,
+        channels,
+        transposed,
+        stride,
+        rows,
+        #[inline(always)]
+        |line, made, to, rows| {
+            let other = beside.map(
+                #[inline(always)]
+                |(other, stride, next)| (&other[line * next..], stride),
+            );
+            let both = BinaryRows { one: (made, rows.from_stride), other, is_second: is_first, rows };
+            both.combine(simd, BinaryOp::Add, to);
+        },
+    );
+}

@@ -1,0 +1,367 @@
+//! Fuses a 1x1 or small-K convolution with the depthwise convolution that reads it: the intermediate stays in cache.
+
+use super::tile::{MOST, StoreSink};
+use super::{Accumulator, Blocks, Buffers, Operand, Panels, TOGETHER, Tiles, pack, panel_elements, store};
+use crate::epilogue::Staged;
+use crate::exact::bounds::{self, OperandStats};
+use crate::exact::decode;
+use crate::filter::Filter;
+use crate::host::Rows;
+use crate::num;
+use crate::simd::{self, LaneMap};
+use crate::view::{BLOCK, OutputTile, Part, copy_rows};
+use crate::window::Window;
+use crate::workers::{Scratch, outline, scratch_slice};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// A convolution of one tap a channel, or of few taps, at work together with one in which every channel reads itself: a share of the
+/// latter's result.
+pub struct FusedKernel<'a, 'b, A> {
+    pub kernels: [&'a Filter; 2],
+    pub finish: [A; 2],
+    /// Of the second one.
+    pub window: &'a Window,
+    pub from: Operand<'a>,
+    /// Of the result.
+    pub columns: usize,
+    /// Whether the share has blocks for channels, and 16 numbers for each column.
+    pub in_blocks: bool,
+    pub share: &'a mut OutputTile<'b>,
+    pub scratch: &'a mut Scratch,
+}
+
+impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let FusedKernel { kernels: [first, second], finish: [finish, after], window, from, columns, .. } = self;
+        let (share, in_blocks) = (self.share, self.in_blocks);
+        let (k, s) = (window.k[0], window.s[0]);
+        let ground = Ground::of(window, [share.first_row, share.rows], columns);
+        let part = Part { rows: ground.first..ground.first + ground.inside.len(), columns: 0..window.from[1] };
+        let taps = first.packed.taps();
+        let tiles = Tiles::of(simd, finish, part.outputs(), taps, false);
+        let mut buffers: Box<Buffers> = self.scratch.arena.take();
+        let Buffers { packed, wide, unfolded, panels, places, sums, staged, halves, transposed, known } = &mut *buffers;
+        let packed = pack(simd, finish, tiles, from, share.group, &part, wide, unfolded, packed, known);
+        let (rows, outputs) = (share.rows, share.rows * columns);
+        let area = ground.rows * ground.width * BLOCK;
+        let staged = scratch_slice(staged, TOGETHER * area);
+        // It stays as it is.
+        staged.chunks_exact_mut(area).for_each(|staged| ground.fill_halo(window.from[1], staged));
+        let (panels, weights) =
+            scratch_slice(panels, panel_elements(taps) + panel_elements(k * k)).split_at_mut(panel_elements(taps));
+        let (mut panels, mut weights) = (Panels { data: panels, taps }, Panels { data: weights, taps: k * k });
+        let places = scratch_slice(places, tiles.outputs + MOST);
+        ground.places(window.from[1], places);
+        let halves = scratch_slice(halves, outputs.next_multiple_of(BLOCK) * BLOCK);
+        let sums = scratch_slice(sums, if simd::converts::<S>() { 0 } else { outputs * BLOCK });
+        let (first_channel, channels) = match in_blocks {
+            true => (share.first_channel * BLOCK, share.channels() * BLOCK),
+            false => (share.first_channel, share.channels()),
+        };
+        // The array's numbers are settled on their way.
+        let settled = A::EXACT || simd::converts::<S>();
+        for channel in (0..channels).step_by(TOGETHER * BLOCK) {
+            let blocks = (channels - channel).div_ceil(BLOCK).min(TOGETHER);
+            let at_first = first_channel + channel;
+            panels.widen(simd, finish, first, at_first, blocks, known);
+            let to = if A::EXACT || !settled { StoreSink::Sums(staged) } else { StoreSink::Wide(staged) };
+            let made = Blocks {
+                kernel: first,
+                finish,
+                tiles,
+                packed,
+                panels: &panels,
+                first: at_first,
+                blocks,
+                places,
+                stride: area,
+            };
+            let usual = made.sum(simd, known, to);
+            weights.fill::<A>(second, at_first, blocks);
+            for (block, source) in staged.chunks_exact_mut(area).enumerate().take(blocks) {
+                let row = ground.width * BLOCK;
+                let inside = &mut source[ground.inside.start * row..ground.inside.end * row];
+                if !settled {
+                    simd::settle_row(inside);
+                }
+                if let (Some(mac), false) = (finish.mac(), usual) {
+                    decode(mac, inside);
+                }
+                let at = channel + block * BLOCK;
+                let plane = if in_blocks { share.plane(at / BLOCK, columns * BLOCK) } else { None };
+                let is_stored = plane.is_some();
+                let stored = plane.unwrap_or(&mut halves[..outputs * BLOCK]);
+                let stride = weights.stride();
+                let weights = &mut weights.data[block * stride..][..stride];
+                let mut to = if simd::converts::<S>() { StoreSink::Halves(stored) } else { StoreSink::Sums(sums) };
+                let ends = match after.mac() {
+                    Some(mac) => {
+                        let (largest, weights, mut ends) = (largest(finish.bounds(), inside), &mut *weights, None);
+                        outline(
+                            simd,
+                            #[inline(always)]
+                            || ends = bounds::raise_own(mac, k * k, weights, largest),
+                        );
+                        ends
+                    }
+                    None => Some(0),
+                };
+                match ends {
+                    Some(ends) => {
+                        let (width, to) = (ground.width, to.again());
+                        let windows = Windows { source, width, rows, columns, weights, finish: after, ends, to };
+                        match [k, s] {
+                            [3, 1] => outline(simd, windows.of::<3, 1>()),
+                            [3, _] => outline(simd, windows.of::<3, 2>()),
+                            [_, 1] => outline(simd, windows.of::<5, 1>()),
+                            _ => outline(simd, windows.of::<5, 2>()),
+                        }
+                    }
+                    None => {
+                        let own = Own { kernel: second, source, width: ground.width, k, s, columns, outputs };
+                        let first = at_first + block * BLOCK;
+                        own.sum(simd, after, first, known, to.again());
+                    }
+                }
+                if !simd::converts::<S>() {
+                    num::round_row(sums, stored);
+                }
+                if is_stored {
+                    continue;
+                }
+                let rows = |columns| Rows { count: rows, columns, from_stride: columns, to_stride: columns };
+                if in_blocks {
+                    let rows = rows(columns * BLOCK);
+                    share.store([at / BLOCK, 0, 0], 1, halves, outputs * BLOCK, rows, copy_rows);
+                } else {
+                    let rows = rows(columns);
+                    store(simd, share, [at, 0, 0], BLOCK.min(channels - at), rows, halves, None, transposed);
+                }
+            }
+        }
+        self.scratch.arena.put(buffers);
+    }
+}
+
+/// What some rows of windows read: staged rows, with what surrounds the source.
+struct Ground {
+    rows: usize,
+    /// Columns of a staged row, and those before the source's.
+    width: usize,
+    lead: usize,
+    /// Staged rows that lie inside of the source, and the first of them there.
+    inside: Range<usize>,
+    first: usize,
+}
+
+impl Ground {
+    fn of(window: &Window, share_rows: [usize; 2], columns: usize) -> Ground {
+        let Window { k, s, p, from, .. } = window;
+        let (rows, inside, first) = window.met_rows(share_rows);
+        let width = (columns.saturating_sub(1) * s[1] + k[1]).max(from[1] + p[1]);
+        Ground { rows, width, lead: p[1], inside, first }
+    }
+
+    /// Zeros around the source, whose rows have so many columns.
+    fn fill_halo(&self, across: usize, staged: &mut [f32]) {
+        for (row, staged) in staged.chunks_exact_mut(self.width * BLOCK).enumerate() {
+            let data = if self.inside.contains(&row) { self.lead..self.lead + across } else { 0..0 };
+            staged[..data.start * BLOCK].fill(0.0);
+            staged[data.end * BLOCK..].fill(0.0);
+        }
+    }
+
+    /// Where each output of what is staged goes, so many to a row.
+    fn places(&self, across: usize, places: &mut [u32]) {
+        let rows = places.chunks_mut(across).enumerate();
+        rows.for_each(|(row, places)| {
+            let first = (self.inside.start + row) * self.width + self.lead;
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = ((first + i) * BLOCK) as u32);
+        });
+    }
+}
+
+/// Windows over staged rows of a block, with biases and what follows them: by output and channel.
+struct Windows<'a, A> {
+    source: &'a [f32],
+    /// Columns of a staged row; rows and columns of outputs.
+    width: usize,
+    rows: usize,
+    columns: usize,
+    /// Tap by tap, and biases behind.
+    weights: &'a [f32],
+    finish: A,
+    /// Of the exact array: taps behind which a run is at its end, one bit each.
+    ends: u32,
+    to: StoreSink<'a>,
+}
+
+impl<'a, A> Windows<'a, A> {
+    fn of<const K: usize, const STRIDE: usize>(self) -> Sized<'a, A, K, STRIDE> {
+        Sized(self)
+    }
+}
+
+/// Those of sides `K`, so far apart.
+struct Sized<'a, A, const K: usize, const STRIDE: usize>(Windows<'a, A>);
+
+/// Outputs of a row that are computed together.
+const ABREAST: usize = 4;
+
+impl<A: Accumulator, const K: usize, const STRIDE: usize> WithSimd for Sized<'_, A, K, STRIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let finish = self.0.finish;
+        finish.with_after(simd, self);
+    }
+}
+
+impl<S: Simd, A: Accumulator, const K: usize, const STRIDE: usize> Staged<S> for Sized<'_, A, K, STRIDE> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
+        let Windows { source, width, rows, columns, weights, finish, ends, mut to } = self.0;
+        let (source, weights) = (source.as_chunks::<BLOCK>().0, weights.as_chunks::<BLOCK>().0);
+        for lane in (0..BLOCK).step_by(S::F32_LANES) {
+            let of = |row: &[f32; BLOCK]| S::as_simd_f32s(&row[lane..][..S::F32_LANES]).0[0];
+            let mut taps = [[simd.splat_f32s(0.0); K]; K];
+            let mut keeps = taps;
+            for i in 0..K * K {
+                taps[i / K][i % K] = of(&weights[i]);
+                if let Some(mac) = finish.mac() {
+                    keeps[i / K][i % K] = bounds::keep_from(simd, mac, taps[i / K][i % K]);
+                }
+            }
+            let lane = Lane::<S, K> { at: lane, taps, keeps, bias: of(&weights[K * K]), ends };
+            for row in 0..rows {
+                let first = row * columns * BLOCK;
+                let from = &source[row * STRIDE * width..];
+                let mut at = 0;
+                while at + ABREAST <= columns {
+                    let sums = lane.outputs::<A, STRIDE, ABREAST>(simd, from, width, at);
+                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
+                    at += ABREAST;
+                }
+                while at < columns {
+                    let sums = lane.outputs::<A, STRIDE, 1>(simd, from, width, at);
+                    to.again().put(simd, finish, stages, sums, &places(first, at), [lane.at]);
+                    at += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Offsets of some consecutive outputs, from output `at` of the row that begins at `first`.
+#[inline(always)]
+fn places<const N: usize>(first: usize, at: usize) -> [u32; N] {
+    let mut places = [0; N];
+    for i in 0..N {
+        places[i] = (first + (at + i) * BLOCK) as u32;
+    }
+    places
+}
+
+/// A vector of channels.
+struct Lane<S: Simd, const K: usize> {
+    at: usize,
+    taps: [[S::f32s; K]; K],
+    /// The least operands that count, in the exact array.
+    keeps: [[S::f32s; K]; K],
+    bias: S::f32s,
+    ends: u32,
+}
+
+impl<S: Simd, const K: usize> Lane<S, K> {
+    /// `N` outputs of a row.
+    #[inline(always)]
+    fn outputs<A: Accumulator, const STRIDE: usize, const N: usize>(
+        &self,
+        simd: S,
+        from: &[[f32; BLOCK]],
+        width: usize,
+        at: usize,
+    ) -> [[S::f32s; 1]; N] {
+        let mut sums = [[if A::EXACT { self.bias } else { simd.splat_f32s(0.0) }]; N];
+        let mut totals = [simd.splat_f32s(0.0); N];
+        for kh in 0..K {
+            let line = &from[kh * width + at * STRIDE..][..(N - 1) * STRIDE + K];
+            for kw in 0..K {
+                let (tap, keep) = (self.taps[kh][kw], self.keeps[kh][kw]);
+                for n in 0..N {
+                    let x = S::as_simd_f32s(&line[n * STRIDE + kw][self.at..][..S::F32_LANES]).0[0];
+                    sums[n][0] = if A::EXACT {
+                        let with = simd.mul_add_e_f32s(tap, x, sums[n][0]);
+                        let counts = simd.greater_than_or_equal_f32s(simd.abs_f32s(x), keep);
+                        simd.select_f32s(counts, with, sums[n][0])
+                    } else {
+                        simd.mul_add_f32s(tap, x, sums[n][0])
+                    };
+                }
+                if A::EXACT && self.ends >> (kh * K + kw) & 1 == 1 {
+                    for n in 0..N {
+                        totals[n] = simd.add_f32s(totals[n], bounds::of_run(simd, sums[n][0]));
+                        sums[n] = [bounds::new_run(simd)];
+                    }
+                }
+            }
+        }
+        for n in 0..N {
+            sums[n][0] = match A::EXACT {
+                true => simd.add_f32s(totals[n], bounds::of_run(simd, sums[n][0])),
+                false => simd.add_f32s(sums[n][0], self.bias),
+            };
+        }
+        sums
+    }
+}
+
+/// The largest magnitude that bounds allow, or of some numbers where they allow any.
+#[inline(always)]
+fn largest(bounds: [f32; 2], of: &[f32]) -> f32 {
+    let most = bounds[0].abs().max(bounds[1].abs());
+    match most.is_finite() {
+        true => most,
+        false => f32::from_bits(of.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31)))),
+    }
+}
+
+/// Channels of a block that read their own, whose sums go anywhere.
+struct Own<'a> {
+    kernel: &'a Filter,
+    source: &'a [f32],
+    width: usize,
+    k: usize,
+    s: usize,
+    columns: usize,
+    outputs: usize,
+}
+
+impl Own<'_> {
+    #[inline(never)]
+    fn sum<S: Simd, A: Accumulator>(
+        &self,
+        simd: S,
+        finish: A,
+        first: usize,
+        known: &mut OperandStats,
+        mut to: StoreSink,
+    ) {
+        let &Own { kernel, source, width, k, s, columns, outputs } = self;
+        let Some(mac) = finish.mac() else { return };
+        for channel in first..(first + BLOCK).min(kernel.packed.channels()) {
+            let lane = channel - first;
+            let place = |tap: usize, output: usize| {
+                let (row, column) = (output / columns * s + tap / k, output % columns * s + tap % k);
+                (row * width + column) * BLOCK + lane
+            };
+            let sums = known.sums(simd, mac, (kernel, channel..channel + 1), (source, &place), outputs);
+            to.again().settle(simd, finish, sums, outputs, &|_, output| output * BLOCK + lane);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Micro-kernel of NCHWc16: a register tile of some outputs by vectors of channels.
+
+use super::{Accumulator, Panels, Tiles};
+use crate::epilogue::Staged;
+use crate::exact::bounds::{self, RunSchedule};
+use crate::host::fetch;
+use crate::num;
+use crate::params::AccumulatorSpec;
+use crate::simd::{self, LaneMap, StoreFormat};
+use crate::view::BLOCK;
+use crate::workers::{LINE_BYTES, outline, unroll};
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Vectors of channels whose sums are held in registers together.
+const VECTORS: usize = 2;
+/// Most outputs of a tile: what 32 registers hold, or 16. Products that an array drops need some of them.
+pub(super) const MOST: usize = 14;
+const MOST_OF_ARRAY: usize = 12;
+const FEW: usize = 6;
+/// The same without vectors: the fallback for hosts whose instruction set has no code of its own.
+const SCALAR: usize = 2;
+/// Taps between which some of what will be read soon is asked for; whole blocks.
+const PIECE: usize = 64;
+
+/// Most outputs of a tile.
+pub(super) const fn most<S: Simd, A: Accumulator>() -> usize {
+    match S::REGISTER_COUNT {
+        _ if S::F32_LANES == 1 => SCALAR,
+        0..32 => FEW,
+        _ if A::EXACT => MOST_OF_ARRAY,
+        _ => MOST,
+    }
+}
+
+/// Whether vectors of channels come in pairs: a block of channels is an even number of them.
+const fn are_pairs<S: Simd>() -> bool {
+    (BLOCK / S::F32_LANES).is_multiple_of(VECTORS)
+}
+
+/// Prefetches the next weights a few lines at a time: few cache misses can be outstanding.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PrefetchCursor<'a> {
+    bytes: &'a [u8],
+    /// How many of them with a tile, and between [`PIECE`] taps.
+    of_tile: usize,
+    at_once: usize,
+}
+
+impl<'a> PrefetchCursor<'a> {
+    pub(super) fn of(bytes: &'a [u8], tiles: Tiles) -> PrefetchCursor<'a> {
+        let pieces = tiles.taps.div_ceil(PIECE).max(1);
+        // Whole lines of cache.
+        let at_once = bytes.len().div_ceil(pieces * tiles.count().max(1)).next_multiple_of(LINE_BYTES);
+        PrefetchCursor { bytes, of_tile: pieces * at_once, at_once }
+    }
+
+    /// A tile's part.
+    pub(super) fn with_tile(self, tile: usize) -> PrefetchCursor<'a> {
+        let first = (tile * self.of_tile).min(self.bytes.len());
+        PrefetchCursor { bytes: &self.bytes[first..][..self.of_tile.min(self.bytes.len() - first)], ..self }
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self) {
+        let (now, rest) = self.bytes.split_at(self.at_once.min(self.bytes.len()));
+        fetch(now);
+        self.bytes = rest;
+    }
+}
+
+/// Sums of a tile's outputs for some blocks of channels, with biases and what follows them.
+pub(super) struct TileSums<'a, A> {
+    pub(super) source: &'a [f32],
+    pub(super) tiles: Tiles,
+    pub(super) outputs: usize,
+    pub(super) blocks: usize,
+    pub(super) panels: &'a Panels<'a>,
+    pub(super) finish: A,
+    pub(super) terms: RunSchedule<'a>,
+    pub(super) soon: PrefetchCursor<'a>,
+    /// Where each output of a block goes; and how far apart blocks go.
+    pub(super) places: &'a [u32],
+    pub(super) stride: usize,
+    pub(super) to: StoreSink<'a>,
+}
+
+/// Where a tile is stored, and in which format. Instruction sets that cannot round in registers store sums, rounded later in bulk.
+pub(super) enum StoreSink<'a> {
+    Halves(&'a mut [f16]),
+    Wide(&'a mut [f32]),
+    Sums(&'a mut [f32]),
+}
+
+impl StoreSink<'_> {
+    #[inline(always)]
+    pub(super) fn again(&mut self) -> StoreSink<'_> {
+        match self {
+            StoreSink::Halves(to) => StoreSink::Halves(to),
+            StoreSink::Wide(to) => StoreSink::Wide(to),
+            StoreSink::Sums(to) => StoreSink::Sums(to),
+        }
+    }
+
+    /// Puts vectors of sums where they belong: from places on, and from others on. Each has code of its own: what it is left as
+    /// would not stay in registers otherwise.
+    #[inline(always)]
+    pub(super) fn put<S: Simd, A: Accumulator, const T: usize, const G: usize>(
+        self,
+        simd: S,
+        _: A,
+        stages: impl LaneMap<S>,
+        sums: [[S::f32s; G]; T],
+        places: &[u32; T],
+        at: [usize; G],
+    ) {
+        match self {
+            StoreSink::Halves(to) if const { simd::converts::<S>() } => {
+                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            }
+            StoreSink::Wide(to) if const { simd::converts::<S>() && !A::EXACT } => {
+                unroll!(for I in 0..T => { leave(simd, stages, sums[I], places[I] as usize, at, to); })
+            }
+            StoreSink::Sums(to) if const { A::EXACT || !simd::converts::<S>() } => unroll!(for I in 0..T => {
+                let mut g = 0;
+                while g < G {
+                    let to = &mut to[places[I] as usize + at[g]..][..S::F32_LANES];
+                    S::as_mut_simd_f32s(to).0[0] = stages.of(simd, sums[I][g]);
+                    g += 1;
+                }
+            }),
+            // Only hosts that convert vectors ask for converted results, and those never ask for sums of the model `fast`.
+            _ => {}
+        }
+    }
+
+    /// Settles sums by channel, then output, and puts each where `place` says.
+    #[inline(always)]
+    pub(super) fn settle<S: Simd, A: Accumulator>(
+        self,
+        simd: S,
+        finish: A,
+        sums: &[f32],
+        outputs: usize,
+        place: &dyn Fn(usize, usize) -> usize,
+    ) {
+        finish.with_after(simd, Elsewhere { sums, outputs, place, to: self });
+    }
+}
+
+/// Sums that were formed elsewhere.
+struct Elsewhere<'a> {
+    sums: &'a [f32],
+    outputs: usize,
+    place: &'a dyn Fn(usize, usize) -> usize,
+    to: StoreSink<'a>,
+}
+
+impl<S: Simd> Staged<S> for Elsewhere<'_> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
+        let Elsewhere { sums, outputs, place, mut to } = self;
+        for (channel, sums) in sums.chunks_exact(outputs).enumerate() {
+            for (i, some) in sums.chunks(S::F32_LANES).enumerate() {
+                let settled = stages.of(simd, simd.partial_load_f32s(some));
+                let mut row = [0.0; BLOCK];
+                simd.partial_store_f32s(&mut row[..some.len()], settled);
+                for (j, &x) in row[..some.len()].iter().enumerate() {
+                    let at = place(channel, i * S::F32_LANES + j);
+                    match to.again() {
+                        StoreSink::Halves(to) => to[at] = num::round(x),
+                        StoreSink::Wide(to) | StoreSink::Sums(to) => to[at] = x,
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn leave<S: Simd, E: StoreFormat, const G: usize>(
+    simd: S,
+    stages: impl LaneMap<S>,
+    sums: [S::f32s; G],
+    place: usize,
+    at: [usize; G],
+    to: &mut [E],
+) {
+    let mut g = 0;
+    while g < G {
+        if let (Some(left), Some(to)) = (E::of(simd, stages, sums[g]), to[place + at[g]..].first_chunk_mut()) {
+            *to = left;
+        }
+        g += 1;
+    }
+}
+
+impl<A: Accumulator> TileSums<'_, A> {
+    #[inline(always)]
+    pub(super) fn add<S: Simd>(self, simd: S) {
+        let TileSums { source, tiles: Tiles { taps, in_blocks, .. }, outputs, blocks, panels, .. } = self;
+        let TileSums { finish, terms: RunSchedule { ends, mixed, totals }, soon, places, stride, mut to, .. } = self;
+        let place = |vector: usize, stride: usize| {
+            let channel = vector * S::F32_LANES;
+            channel / BLOCK * stride + channel % BLOCK
+        };
+        let vectors = blocks * BLOCK / S::F32_LANES;
+        for first in (0..vectors).step_by(VECTORS) {
+            let weights = [0, 1].map(|v| &panels.data[place((first + v).min(vectors - 1), panels.stride())..]);
+            let at = [0, 1].map(|v| place((first + v).min(vectors - 1), stride));
+            let both = first + 1 < vectors;
+            let (to, terms) = (to.again(), RunSchedule { ends, mixed, totals: &mut *totals });
+            let soon = if first == 0 { soon } else { PrefetchCursor::default() };
+            macro_rules! tiles {
+                ($($count: literal)*) => {
+                    match outputs {
+                        $($count if const { $count <= most::<S, A>() } => match in_blocks {
+                            false if both || const { are_pairs::<S>() } => tiles!($count, 2, false),
+                            true if both || const { are_pairs::<S>() } => tiles!($count, 2, true),
+                            false if const { !are_pairs::<S>() } => tiles!($count, 1, false),
+                            true if const { !are_pairs::<S>() } => tiles!($count, 1, true),
+                            _ => {}
+                        },)*
+                        // `Tiles` has no other sizes.
+                        _ => {}
+                    }
+                };
+                ($count: literal, $vectors: literal, $in_blocks: literal) => {
+                    outline(
+                        simd,
+                        Tile::<A, $count, $vectors, $in_blocks> { source, taps, weights, finish, terms, soon, places, at, to },
+                    )
+                };
+            }
+            tiles!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        }
+    }
+}
+
+/// Sums of `T` outputs in `G` vectors of channels.
+struct Tile<'a, A, const T: usize, const G: usize, const IN_BLOCKS: bool> {
+    source: &'a [f32],
+    taps: usize,
+    /// From each vector's first channel on.
+    weights: [&'a [f32]; VECTORS],
+    finish: A,
+    terms: RunSchedule<'a>,
+    soon: PrefetchCursor<'a>,
+    places: &'a [u32],
+    at: [usize; VECTORS],
+    to: StoreSink<'a>,
+}
+
+impl<A: Accumulator, const T: usize, const G: usize, const IN_BLOCKS: bool> WithSimd for Tile<'_, A, T, G, IN_BLOCKS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Tile { source, taps, weights, finish, terms, soon, places, at, to } = self;
+        let Some(places) = places.first_chunk() else { return };
+        let mut sums = [[simd.splat_f32s(0.0); G]; T];
+        let mut biases = [simd.splat_f32s(0.0); G];
+        for g in 0..G {
+            biases[g] = S::as_simd_f32s(&weights[g][taps * BLOCK..][..S::F32_LANES]).0[0];
+        }
+        let operands = Operands::<T, IN_BLOCKS> { source, weights };
+        if const { A::EXACT } {
+            let Some(mac) = finish.mac() else { return };
+            unroll!(for I in 0..T => { sums[I] = biases; });
+            // At once: runs end where their norms say.
+            fetch(soon.bytes);
+            operands.runs::<S, A, G>(simd, mac, taps, terms, &mut sums);
+        } else {
+            let mut soon = soon;
+            soon.fetch();
+            // Apart from the others: where taps are few, a loop around their loop takes 2 % of the time.
+            operands.add::<S, A, G>(simd, 0..taps.min(PIECE), &mut sums);
+            for from in (PIECE..taps).step_by(PIECE) {
+                soon.fetch();
+                operands.add::<S, A, G>(simd, from..taps.min(from + PIECE), &mut sums);
+            }
+            for t in 0..T {
+                for g in 0..G {
+                    sums[t][g] = simd.add_f32s(sums[t][g], biases[g]);
+                }
+            }
+        }
+        finish.with_after(simd, Ended::<S, A, T, G> { sums, finish, places, at, to });
+    }
+}
+
+/// What a tile's outputs meet, and what it meets.
+struct Operands<'a, const T: usize, const IN_BLOCKS: bool> {
+    source: &'a [f32],
+    weights: [&'a [f32]; VECTORS],
+}
+
+impl<const T: usize, const IN_BLOCKS: bool> Operands<'_, T, IN_BLOCKS> {
+    /// Products of some taps; in blocks whole ones.
+    #[inline(always)]
+    fn add<S: Simd, A: Accumulator, const G: usize>(&self, simd: S, taps: Range<usize>, sums: &mut [[S::f32s; G]; T]) {
+        let of = taps.start * BLOCK..taps.end * BLOCK;
+        let [one, two] = self.weights;
+        let (one, two) = (one[of.clone()].as_chunks::<BLOCK>().0, two[of.clone()].as_chunks::<BLOCK>().0);
+        if IN_BLOCKS {
+            let blocks = self.source[taps.start * T..taps.end * T].chunks_exact(T * BLOCK);
+            for (x, (one, two)) in blocks.zip(one.as_chunks::<BLOCK>().0.iter().zip(two.as_chunks::<BLOCK>().0)) {
+                let Some(x) = x.as_chunks::<BLOCK>().0.first_chunk::<T>() else { return };
+                for tap in 0..BLOCK {
+                    let mut operands = [0.0; T];
+                    for t in 0..T {
+                        operands[t] = x[t][tap];
+                    }
+                    step::<S, A, T, G>(simd, &operands, [&one[tap], &two[tap]], sums);
+                }
+            }
+        } else {
+            for (x, (one, two)) in self.source[of].as_chunks::<BLOCK>().0.iter().zip(one.iter().zip(two)) {
+                let Some(x) = x.first_chunk() else { return };
+                step::<S, A, T, G>(simd, x, [one, two], sums);
+            }
+        }
+    }
+
+    /// As the exact array has it. `sums` come as a run begins, and leave as they are.
+    #[inline(always)]
+    fn runs<S: Simd, A: Accumulator, const G: usize>(
+        &self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        taps: usize,
+        terms: RunSchedule,
+        sums: &mut [[S::f32s; G]; T],
+    ) {
+        let RunSchedule { ends, mixed, totals } = terms;
+        let totals = S::as_mut_simd_f32s(totals).0;
+        let mut from = 0;
+        for (run, &end) in ends.iter().enumerate() {
+            let end = end as usize;
+            self.add::<S, A, G>(simd, from..end, sums);
+            from = end;
+            if end == taps {
+                break;
+            }
+            unroll!(for I in 0..T => {
+                let mut g = 0;
+                while g < G {
+                    let total = &mut totals[I * G + g];
+                    let more = bounds::of_run(simd, sums[I][g]);
+                    *total = if run == 0 { more } else { simd.add_f32s(*total, more) };
+                    sums[I][g] = bounds::new_run(simd);
+                    g += 1;
+                }
+            });
+        }
+        for &tap in mixed {
+            let tap = tap as usize;
+            let (mut keep, mut back) = ([simd.splat_f32s(0.0); G], [simd.splat_f32s(0.0); G]);
+            for g in 0..G {
+                let w = S::as_simd_f32s(&self.weights[g][tap * BLOCK..][..S::F32_LANES]).0[0];
+                // A zero has nothing to take back.
+                (keep[g], back[g]) = (bounds::keep_from(simd, mac, w), simd.neg_f32s(w));
+            }
+            let Some(x) = self.met(tap) else { return };
+            unroll!(for I in 0..T => {
+                let x = simd.splat_f32s(x[if IN_BLOCKS { I * BLOCK } else { I }]);
+                let magnitude = simd.abs_f32s(x);
+                let mut g = 0;
+                while g < G {
+                    let without = simd.mul_add_e_f32s(back[g], x, sums[I][g]);
+                    let drops = simd.less_than_f32s(magnitude, keep[g]);
+                    sums[I][g] = simd.select_f32s(drops, without, sums[I][g]);
+                    g += 1;
+                }
+            });
+        }
+        unroll!(for I in 0..T => {
+            let mut g = 0;
+            while g < G {
+                sums[I][g] = bounds::of_run(simd, sums[I][g]);
+                g += 1;
+            }
+        });
+        if ends.len() > 1 {
+            unroll!(for I in 0..T => {
+                let mut g = 0;
+                while g < G {
+                    sums[I][g] = simd.add_f32s(sums[I][g], totals[I * G + g]);
+                    g += 1;
+                }
+            });
+        }
+    }
+
+    /// From what the first output meets under a tap to what the last one does.
+    #[inline(always)]
+    fn met(&self, tap: usize) -> Option<&[f32]> {
+        match IN_BLOCKS {
+            true => self.source[tap / BLOCK * T * BLOCK + tap % BLOCK..].get(..(T - 1) * BLOCK + 1),
+            false => self.source[tap * BLOCK..].get(..T),
+        }
+    }
+}
+
+/// Sums of a tile, with biases.
+struct Ended<'a, S: Simd, A, const T: usize, const G: usize> {
+    sums: [[S::f32s; G]; T],
+    finish: A,
+    places: &'a [u32; T],
+    at: [usize; VECTORS],
+    to: StoreSink<'a>,
+}
+
+impl<S: Simd, A: Accumulator, const T: usize, const G: usize> Staged<S> for Ended<'_, S, A, T, G> {
+    #[inline(always)]
+    fn with(self, simd: S, stages: impl LaneMap<S>) {
+        let Ended { sums, finish, places, at, to } = self;
+        let Some(at) = at.first_chunk() else { return };
+        to.put(simd, finish, stages, sums, places, *at);
+    }
+}
+
+/// One tap more.
+#[inline(always)]
+fn step<S: Simd, A: Accumulator, const T: usize, const G: usize>(
+    simd: S,
+    x: &[f32; T],
+    weights: [&[f32; BLOCK]; VECTORS],
+    sums: &mut [[S::f32s; G]; T],
+) {
+    let mut vectors = [simd.splat_f32s(0.0); G];
+    for g in 0..G {
+        vectors[g] = S::as_simd_f32s(&weights[g][..S::F32_LANES]).0[0];
+    }
+    for t in 0..T {
+        let x = simd.splat_f32s(x[t]);
+        for g in 0..G {
+            sums[t][g] = match A::EXACT {
+                // Rounds as the array does in one step or in two.
+                true => simd.mul_add_e_f32s(vectors[g], x, sums[t][g]),
+                false => simd.mul_add_f32s(vectors[g], x, sums[t][g]),
+            };
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Rows converted on their way between memory and tensors.
+
+use crate::num;
+use crate::params::ElementType;
+use crate::tensor::Tensor;
+use crate::view::TensorView;
+use pulp::{Arch, Simd, WithSimd};
+
+/// Rounds a row in place: the values that elements of a format would hold.
+pub fn through_row(arch: Arch, element: ElementType, row: &mut [f32]) {
+    arch.dispatch(Through { element, row });
+}
+
+struct Through<'a> {
+    element: ElementType,
+    row: &'a mut [f32],
+}
+
+impl WithSimd for Through<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        num::through_row(self.element, self.row);
+    }
+}
+
+/// Widens a view of fp16 into a tensor.
+pub fn widen(arch: Arch, from: TensorView, to: &mut Tensor) {
+    arch.dispatch(Widen { from, to });
+}
+
+struct Widen<'a> {
+    from: TensorView<'a>,
+    to: &'a mut Tensor,
+}
+
+impl WithSimd for Widen<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Tensor { ext, data } = self.to;
+        let mut rows = data.chunks_exact_mut(ext.w.max(1));
+        for g in 0..ext.g {
+            for c in 0..ext.c {
+                for (h, row) in rows.by_ref().take(ext.h).enumerate() {
+                    num::widen_row(self.from.row(g, c, h, ext.w), row);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Rows of two tensors combined, and pooling windows, from memory to memory.
+
+use crate::binary::BinaryRows;
+use crate::conv::{Im2col, depthwise};
+use crate::host::Rows;
+use crate::num::elementwise::{admit_row, settle_row};
+use crate::params::{BinaryOp, Rounding};
+use crate::reduce::ElementwiseEpilogue;
+use crate::tensor::Extents;
+use crate::view::{OutputTile, Strides, TensorView, partition};
+use crate::workers::{Scratch, Workers, scratch_slice};
+use crate::{num, simd};
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Elements that are worked on together: few enough for the innermost cache, enough to make up for the calls.
+pub const BLOCK: usize = 1 << 10;
+/// Elements that are worth a share of their own.
+const PER_SHARE: usize = 1 << 15;
+/// Elements that are not worth waking other threads.
+const PARALLEL_THRESHOLD: usize = 1 << 17;
+/// The same where they look for work.
+const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 13;
+
+/// An operation on two tensors, and what follows it.
+#[derive(Clone, Copy)]
+pub struct Binary<'a> {
+    pub op: BinaryOp,
+    pub ending: &'a ElementwiseEpilogue<f32>,
+    pub rules: Option<&'static Rounding>,
+    pub one: TensorView<'a>,
+    /// `None` is what stands where the result goes.
+    pub other: Option<TensorView<'a>>,
+    /// Whether `one` is the second source.
+    pub is_second: bool,
+    /// Which of the sources pass a ReLU.
+    pub relus: [bool; 2],
+}
+
+/// Combines two tensors element by element.
+pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, strides: Strides) {
+    // Several shares for each thread where they are long: threads need not be alike.
+    let threads = rayon::current_num_threads();
+    let elements = ext.g * ext.c * ext.plane();
+    let parts = (elements / PER_SHARE).clamp(threads, 4 * threads);
+    let [rows, channels] = [ext.h, ext.c].map(|n| n.div_ceil(parts).max(1));
+    // As convolutions cut what they leave, so that a thread finds in its cache what it left there itself.
+    let by_rows = ext.c < parts || strides[2] >= strides[1] && rows * ext.c <= ext.h * channels;
+    let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
+    let least = if workers.awake { PARALLEL_THRESHOLD_SPINNING } else { PARALLEL_THRESHOLD };
+    workers.each(partition(to, ext, strides, rows, channels), elements >= least, |share, scratch| {
+        workers.arch.dispatch(Combine { of, columns: ext.w, share, scratch });
+    });
+}
+
+struct Combine<'a, 'b> {
+    of: Binary<'a>,
+    columns: usize,
+    share: &'a mut OutputTile<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Combine<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Combine { of, columns, share, scratch } = self;
+        let Binary { op, ending, rules, one, other, is_second, relus } = of;
+        let [a, b] = [&mut scratch.wide, &mut scratch.sums].map(|buffer| scratch_slice(buffer, BLOCK.max(columns)));
+        let halves = scratch_slice(&mut scratch.halves, BLOCK.max(columns));
+        let alone = rules.is_none() && ending.is_idle() && relus == [false; 2];
+        share.blocks(
+            columns,
+            BLOCK,
+            #[inline(always)]
+            |block, to| {
+                let rows = block.stored();
+                let one = block.of_source(one);
+                let other = other.map(
+                    #[inline(always)]
+                    |other| block.of_source(other),
+                );
+                if alone && (BinaryRows { one, other, is_second, rows }).combine(simd, op, to) {
+                    return;
+                }
+                let [a, b] = [&mut *a, &mut *b].map(|buffer| &mut buffer[..block.elements()]);
+                let other = other.unwrap_or((to, rows.to_stride));
+                let sources = if is_second { [other, one] } else { [one, other] };
+                for ((row, (from, from_stride)), relu) in [&mut *a, &mut *b].into_iter().zip(sources).zip(relus) {
+                    simd::widen_rows(simd, from, row, Rows { from_stride, to_stride: columns, ..rows });
+                    if rules.is_some() {
+                        admit_row(row);
+                    }
+                    if relu {
+                        row.iter_mut().for_each(|x| *x = x.max(0.0));
+                    }
+                }
+                let pairs = a.iter_mut().zip(b.iter());
+                match op {
+                    BinaryOp::Add => pairs.for_each(|(x, &b)| *x += b),
+                    BinaryOp::Mul => pairs.for_each(|(x, &b)| *x *= b),
+                    BinaryOp::Max => pairs.for_each(|(x, &b)| *x = x.max(b)),
+                    _ => pairs.for_each(|(x, &b)| *x = x.min(b)),
+                }
+                ending.apply(a);
+                match rules {
+                    None => simd::round_rows(simd, a, to, block.stored()),
+                    Some(rules) => {
+                        let halves = &mut halves[..block.elements()];
+                        settle_row(rules, a, halves);
+                        block.store(halves, to);
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// What follows the operation. `row` is used up.
+#[inline(always)]
+fn finish(ending: &ElementwiseEpilogue<f32>, rules: Option<&Rounding>, row: &mut [f32], to: &mut [f16]) {
+    ending.apply(row);
+    match rules {
+        Some(rules) => settle_row(rules, row, to),
+        None => num::round_row(row, to),
+    }
+}
+
+/// Maxima, or sums, of windows over one tensor, and what follows them.
+pub fn pool(
+    workers: &Workers,
+    staging: &Im2col,
+    max: bool,
+    ending: &ElementwiseEpilogue<f32>,
+    rules: Option<&'static Rounding>,
+    source: TensorView,
+    to: &mut [f16],
+    ext: Extents,
+    strides: Strides,
+) {
+    let (offsets, columns) = (staging.offsets(), ext.w);
+    let shared = ext.g * ext.c * ext.plane() * offsets.len() >= PARALLEL_THRESHOLD;
+    let shares = partition(to, ext, strides, staging.share_rows, staging.share_channels);
+    workers.each(shares, shared, |share, scratch| {
+        let (of, window, offsets) = (depthwise::WindowOp::Pool(max, ending), &staging.window, &offsets[..]);
+        if rules.is_none() && of.executes(window) {
+            return workers.arch.dispatch(depthwise::Job { of, window, from: source, columns, share, scratch });
+        }
+        workers.arch.dispatch(Pool { max, staging, offsets, ending, rules, source, columns, share, scratch });
+    });
+}
+
+struct Pool<'a, 'b> {
+    max: bool,
+    staging: &'a Im2col,
+    offsets: &'a [u32],
+    ending: &'a ElementwiseEpilogue<f32>,
+    rules: Option<&'static Rounding>,
+    source: TensorView<'a>,
+    columns: usize,
+    share: &'a mut OutputTile<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Pool<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Pool { max, staging, offsets, ending, rules, source, columns, share, scratch } = self;
+        let area = staging.staged_elements();
+        let staged = scratch_slice(&mut scratch.staged, area + staging.staged_slack());
+        let sums = scratch_slice(&mut scratch.sums, columns);
+        let outside = if max { f32::NEG_INFINITY } else { 0.0 };
+        staged[area..].fill(outside);
+        for c in 0..share.channels() {
+            let around = (c == 0).then_some(outside);
+            staging.stage(
+                simd,
+                source,
+                [share.group, share.first_row],
+                share.first_channel + c,
+                around,
+                &mut staged[..area],
+                &mut scratch.wide,
+            );
+            if rules.is_some() {
+                admit_row(staged);
+            }
+            for h in 0..share.rows {
+                sums.fill(outside);
+                for &offset in offsets {
+                    let taps = &staged[offset as usize + h * staging.width..][..columns];
+                    let pairs = sums.iter_mut().zip(taps);
+                    if max {
+                        pairs.for_each(|(y, &x)| *y = y.max(x));
+                    } else {
+                        pairs.for_each(|(y, &x)| *y += x);
+                    }
+                }
+                finish(ending, rules, sums, share.row(c, h, columns));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::reach;
+    use crate::workers::arches;
+
+    /// Of every width, by every host, from elsewhere or in place of one of them, and nothing beside the rows.
+    #[test]
+    fn rows_of_two_sources_are_combined_where_they_are() {
+        for (arch, columns) in arches().into_iter().flat_map(|arch| (1..=40).map(move |columns| (arch, columns))) {
+            let ext = Extents { g: 2, c: 3, h: 4, w: columns };
+            let (wide, line) = (columns + 3, 3 * (columns + 3));
+            for strides in [[4 * line, 4 * wide, wide], [4 * line, wide, line]] {
+                let reach = reach(ext, strides);
+                let numbers =
+                    |by: usize| (0..reach).map(|i| f16::from_f32((i * by % 509) as f32 / 7.0 - 30.0)).collect();
+                let [a, b]: [Vec<f16>; 2] = [numbers(31), numbers(97)];
+                for (op, of, relu) in [
+                    (BinaryOp::Add, (|a, b| a + b) as fn(f32, f32) -> f32, false),
+                    (BinaryOp::Mul, |a, b| a * b, false),
+                    (BinaryOp::Add, |a, b| a.max(0.0) + b, true),
+                ] {
+                    let source = |data| TensorView { data, strides };
+                    for (before, one, other, is_second) in [
+                        (vec![f16::NAN; reach], source(&a), Some(source(&b)), false),
+                        (a.clone(), source(&b), None, true),
+                        (b.clone(), source(&a), None, false),
+                    ] {
+                        let mut expected = before.clone();
+                        for (g, c, h) in (0..24).map(|i| (i / 12, i / 4 % 3, i % 4)) {
+                            let at = g * strides[0] + c * strides[1] + h * strides[2];
+                            for i in at..at + columns {
+                                expected[i] = num::round(of(a[i].to_f32(), b[i].to_f32()));
+                            }
+                        }
+                        let mut result = before;
+                        let (ending, workers, relus) =
+                            (ElementwiseEpilogue::nothing(), Workers::used(arch), [relu, false]);
+                        workers.each(partition(&mut result, ext, strides, 3, 2), false, |share, scratch| {
+                            let (ending, rules) = (&ending, None);
+                            let of = Binary { op, ending, rules, one, other, is_second, relus };
+                            arch.dispatch(Combine { of, columns, share, scratch });
+                        });
+                        let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                        assert_eq!(bits(&result), bits(&expected), "{columns} columns, {strides:?}, {arch:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Epilogue of a sum: `activation((y + bias) * scale)`, rounded once; and copies through it.
+
+use crate::conv::TensorViewMut;
+use crate::conv::exact::ExactEpilogue;
+use crate::host::Rows;
+use crate::num;
+use crate::simd::{self, LaneMap};
+use crate::tensor::Extents;
+use crate::view::{OutputTile, Part, SQUARE, TensorView, Transposed, copy_short, partition};
+use crate::workers::{Scratch, Workers, scratch_slice};
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::sync::Arc;
+
+/// Elements that are not worth waking other threads.
+const PARALLEL_THRESHOLD: usize = 1 << 15;
+/// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
+/// row.
+const SHORT: usize = 64;
+
+/// The non-linearity of a task.
+#[derive(Clone)]
+pub enum Activation {
+    None,
+    Relu,
+    /// A table that leaves arguments between two values alone; NaN stays.
+    Clamp(f32, f32),
+    /// The value of every fp16 argument, by bit pattern.
+    Table(Arc<[f16]>),
+    /// A table that is read in every run.
+    Unread,
+}
+
+impl Activation {
+    /// The cheapest form of a table, which has a value for every argument by bit pattern.
+    pub fn of(values: Vec<f16>) -> Activation {
+        let at = |x: f32| values[num::round(x).to_bits() as usize];
+        let (low, high) = (at(f32::NEG_INFINITY).to_f32(), at(f32::INFINITY).to_f32());
+        let clamps = |bits: u16| {
+            let (x, y) = (f16::from_bits(bits), values[bits as usize]);
+            if x.is_nan() { y.is_nan() } else { num::round(clamp(x.to_f32(), low, high)) == y }
+        };
+        if low < high && (0..=u16::MAX).all(clamps) {
+            Activation::Clamp(low, high)
+        } else {
+            Activation::Table(values.into())
+        }
+    }
+}
+
+/// As the tables take their limits.
+#[inline(always)]
+fn clamp(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x <= low { low } else { x };
+    if x >= high { high } else { x }
+}
+
+/// What [`Epilogue::stages`] does, for vectors: a channel's bias, and what follows it.
+#[derive(Clone, Copy)]
+struct Biased<V, A> {
+    /// [`without_effect`] where there is none.
+    bias: V,
+    after: A,
+}
+
+/// Whatever follows.
+#[derive(Clone, Copy)]
+struct Stages<V> {
+    /// Bias and scale of all channels.
+    all: Option<[V; 2]>,
+    clamp: Option<[V; 2]>,
+    relu: bool,
+}
+
+/// To zero, NaN as well.
+#[derive(Clone, Copy)]
+struct Rectified;
+
+/// Between two limits.
+#[derive(Clone, Copy)]
+struct Clamped<V>(V, V);
+
+impl<S: Simd, A: LaneMap<S>> LaneMap<S> for Biased<S::f32s, A> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        self.after.of(simd, simd.add_f32s(v, self.bias))
+    }
+}
+
+impl<S: Simd> LaneMap<S> for Stages<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, mut v: S::f32s) -> S::f32s {
+        if let Some([bias, scale]) = self.all {
+            v = simd.mul_f32s(simd.add_f32s(v, bias), scale);
+        }
+        if let Some([low, high]) = self.clamp {
+            v = Clamped(low, high).of(simd, v);
+        }
+        if self.relu {
+            v = Rectified.of(simd, v);
+        }
+        v
+    }
+}
+
+impl<S: Simd> LaneMap<S> for Rectified {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        simd::larger(simd, v, simd.splat_f32s(0.0))
+    }
+}
+
+impl<S: Simd> LaneMap<S> for Clamped<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        let Clamped(low, high) = self;
+        let v = simd.select_f32s(simd.less_than_or_equal_f32s(v, low), low, v);
+        simd.select_f32s(simd.greater_than_or_equal_f32s(v, high), high, v)
+    }
+}
+
+/// A bias, minus zero where there is none: it changes no number.
+#[inline(always)]
+pub fn without_effect(bias: f32) -> f32 {
+    if bias == 0.0 { -0.0 } else { bias }
+}
+
+/// Between two limits, of numbers that are not minus zero: sums that begin at zero are not.
+#[derive(Clone, Copy)]
+struct Limited<V>(V, V);
+
+impl<S: Simd> LaneMap<S> for Limited<S::f32s> {
+    #[inline(always)]
+    fn of(self, simd: S, v: S::f32s) -> S::f32s {
+        let Limited(low, high) = self;
+        simd::smaller(simd, high, simd::larger(simd, low, v))
+    }
+}
+
+/// Everything between a sum and its place in memory.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a> {
+    pub bias: f32,
+    pub scale: f32,
+    pub activation: &'a Activation,
+}
+
+impl Epilogue<'_> {
+    /// Whether nothing lies between.
+    fn is_plain(&self) -> bool {
+        matches!(self.activation, Activation::None) && self.bias == 0.0 && self.scale == 1.0
+    }
+
+    /// One row; `wide` is used up.
+    #[inline(always)]
+    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+        if self.is_plain() {
+            return num::copy_row(from, to);
+        }
+        if let &Activation::Clamp(low, high) = self.activation
+            && self.bias == 0.0
+            && self.scale == 1.0
+            && low.is_sign_positive()
+        {
+            return num::clamp_row(from, num::round(low), num::round(high), to);
+        }
+        num::widen_row(from, wide);
+        self.row(0.0, wide, to);
+    }
+
+    /// `bias` is the channel's own. The row is used up.
+    #[inline(always)]
+    pub fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
+        self.stages(bias, row);
+        num::round_row(row, to);
+        self.look_up(to, Rows::one(to.len()));
+    }
+
+    /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
+    #[inline(always)]
+    pub fn stages(&self, bias: f32, row: &mut [f32]) {
+        let &Epilogue { bias: all, scale, .. } = self;
+        match (bias != 0.0, all != 0.0 || scale != 1.0) {
+            (false, false) => self.activate(row, |v| v),
+            (true, false) => self.activate(row, |v| v + bias),
+            (false, true) => self.activate(row, |v| (v + all) * scale),
+            (true, true) => self.activate(row, |v| (v + bias + all) * scale),
+        }
+    }
+
+    #[inline(always)]
+    fn activate(&self, row: &mut [f32], before: impl Fn(f32) -> f32) {
+        let each = row.iter_mut();
+        match self.activation {
+            Activation::None | Activation::Unread | Activation::Table(_) => each.for_each(|v| *v = before(*v)),
+            Activation::Relu => each.for_each(|v| *v = before(*v).max(0.0)),
+            &Activation::Clamp(low, high) => each.for_each(|v| *v = clamp(before(*v), low, high)),
+        }
+    }
+
+    /// [`Epilogue::stages`] for vectors.
+    #[inline(always)]
+    pub fn before<S: Simd>(&self, simd: S, bias: f32) -> impl LaneMap<S> {
+        Biased { bias: simd.splat_f32s(without_effect(bias)), after: self.after(simd) }
+    }
+
+    /// What follows a channel's bias.
+    #[inline(always)]
+    fn after<S: Simd>(&self, simd: S) -> Stages<S::f32s> {
+        let splat = |x: f32| simd.splat_f32s(x);
+        Stages {
+            all: (self.bias != 0.0 || self.scale != 1.0).then(|| [splat(self.bias), splat(self.scale)]),
+            clamp: match *self.activation {
+                Activation::Clamp(low, high) => Some([splat(low), splat(high)]),
+                _ => None,
+            },
+            relu: matches!(self.activation, Activation::Relu),
+        }
+    }
+
+    /// Does work with what follows a channel's bias, for vectors of sums, in code for the usual stages.
+    #[inline(always)]
+    pub fn with_after<S: Simd>(&self, simd: S, work: impl Staged<S>) {
+        if self.bias != 0.0 || self.scale != 1.0 {
+            return work.with(simd, self.after(simd));
+        }
+        let minus_zero = |x: f32| x == 0.0 && x.is_sign_negative();
+        match *self.activation {
+            Activation::Relu => work.with(simd, Rectified),
+            Activation::Clamp(low, high) if minus_zero(low) || minus_zero(high) => work.with(simd, self.after(simd)),
+            Activation::Clamp(low, high) => work.with(simd, Limited(simd.splat_f32s(low), simd.splat_f32s(high))),
+            Activation::None | Activation::Unread | Activation::Table(_) => work.with(simd, ()),
+        }
+    }
+
+    /// Rounds what [`Epilogue::stages`] left, and looks it up where there is a table.
+    #[inline(always)]
+    pub fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+        simd::round_rows(simd, from, to, rows);
+        self.look_up(to, rows);
+    }
+
+    /// [`Epilogue::stages`] and [`Epilogue::rows`] at once. `from` is used up.
+    #[inline(always)]
+    pub fn all<S: Simd>(&self, simd: S, bias: f32, from: &mut [f32], to: &mut [f16], rows: Rows) {
+        simd::finish_rows(simd, self.before(simd, bias), from, to, rows);
+        self.look_up(to, rows);
+    }
+
+    /// Finishes and stores a channel's rows, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which is
+    /// used up.
+    #[inline(always)]
+    pub fn store_channel<S: Simd>(
+        &self,
+        simd: S,
+        share: &mut OutputTile,
+        place: [usize; 3],
+        bias: f32,
+        from: &mut [f32],
+        rows: Rows,
+    ) {
+        share.store_channel(
+            place,
+            from,
+            rows,
+            #[inline(always)]
+            |from, to, rows| self.all(simd, bias, from, to, rows),
+        );
+    }
+
+    /// Looks up what was rounded, where there is a table.
+    #[inline(always)]
+    pub fn look_up(&self, to: &mut [f16], rows: Rows) {
+        if let Activation::Table(values) = self.activation {
+            for row in 0..rows.count {
+                to[row * rows.to_stride..][..rows.columns].iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
+            }
+        }
+    }
+}
+
+/// Work on vectors to which stages are applied.
+pub trait Staged<S: Simd> {
+    fn with(self, simd: S, stages: impl LaneMap<S>);
+}
+
+/// What is made of a copied element.
+pub enum CopyEpilogue<'a> {
+    Fast(&'a Epilogue<'a>),
+    Exact(&'a ExactEpilogue),
+}
+
+impl CopyEpilogue<'_> {
+    /// One row; `wide` is used up.
+    #[inline(always)]
+    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+        match self {
+            CopyEpilogue::Fast(finish) => finish.copy(from, wide, to),
+            CopyEpilogue::Exact(exactly) => {
+                to.copy_from_slice(from);
+                exactly.row(to);
+            }
+        }
+    }
+}
+
+/// `to = finish(from)`, element by element; the extents are those of the source.
+pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: TensorViewMut, ext: Extents) {
+    let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
+    let stored = if transposed { ext.transposed() } else { ext };
+    let parts = 4 * rayon::current_num_threads();
+    let channels = stored.c.div_ceil(parts).max(1);
+    let channels = if transposed { channels.next_multiple_of(SQUARE) } else { channels };
+    let rows = if stored.c < parts { stored.h.div_ceil(parts).max(1) } else { stored.h };
+    let shared = ext.g * ext.c * ext.plane() >= PARALLEL_THRESHOLD;
+    workers.each(partition(data, stored, strides, rows, channels), shared, |share, scratch| {
+        workers.arch.dispatch(Job { finish, from, columns: stored.w, transposed, share, scratch });
+    });
+}
+
+struct Job<'a, 'b> {
+    finish: &'a CopyEpilogue<'a>,
+    from: TensorView<'a>,
+    /// Columns as stored.
+    columns: usize,
+    transposed: bool,
+    share: &'a mut OutputTile<'b>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Job { finish, from, columns, transposed, share, scratch } = self;
+        let (group, first_row) = (share.group, share.first_row);
+        if !transposed {
+            let part = Part { rows: first_row..first_row + share.rows, columns: 0..columns };
+            for c in 0..share.channels() {
+                if columns < SHORT && columns > 0 {
+                    let gathered = scratch_slice(&mut scratch.gathered, part.outputs());
+                    from.gather(group, share.first_channel + c, &part, gathered);
+                    let wide = scratch_slice(&mut scratch.wide, part.outputs());
+                    let halves = scratch_slice(&mut scratch.halves, part.outputs());
+                    finish.copy(gathered, wide, halves);
+                    for (row, from) in halves.chunks_exact(columns).enumerate() {
+                        copy_short(from, share.row(c, row, columns));
+                    }
+                    continue;
+                }
+                let wide = scratch_slice(&mut scratch.wide, columns);
+                for row in 0..share.rows {
+                    let from = from.row(group, share.first_channel + c, first_row + row, columns);
+                    finish.copy(from, wide, share.row(c, row, columns));
+                }
+            }
+            return;
+        }
+        // Known once for all rows, which are short here.
+        let plain = matches!(finish, CopyEpilogue::Fast(finish) if finish.is_plain());
+        let wide = scratch_slice(&mut scratch.wide, SQUARE);
+        let halves = scratch_slice(&mut scratch.halves, SQUARE * SQUARE);
+        for row in 0..share.rows {
+            for w in (0..share.channels()).step_by(SQUARE) {
+                let width = SQUARE.min(share.channels() - w);
+                let first = share.first_channel + w;
+                for c in (0..columns).step_by(SQUARE) {
+                    let height = SQUARE.min(columns - c);
+                    for (i, to) in halves.chunks_exact_mut(SQUARE).enumerate().take(height) {
+                        let from = &from.row(group, c + i, first_row + row, first + width)[first..];
+                        match plain {
+                            true => num::copy_row(from, &mut to[..width]),
+                            false => finish.copy(from, &mut wide[..width], &mut to[..width]),
+                        }
+                    }
+                    let square = Transposed { data: halves, stride: SQUARE, columns: width, first: c };
+                    square.store(&mut scratch.squares, share, row, 1, w, height);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workers::arches;
+
+    struct Ways<'a>(Epilogue<'a>, f32);
+
+    impl WithSimd for Ways<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Ways(finish, bias) = self;
+            let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 6.0, 65520.0, -1e-9, 0.375];
+            let sums: Vec<f32> = special.into_iter().chain((0..40).map(|i| (i as f32 - 20.0) / 3.0)).collect();
+            for n in 0..sums.len() {
+                let (rows, [mut found, mut wanted]) = (Rows::one(n), [vec![f16::ONE; n], vec![f16::ONE; n]]);
+                finish.all(simd, bias, &mut sums.clone(), &mut found, rows);
+                let mut staged = sums.clone();
+                finish.stages(bias, &mut staged);
+                finish.rows(simd, &staged, &mut wanted, rows);
+                let bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&found), bits(&wanted), "{bias} {n}");
+            }
+        }
+    }
+
+    /// Vectors of sums have the results of their numbers, special ones too.
+    #[test]
+    fn stages_at_once_are_the_stages_one_by_one() {
+        let table = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 0x55)).collect();
+        let activations = [
+            Activation::None,
+            Activation::Relu,
+            Activation::Clamp(0.0, 6.0),
+            Activation::Clamp(-1.5, 2.0),
+            Activation::Table(table),
+        ];
+        for (activation, arch) in activations.iter().flat_map(|a| arches().into_iter().map(move |arch| (a, arch))) {
+            for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0)] {
+                for channel in [0.0, 0.75] {
+                    arch.dispatch(Ways(Epilogue { bias, scale, activation }, channel));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! GEMM with fixed-point accumulators: a weight matrix by a matrix of columns, bit-equal to [`crate::num::reference::dot`].
+//!
+//! The accumulator's rounding comes for free with the fused multiply-add. Operands are fp16 numbers held in fp32, and
+//! a sum of fp32 starts at 192:
+//!
+//! - The last digit of anything from 128 to 256 is worth 2^-16. While the products of a run of taps add up to less than
+//!   32, `sum + w * x` is `sum` and the product rounded to a multiple of 2^-16: one instruction does what the array does.
+//! - `w * x` has 22 significant bits. With the weight taken one fp32 step away from zero, the product moves away from
+//!   zero by less than its last digit: every other number keeps its nearest neighbour, and a tie becomes a number beyond
+//!   the tie. Rounding to nearest, ties to even, then rounds ties away from zero. For products below 32 this holds as
+//!   well where multiplication and addition round one after the other.
+//! - How far a run can go is known beforehand: `|sum of w * x| <= |w| * |x|` for any part of it (Cauchy and Schwarz).
+//! - After a run the sum moves to an integer. One that has come within 64 of the ceiling is formed again with the ceiling
+//!   watched, as no other can have touched it. That, and runs that cannot be made short enough, is the business of
+//!   64-bit floats: the same with 1.5 * 2^36 in place of 192.
+//! - A product is dropped where the exponents add up to too little, that is where `x` is below a power of two that
+//!   depends on `w` alone. Most of these round to zero anyway. The others need certain pairs of exponents: the sets of
+//!   exponents met say which taps need the comparison. All products are added first, and what is dropped is subtracted
+//!   again: rounding is the same on both sides of zero, so nothing is left of it.
+//!
+//! Models with a first stage go the careful way, in 64-bit floats and integers.
+//!
+//! Values come and go as fp32 that hold fp16 numbers. A signalling NaN has become a quiet one by then, which the array
+//! of [`Specials::Numbers`] reads as another number.
+
+pub mod bounds;
+mod columns;
+mod decode;
+mod microkernel;
+mod row;
+#[cfg(test)]
+mod tests;
+mod tiled;
+mod wide;
+
+use crate::arena::scratch_slice;
+use crate::filter::{PackedFilter, Values, spread};
+use crate::num;
+use crate::params::AccumulatorSpec;
+use crate::simd;
+use crate::simd::outline;
+pub use columns::Columns;
+pub use columns::Operands;
+pub use decode::decode;
+use decode::{BumpUlp, Reading, raised};
+use half::f16;
+use microkernel::MacroTile;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+pub use row::SingleRow;
+use std::ops::Range;
+
+/// Columns of a panel.
+const WIDTH: usize = 32;
+/// Rows of a block: with two vectors each, what 32 registers hold; they share the lists of their taps. The last one has fewer, in
+/// steps of the least, where these are enough.
+pub const HEIGHT: usize = 12;
+pub const LEAST_HEIGHT: usize = 3;
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
+/// Taps that share a bound.
+const SEGMENT: usize = 8;
+/// Blocks of a task: what a core keeps of the weights.
+const TASK_BLOCKS: usize = 8;
+/// Panels of a task.
+const TASK_PANELS: usize = 16;
+/// Products of fewer multiply-additions are not worth waking the other cores.
+const PARALLEL_THRESHOLD: usize = 1 << 18;
+
+/// Weights, and what bounds their sums.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    mac: AccumulatorSpec,
+    packed: PackedFilter,
+    /// Whether the model reads all of them as they are.
+    plain: bool,
+    /// Exponents of operands whose products must be looked at, one bit each. By block, then tap.
+    dropping: Vec<u32>,
+    /// Largest norm of a row. By block, then segment.
+    norms: Vec<f32>,
+}
+
+impl Weights {
+    /// Packs `rows * taps` fp16 numbers, row by row. Missing ones count as zero.
+    pub fn pack(mac: &AccumulatorSpec, rows: usize, taps: usize, values: &[f32]) -> Weights {
+        let mut halves = vec![f16::ZERO; rows * taps];
+        halves.iter_mut().zip(values).for_each(|(half, value)| *half = f16::from_f32(*value));
+        Weights::of(mac, rows, taps, &Values::Halves(halves))
+    }
+
+    pub fn of(mac: &AccumulatorSpec, rows: usize, taps: usize, values: &Values) -> Weights {
+        let (blocks, segments) = (rows.div_ceil(HEIGHT), taps.div_ceil(SEGMENT));
+        let reading = Reading::new(mac);
+        let mut new = Weights {
+            mac: *mac,
+            plain: values.each_value().all(|x| reading.decode(x.to_f32()) == x.to_f32()),
+            packed: PackedFilter::of(values, rows, taps, HEIGHT),
+            dropping: vec![0; blocks * taps],
+            norms: vec![0.0; blocks * segments],
+        };
+        if rows * taps == 0 {
+            return new;
+        }
+        let packed = &new.packed;
+        let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
+        let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
+        parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || bound_block(reading, packed, block, dropping, norms),
+            );
+        });
+        new
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.packed.channels()
+    }
+
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        self.packed.bytes() + size_of_val(&*self.dropping) + size_of_val(&*self.norms)
+    }
+
+    /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
+    #[inline(always)]
+    fn raised<'a, S: Simd>(&self, simd: S, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
+        if !self.plain {
+            let to = read_rows(&self.packed, Reading::new(&self.mac), block, taps, to);
+            simd::prepare(simd, BumpUlp, to);
+            return to;
+        }
+        let (rows, room) = (self.packed.height(block * HEIGHT), height(self.rows(), block));
+        let to = &mut to[..taps.len() * room];
+        self.packed.widen_and(simd, block * HEIGHT, taps, to, BumpUlp);
+        spread(to, rows, room);
+        to
+    }
+
+    /// The raised weight, and the least operand that counts, of every tap of the only row.
+    #[inline(always)]
+    pub fn row<'a, S: Simd>(&self, simd: S, wide: &mut Vec<f32>, to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+        let reading = Reading::new(&self.mac);
+        let height = height(self.rows(), 0);
+        let all = self.raised(simd, 0, 0..self.packed.taps(), scratch_slice(wide, height * self.packed.taps()));
+        to.clear();
+        to.extend(all.iter().step_by(height).map(|&w| (w, reading.keep_from(w))));
+        to
+    }
+}
+
+/// All rows of sets of as many taps.
+pub fn all_rows(sets: Vec<Weights>) -> PackedFilter {
+    let (channels, taps) = (sets.len(), sets.first().map_or(0, |set| set.packed.taps()));
+    let mut wide = vec![0.0; taps];
+    let mut rows = Vec::with_capacity(channels * taps);
+    for set in sets {
+        if channels == 1 {
+            return set.packed;
+        }
+        rows.extend(set.packed.widen(0, 0..taps, &mut wide).iter().map(|&w| num::round(w)));
+    }
+    PackedFilter::of(&Values::Halves(rows), channels, taps, 1)
+}
+
+/// The same of coefficients as they came, which are used up.
+#[inline(always)]
+pub fn row_of<'a>(mac: &AccumulatorSpec, taps: &mut [f32], to: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+    let reading = Reading::new(mac);
+    reading.row(taps);
+    to.clear();
+    to.extend(taps.iter().map(|&w| (raised(w), reading.keep_from(w))));
+    to
+}
+
+/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
+#[inline(always)]
+fn read_rows<'a>(
+    packed: &PackedFilter,
+    reading: Reading,
+    block: usize,
+    taps: Range<usize>,
+    to: &'a mut [f32],
+) -> &'a mut [f32] {
+    let (rows, room) = (packed.height(block * HEIGHT), height(packed.channels(), block));
+    let to = &mut to[..taps.len() * room];
+    packed.widen(block * HEIGHT, taps, to);
+    spread(to, rows, room);
+    to.iter_mut().for_each(|w| *w = reading.decode(*w));
+    to
+}
+
+#[inline(always)]
+fn bound_block(reading: Reading, packed: &PackedFilter, block: usize, dropping: &mut [u32], norms: &mut [f32]) {
+    let height = height(packed.channels(), block);
+    let taps = packed.taps();
+    let mut wide = [0.0f32; HEIGHT * SEGMENT];
+    for (i, (dropping, norm)) in dropping.chunks_mut(SEGMENT).zip(norms).enumerate() {
+        let some = i * SEGMENT..taps.min((i + 1) * SEGMENT);
+        let lines = read_rows(packed, reading, block, some, &mut wide);
+        let mut squares = [0.0f32; HEIGHT];
+        for (to, line) in dropping.iter_mut().zip(lines.chunks_exact(height)) {
+            *to = line.iter().fold(0, |set, &w| set | reading.dropping(w));
+            squares.iter_mut().zip(line).for_each(|(square, w)| *square += w * w);
+        }
+        *norm = squares.iter().fold(0.0f32, |a, &b| a.max(b)).sqrt();
+    }
+}
+
+/// Rows of [`product`] from a row on, which begins a block; on this thread. `raised` is used up.
+#[inline(always)]
+pub fn product_of_rows<S: Simd>(
+    simd: S,
+    weights: &Weights,
+    first: usize,
+    columns: &Columns,
+    bias: &[f32],
+    out: &mut [f32],
+    raised: &mut Vec<f32>,
+) {
+    debug_assert!(weights.packed.taps() == columns.taps && first.is_multiple_of(HEIGHT));
+    outline(simd, SomeRows { weights, first, columns, bias, out, raised });
+}
+
+struct SomeRows<'a> {
+    weights: &'a Weights,
+    first: usize,
+    columns: &'a Columns,
+    bias: &'a [f32],
+    out: &'a mut [f32],
+    raised: &'a mut Vec<f32>,
+}
+
+impl WithSimd for SomeRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let SomeRows { weights, first, columns, bias, out, raised } = self;
+        let width = columns.columns.max(1);
+        for (i, rows) in out.chunks_mut(TASK_BLOCKS * HEIGHT * width).enumerate() {
+            let block = first / HEIGHT + i * TASK_BLOCKS;
+            for panel in (0..width.div_ceil(WIDTH)).step_by(TASK_PANELS) {
+                let part = panel * WIDTH..width.min((panel + TASK_PANELS) * WIDTH);
+                let out = rows.chunks_exact_mut(width).map(|row| &mut row[part.clone()]).collect();
+                MacroTile { weights, columns, bias, block, panel, out }.run(simd, raised);
+            }
+        }
+    }
+}
+
+/// `out[row][column] = bias[row] + sum over taps`, each an fp16 number as the output port holds it. Rows without a bias
+/// start at zero. Both sides are packed for the same model and the same taps; `out` has room for every sum.
+pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
+    product_with(Arch::new(), weights, columns, bias, out);
+}
+
+fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
+    debug_assert!(weights.mac == columns.mac && weights.packed.taps() == columns.taps);
+    debug_assert_eq!(out.len(), weights.rows() * columns.columns);
+    if out.is_empty() {
+        return;
+    }
+    let across = columns.columns.div_ceil(TASK_PANELS * WIDTH);
+    let mut tasks: Vec<MacroTile> = Vec::new();
+    for (row, line) in out.chunks_mut(columns.columns).enumerate() {
+        if row % (TASK_BLOCKS * HEIGHT) == 0 {
+            let block = row / HEIGHT;
+            tasks.extend((0..across).map(|i| MacroTile {
+                weights,
+                columns,
+                bias,
+                block,
+                panel: i * TASK_PANELS,
+                out: vec![],
+            }));
+        }
+        let last = tasks.len() - across;
+        for (task, part) in tasks[last..].iter_mut().zip(line.chunks_mut(TASK_PANELS * WIDTH)) {
+            task.out.push(part);
+        }
+    }
+    let work = weights.rows() * columns.taps.max(1) * columns.columns;
+    let share = if work < PARALLEL_THRESHOLD { tasks.len() } else { 1 };
+    tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
+}
+
+/// Rows that a block has room for.
+fn height(rows: usize, block: usize) -> usize {
+    (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
+}

@@ -1,0 +1,438 @@
+//! Bounds on partial sums, computed from operand norms before multiplying, and which products may be dropped. For channel-vectorized
+//! kernels: vectors hold one output's sums of several channels.
+
+use super::columns::{Columns, Operands};
+use super::decode::{BumpUlp, Reading, raised};
+use super::microkernel::{RUN_LIMIT, START, UNIT, is_fixed, round_sum, start};
+use super::{Weights, product_of_rows};
+use crate::arena::scratch_slice;
+use crate::filter::BLOCK;
+use crate::filter::Filter;
+use crate::filter::Values;
+use crate::num;
+use crate::params::{AccumulatorSpec, Ties};
+use crate::simd::outline;
+use crate::simd::{self, LaneMap, Relation};
+use pulp::Simd;
+use std::ops::Range;
+
+/// Taps that share a bound: whole blocks of them.
+pub const SEGMENT: usize = 4 * BLOCK;
+/// Sums of less are multiples of 2^-16 in fp32, with room for the rounding of norms.
+const WHOLE: f32 = 250.0;
+/// Products of less round to zero.
+const NOTHING: f32 = 1.0 / (1 << 18) as f32;
+
+/// Whether sums of channels side by side are formed for such an array.
+pub fn suits(mac: &AccumulatorSpec) -> bool {
+    is_fixed(mac) && !mac.flush_subnormals && mac.ties == Ties::Away
+}
+
+/// Statistics of a packed source and of some blocks of coefficients.
+#[derive(Default)]
+pub struct OperandStats {
+    /// Largest norms of an output, by tile and segment; and bits of the least operand that is not zero, by tile and tap.
+    norms: Vec<f32>,
+    least: Vec<u32>,
+    /// The largest norm, which no operand exceeds.
+    largest: f32,
+    /// Largest norms of a channel, by segment; and bits of the least operand that counts with all of them, by tap.
+    row_norms: Vec<f32>,
+    reach: Vec<u32>,
+    /// The largest magnitude.
+    bias: f32,
+    ends: Vec<u32>,
+    mixed: Vec<u32>,
+    totals: Vec<f32>,
+    columns: Option<Columns>,
+    raised: Vec<f32>,
+    sums: Vec<f32>,
+}
+
+/// Run schedule of a tile: what its sums need beside operands.
+#[derive(Default)]
+pub struct RunSchedule<'a> {
+    /// Where runs end, in taps: a sum moves on then.
+    pub ends: &'a [u32],
+    /// Taps of which some products are dropped that do not round to zero anyway.
+    pub mixed: &'a [u32],
+    /// Room for sums of runs.
+    pub totals: &'a mut [f32],
+}
+
+impl OperandStats {
+    /// For so many tiles and taps.
+    pub fn begin(&mut self, tiles: usize, taps: usize) {
+        self.norms.resize(tiles * taps.div_ceil(SEGMENT), 0.0);
+        self.least.resize(tiles * taps, 0);
+        self.row_norms.resize(taps.div_ceil(SEGMENT), 0.0);
+        self.reach.resize(taps, 0);
+        self.mixed.resize(taps + BLOCK, 0);
+        self.totals.resize(BLOCK * 2 * BLOCK, 0.0);
+        self.largest = 0.0;
+    }
+
+    /// Reads a tile as the array does: tap by tap what each output meets, a block of them, the first so many of which count.
+    #[inline(always)]
+    pub fn measure_lines<S: Simd>(
+        &mut self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        at: usize,
+        tile: &mut [f32],
+        outputs: usize,
+    ) {
+        let lines = tile.as_chunks_mut::<BLOCK>().0;
+        let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, lines.len());
+        for (lines, (least, norm)) in lines.chunks_mut(SEGMENT).zip(least.chunks_mut(SEGMENT).zip(norms)) {
+            // Others than finite numbers have no norm.
+            if !measure(simd, lines, outputs, least, norm) {
+                Reading::new(mac).row(lines.as_flattened_mut());
+                measure(simd, lines, outputs, least, norm);
+            }
+            self.largest = self.largest.max(*norm);
+        }
+    }
+
+    /// The same of a tile in blocks: block by block what each output meets of 16 taps.
+    #[inline(always)]
+    pub fn measure_blocks<S: Simd>(
+        &mut self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        at: usize,
+        tile: &mut [f32],
+        outputs: usize,
+    ) {
+        let taps = tile.len() / outputs.max(1);
+        let (norms, least) = of_tile(&mut self.norms, &mut self.least, at, taps);
+        let least = least.as_chunks_mut::<BLOCK>().0.chunks_mut(SEGMENT / BLOCK);
+        for (part, (least, norm)) in tile.chunks_mut(SEGMENT * outputs).zip(least.zip(norms)) {
+            if !measure_part(simd, part.as_chunks().0, outputs, least, norm) {
+                Reading::new(mac).row(part);
+                measure_part(simd, part.as_chunks().0, outputs, least, norm);
+            }
+            self.largest = self.largest.max(*norm);
+        }
+    }
+
+    /// Forgets the blocks of coefficients.
+    pub fn begin_blocks(&mut self) {
+        self.row_norms.fill(0.0);
+        self.reach.fill(0);
+        self.bias = 0.0;
+    }
+
+    /// Raises a block of coefficients, tap by tap those of 16 channels, and makes beginnings of biases behind them.
+    #[inline(always)]
+    pub fn raise<S: Simd>(&mut self, simd: S, mac: &AccumulatorSpec, block: &mut [f32]) {
+        let reading = Reading::new(mac);
+        let (taps, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(self.reach.len());
+        // No product of less matters.
+        let nothing = simd.splat_f32s(NOTHING / self.largest.max(f32::MIN_POSITIVE));
+        let parts = self.reach.chunks_mut(SEGMENT).zip(&mut self.row_norms);
+        for (taps, (reach, norm)) in taps.chunks_mut(SEGMENT).zip(parts) {
+            reading.row(taps.as_flattened_mut());
+            let mut squares = [0.0f32; BLOCK];
+            let squares = S::as_mut_simd_f32s(&mut squares).0;
+            let mut of_taps = [BEYOND; SEGMENT];
+            for (tap, to) in taps.iter_mut().zip(&mut of_taps) {
+                let mut least = simd.splat_f32s(BEYOND);
+                for (w, squares) in S::as_mut_simd_f32s(tap).0.iter_mut().zip(&mut *squares) {
+                    *squares = simd.mul_add_e_f32s(*w, *w, *squares);
+                    least = simd.min_f32s(least, unless_below(simd, nothing, *w));
+                    *w = BumpUlp.of(simd, *w);
+                }
+                *to = simd.reduce_min_f32s(least);
+            }
+            for least in S::as_mut_simd_f32s(&mut of_taps).0 {
+                *least = reading.keep_each(simd, *least);
+            }
+            reach.iter_mut().zip(of_taps).for_each(|(reach, least)| *reach = (*reach).max(least.to_bits()));
+            let most = squares.iter().fold(simd.splat_f32s(0.0), |most, squares| simd.max_f32s(most, *squares));
+            *norm = norm.max(simd.reduce_max_f32s(most).sqrt());
+        }
+        self.bias = begin(&mut rest.as_flattened_mut()[..BLOCK], self.bias);
+    }
+
+    /// `None` where sums of a tile may go too far.
+    #[inline(always)]
+    pub fn terms<S: Simd>(&mut self, simd: S, tile: usize) -> Option<RunSchedule<'_>> {
+        let taps = self.reach.len();
+        let (norms, least) = of_tile(&mut self.norms, &mut self.least, tile, taps);
+        let (mut reached, mut all) = (self.bias, self.bias);
+        self.ends.clear();
+        for (i, (a, b)) in self.row_norms.iter().zip(norms).enumerate() {
+            let bound = a * *b;
+            if reached + bound >= RUN_LIMIT {
+                self.ends.push((i * SEGMENT) as u32);
+                reached = 0.0;
+            }
+            (reached, all) = (reached + bound, all + bound);
+            if reached >= RUN_LIMIT || all >= WHOLE || all.is_nan() {
+                return None;
+            }
+        }
+        self.ends.push(taps as u32);
+        let mixed = simd::places(simd, least, Relation::IsBelow, &self.reach, &mut self.mixed);
+        Some(RunSchedule { ends: &self.ends, mixed: &self.mixed[..mixed], totals: &mut self.totals })
+    }
+
+    /// Sums of some channels, however far they go: by channel, then output. `place` is that of an operand, which is read already, by
+    /// tap and output.
+    #[inline(never)]
+    pub fn sums<S: Simd>(
+        &mut self,
+        simd: S,
+        mac: &AccumulatorSpec,
+        (kernel, channels): (&Filter, Range<usize>),
+        (from, place): (&[f32], &dyn Fn(usize, usize) -> usize),
+        outputs: usize,
+    ) -> &[f32] {
+        let taps = kernel.packed.taps();
+        let mut halves = Vec::with_capacity(channels.len() * taps);
+        let mut first = channels.start;
+        while first < channels.end {
+            let (panel, height) = kernel.packed.panel_of(first);
+            let wide = kernel.packed.widen(panel, 0..taps, scratch_slice(&mut self.raised, height * taps));
+            let end = channels.end.min(panel + height);
+            for channel in first..end {
+                halves.extend(wide[channel - panel..].iter().step_by(height).map(|&w| num::round(w)));
+            }
+            first = end;
+        }
+        let weights = Weights::of(mac, channels.len(), taps, &Values::Halves(halves));
+        let columns = self.columns.get_or_insert_with(|| Columns::empty(mac));
+        let bias = kernel.biases.as_ref().map_or(&[][..], |biases| &biases[channels.clone()]);
+        let out = scratch_slice(&mut self.sums, channels.len() * outputs);
+        outline(
+            simd,
+            #[inline(always)]
+            || columns.fill(simd, taps, outputs, true, &Placed { from, place }),
+        );
+        product_of_rows(simd, &weights, 0, columns, bias, out, &mut self.raised);
+        out
+    }
+}
+
+/// Operands by their places.
+struct Placed<'a> {
+    from: &'a [f32],
+    place: &'a dyn Fn(usize, usize) -> usize,
+}
+
+impl Operands for Placed<'_> {
+    #[inline(always)]
+    fn row<S: Simd>(&self, _: S, tap: usize, first: usize, to: &mut [f32]) {
+        to.iter_mut().enumerate().for_each(|(i, to)| *to = self.from[(self.place)(tap, first + i)]);
+    }
+}
+
+/// More than any operand.
+const BEYOND: f32 = (1 << 17) as f32;
+
+/// Magnitudes; [`BEYOND`] for those below another one.
+#[inline(always)]
+fn unless_below<S: Simd>(simd: S, least: S::f32s, x: S::f32s) -> S::f32s {
+    let magnitude = simd.abs_f32s(x);
+    let below = simd.less_than_f32s(magnitude, least);
+    simd.select_f32s(below, simd.splat_f32s(BEYOND), magnitude)
+}
+
+/// The larger ones, or the second ones where the first are NaN.
+#[inline(always)]
+fn larger<S: Simd>(simd: S, a: S::f32s, or: S::f32s) -> S::f32s {
+    simd.select_f32s(simd.greater_than_f32s(a, or), a, or)
+}
+
+/// The largest norm of an output under some taps, and by tap bits of the least number that is not zero. Returns whether all numbers are
+/// finite.
+#[inline(always)]
+fn measure<S: Simd>(simd: S, lines: &[[f32; BLOCK]], outputs: usize, least: &mut [u32], norm: &mut f32) -> bool {
+    let mut wanted = [0.0f32; BLOCK];
+    wanted[..outputs].fill(1.0);
+    let (wanted, zero) = (S::as_simd_f32s(&wanted).0, simd.splat_f32s(0.0));
+    let mut squares = [0.0f32; BLOCK];
+    let squares = S::as_mut_simd_f32s(&mut squares).0;
+    for (line, to) in lines.iter().zip(least) {
+        let mut least = simd.splat_f32s(BEYOND);
+        for ((x, wanted), squares) in S::as_simd_f32s(line).0.iter().zip(wanted).zip(&mut *squares) {
+            let x = simd.select_f32s(simd.greater_than_f32s(*wanted, zero), *x, zero);
+            *squares = simd.mul_add_e_f32s(x, x, *squares);
+            least = simd.min_f32s(least, unless_below(simd, simd.splat_f32s(f32::MIN_POSITIVE), x));
+        }
+        *to = simd.reduce_min_f32s(least).to_bits();
+    }
+    *norm = norm_of(simd, squares);
+    norm.is_finite()
+}
+
+/// The root of the largest of some numbers; NaN where one is.
+#[inline(always)]
+fn norm_of<S: Simd>(simd: S, squares: &[S::f32s]) -> f32 {
+    let (mut most, mut finite) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+    for squares in squares {
+        most = larger(simd, *squares, most);
+        // Zero, or NaN.
+        finite = simd.mul_add_e_f32s(*squares, simd.splat_f32s(0.0), finite);
+    }
+    (simd.reduce_max_f32s(most) + simd.reduce_sum_f32s(finite)).sqrt()
+}
+
+/// The same of some blocks, each with outputs one by one; the norm is one of the largest squares that any of them has.
+#[inline(always)]
+fn measure_part<S: Simd>(
+    simd: S,
+    part: &[[f32; BLOCK]],
+    outputs: usize,
+    least: &mut [[u32; BLOCK]],
+    norm: &mut f32,
+) -> bool {
+    let (zero, beyond) = (simd.splat_f32s(0.0), simd.splat_f32s(BEYOND));
+    let positive = simd.splat_f32s(f32::MIN_POSITIVE);
+    let (mut all, mut finite) = (zero, zero);
+    for lane in (0..BLOCK).step_by(S::F32_LANES) {
+        let of = |x: &[f32; BLOCK]| S::as_simd_f32s(&x[lane..][..S::F32_LANES]).0[0];
+        for (block, least) in part.chunks(outputs).zip(&mut *least) {
+            let (mut below, mut most) = (beyond, zero);
+            for x in block {
+                let x = of(x);
+                let square = simd.mul_f32s(x, x);
+                finite = simd.mul_add_e_f32s(square, zero, finite);
+                most = larger(simd, square, most);
+                below = simd.min_f32s(below, unless_below(simd, positive, x));
+            }
+            S::as_mut_simd_u32s(&mut least[lane..][..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(below);
+            all = simd.add_f32s(all, most);
+        }
+    }
+    *norm = (simd.reduce_sum_f32s(all) + simd.reduce_sum_f32s(finite)).sqrt();
+    norm.is_finite()
+}
+
+/// A tile's norms and least operands.
+#[inline(always)]
+fn of_tile<'a>(norms: &'a mut [f32], least: &'a mut [u32], tile: usize, taps: usize) -> (&'a mut [f32], &'a mut [u32]) {
+    let segments = taps.div_ceil(SEGMENT);
+    (&mut norms[tile * segments..][..segments], &mut least[tile * taps..][..taps])
+}
+
+/// Makes beginnings of sums of biases. Returns the largest magnitude of these and another one.
+#[inline(always)]
+fn begin(biases: &mut [f32], mut most: f32) -> f32 {
+    for bias in biases {
+        most = most.max(bias.abs());
+        *bias = START + (start(f64::from(*bias)) as i32) as f32 / UNIT as f32;
+    }
+    most
+}
+
+/// The least operands that count, of finite coefficients; of zeros, those of the least ones.
+#[inline(always)]
+pub fn keep_from<S: Simd>(simd: S, mac: &AccumulatorSpec, w: S::f32s) -> S::f32s {
+    Reading::new(mac).keep_each(simd, w)
+}
+
+/// What a run adds to a sum.
+#[inline(always)]
+pub fn of_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
+    // Exact: both are multiples of 2^-16, and less than 64 apart.
+    simd.sub_f32s(acc, simd.splat_f32s(START))
+}
+
+/// What a run begins with.
+#[inline(always)]
+pub fn new_run<S: Simd>(simd: S) -> S::f32s {
+    simd.splat_f32s(START)
+}
+
+/// Sums as the output port holds them, of fewer than 256.
+#[derive(Clone, Copy)]
+pub struct Settled<B>(pub B);
+
+impl<S: Simd, B: LaneMap<S>> LaneMap<S> for Settled<B> {
+    #[inline(always)]
+    fn of(self, simd: S, sum: S::f32s) -> S::f32s {
+        self.0.of(simd, round_sum(simd, sum))
+    }
+}
+
+/// What a single output meets: operands raised, in place of coefficients, and with each the least coefficient that counts; and norms
+/// of [`SEGMENT`] taps each.
+#[inline(always)]
+pub fn raise_operands(mac: &AccumulatorSpec, x: &mut [f32], keep: &mut [f32], norms: &mut [f32]) {
+    let reading = Reading::new(mac);
+    reading.row(x);
+    for (x, norm) in x.chunks(SEGMENT).zip(norms) {
+        *norm = x.iter().map(|x| x * x).sum::<f32>().sqrt();
+    }
+    for (x, keep) in x.iter_mut().zip(keep) {
+        (*x, *keep) = (raised(*x), reading.keep_from(*x));
+    }
+}
+
+/// How far sums of runs go, one for every [`SEGMENT`] taps.
+#[derive(Clone, Copy, Default)]
+pub struct RangeBound {
+    /// What the next run begins with; the longest one; and all of them.
+    begin: f32,
+    most: f32,
+    all: f32,
+}
+
+impl RangeBound {
+    /// What sums begin with. Makes beginnings of biases.
+    pub fn of(biases: &mut [f32]) -> RangeBound {
+        let begin = begin(biases, 0.0);
+        RangeBound { begin, most: begin, all: begin }
+    }
+
+    /// A run more, of coefficients whose squares add up to so much.
+    #[inline(always)]
+    pub fn more<S: Simd>(&mut self, simd: S, squares: &[f32], norm: f32) {
+        let bound = norm_of(simd, S::as_simd_f32s(squares).0) * norm;
+        self.all += bound;
+        let run = bound + std::mem::take(&mut self.begin);
+        // NaN stays.
+        self.most = if run <= self.most { self.most } else { run };
+    }
+
+    /// Whether sums are those of the array.
+    pub fn is_short(&self) -> bool {
+        self.most < RUN_LIMIT && self.all < WHOLE
+    }
+}
+
+/// Raises coefficients of windows, tap by tap those of 16 channels that read their own, and makes beginnings of biases behind them.
+/// Returns taps whose run is at its end behind them, one bit each, for operands of a magnitude at most; `None` where sums may go
+/// too far.
+#[inline(always)]
+pub fn raise_own(mac: &AccumulatorSpec, taps: usize, block: &mut [f32], largest: f32) -> Option<u32> {
+    let (all, rest) = block.as_chunks_mut::<BLOCK>().0.split_at_mut(taps);
+    let reading = Reading::new(mac);
+    reading.row(all.as_flattened_mut());
+    let bias = begin(&mut rest.as_flattened_mut()[..BLOCK], 0.0);
+    let mut sums = [bias; BLOCK];
+    for tap in all.iter_mut() {
+        for i in 0..BLOCK {
+            sums[i] += tap[i].abs() * largest;
+            tap[i] = raised(tap[i]);
+        }
+    }
+    let most = |all: &[f32; BLOCK]| all.iter().fold(0.0f32, |a, &b| a.max(b.abs()));
+    if most(&sums) < RUN_LIMIT {
+        return Some(0);
+    }
+    let (mut ends, mut reached, mut whole) = (0, bias, bias);
+    for (i, tap) in all.iter().enumerate() {
+        let bound = most(tap) * largest;
+        if reached + bound >= RUN_LIMIT && i > 0 {
+            (ends, reached) = (ends | 1 << (i - 1), 0.0);
+        }
+        (reached, whole) = (reached + bound, whole + bound);
+        if reached >= RUN_LIMIT || whole >= WHOLE || whole.is_nan() {
+            return None;
+        }
+    }
+    Some(ends)
+}

@@ -1,0 +1,657 @@
+//! Blocks of rows times panels of columns. Everything here is inlined into one function per instruction set.
+
+use super::columns::{Columns, Line};
+use super::decode::Reading;
+use super::tiled::careful;
+use super::{HEIGHT, LEAST_HEIGHT, LONGEST, SEGMENT, TASK_BLOCKS, WIDTH, Weights, height};
+use crate::arena::scratch_slice;
+use crate::gemm::microkernel::columns_of;
+use crate::num::reference;
+use crate::params::{AccumulatorSpec, Specials, Ties};
+use crate::simd::outline;
+use crate::simd::{self, Relation};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
+const PASS: usize = 640;
+/// Room for their numbers in a list, and for what vectors write behind them.
+const ROOM: usize = PASS + LONGEST;
+/// Vectors of sums that are held in registers for each row of a block.
+pub(super) const VECTORS: usize = 2;
+/// Rows whose sums 16 registers hold, two vectors each.
+const MOST_ROWS: usize = HEIGHT / 2;
+const THREE_QUARTERS: usize = MOST_ROWS + LEAST_HEIGHT;
+/// Sums of a column that are formed in turns: none waits for another.
+const TURNS: usize = 4;
+/// Most columns of a panel that [`alone_of`] says to sum one by one.
+const MOST_ALONE: usize = 4;
+/// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
+pub(super) const START: f32 = 192.0;
+/// Products of one run add up to less, with room for the rounding of norms.
+pub(super) const RUN_LIMIT: f32 = 31.0;
+/// Units of the accumulator in one.
+pub(super) const UNIT: f64 = 65536.0;
+/// Sums below this never touched the ceiling of 2^15 on their way to the end of a run.
+const SAFE: u32 = (32768 - 64) << 16;
+/// Marks a sum that did, or that no run of this kind could form. Adding one run keeps it outside of [`SAFE`].
+const LOST: u32 = 1 << 31;
+
+/// Sums of a block and a panel in units of 2^-16.
+type Tile = [[u32; WIDTH]; HEIGHT];
+
+/// Some rows and columns of a product.
+pub(super) struct MacroTile<'a> {
+    pub weights: &'a Weights,
+    pub columns: &'a Columns,
+    pub bias: &'a [f32],
+    /// First block and first panel.
+    pub block: usize,
+    pub panel: usize,
+    /// By row.
+    pub out: Vec<&'a mut [f32]>,
+}
+
+impl WithSimd for MacroTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.run(simd, &mut Vec::new());
+    }
+}
+
+impl MacroTile<'_> {
+    /// `raised` is used up.
+    #[inline(always)]
+    pub(super) fn run<S: Simd>(mut self, simd: S, raised: &mut Vec<f32>) {
+        let width = self.out.first().map_or(0, |row| row.len());
+        let taps = self.weights.packed.taps();
+        let (panels, blocks) = (width.div_ceil(WIDTH), self.out.len().div_ceil(HEIGHT));
+        let rows = |block: usize, all: usize| block * HEIGHT..all.min((block + 1) * HEIGHT);
+        let part = |panel: usize| panel * WIDTH..width.min((panel + 1) * WIDTH);
+        let mut biases = [Biases::NONE; TASK_BLOCKS];
+        for (block, biases) in biases.iter_mut().enumerate().take(blocks) {
+            *biases = Biases::of(self.bias.get((self.block + block) * HEIGHT..).unwrap_or_default());
+        }
+        if !is_fixed(&self.weights.mac) {
+            for (block, bias) in biases.iter().enumerate().take(blocks) {
+                let raised =
+                    self.weights.raised(simd, self.block + block, 0..taps, scratch_slice(raised, HEIGHT * taps));
+                for panel in 0..panels {
+                    let pair = Pair::new(&self, bias, raised, 0, self.block + block, self.panel + panel);
+                    let rows = rows(block, self.out.len());
+                    let out = self.out[rows].iter_mut().enumerate();
+                    out.for_each(|(row, out)| pair.careful(row, &mut out[part(panel)]));
+                }
+            }
+            return;
+        }
+        let passes = taps.div_ceil(PASS).max(1);
+        let raised = scratch_slice(raised, blocks * HEIGHT * taps.min(PASS));
+        let mut lists = Lists::EMPTY;
+        for pass in 0..passes {
+            let some = pass * PASS..taps.min((pass + 1) * PASS);
+            let of_block = HEIGHT * some.len();
+            for (block, to) in raised.chunks_mut(of_block.max(1)).take(blocks).enumerate() {
+                self.weights.raised(simd, self.block + block, some.clone(), to);
+            }
+            for panel in 0..panels {
+                let x = &self.columns.panels[(self.panel + panel) * taps..][some.clone()];
+                lists.take_alone(simd, x, part(panel).len());
+                for block in 0..blocks {
+                    let raised = &raised[block * of_block..][..of_block];
+                    let pair =
+                        Pair::new(&self, &biases[block], raised, some.start, self.block + block, self.panel + panel);
+                    let rows = rows(block, self.out.len());
+                    let out = &mut self.out[rows];
+                    pair.pass(simd, pass, pass + 1 == passes, part(panel), out, &mut lists);
+                }
+            }
+        }
+    }
+}
+
+/// Moves the sums of a run to integers.
+#[inline(always)]
+pub(super) fn end_run<S: Simd>(simd: S, acc: &mut [S::f32s], units: &mut [S::u32s]) {
+    for (units, acc) in units.iter_mut().zip(acc) {
+        let of_run = simd.sub_u32s(simd.transmute_u32s_f32s(*acc), simd.splat_u32s(START.to_bits()));
+        *units = simd.add_u32s(*units, of_run);
+        *acc = simd.splat_f32s(START);
+    }
+}
+
+/// Whether the model is an integer accumulator of the width that the kernels count in.
+pub(super) fn is_fixed(mac: &AccumulatorSpec) -> bool {
+    let plain = mac.tile.is_none() && mac.specials == Specials::Numbers;
+    // Exponent sums of 4 and more have no bit in the sets.
+    plain && mac.fraction_bits == 16 && mac.ceiling_log2 == Some(15) && mac.least_exponent_sum <= 4
+}
+
+/// A block and a panel.
+pub(super) struct Pair<'a> {
+    pub(super) weights: &'a Weights,
+    pub(super) block: usize,
+    pub(super) reading: Reading,
+    pub(super) taps: usize,
+    pub(super) height: usize,
+    /// Of some taps, from `first` on.
+    raised: &'a [f32],
+    first: usize,
+    dropping: &'a [u32],
+    row_norms: &'a [f32],
+    pub(super) x: &'a [Line],
+    exponents: &'a [u32],
+    column_norms: &'a [f32],
+    pub(super) bias: &'a Biases,
+}
+
+/// What the sums of a block begin with.
+#[derive(Clone, Copy)]
+pub(super) struct Biases {
+    pub(super) all: [f64; HEIGHT],
+    /// Their largest magnitude.
+    most: f32,
+    /// Where a run is all of a sum, and they are small enough.
+    starts: [f32; HEIGHT],
+}
+
+impl Biases {
+    const NONE: Biases = Biases { all: [0.0; HEIGHT], most: 0.0, starts: [START; HEIGHT] };
+
+    #[inline(always)]
+    fn of(bias: &[f32]) -> Biases {
+        let mut new = Biases::NONE;
+        for ((all, start), &bias) in new.all.iter_mut().zip(&mut new.starts).zip(bias) {
+            *all = f64::from(bias);
+            new.most = new.most.max(bias.abs());
+            *start = START + (self::start(*all) as i32) as f32 / UNIT as f32;
+        }
+        new
+    }
+}
+
+impl<'a> Pair<'a> {
+    #[inline(always)]
+    fn new(
+        task: &MacroTile<'a>,
+        bias: &'a Biases,
+        raised: &'a [f32],
+        first: usize,
+        block: usize,
+        panel: usize,
+    ) -> Pair<'a> {
+        let (weights, columns) = (task.weights, task.columns);
+        let taps = columns.taps;
+        let segments = taps.div_ceil(SEGMENT);
+        Pair {
+            weights,
+            block,
+            reading: Reading::new(&weights.mac),
+            taps,
+            height: height(weights.rows(), block),
+            raised,
+            first,
+            dropping: &weights.dropping[block * taps..][..taps],
+            row_norms: &weights.norms[block * segments..][..segments],
+            x: &columns.panels[panel * taps..][..taps],
+            exponents: &columns.exponents[panel * taps..][..taps],
+            column_norms: &columns.norms[panel * segments..][..segments],
+            bias,
+        }
+    }
+
+    /// Adds the taps of one pass. Between passes `out` holds the bits of the sums.
+    #[inline(always)]
+    fn pass<S: Simd>(
+        &self,
+        simd: S,
+        pass: usize,
+        last: bool,
+        part: Range<usize>,
+        out: &mut [&mut [f32]],
+        lists: &mut Lists,
+    ) {
+        let first = pass * PASS;
+        if pass == 0 && last && self.weights.mac.ties == Ties::Away && self.bound() < RUN_LIMIT {
+            let columns = part.len();
+            let ends = Outputs { starts: &self.bias.starts, part, out };
+            return outline(simd, OneRun { pair: self, taps: 0..self.taps, columns, ends, lists });
+        }
+        let mut sums: Tile = [[0; WIDTH]; HEIGHT];
+        for ((sums, out), bias) in sums.iter_mut().zip(out.iter()).zip(self.bias.all) {
+            if pass == 0 {
+                sums.fill(start(bias));
+            } else {
+                sums.iter_mut().zip(&out[part.clone()]).for_each(|(sum, out)| *sum = out.to_bits());
+            }
+        }
+        // One that is lost goes the other way with its whole tile.
+        if !sums.as_flattened().contains(&LOST) {
+            self.run(simd, first, self.taps.min(first + PASS), part.len(), &mut sums, lists);
+        }
+        if last && sums[..out.len()].as_flattened().contains(&LOST) {
+            match self.bound() < 32700.0 {
+                true => self.wide::<S, false>(simd, part, out, lists),
+                false => self.wide::<S, true>(simd, part, out, lists),
+            }
+            return;
+        }
+        for (sums, out) in sums.iter().zip(out) {
+            let pairs = out[part.clone()].iter_mut().zip(sums);
+            match (last, self.weights.mac.ties) {
+                (false, _) => pairs.for_each(|(to, &sum)| *to = f32::from_bits(sum)),
+                (true, Ties::Away) => pairs.for_each(|(to, &sum)| *to = settle_away(sum as i32)),
+                (true, Ties::Even) => pairs.for_each(|(to, &sum)| *to = self.settle(sum as i32)),
+            }
+        }
+    }
+
+    /// No part of a sum is larger, in magnitude.
+    #[inline(always)]
+    fn bound(&self) -> f32 {
+        let mut sum = self.bias.most;
+        for bound in self.bounds(0, self.taps) {
+            sum += bound;
+        }
+        sum
+    }
+
+    /// By segment: no part of its products adds up to more, in magnitude. `first` begins a segment.
+    #[inline(always)]
+    fn bounds(&self, first: usize, end: usize) -> impl Iterator<Item = f32> {
+        let segments = first / SEGMENT..end.div_ceil(SEGMENT);
+        let (rows, columns) = (&self.row_norms[segments.clone()], &self.column_norms[segments]);
+        rows.iter().zip(columns).map(|(a, b)| a * b)
+    }
+
+    /// Adds the products of `first..end`, at most [`PASS`] taps, in runs short enough.
+    #[inline(always)]
+    fn run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
+        let (sum, largest) = self.bounds(first, end).fold((0.0, 0.0f32), |(a, b), x| (a + x, b.max(x)));
+        if sum < RUN_LIMIT {
+            return self.one_run(simd, first, end, columns, sums, lists);
+        }
+        if largest >= RUN_LIMIT {
+            *sums = [[LOST; WIDTH]; HEIGHT];
+            return;
+        }
+        let (mut start, mut sum) = (first, 0.0);
+        for (i, bound) in self.bounds(first, end).enumerate() {
+            if sum + bound >= RUN_LIMIT {
+                let to = first + i * SEGMENT;
+                self.one_run(simd, start, to, columns, sums, lists);
+                (start, sum) = (to, 0.0);
+            }
+            sum += bound;
+        }
+        self.one_run(simd, start, end, columns, sums, lists);
+    }
+
+    /// Adds the products of `first..end`, which stay below [`RUN_LIMIT`] together.
+    #[inline(always)]
+    fn one_run<S: Simd>(&self, simd: S, first: usize, end: usize, columns: usize, sums: &mut Tile, lists: &mut Lists) {
+        outline(simd, OneRun { pair: self, taps: first..end, columns, ends: Units(sums), lists });
+    }
+
+    #[inline(always)]
+    pub(super) fn settle(&self, sum: i32) -> f32 {
+        match self.weights.mac.ties {
+            Ties::Away => settle_away(sum),
+            Ties::Even => reference::settle(&self.weights.mac, i64::from(sum)).to_f32(),
+        }
+    }
+
+    #[inline(always)]
+    fn careful(&self, row: usize, out: &mut [f32]) {
+        let of_row = self.raised.iter().skip(row).step_by(self.height);
+        let weights = of_row.map(|&w| (w, self.reading.keep_from(w)));
+        careful(&self.weights.mac, weights, self.x, self.bias.all[row], out);
+    }
+}
+
+/// Where the sums of a run go.
+trait Ends {
+    /// What a row's sums begin with.
+    fn start(&self, row: usize) -> f32;
+
+    /// Takes a vector of a row's sums.
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s);
+
+    /// Takes a sum of products, without what it begins with, in units of 2^-16.
+    fn one(&mut self, row: usize, column: usize, units: u32);
+}
+
+/// To the sums of other runs.
+struct Units<'a>(&'a mut Tile);
+
+impl Ends for Units<'_> {
+    #[inline(always)]
+    fn start(&self, _: usize) -> f32 {
+        START
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, mut acc: S::f32s) {
+        let sum = &mut S::as_mut_simd_u32s(&mut self.0[row]).0[vector];
+        let mut new = *sum;
+        end_run(simd, std::slice::from_mut(&mut acc), std::slice::from_mut(&mut new));
+        let shifted = simd.add_u32s(new, simd.splat_u32s(SAFE));
+        let safe = simd.less_than_u32s(shifted, simd.splat_u32s(2 * SAFE));
+        *sum = simd.select_u32s(safe, new, simd.splat_u32s(LOST));
+    }
+
+    #[inline(always)]
+    fn one(&mut self, row: usize, column: usize, units: u32) {
+        let sum = &mut self.0[row][column];
+        let new = sum.wrapping_add(units);
+        *sum = if new.wrapping_add(SAFE) < 2 * SAFE { new } else { LOST };
+    }
+}
+
+/// To the output port, where there is no other run.
+struct Outputs<'a, 'b> {
+    /// By row: the bias, that far from [`START`].
+    starts: &'a [f32; HEIGHT],
+    part: Range<usize>,
+    out: &'a mut [&'b mut [f32]],
+}
+
+impl Ends for Outputs<'_, '_> {
+    #[inline(always)]
+    fn start(&self, row: usize) -> f32 {
+        self.starts[row]
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, vector: usize, acc: S::f32s) {
+        let Some(out) = self.out.get_mut(row) else { return };
+        let settled = settle_run(simd, acc);
+        let Some(to) = out[self.part.clone()].get_mut(vector * S::F32_LANES..) else { return };
+        match S::as_mut_simd_f32s(to).0.first_mut() {
+            Some(to) => *to = settled,
+            None => simd.partial_store_f32s(to, settled),
+        }
+    }
+
+    #[inline(always)]
+    fn one(&mut self, row: usize, column: usize, units: u32) {
+        let Some(out) = self.out.get_mut(row) else { return };
+        let bias = self.starts[row].to_bits().wrapping_sub(START.to_bits());
+        out[self.part.start + column] = settle_away(units.wrapping_add(bias) as i32);
+    }
+}
+
+/// The work of [`Pair::one_run`].
+struct OneRun<'a, 'b, E> {
+    pair: &'a Pair<'b>,
+    taps: Range<usize>,
+    /// Those of the panel that are wanted.
+    columns: usize,
+    ends: E,
+    lists: &'a mut Lists,
+}
+
+impl<E: Ends> WithSimd for OneRun<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let OneRun { pair, taps, columns, mut ends, lists } = self;
+        lists.fill(simd, pair, taps.start, taps.end);
+        let begin = taps.start - pair.first;
+        let of_run = begin * pair.height..(taps.end - pair.first) * pair.height;
+        let (w, x) = (&pair.raised[of_run], &pair.x[taps]);
+        match pair.height {
+            LEAST_HEIGHT => narrow::<S, E, LEAST_HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            MOST_ROWS => narrow::<S, E, MOST_ROWS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+            THREE_QUARTERS => {
+                narrow::<S, E, THREE_QUARTERS>(simd, pair.reading, lists, begin, w, x, columns, &mut ends)
+            }
+            _ => narrow::<S, E, HEIGHT>(simd, pair.reading, lists, begin, w, x, columns, &mut ends),
+        }
+    }
+}
+
+/// How many of a panel's last columns are summed one by one. None where a group of vectors reaches past the whole ones: it forms their
+/// sums already, and runs add up.
+fn alone_of<S: Simd>(columns: usize) -> usize {
+    let alone = columns_of::<S>(columns);
+    let reaches =
+        const { S::F32_LANES * VECTORS < WIDTH } && !((columns - alone) / S::F32_LANES).is_multiple_of(VECTORS);
+    if reaches { 0 } else { alone }
+}
+
+/// The sum before the first product.
+pub(super) fn start(bias: f64) -> u32 {
+    let units = (bias * UNIT).round();
+    if units.abs() < f64::from(SAFE) || bias.is_nan() { units as i32 as u32 } else { LOST }
+}
+
+/// What a run, or some taps of it, must take back: products are added as they come, and those that are dropped subtracted. Taps
+/// are counted from the first.
+pub(super) struct Lists {
+    /// Under these, some products are dropped that do not round to zero anyway.
+    mixed: [u32; ROOM],
+    mixes: usize,
+    /// The least operands that count under each of them, by row.
+    keep: [[f32; HEIGHT]; PASS],
+    /// Columns that are summed one by one, in a pass.
+    alone: [[f32; PASS]; MOST_ALONE],
+}
+
+impl Lists {
+    const EMPTY: Lists =
+        Lists { mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_ALONE] };
+
+    /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.
+    #[inline(always)]
+    fn take_alone<S: Simd>(&mut self, _: S, x: &[Line], columns: usize) {
+        for (column, to) in (columns - alone_of::<S>(columns)..columns).zip(&mut self.alone) {
+            for (to, x) in to.iter_mut().zip(x) {
+                *to = x.0[column];
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn fill<S: Simd>(&mut self, simd: S, pair: &Pair, first: usize, end: usize) {
+        let (dropping, met) = (&pair.dropping[first..end], &pair.exponents[first..end]);
+        self.mixes = simd::places(simd, dropping, Relation::Meets, met, &mut self.mixed);
+    }
+
+    #[inline(always)]
+    pub(super) fn mixed(&self) -> impl Iterator<Item = usize> {
+        self.mixed[..self.mixes].iter().map(|&tap| tap as usize)
+    }
+}
+
+/// One run over `H` rows; `first` is its first tap in the pass.
+#[inline(always)]
+fn narrow<S: Simd, E: Ends, const H: usize>(
+    simd: S,
+    reading: Reading,
+    lists: &mut Lists,
+    first: usize,
+    w: &[f32],
+    x: &[Line],
+    columns: usize,
+    ends: &mut E,
+) {
+    let (w, _) = w.as_chunks::<H>();
+    // A raised weight has the exponent of the weight. All in one loop, which vectors take in long strides.
+    let keep = lists.keep.as_flattened_mut().as_chunks_mut::<H>().0;
+    keep.iter_mut().zip(&lists.mixed[..lists.mixes]).for_each(|(keep, &tap)| *keep = w[tap as usize]);
+    keep[..lists.mixes].as_flattened_mut().iter_mut().for_each(|keep| *keep = reading.keep_from(*keep));
+    let lists = &*lists;
+    let (lanes, whole) = (S::F32_LANES, columns - alone_of::<S>(columns));
+    // Vectors that hold no column wanted are left out.
+    if whole > lanes || const { S::F32_LANES * VECTORS < WIDTH } {
+        narrow_vectors::<S, E, H, VECTORS>(simd, lists, w, x, whole, ends);
+    } else if whole > 0 && const { S::F32_LANES * VECTORS >= WIDTH } {
+        narrow_vectors::<S, E, H, 1>(simd, lists, w, x, lanes, ends);
+    }
+    for (column, x) in (whole..columns).zip(&lists.alone) {
+        narrow_column::<S, E, H>(simd, lists, w, &x[first..][..w.len()], column, ends);
+    }
+}
+
+#[inline(always)]
+fn narrow_vectors<S: Simd, E: Ends, const H: usize, const V: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    x: &[Line],
+    columns: usize,
+    ends: &mut E,
+) {
+    if const { S::REGISTER_COUNT >= 32 || H <= MOST_ROWS } {
+        return narrow_rows::<S, E, H, H, V>(simd, lists, w, 0, x, columns, ends);
+    }
+    narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, 0, x, columns, ends);
+    match H {
+        HEIGHT => narrow_rows::<S, E, H, MOST_ROWS, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
+        _ => narrow_rows::<S, E, H, LEAST_HEIGHT, V>(simd, lists, w, MOST_ROWS, x, columns, ends),
+    }
+}
+
+/// One column alone: rows stand side by side in a vector. Sums of exact terms may be taken in any order.
+#[inline(always)]
+fn narrow_column<S: Simd, E: Ends, const H: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    x: &[f32],
+    column: usize,
+    ends: &mut E,
+) {
+    // What a row has of a vector that reaches past it is another tap's, and not looked at.
+    let flat = w.as_flattened();
+    let keep = lists.keep.as_flattened();
+    for first in (0..H).step_by(S::F32_LANES) {
+        let vector = |of: &[f32], tap: usize| -> S::f32s {
+            let at = tap * H + first;
+            match of.get(at..at + S::F32_LANES) {
+                Some(numbers) => S::as_simd_f32s(numbers).0[0],
+                None => simd.partial_load_f32s(&of[at..]),
+            }
+        };
+        let mut acc = [simd.splat_f32s(START); TURNS];
+        // Taps whose vectors do not reach past the last one.
+        let within = (flat.len() - first + H).saturating_sub(S::F32_LANES) / H;
+        let turns = x.as_chunks::<TURNS>().0.iter().take(within / TURNS);
+        let done = turns.len() * TURNS;
+        for (i, x) in turns.enumerate() {
+            let rows = &flat[i * TURNS * H + first..][..(TURNS - 1) * H + S::F32_LANES];
+            for t in 0..TURNS {
+                let w = S::as_simd_f32s(&rows[t * H..][..S::F32_LANES]).0[0];
+                acc[t] = simd.mul_add_e_f32s(w, simd.splat_f32s(x[t]), acc[t]);
+            }
+        }
+        for (tap, &x) in x.iter().enumerate().skip(done) {
+            acc[0] = simd.mul_add_e_f32s(vector(flat, tap), simd.splat_f32s(x), acc[0]);
+        }
+        for (i, tap) in lists.mixed().enumerate() {
+            let (x, acc) = (simd.splat_f32s(x[tap]), &mut acc[0]);
+            let drops = simd.less_than_f32s(simd.abs_f32s(x), vector(keep, i));
+            let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
+            *acc = simd.mul_add_e_f32s(simd.neg_f32s(vector(flat, tap)), dropped, *acc);
+        }
+        let mut units = [0u32; LONGEST];
+        for acc in acc {
+            let mut turn = [0; LONGEST];
+            S::as_mut_simd_u32s(&mut turn[..S::F32_LANES]).0[0] = simd.transmute_u32s_f32s(acc);
+            for (units, turn) in units.iter_mut().zip(turn) {
+                *units = units.wrapping_add(turn.wrapping_sub(START.to_bits()));
+            }
+        }
+        for (row, units) in (first..H).zip(units).take(S::F32_LANES) {
+            ends.one(row, column, units);
+        }
+    }
+}
+
+/// `R` of the rows, from one on: as many as the registers hold.
+#[inline(always)]
+fn narrow_rows<S: Simd, E: Ends, const H: usize, const R: usize, const V: usize>(
+    simd: S,
+    lists: &Lists,
+    w: &[[f32; H]],
+    first: usize,
+    x: &[Line],
+    columns: usize,
+    ends: &mut E,
+) {
+    for vector in (0..columns.div_ceil(S::F32_LANES)).step_by(V) {
+        let mut acc = [[simd.splat_f32s(START); V]; R];
+        for (r, acc) in acc.iter_mut().enumerate() {
+            *acc = [simd.splat_f32s(ends.start(first + r)); V];
+        }
+        for (w, x) in w.iter().zip(x) {
+            let (w, x) = (some::<R>(w, first), &S::as_simd_f32s(&x.0).0[vector..vector + V]);
+            // Row by row: the registers hold all sums, and one weight.
+            for r in 0..R {
+                let weight = simd.splat_f32s(w[r]);
+                for v in 0..V {
+                    acc[r][v] = simd.mul_add_e_f32s(weight, x[v], acc[r][v]);
+                }
+            }
+        }
+        for (tap, keep) in lists.mixed().zip(lists.keep.as_flattened().as_chunks::<H>().0) {
+            let (w, keep, x) = (some::<R>(&w[tap], first), some::<R>(keep, first), S::as_simd_f32s(&x[tap].0).0);
+            for v in 0..V {
+                let (x, magnitude) = (x[vector + v], simd.abs_f32s(x[vector + v]));
+                for r in 0..R {
+                    let drops = simd.less_than_f32s(magnitude, simd.splat_f32s(keep[r]));
+                    // Weights are finite: a zero adds nothing.
+                    let dropped = simd.select_f32s(drops, x, simd.splat_f32s(0.0));
+                    acc[r][v] = simd.mul_add_e_f32s(simd.splat_f32s(-w[r]), dropped, acc[r][v]);
+                }
+            }
+        }
+        for (r, acc) in acc.into_iter().enumerate() {
+            for (v, acc) in acc.into_iter().enumerate() {
+                ends.vector(simd, first + r, vector + v, acc);
+            }
+        }
+    }
+}
+
+/// `R` elements from `first` on.
+#[inline(always)]
+fn some<const R: usize>(all: &[f32], first: usize) -> [f32; R] {
+    let mut some = [0.0; R];
+    for r in 0..R {
+        some[r] = all[first + r];
+    }
+    some
+}
+
+/// Half of what comes behind the digits that fp16 keeps of fp32, and these digits.
+const HALF: u32 = 1 << 12;
+const KEPT: u32 = !(2 * HALF - 1);
+
+/// A sum of one run to fp16, half away from zero. Sums below 2^-14 are multiples of fp16's smallest number.
+#[inline(always)]
+pub(super) fn settle_run<S: Simd>(simd: S, acc: S::f32s) -> S::f32s {
+    // Exact: both are multiples of 2^-16, and less than 64 apart.
+    round_sum(simd, simd.sub_f32s(acc, simd.splat_f32s(START)))
+}
+
+/// The same of a sum itself.
+#[inline(always)]
+pub(super) fn round_sum<S: Simd>(simd: S, sum: S::f32s) -> S::f32s {
+    let sum = simd.transmute_u32s_f32s(sum);
+    simd.transmute_f32s_u32s(simd.and_u32s(simd.add_u32s(sum, simd.splat_u32s(HALF)), simd.splat_u32s(KEPT)))
+}
+
+/// The same for a sum in units of 2^-16.
+#[inline(always)]
+pub(super) fn settle_away(sum: i32) -> f32 {
+    let magnitude = sum.unsigned_abs();
+    // What does not fit into fp32 does not matter, as digits behind the first one that is left off do not.
+    let fits = if magnitude >> 24 == 0 { magnitude } else { magnitude & !0xff };
+    let bits = (fits as i32 as f32).to_bits().wrapping_add(HALF) & KEPT;
+    f32::from_bits(bits | (sum as u32 & 1 << 31)) / UNIT as f32
+}

@@ -1,0 +1,350 @@
+//! Packed filter panels: fp16 or palettized as in their streams, widened where they are used.
+
+use crate::host::widen_indices;
+use crate::num;
+use crate::simd::{self, LaneMap};
+use half::f16;
+use pulp::Simd;
+use std::ops::Range;
+
+/// Values that a byte of indices can name.
+const BYTES: usize = 256;
+
+/// Channels that stand side by side in a block.
+pub const BLOCK: usize = 16;
+
+/// Taps of the largest window that has code of its own.
+const WINDOW: usize = 5 * 5;
+
+/// Fewer are not worth the call of the host's own way.
+const AT_ONCE: usize = 32;
+
+/// Coefficients, every one of them an fp16 number.
+#[derive(Clone, Debug)]
+pub enum Values {
+    Halves(Vec<f16>),
+    /// Indices into a palette of at most 256 values.
+    Indices(Vec<u8>, Vec<f16>),
+}
+
+impl Values {
+    pub fn get(&self, i: usize) -> f16 {
+        match self {
+            Values::Halves(halves) => halves[i],
+            Values::Indices(indices, palette) => palette[usize::from(indices[i])],
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Halves(halves) => halves.len(),
+            Values::Indices(indices, _) => indices.len(),
+        }
+    }
+
+    /// All that occur, and maybe others.
+    pub fn each_value(&self) -> impl Iterator<Item = f16> {
+        match self {
+            Values::Halves(halves) => halves.iter().copied(),
+            Values::Indices(_, palette) => palette.iter().copied(),
+        }
+    }
+
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Values::Halves(halves) => 2 * halves.len(),
+            Values::Indices(indices, _) => indices.len(),
+        }
+    }
+
+    /// Some of them.
+    pub fn slice(&self, part: Range<usize>) -> Values {
+        match self {
+            Values::Halves(halves) => Values::Halves(halves[part].to_vec()),
+            Values::Indices(indices, palette) => Values::Indices(indices[part].to_vec(), palette.clone()),
+        }
+    }
+}
+
+/// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
+/// that are left over.
+#[derive(Clone, Debug)]
+pub struct PackedFilter {
+    store: Store,
+    channels: usize,
+    taps: usize,
+    /// Channels of a panel.
+    height: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    Halves(Vec<f16>),
+    /// Panels of whole bytes, each holding one index or several, the first in its lowest bits; and what a byte stands for.
+    One(Vec<u8>, Box<[[f32; 1]]>),
+    /// Here with the palette as well, for hosts that look up many at a time.
+    Two(Vec<u8>, Box<[[f32; 2]]>, [f16; 16]),
+    Four(Vec<u8>, Box<[[f32; 4]]>),
+}
+
+impl PackedFilter {
+    /// From `[channel][tap]`.
+    pub fn of(values: &Values, channels: usize, taps: usize, height: usize) -> PackedFilter {
+        let height = height.max(1);
+        let panels = (0..channels).step_by(height).map(|first| first..channels.min(first + height));
+        let in_order =
+            |rows: Range<usize>| (0..taps).flat_map(move |tap| rows.clone().map(move |channel| channel * taps + tap));
+        let store = match values {
+            Values::Halves(halves) => {
+                let mut kept = Vec::with_capacity(channels * taps);
+                panels.for_each(|rows| kept.extend(in_order(rows).map(|i| halves[i])));
+                Store::Halves(kept)
+            }
+            Values::Indices(indices, palette) => {
+                let bytes = |per: usize| {
+                    let mut kept = Vec::with_capacity((channels * taps).div_ceil(per));
+                    for rows in panels {
+                        let mut of_panel = in_order(rows).map(|i| indices[i]).peekable();
+                        while of_panel.peek().is_some() {
+                            let some = of_panel.by_ref().take(per).enumerate();
+                            kept.push(some.fold(0, |byte, (i, index)| byte | index << (i * 8 / per)));
+                        }
+                    }
+                    kept
+                };
+                match palette.len() {
+                    0..=4 => Store::Four(bytes(4), table(palette)),
+                    5..=16 => {
+                        let value = |i: usize| palette.get(i).copied().unwrap_or_default();
+                        Store::Two(bytes(2), table(palette), std::array::from_fn(value))
+                    }
+                    _ => Store::One(bytes(1), table(palette)),
+                }
+            }
+        };
+        PackedFilter { store, channels, taps, height }
+    }
+
+    /// The same ones by panels of another height.
+    pub fn with_height(&self, height: usize) -> PackedFilter {
+        // From one place to the other, by channel and tap.
+        let places = (0..self.channels).flat_map(|channel| {
+            let first = channel - channel % self.height;
+            let of = self.height(first);
+            (0..self.taps).map(move |tap| (channel / self.height, first * self.taps, tap * of + channel % self.height))
+        });
+        let indices = |bytes: &[u8], per: usize| {
+            let index = |(panel, _, at): (usize, usize, usize)| {
+                let bits = 8 / per;
+                bytes[panel * self.panel_bytes(per) + at / per] >> (at % per * bits) & (u8::MAX >> (8 - bits))
+            };
+            places.clone().map(index).collect()
+        };
+        let values = |table: &[f32]| table.iter().map(|&x| num::round(x)).collect();
+        let values = match &self.store {
+            Store::Halves(halves) => Values::Halves(places.map(|(_, first, at)| halves[first + at]).collect()),
+            Store::One(bytes, table) => Values::Indices(indices(bytes, 1), values(table.as_flattened())),
+            Store::Two(bytes, _, palette) => Values::Indices(indices(bytes, 2), palette.to_vec()),
+            Store::Four(bytes, table) => {
+                Values::Indices(indices(bytes, 4), table[..4].iter().map(|values| num::round(values[0])).collect())
+            }
+        };
+        PackedFilter::of(&values, self.channels, self.taps, height)
+    }
+
+    /// Coefficients of one channel.
+    pub fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// What the coefficients take.
+    pub fn bytes(&self) -> usize {
+        match &self.store {
+            Store::Halves(halves) => 2 * halves.len(),
+            Store::One(bytes, _) | Store::Two(bytes, ..) | Store::Four(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// Channels of all panels.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// As [`PackedFilter::widen`], and keeps what `after` makes of vectors.
+    #[inline(always)]
+    pub fn widen_and<'a, S: Simd>(
+        &self,
+        simd: S,
+        first: usize,
+        taps: Range<usize>,
+        to: &'a mut [f32],
+        after: impl LaneMap<S>,
+    ) -> &'a mut [f32] {
+        if let Store::Halves(halves) = &self.store {
+            let height = self.height(first);
+            let (from, to) = (taps.start * height, &mut to[..taps.len() * height]);
+            simd::widen_row_and(simd, &halves[first * self.taps + from..][..to.len()], to, after);
+            return to;
+        }
+        let to = self.widen(first, taps, to);
+        simd::prepare(simd, after, to);
+        to
+    }
+
+    /// What some channels' coefficients take, the first of which begins a panel; or nothing, behind the last channel.
+    pub fn bytes_of(&self, channels: Range<usize>) -> &[u8] {
+        let part = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
+        let bytes = |per: usize| part.start / per..part.end / per;
+        match &self.store {
+            Store::Halves(halves) => bytemuck::cast_slice(&halves[part.start..part.end]),
+            Store::One(all, _) => &all[bytes(1)],
+            Store::Two(all, ..) => &all[bytes(2)],
+            Store::Four(all, _) => &all[bytes(4)],
+        }
+    }
+
+    /// All of the full panel that begins with a channel, by tap, then channel, where they are kept as they are.
+    pub fn halves_of(&self, first: usize) -> Option<&[f16]> {
+        let Store::Halves(halves) = &self.store else { return None };
+        (self.height(first) == self.height).then(|| &halves[first * self.taps..][..self.height * self.taps])
+    }
+
+    /// Channels of the panel that begins with a channel.
+    pub fn height(&self, first: usize) -> usize {
+        self.height.min(self.channels - first)
+    }
+
+    /// The first channel of the panel with a channel, and how many it has.
+    pub fn panel_of(&self, channel: usize) -> (usize, usize) {
+        let first = channel - channel % self.height;
+        (first, self.height(first))
+    }
+
+    /// Widens some taps of the panel that begins with a channel. Returns as many numbers as there are.
+    #[inline(always)]
+    pub fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
+        let height = self.height(first);
+        let (from, to) = (taps.start * height, &mut to[..taps.len() * height]);
+        let panel = first / self.height;
+        match &self.store {
+            Store::Halves(halves) => num::widen_row(&halves[first * self.taps + from..][..to.len()], to),
+            Store::One(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(1), from, to),
+            Store::Two(bytes, table, palette) => {
+                let panel = panel * self.panel_bytes(2);
+                let at_once = to.len() >= AT_ONCE && from.is_multiple_of(2);
+                if !at_once || !widen_indices(&bytes[panel + from / 2..], to, palette) {
+                    look_up(bytes, table, panel, from, to);
+                }
+            }
+            Store::Four(bytes, table) => look_up(bytes, table, panel * self.panel_bytes(4), from, to),
+        }
+        to
+    }
+
+    /// Widens the taps of one channel, of a window and a block at most.
+    #[inline(always)]
+    pub fn widen_channel(&self, channel: usize, to: &mut [f32]) {
+        let place = channel % self.height;
+        if self.height == 1 {
+            self.widen(channel, 0..to.len(), to);
+            return;
+        }
+        let (first, mut panel) = (channel - place, [0.0; BLOCK * WINDOW]);
+        let panel = self.widen(first, 0..to.len(), &mut panel);
+        to.iter_mut().zip(panel[place..].iter().step_by(self.height(first))).for_each(|(to, x)| *to = *x);
+    }
+
+    /// Bytes of a full panel, at `per` indices each.
+    fn panel_bytes(&self, per: usize) -> usize {
+        (self.height * self.taps).div_ceil(per)
+    }
+}
+
+/// Filter of one group: packed coefficients and biases.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The coefficients.
+    pub packed: PackedFilter,
+    /// By channel; `None` where there are none.
+    pub biases: Option<Vec<f32>>,
+    /// Whether all coefficients are finite.
+    pub finite: bool,
+}
+
+impl Filter {
+    /// Of a channel.
+    pub fn bias(&self, channel: usize) -> f32 {
+        self.biases.as_ref().map_or(0.0, |biases| biases[channel])
+    }
+}
+
+/// Makes `room` channels a tap of fewer; those that are missing are zero.
+#[inline(always)]
+pub fn spread(to: &mut [f32], channels: usize, room: usize) {
+    for tap in (0..to.len() / room).rev().filter(|_| channels < room) {
+        to.copy_within(tap * channels..(tap + 1) * channels, tap * room);
+        to[tap * room + channels..(tap + 1) * room].fill(0.0);
+    }
+}
+
+/// What each byte of `N` indices stands for. Indices beyond the palette do not occur.
+fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
+    let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());
+    let bits = 8 / N;
+    (0..BYTES).map(|byte| std::array::from_fn(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
+}
+
+/// Indices from the `from`th on of the panel that begins with byte `panel`.
+#[inline(always)]
+fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from: usize, to: &mut [f32]) {
+    let Ok(table) = <&[[f32; N]; BYTES]>::try_from(table) else { return };
+    let one = |i: usize| table[usize::from(bytes[panel + i / N])][i % N];
+    let lead = (from.next_multiple_of(N) - from).min(to.len());
+    let (first, rest) = to.split_at_mut(lead);
+    first.iter_mut().enumerate().for_each(|(i, to)| *to = one(from + i));
+    let (whole, last) = rest.as_chunks_mut::<N>();
+    let bytes_of = &bytes[panel + (from + lead) / N..][..whole.len()];
+    whole.iter_mut().zip(bytes_of).for_each(|(to, &byte)| *to = table[usize::from(byte)]);
+    let done = from + lead + whole.len() * N;
+    last.iter_mut().enumerate().for_each(|(i, to)| *to = one(done + i));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way to keep coefficients gives them back, from any tap on.
+    #[test]
+    fn kept_coefficients_are_those_of_the_stream() {
+        for (values, channels, taps, height) in
+            [(3, 7, 5, 6), (4, 13, 9, 6), (9, 12, 7, 6), (16, 11, 3, 1), (17, 20, 4, 8), (256, 9, 31, 8)]
+        {
+            let palette: Vec<f16> = (0..values).map(|i| f16::from_f32(i as f32 - 7.5)).collect();
+            let indices: Vec<u8> = (0..channels * taps).map(|i| (i * 7919 % values) as u8).collect();
+            let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
+            for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
+                let packed = PackedFilter::of(&stored, channels, taps, height);
+                // By way of other panels, too.
+                let other = packed.with_height(BLOCK).with_height(height);
+                assert!((0..channels).step_by(height).all(|first| {
+                    let mut found = [vec![0.0; height * taps], vec![0.0; height * taps]];
+                    let [one, two] = &mut found;
+                    packed.widen(first, 0..taps, one) == other.widen(first, 0..taps, two)
+                }));
+                for first in (0..channels).step_by(height) {
+                    for part in [0..taps, 1..taps, 2..3] {
+                        let mut found = vec![f32::NAN; height * taps];
+                        let found = packed.widen(first, part.clone(), &mut found);
+                        let rows = first..channels.min(first + height);
+                        let wanted = part.flat_map(|tap| {
+                            let (stored, rows) = (&stored, rows.clone());
+                            rows.map(move |c| stored.get(c * taps + tap).to_f32())
+                        });
+                        assert_eq!(found, wanted.collect::<Vec<_>>(), "{values} values, channel {first}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! fp32 GEMM.
+
+pub mod microkernel;
+pub mod packed;

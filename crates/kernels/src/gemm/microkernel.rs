@@ -1,0 +1,243 @@
+//! GEMM micro-kernels: fp32 sums of fp16 products, under every fp32 convolution.
+//!
+//! An output channel's sum over its taps is taken for a run of outputs at a time. The operands lie in a staged source
+//! ([`crate::convolution`]) so that the outputs of one tap read consecutive numbers, from an offset that is the tap's own: a
+//! convolution needs no unfolded copy of its source. Coefficients are widened a panel at a time ([`crate::filter`]).
+
+use crate::simd::outline;
+use pulp::{Simd, WithSimd};
+
+/// Rows of the register tile: output channels.
+pub const PANEL: usize = 6;
+
+/// Outputs of a run where taps stand side by side for so many outputs: no more than the widest run.
+pub fn run_outputs<S: Simd>() -> usize {
+    S::F32_LANES * run_vectors::<S>()
+}
+
+/// 32 registers hold four vectors a channel, 16 hold two; hosts without vectors get as little code as possible.
+#[inline(always)]
+const fn run_vectors<S: Simd>() -> usize {
+    match S::REGISTER_COUNT {
+        _ if S::F32_LANES == 1 => 1,
+        32.. => 4,
+        _ => 2,
+    }
+}
+
+/// As many sums of few channels stay in registers as of many; one channel's are enough to hide how long an addition takes.
+#[inline(always)]
+const fn vectors_of<S: Simd>(channels: usize) -> usize {
+    let most = run_vectors::<S>();
+    if channels == 1 && 4 * most <= 8 {
+        4 * most
+    } else if channels <= 2 {
+        2 * most
+    } else {
+        most
+    }
+}
+
+/// Numbers that may be read beyond the last output: the widest run but one element, of one channel in the longest vectors.
+pub const SLACK: usize = 128;
+
+/// Where each tap's numbers begin in a source.
+pub trait Places: Copy {
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize>;
+}
+
+/// Anywhere.
+impl Places for &[u32] {
+    #[inline(always)]
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
+        self.iter().map(|&place| place as usize)
+    }
+}
+
+/// One behind the other, as many numbers each as [`run_outputs`] says.
+#[derive(Clone, Copy)]
+pub struct SideBySide;
+
+impl Places for SideBySide {
+    #[inline(always)]
+    fn places<S: Simd>(self) -> impl Iterator<Item = usize> {
+        (0..).map(|tap| tap * run_outputs::<S>())
+    }
+}
+
+/// One panel of channels by consecutive outputs.
+pub struct MicroKernel<'a, P> {
+    /// Coefficients of the panel, tap by tap.
+    pub panel: &'a [f32],
+    /// Channels of the panel.
+    pub height: usize,
+    pub source: &'a [f32],
+    pub places: P,
+    /// By channel of the panel; the last vectors of a channel may reach up to [`SLACK`] past the outputs.
+    pub sums: &'a mut [f32],
+    /// Elements between channels in `sums`, at least the outputs and what the last vectors reach past them.
+    pub stride: usize,
+    pub outputs: usize,
+    /// Whether the sums go on from what `sums` holds: the order of additions is that of the taps, however they are cut.
+    pub resume: bool,
+}
+
+impl<P: Places> WithSimd for MicroKernel<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.height {
+            1 => self.rows::<S, 1>(simd),
+            2 => self.rows::<S, 2>(simd),
+            3 => self.rows::<S, 3>(simd),
+            4 => self.rows::<S, 4>(simd),
+            5 => self.rows::<S, 5>(simd),
+            _ => self.rows::<S, PANEL>(simd),
+        }
+    }
+}
+
+impl<P: Places> MicroKernel<'_, P> {
+    #[inline(always)]
+    fn rows<S: Simd, const M: usize>(mut self, simd: S) {
+        let most = const { vectors_of::<S>(M) };
+        let mut at = 0;
+        while at < self.outputs {
+            let vectors = (self.outputs - at).div_ceil(S::F32_LANES).min(most);
+            macro_rules! runs {
+                ($($count: literal)*) => {
+                    match vectors {
+                        $($count if const { $count <= vectors_of::<S>(M) } => self.run::<S, M, $count>(simd, at),)*
+                        // There are no more.
+                        _ => return,
+                    }
+                };
+            }
+            runs!(1 2 3 4 5 6 7 8);
+            at += vectors * S::F32_LANES;
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, at: usize) {
+        let MicroKernel { panel, source, places, stride, resume, .. } = *self;
+        let (source, sums) = (&source[at..], &mut self.sums[at..]);
+        outline(simd, Shape::<P, M, N> { panel, source, places, sums, stride, resume });
+    }
+}
+
+/// Sums of `M` channels in `N` vectors.
+struct Shape<'a, P, const M: usize, const N: usize> {
+    panel: &'a [f32],
+    source: &'a [f32],
+    places: P,
+    sums: &'a mut [f32],
+    stride: usize,
+    resume: bool,
+}
+
+impl<P: Places, const M: usize, const N: usize> WithSimd for Shape<'_, P, M, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Shape { panel, source, places, sums: to, stride, resume } = self;
+        let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        if resume {
+            for (m, sums) in sums.iter_mut().enumerate() {
+                sums.copy_from_slice(S::as_simd_f32s(&to[m * stride..][..N * S::F32_LANES]).0);
+            }
+        }
+        for (weights, place) in panel.as_chunks::<M>().0.iter().zip(places.places::<S>()) {
+            let (vectors, _) = S::as_simd_f32s(&source[place..][..N * S::F32_LANES]);
+            let Some(x) = vectors.first_chunk::<N>() else { return };
+            for m in 0..M {
+                let weight = simd.splat_f32s(weights[m]);
+                for n in 0..N {
+                    sums[m][n] = simd.mul_add_f32s(weight, x[n], sums[m][n]);
+                }
+            }
+        }
+        for (m, sums) in sums.iter().enumerate() {
+            S::as_mut_simd_f32s(&mut to[m * stride..][..N * S::F32_LANES]).0.copy_from_slice(sums);
+        }
+    }
+}
+
+/// Most panels of a [`TailKernel`].
+pub const COLUMN_PANELS: usize = 8;
+/// Numbers of the longest vectors.
+const LONGEST: usize = 16;
+
+/// Sums of `P` whole panels for one output. Channels are side by side in a panel, so one instruction adds a tap to all of them.
+pub struct TailKernel<'a, const P: usize> {
+    /// Coefficients by panel, then tap; some numbers may be read beyond the last.
+    pub panels: &'a [f32],
+    /// Elements between panels.
+    pub distance: usize,
+    pub taps: usize,
+    /// The operand of the first tap; those of others follow as many numbers apart as [`run_outputs`] says.
+    pub source: &'a [f32],
+    /// By channel, `stride` apart.
+    pub sums: &'a mut [f32],
+    pub stride: usize,
+    /// As in [`MicroKernel`].
+    pub resume: bool,
+}
+
+/// Numbers that a [`TailKernel`] may read beyond its coefficients.
+pub const COLUMN_SLACK: usize = LONGEST - PANEL;
+
+/// How many of a run's last outputs are cheaper one by one than as a vector that they do not fill.
+pub fn columns_of<S: Simd>(outputs: usize) -> usize {
+    let rest = outputs % S::F32_LANES;
+    if rest == 1 || COLUMN_COST * rest <= S::F32_LANES { rest } else { 0 }
+}
+
+/// What so many outputs take, in outputs of whole vectors: the last ones may go one by one.
+pub fn computed(outputs: usize) -> usize {
+    let rest = outputs % LONGEST;
+    outputs - rest + (COLUMN_COST * rest).min(LONGEST)
+}
+
+/// What a column takes, of what a vector of columns takes, by its numbers: what vectors read beyond a panel is lost.
+const COLUMN_COST: usize = 5;
+
+impl<const P: usize> WithSimd for TailKernel<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let TailKernel { panels, distance, taps, source, sums, stride, resume } = self;
+        let vectors = const { PANEL.div_ceil(S::F32_LANES) };
+        let numbers = vectors * S::F32_LANES;
+        let place = |panel: usize, channel: usize| (panel * PANEL + channel) * stride;
+        let mut columns = [[simd.splat_f32s(0.0); PANEL]; P];
+        if resume {
+            for (p, column) in columns.iter_mut().enumerate() {
+                let mut before = [0.0; LONGEST];
+                before.iter_mut().take(PANEL).enumerate().for_each(|(c, sum)| *sum = sums[place(p, c)]);
+                column[..vectors].copy_from_slice(S::as_simd_f32s(&before[..numbers]).0);
+            }
+        }
+        let mut each: [&[f32]; P] = [&[]; P];
+        for p in 0..P {
+            each[p] = &panels[p * distance..][..taps * PANEL + COLUMN_SLACK];
+        }
+        for tap in 0..taps {
+            let x = simd.splat_f32s(source[tap * run_outputs::<S>()]);
+            for p in 0..P {
+                let weights = S::as_simd_f32s(&each[p][tap * PANEL..][..numbers]).0;
+                for v in 0..vectors {
+                    columns[p][v] = simd.mul_add_f32s(weights[v], x, columns[p][v]);
+                }
+            }
+        }
+        for (p, column) in columns.iter().enumerate() {
+            let mut after = [0.0; LONGEST];
+            S::as_mut_simd_f32s(&mut after[..numbers]).0.copy_from_slice(&column[..vectors]);
+            after.iter().take(PANEL).enumerate().for_each(|(c, &sum)| sums[place(p, c)] = sum);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! GEMM with packed operands in fp32, for 1x1 convolutions and those of small planes: both sides are packed so that the inner loop reads
+//! consecutive elements, and blocked so that what it reads again is in cache.
+//!
+//! A sum takes its taps in their order, as in [`crate::conv`], so its bits do not depend on blocking.
+
+use crate::conv::{BatchMember, Im2col};
+use crate::epilogue::Epilogue;
+use crate::filter::Filter;
+use crate::gemm::microkernel::{
+    COLUMN_PANELS, COLUMN_SLACK, MicroKernel, PANEL, SideBySide, TailKernel, columns_of, run_outputs,
+};
+use crate::host::Rows;
+use crate::view::{OutputTile, Part, TensorView, copy_short};
+use crate::workers::{Scratch, outline, scratch_slice};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Most taps between two visits to the sums, for many outputs and for those of one run.
+const TAPS: [usize; 2] = [384, 2048];
+/// Channels whose coefficients are widened together.
+const CHANNELS: usize = 16 * PANEL;
+/// Shorter rows are rounded for many channels at a time.
+const LEAST_ROW: usize = 16;
+/// Sums that stay in the innermost cache.
+const NEAR: usize = 1 << 12;
+/// Numbers of a packed source, and bounds of its outputs: enough to make up for widening coefficients again.
+const PACKED: usize = 1 << 20;
+const OUTPUTS: [usize; 2] = [256, 1024];
+
+/// One share at work. In a share of a turned result channels and columns are exchanged.
+pub struct Job<'a, 'b> {
+    /// Each makes the next channels of a result; several where it is turned.
+    pub members: &'a [BatchMember<'a>],
+    pub from: TensorView<'a>,
+    /// Where windows have more than one tap a channel: how the source is staged, and where each tap's numbers begin there. There is
+    /// one member then.
+    pub windows: Option<(&'a Im2col, &'a [u32])>,
+    /// Columns of the result as stored.
+    pub columns: usize,
+    pub transposed: bool,
+    pub share: &'a mut OutputTile<'b>,
+    pub scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let Some((kernel, finish)) = self.members.first().and_then(|member| member.of(self.share)) else { return };
+        if let Some((staging, offsets)) = self.windows {
+            return self.unfolded(simd, kernel, finish, staging, offsets);
+        }
+        let taps = kernel.packed.taps();
+        let most = (PACKED / taps.max(1)).clamp(OUTPUTS[0], OUTPUTS[1]);
+        for part in Part::all(self.share, self.columns, self.transposed, most) {
+            self.pack(simd, taps, &part);
+            let mut before = 0;
+            for member in self.members {
+                let Some((kernel, finish)) = member.of(self.share) else { return };
+                self.part(simd, kernel, finish, before, &part);
+                before += kernel.packed.channels();
+            }
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    #[inline(always)]
+    fn pack<S: Simd>(&mut self, simd: S, taps: usize, part: &Part) {
+        let stride = part.outputs().next_multiple_of(run_outputs::<S>());
+        let Scratch { packed, wide, .. } = &mut *self.scratch;
+        stage(
+            simd,
+            self.from,
+            self.share.group,
+            part,
+            taps,
+            scratch_slice(packed, stride * taps),
+            scratch_slice(wide, stride),
+        );
+    }
+
+    /// One member's channels, from what is packed of the source. Others make so many channels `before`.
+    #[inline(always)]
+    fn part<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, before: usize, part: &Part) {
+        let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
+        let outputs = part.outputs();
+        let stride = outputs.next_multiple_of(width);
+        let Scratch { packed, panel, sums, halves, squares, .. } = &mut *self.scratch;
+        let packed = scratch_slice(packed, stride * all);
+        let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
+        let sums = scratch_slice(sums, CHANNELS * stride);
+        let halves = scratch_slice(halves, if self.transposed { CHANNELS * stride } else { 0 });
+        let columns = part.columns.len();
+        let rows = Rows { count: part.rows.len(), columns, from_stride: columns, to_stride: columns };
+        let (first, channels) = match self.transposed {
+            true => (0, kernel.packed.channels()),
+            false => (self.share.first_channel, self.share.channels()),
+        };
+        let (row, column) = (part.rows.start - self.share.first_row, part.columns.start);
+        // Short rows are not worth being rounded on their own.
+        let direct = self.transposed || rows.count == 1 || columns >= LEAST_ROW;
+        let group = if direct { channels_at_once::<S>(outputs, stride) } else { CHANNELS };
+        let panel = scratch_slice(panel, group * taps_at_once + COLUMN_SLACK);
+        for channel in (0..channels).step_by(CHANNELS) {
+            let block = channel..channels.min(channel + CHANNELS);
+            let product = Product { kernel, first, outputs, stride, taps_at_once };
+            for tap in (0..all).step_by(taps_at_once) {
+                let taps = tap..all.min(tap + taps_at_once);
+                for channel in block.clone().step_by(group) {
+                    let some = channel..block.end.min(channel + group);
+                    // Sums that are not gone on with stay where they were last.
+                    let at = if all <= taps_at_once { 0 } else { (channel - block.start) * stride };
+                    let sums = &mut sums[at..];
+                    product.add(simd, some.clone(), taps.clone(), &packed[tap * width..], all, panel, sums);
+                    if taps.end < all {
+                        continue;
+                    }
+                    for (c, sums) in some.clone().zip(sums.chunks_exact_mut(stride)) {
+                        let bias = product.bias(c);
+                        if !direct {
+                            finish.stages(bias, &mut sums[..outputs]);
+                        } else if self.transposed {
+                            let halves = &mut halves[(c - block.start) * stride..];
+                            finish.all(simd, bias, sums, halves, Rows::one(outputs));
+                        } else {
+                            finish.store_channel(simd, self.share, [c, row, column], bias, sums, rows);
+                        }
+                    }
+                    if !direct {
+                        self.share.store(
+                            [channel, row, column],
+                            some.len(),
+                            sums,
+                            stride,
+                            rows,
+                            #[inline(always)]
+                            |from, to, rows| finish.rows(simd, from, to, rows),
+                        );
+                    }
+                }
+            }
+            if self.transposed {
+                part.store(halves, stride, self.share, Some(&mut *squares), before + block.start, block.len());
+            }
+        }
+    }
+
+    /// Taps side by side, some at a time, for all channels: planes that are too small to slide over.
+    #[inline(always)]
+    fn unfolded<S: Simd>(&mut self, simd: S, kernel: &Filter, finish: &Epilogue, staging: &Im2col, offsets: &[u32]) {
+        let width = run_outputs::<S>();
+        let (columns, channels) = (self.columns, self.share.channels());
+        let outputs = self.share.rows * columns;
+        let stride = outputs.next_multiple_of(width);
+        let Scratch { staged, packed, wide, panel, sums, .. } = &mut *self.scratch;
+        let area = staging.staged_elements();
+        let staged = scratch_slice(staged, area + staging.staged_slack());
+        staging.stage(
+            simd,
+            self.from,
+            [self.share.group, self.share.first_row],
+            0,
+            Some(0.0),
+            &mut staged[..area],
+            wide,
+        );
+        staged[area..].fill(0.0);
+        let taps_at_once = evenly(offsets.len(), TAPS[0]);
+        let packed = scratch_slice(packed, stride * taps_at_once);
+        // What fills up the last run.
+        packed.fill(0.0);
+        let wide = scratch_slice(wide, stride);
+        wide[outputs..].fill(0.0);
+        let panel = scratch_slice(panel, CHANNELS * taps_at_once + COLUMN_SLACK);
+        let sums = scratch_slice(sums, channels * stride);
+        let product = Product { kernel, first: self.share.first_channel, outputs, stride, taps_at_once };
+        for (block, offsets) in offsets.chunks(taps_at_once).enumerate() {
+            for (tap, &offset) in offsets.iter().enumerate() {
+                let rows = staged[offset as usize..].chunks(staging.width);
+                // A single run is taken to where it is packed.
+                let single = stride == width;
+                let to = if single { &mut packed[tap * width..][..outputs] } else { &mut wide[..outputs] };
+                for (to, row) in to.chunks_exact_mut(columns).zip(rows) {
+                    copy_short(&row[..columns], to);
+                }
+                if !single {
+                    pack(wide, width, offsets.len(), tap, packed);
+                }
+            }
+            let taps = block * taps_at_once..block * taps_at_once + offsets.len();
+            for channel in (0..channels).step_by(CHANNELS) {
+                let some = channel..channels.min(channel + CHANNELS);
+                let sums = &mut sums[channel * stride..];
+                product.add(simd, some, taps.clone(), packed, offsets.len(), panel, sums);
+            }
+        }
+        let rows = Rows { count: self.share.rows, columns, from_stride: columns, to_stride: columns };
+        for (c, sums) in sums.chunks_exact_mut(stride).enumerate().take(channels) {
+            finish.store_channel(simd, self.share, [c, 0, 0], product.bias(c), sums, rows);
+        }
+    }
+}
+
+/// Sums of some channels for the outputs of a part.
+struct Product<'a> {
+    kernel: &'a Filter,
+    /// The channel that those of a range are counted from.
+    first: usize,
+    outputs: usize,
+    /// Elements between the sums of channels.
+    stride: usize,
+    /// Most of the taps that are added together.
+    taps_at_once: usize,
+}
+
+impl Product<'_> {
+    /// Adds some taps, for [`CHANNELS`] channels at most. `packed` has the first tap of the first run in front, and so many taps
+    /// of each run.
+    #[inline(always)]
+    fn add<S: Simd>(
+        &self,
+        simd: S,
+        channels: Range<usize>,
+        taps: Range<usize>,
+        packed: &[f32],
+        taps_of_run: usize,
+        panel: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let &Product { kernel, first, outputs, stride, taps_at_once } = self;
+        let (width, count, resume) = (run_outputs::<S>(), channels.len(), taps.start > 0);
+        for c in (0..count).step_by(PANEL) {
+            kernel.packed.widen(first + channels.start + c, taps.clone(), &mut panel[c * taps_at_once..]);
+        }
+        for (run, output) in (0..outputs).step_by(width).enumerate() {
+            let source = &packed[run * taps_of_run * width..][..taps.len() * width];
+            let outputs = width.min(outputs - output);
+            let columns = columns_of::<S>(outputs);
+            // Channels whose last outputs go one by one.
+            let alone = if columns > 0 { count - count % PANEL } else { 0 };
+            let mut c = 0;
+            while c < alone {
+                let at_once = panels_at_once((alone - c) / PANEL);
+                for column in outputs - columns..outputs {
+                    let (panels, sums) = (&panel[c * taps_at_once..], &mut sums[c * stride + output + column..]);
+                    let (distance, taps, source) = (PANEL * taps_at_once, taps.len(), &source[column..]);
+                    match at_once {
+                        1 => outline(simd, TailKernel::<1> { panels, distance, taps, source, sums, stride, resume }),
+                        2 => outline(simd, TailKernel::<2> { panels, distance, taps, source, sums, stride, resume }),
+                        4 => outline(simd, TailKernel::<4> { panels, distance, taps, source, sums, stride, resume }),
+                        _ => outline(
+                            simd,
+                            TailKernel::<COLUMN_PANELS> { panels, distance, taps, source, sums, stride, resume },
+                        ),
+                    }
+                }
+                c += at_once * PANEL;
+            }
+            for c in (0..count).step_by(PANEL) {
+                let height = PANEL.min(count - c);
+                let outputs = if c < alone { outputs - columns } else { outputs };
+                let (panel, places) = (&panel[c * taps_at_once..][..height * taps.len()], SideBySide);
+                let sums = &mut sums[c * stride + output..];
+                MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+            }
+        }
+    }
+
+    /// Of a channel.
+    fn bias(&self, channel: usize) -> f32 {
+        self.kernel.bias(self.first + channel)
+    }
+}
+
+/// Channels whose sums are rounded together, soon after: as many as stay near with what they are made of; and enough for the last
+/// columns of a run.
+fn channels_at_once<S: Simd>(outputs: usize, stride: usize) -> usize {
+    let alone = columns_of::<S>(outputs % run_outputs::<S>()) > 0;
+    let near = (NEAR / (PANEL * stride)).max(1);
+    PANEL * if alone { near.max(COLUMN_PANELS) } else { near }.min(CHANNELS / PANEL)
+}
+
+/// As many taps at once as there may be, in visits of about one length.
+fn evenly(taps: usize, most: usize) -> usize {
+    taps.div_ceil(taps.div_ceil(most).max(1)).max(1)
+}
+
+/// Panels of a [`TailKernel`], of so many.
+fn panels_at_once(panels: usize) -> usize {
+    if panels >= COLUMN_PANELS { COLUMN_PANELS } else { 1 << panels.ilog2() }
+}
+
+/// Packs a part of the source: by run, then tap, then output. Runs are filled up with zeros.
+#[inline(always)]
+fn stage<S: Simd>(simd: S, from: TensorView, group: usize, part: &Part, taps: usize, to: &mut [f32], wide: &mut [f32]) {
+    let width = run_outputs::<S>();
+    wide[part.outputs()..].fill(0.0);
+    for tap in 0..taps {
+        if part.rows.len() == 1 {
+            from.fetch_after(group, tap, part.rows.start, part.columns.clone());
+        }
+        from.widen(simd, group, tap, part, &mut wide[..part.outputs()]);
+        pack(wide, width, taps, tap, to);
+    }
+}
+
+/// Packs a tap of so many, run by run.
+#[inline(always)]
+fn pack(outputs: &[f32], width: usize, taps: usize, tap: usize, to: &mut [f32]) {
+    for (run, row) in outputs.chunks_exact(width).enumerate() {
+        to[(run * taps + tap) * width..][..width].copy_from_slice(row);
+    }
+}

@@ -1,0 +1,278 @@
+//! Host intrinsics that need `unsafe`: fp16 conversion of whole rows, palette look-up, prefetch. The one file that may say it.
+
+use half::f16;
+
+/// Rows of a plane, and how far apart they are on either side, in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// How many.
+    pub count: usize,
+    /// Elements of each.
+    pub columns: usize,
+    /// Between the first elements of neighbours that are read.
+    pub from_stride: usize,
+    /// Between those of neighbours that are written.
+    pub to_stride: usize,
+}
+
+impl Rows {
+    /// One row.
+    pub fn one(columns: usize) -> Rows {
+        Rows { count: 1, columns, from_stride: 0, to_stride: 0 }
+    }
+}
+
+/// Widens fp16 numbers by the host's own instructions: NaN becomes a quiet one. Where it has none, nothing is done, and the
+/// answer is false. Panics where one side does not have the rows.
+pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
+    host::convert(from, to, rows, [host::widen, host::widen_sixteen])
+}
+
+/// Rounds to fp16, nearest even, as [`widen_halves`] widens.
+pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
+    host::convert(from, to, rows, [host::round, host::round_sixteen])
+}
+
+/// Looks up indices of four bits, the first of a byte in its lower ones, and widens what they name, as [`widen_halves`] does.
+/// Panics where there are fewer bytes than numbers ask for.
+pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
+    host::convert(from, to, *palette, [host::look_up, host::look_up_sixteen])
+}
+
+/// Asks for what will be read soon: lines of cache that are on their way meanwhile. Nothing where the host is not asked.
+#[inline(always)]
+pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
+    host::fetch(bytemuck::cast_slice(soon));
+}
+
+/// Hosts without conversions that can be asked for at run time.
+#[cfg(not(target_arch = "x86_64"))]
+mod host {
+    use super::Rows;
+    use half::f16;
+
+    pub(super) fn fetch(_: &[u8]) {}
+
+    pub(super) fn convert<T, U, X>(_: &[T], _: &mut [U], _: X, _: [fn(&[T], &mut [U], X); 2]) -> bool {
+        false
+    }
+
+    pub(super) fn look_up(_: &[u8], _: &mut [f32], _: [f16; 16]) {}
+
+    pub(super) fn widen(_: &[f16], _: &mut [f32], _: Rows) {}
+
+    pub(super) fn round(_: &[f32], _: &mut [f16], _: Rows) {}
+
+    pub(super) use self::{look_up as look_up_sixteen, round as round_sixteen, widen as widen_sixteen};
+}
+
+#[cfg(target_arch = "x86_64")]
+mod host {
+    use super::Rows;
+    use bytemuck::cast;
+    use half::f16;
+    use std::arch::is_x86_feature_detected;
+    use std::arch::x86_64::{
+        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
+        _mm_shuffle_epi8, _mm_srli_epi16, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm512_and_si512, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512,
+        _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_slli_epi32,
+    };
+
+    /// Bytes of a line of cache.
+    const LINE: usize = 64;
+
+    #[inline(always)]
+    pub(super) fn fetch(soon: &[u8]) {
+        for line in soon.chunks(LINE) {
+            // SAFETY: the address is that of a byte that there is, and every x86-64 has the instruction.
+            #[allow(unsafe_code)]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            }
+        }
+    }
+
+    /// Numbers of a vector, and of its half.
+    const LANES: usize = 8;
+    const HALF: usize = LANES / 2;
+
+    /// One of the functions below.
+    type Conversion<T, U, X> = unsafe fn(&[T], &mut [U], X);
+
+    /// Converts where the host can: by the second function where it has longer vectors.
+    pub(super) fn convert<T, U, X>(from: &[T], to: &mut [U], how: X, by: [Conversion<T, U, X>; 2]) -> bool {
+        let able = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
+        let longest = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+        let by = by[usize::from(longest)];
+        if able {
+            // SAFETY: they ask for nothing but the instructions that the lines above looked for.
+            #[allow(unsafe_code)]
+            unsafe {
+                by(from, to, how);
+            }
+        }
+        able
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn look_up(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
+        let bits = palette.map(f16::to_bits);
+        let (low, high): (__m128i, __m128i) = (cast(bits.map(|b| b as u8)), cast(bits.map(|b| (b >> 8) as u8)));
+        let nibble = _mm_set1_epi8(15);
+        in_turn(from, to, |bytes: [u8; LANES]| -> [f32; 2 * LANES] {
+            let bytes = cast(u128::from(u64::from_le_bytes(bytes)));
+            let first = _mm_and_si128(bytes, nibble);
+            let indices = _mm_unpacklo_epi8(first, _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble));
+            let (low, high) = (_mm_shuffle_epi8(low, indices), _mm_shuffle_epi8(high, indices));
+            let halves = [_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)];
+            cast(halves.map(|x| _mm256_cvtph_ps(x)))
+        });
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,f16c")]
+    pub(super) fn look_up_sixteen(from: &[u8], to: &mut [f32], palette: [f16; 16]) {
+        let (values, nibbles) = (cast([palette.map(f16::to_bits); 2]), _mm512_set1_epi32(0x000f_000f));
+        in_turn(from, to, |bytes: [u8; 2 * LANES]| -> [f32; 4 * LANES] {
+            let bytes = _mm512_cvtepu8_epi32(cast(bytes));
+            let indices = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32::<12>(bytes)), nibbles);
+            let halves: [__m256i; 2] = cast(_mm512_permutexvar_epi16(indices, values));
+            cast(halves.map(|x| _mm512_cvtph_ps(x)))
+        });
+    }
+
+    /// Bytes of two indices each, `B` at a time.
+    #[inline(always)]
+    fn in_turn<const B: usize, const N: usize>(from: &[u8], to: &mut [f32], widened: impl Fn([u8; B]) -> [f32; N]) {
+        let (whole, rest) = to.as_chunks_mut::<N>();
+        let (bytes, last) = from[..whole.len() * B + rest.len().div_ceil(2)].as_chunks::<B>();
+        let mut few = [0; B];
+        let pieces = whole.iter_mut().zip(bytes);
+        pieces.for_each(|(to, from)| *to = widened(*from));
+        // Fewer than `B` bytes, or as many, the last with one index.
+        few.iter_mut().zip(bytes[whole.len()..].as_flattened().iter().chain(last)).for_each(|(few, from)| *few = *from);
+        rest.iter_mut().zip(widened(few)).for_each(|(to, x)| *to = x);
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn widen(from: &[f16], to: &mut [f32], rows: Rows) {
+        each(from, to, rows, |from, to| row(from, to, |x| cast(_mm256_cvtph_ps(cast(x)))));
+    }
+
+    #[target_feature(enable = "avx512f,f16c")]
+    pub(super) fn widen_sixteen(from: &[f16], to: &mut [f32], rows: Rows) {
+        each(from, to, rows, |from, to| {
+            if !whole::<_, _, { 2 * LANES }>(from, to, |x| cast(_mm512_cvtph_ps(cast(x)))) {
+                row(from, to, |x| cast(_mm256_cvtph_ps(cast(x))));
+            }
+        });
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn round(from: &[f32], to: &mut [f16], rows: Rows) {
+        each(from, to, rows, |from, to| row(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))));
+    }
+
+    #[target_feature(enable = "avx512f,f16c")]
+    pub(super) fn round_sixteen(from: &[f32], to: &mut [f16], rows: Rows) {
+        each(from, to, rows, |from, to| {
+            if !whole::<_, _, { 2 * LANES }>(from, to, |x| cast(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))))
+            {
+                row(from, to, |x| cast(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x))));
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn each<T, U>(from: &[T], to: &mut [U], rows: Rows, convert: impl Fn(&[T], &mut [U])) {
+        let Rows { count, columns, from_stride, to_stride } = rows;
+        for row in 0..count {
+            convert(&from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
+        }
+    }
+
+    /// One row in vectors of `N`, the last of which may overlap the one before. False where it has fewer elements.
+    #[inline(always)]
+    fn whole<T: Copy, U: Copy, const N: usize>(from: &[T], to: &mut [U], convert: impl Fn([T; N]) -> [U; N]) -> bool {
+        let (Some(last), Some(_)) = (from.last_chunk(), to.last_chunk_mut::<N>()) else { return false };
+        to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0).for_each(|(to, from)| *to = convert(*from));
+        if let Some(to) = to.last_chunk_mut() {
+            *to = convert(*last);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn row<T: Copy + Default, U: Copy>(from: &[T], to: &mut [U], convert: impl Fn([T; LANES]) -> [U; LANES]) {
+        if whole::<_, _, LANES>(from, to, &convert) {
+            return;
+        }
+        if let (Some(first), Some(last)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>()) {
+            let halves: [[U; HALF]; 2] = split(convert(join([*first, *last])));
+            let n = to.len();
+            to[..HALF].copy_from_slice(&halves[0]);
+            to[n - HALF..].copy_from_slice(&halves[1]);
+        } else {
+            let mut few = [T::default(); LANES];
+            few.iter_mut().zip(from).for_each(|(few, from)| *few = *from);
+            to.iter_mut().zip(convert(few)).for_each(|(to, x)| *to = x);
+        }
+    }
+
+    #[inline(always)]
+    fn join<T: Copy>(halves: [[T; HALF]; 2]) -> [T; LANES] {
+        std::array::from_fn(|i| halves[i / HALF][i % HALF])
+    }
+
+    #[inline(always)]
+    fn split<U: Copy>(eight: [U; LANES]) -> [[U; HALF]; 2] {
+        std::array::from_fn(|half| std::array::from_fn(|i| eight[half * HALF + i]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of any length, at any distance, and nothing else.
+    #[test]
+    fn rows_convert_where_they_are() {
+        let halves: Vec<f16> = (0..4096u16).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();
+        let wide: Vec<f32> = halves.iter().map(|x| x.to_f32()).collect();
+        for columns in 0..70 {
+            let rows = Rows { count: 5, columns, from_stride: 3 * columns + 1, to_stride: columns + 2 };
+            let place = |i: usize| (i / rows.to_stride, i % rows.to_stride);
+            let inside = |i: usize| place(i).0 < rows.count && place(i).1 < columns;
+            let from = |i: usize| place(i).0 * rows.from_stride + place(i).1;
+            let mut to = vec![7.0; 6 * rows.to_stride];
+            if widen_halves(&halves, &mut to, rows) {
+                for (i, to) in to.iter().enumerate() {
+                    let wanted = if inside(i) { wide[from(i)] } else { 7.0 };
+                    assert_eq!(to.to_bits(), wanted.to_bits(), "{columns} {i}");
+                }
+            }
+            let mut to = vec![f16::ONE; 6 * rows.to_stride];
+            if round_halves(&wide, &mut to, rows) {
+                for (i, to) in to.iter().enumerate() {
+                    let wanted = if inside(i) { f16::from_f32(wide[from(i)]) } else { f16::ONE };
+                    assert_eq!(to.to_bits(), wanted.to_bits(), "{columns} {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn indices_name_numbers() {
+        let palette: [f16; 16] = std::array::from_fn(|i| f16::from_bits(i as u16 * 3571));
+        let bytes: Vec<u8> = (0..100u8).map(|i| i.wrapping_mul(151)).collect();
+        for n in 0..200 {
+            let mut to = vec![f32::NAN; n];
+            if widen_indices(&bytes, &mut to, &palette) {
+                for (i, to) in to.iter().enumerate() {
+                    let index = bytes[i / 2] >> (i % 2 * 4) & 15;
+                    assert_eq!(to.to_bits(), palette[usize::from(index)].to_f32().to_bits(), "{n} {i}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Channel interleave: from channels-last groups to planes and back.
+
+use crate::tensor::{Extents, Tensor};
+
+/// Extents of a tensor with `by` channels side by side.
+pub fn interleaved(ext: Extents, by: usize) -> Extents {
+    Extents { c: ext.c / by, w: ext.w * by, ..ext }
+}
+
+/// Each row of `by` interleaved channels becomes `by` rows. The extents are those without interleave.
+pub fn separate(from: &Tensor, ext: Extents, by: usize) -> Tensor {
+    let mut data = vec![0.0; from.data.len()];
+    for (i, packed) in from.data.chunks_exact((ext.w * by).max(1)).enumerate() {
+        let rows = &mut data[first(ext, by, i)..];
+        match by {
+            2 => deal::<2>(packed, ext, rows),
+            4 => deal::<4>(packed, ext, rows),
+            8 => deal::<8>(packed, ext, rows),
+            _ => (0..by).for_each(|k| {
+                let row = &mut rows[k * ext.plane()..][..ext.w];
+                row.iter_mut().zip(packed[k..].iter().step_by(by)).for_each(|(to, x)| *to = *x);
+            }),
+        }
+    }
+    Tensor { ext, data }
+}
+
+/// The reverse of [`separate`].
+pub fn interlace(from: &Tensor, by: usize) -> Tensor {
+    let ext = from.ext;
+    let mut data = vec![0.0; from.data.len()];
+    for (i, packed) in data.chunks_exact_mut((ext.w * by).max(1)).enumerate() {
+        let rows = &from.data[first(ext, by, i)..];
+        match by {
+            2 => gather::<2>(rows, ext, packed),
+            4 => gather::<4>(rows, ext, packed),
+            8 => gather::<8>(rows, ext, packed),
+            _ => (0..by).for_each(|k| {
+                let row = &rows[k * ext.plane()..][..ext.w];
+                packed[k..].iter_mut().step_by(by).zip(row).for_each(|(to, x)| *to = *x);
+            }),
+        }
+    }
+    Tensor { ext: interleaved(ext, by), data }
+}
+
+/// Where the first of the rows begins that packed row `i` holds.
+fn first(ext: Extents, by: usize, i: usize) -> usize {
+    let (set, h) = (i / ext.h.max(1), i % ext.h.max(1));
+    set * by * ext.plane() + h * ext.w
+}
+
+fn deal<const N: usize>(packed: &[f32], ext: Extents, rows: &mut [f32]) {
+    for k in 0..N {
+        let row = rows[k * ext.plane()..][..ext.w].iter_mut();
+        row.zip(packed.as_chunks::<N>().0).for_each(|(to, set)| *to = set[k]);
+    }
+}
+
+fn gather<const N: usize>(rows: &[f32], ext: Extents, packed: &mut [f32]) {
+    let rows: [&[f32]; N] = std::array::from_fn(|k| &rows[k * ext.plane()..][..ext.w]);
+    for (i, set) in packed.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        *set = std::array::from_fn(|k| rows[k][i]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_stand_side_by_side_and_apart_again() {
+        for by in 1..=9 {
+            let ext = Extents { g: 2, c: 2 * by, h: 3, w: 5 };
+            let plain: Vec<f32> = (0..2 * ext.c * 15).map(|i| i as f32).collect();
+            let tensor = Tensor { ext, data: plain };
+            let packed = interlace(&tensor, by);
+            assert_eq!(packed.ext, Extents { c: 2, w: 5 * by, ..ext });
+            for (i, &x) in tensor.data.iter().enumerate() {
+                let (w, h, c) = (i % 5, i / 5 % 3, i / 15);
+                assert_eq!(packed.data[((c / by) * 3 + h) * 5 * by + w * by + c % by], x, "{by}");
+            }
+            assert_eq!(separate(&packed, ext, by).data, tensor.data);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! CPU kernels: slices and plain structs in, slices out.
+//!
+//! The crate knows nothing of the Apple Neural Engine: no task, no register field, no fault, and it depends on no other crate of the
+//! workspace. Parameters of arithmetic arrive as plain structs ([`params`]); whoever calls converts its own rows and errors.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`params`] | accumulator, rounding, element types |
+//! | [`num`] | number formats, rounding, reference accumulators |
+//! | [`simd`] | vectors: conversion on the way, dispatch helpers |
+//! | [`host`] | host intrinsics, the one file with `unsafe` |
+//! | [`par`] | partitioning of work over threads |
+//! | [`arena`] | scratch memory |
+//! | [`workers`] | thread pool with scratch memory for each thread |
+//! | [`tensor`], [`view`], [`window`] | dense tensors; strided views, partitions, tiles, transposes; window geometry |
+//! | [`epilogue`] | bias, scale, activation, table, rounding, store |
+//! | [`filter`] | packed filter panels |
+//! | [`gemm`], [`gemv`] | fp32 GEMM: micro-kernels, packed operands; matrix by vector |
+//! | [`exact`] | GEMM with fixed-point accumulators, bit-equal to [`num::reference`] |
+//! | [`conv`] | convolution: im2col, direct, depthwise, Winograd, NCHWc, fused 1x1 and depthwise, exact |
+//! | [`binary`], [`elementwise`], [`rows`], [`reduce`] | elementwise operations, pooling, reductions |
+//! | [`copy`], [`interleave`] | copies, conversion, channel interleave |
+//!
+//! Dependencies: `half` for fp16, `bytemuck` to view vectors as arrays without `unsafe`, `pulp` to choose vector instructions at run
+//! time without `unsafe`, `rayon` for threads.
+
+#![allow(
+    missing_docs,
+    reason = "an interface between two crates of this workspace, documented where it says more than its name"
+)]
+
+pub mod arena;
+pub mod binary;
+pub mod conv;
+pub mod copy;
+pub mod elementwise;
+pub mod epilogue;
+pub mod exact;
+pub mod filter;
+pub mod gemm;
+pub mod gemv;
+pub mod host;
+pub mod interleave;
+pub mod num;
+pub mod par;
+pub mod params;
+pub mod reduce;
+pub mod rows;
+pub mod simd;
+pub mod tensor;
+pub mod view;
+pub mod window;
+pub mod workers;

@@ -1,0 +1,289 @@
+//! fp16 and byte formats: widening, and the only places that round.
+//!
+//! The functions of this file round to nearest even. The submodules have fixed-point accumulators and elementwise rounding by other rules;
+//! `docs/numerics.md` says what each models.
+
+pub mod elementwise;
+pub mod line;
+pub mod reference;
+pub mod wide;
+
+use crate::host::{Rows, round_halves, widen_halves};
+use crate::params::ElementType;
+use half::f16;
+
+/// fp32 to fp16, nearest even.
+pub fn round(x: f32) -> f16 {
+    f16::from_f32(x)
+}
+
+/// Every fp16 number, by its bits.
+pub fn every_f16() -> impl Iterator<Item = f32> {
+    (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32())
+}
+
+/// The place of an fp16 number among [`every_f16`].
+pub fn bits(x: f32) -> usize {
+    usize::from(round(x).to_bits())
+}
+
+/// Shorter rows are not worth the call of the host's own conversion.
+const LEAST_ROW: usize = 32;
+/// Numbers of a row that are looked at together: all usual, or each by itself.
+const STRETCH: usize = 128;
+/// Shorter ones are not worth a look.
+const LEAST_STRETCH: usize = 4;
+/// What the exponents' zeros differ by, as a factor.
+const SCALE: f32 = f32::from_bits((127 + 127 - 15) << 23);
+
+/// Rounds a row of results into memory.
+///
+/// Written out, as is [`widen_row`], so that it becomes the vector instructions of whatever machine its caller is
+/// compiled for; longer rows go through the host's own conversion, if it has one.
+#[inline(always)]
+pub fn round_row(from: &[f32], to: &mut [f16]) {
+    if from.len() >= LEAST_ROW && round_halves(from, to, Rows::one(from.len())) {
+        return;
+    }
+    // Half a digit less one, and one more where the digit is odd: nearest even.
+    round_row_with(
+        from,
+        to,
+        #[inline(always)]
+        |bits| 0xfff + (bits >> 13 & 1),
+        #[inline(always)]
+        |x| f16::from_bits(round_bits(x.to_bits())),
+    );
+}
+
+/// `carry` is added to the digits of usual numbers before the last 13 are cut off; `other` rounds the rest.
+#[inline(always)]
+fn round_row_with(from: &[f32], to: &mut [f16], carry: impl Fn(u32) -> u32, other: impl Fn(f32) -> f16) {
+    for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
+        let (most, least) = from.iter().fold((0, u32::MAX), |(most, least), x| {
+            let magnitude = x.to_bits() & !(1 << 31);
+            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
+        });
+        // Zeros, and what neither leaves fp16's normal numbers nor is beyond them.
+        let usual = from.len() >= LEAST_STRETCH && most < FIRST_INFINITE && least >= LEAST_NORMAL - 1;
+        let pairs = to.iter_mut().zip(from);
+        if usual {
+            pairs.for_each(|(to, from)| {
+                let bits = (from / SCALE).to_bits();
+                let rounded = (bits + carry(bits)) >> 13 & 0x7fff;
+                *to = f16::from_bits((rounded | bits >> 16 & 0x8000) as u16);
+            });
+        } else {
+            pairs.for_each(|(to, from)| *to = other(*from));
+        }
+    }
+}
+
+/// As [`round_row`], row by row.
+#[inline(always)]
+pub fn round_rows(from: &[f32], to: &mut [f16], rows: Rows) {
+    if !round_halves(from, to, rows) {
+        let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
+        (0..rows.count).for_each(|row| round_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+    }
+}
+
+/// As [`widen_row`], row by row.
+#[inline(always)]
+pub fn widen_rows(from: &[f16], to: &mut [f32], rows: Rows) {
+    if !widen_halves(from, to, rows) {
+        let of = |row: usize, stride: usize| row * stride..row * stride + rows.columns;
+        (0..rows.count).for_each(|row| widen_row(&from[of(row, rows.from_stride)], &mut to[of(row, rows.to_stride)]));
+    }
+}
+
+/// Widens one operand.
+#[inline(always)]
+pub fn widen(x: f16) -> f32 {
+    f32::from_bits(widen_bits(x.to_bits()))
+}
+
+/// Widens a row of operands.
+#[inline(always)]
+pub fn widen_row(from: &[f16], to: &mut [f32]) {
+    if from.len() >= LEAST_ROW && widen_halves(from, to, Rows::one(from.len())) {
+        return;
+    }
+    for (to, from) in to.chunks_mut(STRETCH).zip(from.chunks(STRETCH)) {
+        let (most, least) = from.iter().fold((0, u16::MAX), |(most, least), x| {
+            let magnitude = x.to_bits() & 0x7fff;
+            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
+        });
+        // Zeros and normal numbers.
+        let usual = from.len() >= LEAST_STRETCH && most < 0x7c00 && least >= 0x3ff;
+        let pairs = to.iter_mut().zip(from);
+        if usual {
+            pairs.for_each(|(to, from)| {
+                let bits = (i32::from(from.to_bits() as i16) << 13) as u32 & 0x8fff_e000;
+                *to = f32::from_bits(bits) * SCALE;
+            });
+        } else {
+            pairs.for_each(|(to, from)| *to = widen(*from));
+        }
+    }
+}
+
+/// What a row of fp16 numbers is after fp32 and back: the same, but for NaN, which becomes a quiet one.
+#[inline(always)]
+pub fn copy_row(from: &[f16], to: &mut [f16]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = copied(*from);
+    }
+}
+
+/// One number of [`copy_row`].
+#[inline(always)]
+pub fn copied(x: f16) -> f16 {
+    let bits = x.to_bits();
+    f16::from_bits(bits | if bits & 0x7fff > 0x7c00 { 0x200 } else { 0 })
+}
+
+/// What lies between two numbers, neither of them negative, stays; NaN becomes a quiet one. In integers: numbers without
+/// a sign are in the order of their bits, and all others are below.
+#[inline(always)]
+pub fn clamp_row(from: &[f16], low: f16, high: f16, to: &mut [f16]) {
+    let (low, high) = (low.to_bits() as i16 & 0x7fff, high.to_bits() as i16 & 0x7fff);
+    for (to, from) in to.iter_mut().zip(from) {
+        let bits = from.to_bits();
+        let clamped = (bits as i16).max(low).min(high) as u16;
+        *to = f16::from_bits(if bits & 0x7fff > 0x7c00 { bits | 0x200 } else { clamped });
+    }
+}
+
+/// Widens a row of bytes.
+pub fn widen_bytes(from: &[u8], element: ElementType, to: &mut [f32]) {
+    match element {
+        ElementType::Int8 => to.iter_mut().zip(from).for_each(|(y, &x)| *y = f32::from(x as i8)),
+        _ => to.iter_mut().zip(from).for_each(|(y, &x)| *y = f32::from(x)),
+    }
+}
+
+/// Rounds a row of results to bytes: to nearest even, beyond the range to its ends, NaN to 0.
+pub fn round_bytes(from: &[f32], element: ElementType, to: &mut [u8]) {
+    match element {
+        ElementType::Int8 => to.iter_mut().zip(from).for_each(|(y, x)| *y = x.round_ties_even() as i8 as u8),
+        _ => to.iter_mut().zip(from).for_each(|(y, x)| *y = x.round_ties_even() as u8),
+    }
+}
+
+/// Rounds in place, a few elements at a time: the values that elements of this format would hold.
+#[inline(always)]
+pub fn through_row(element: ElementType, row: &mut [f32]) {
+    let mut halves = [f16::ZERO; STRETCH];
+    for row in row.chunks_mut(STRETCH) {
+        match element {
+            ElementType::Float16 => {
+                let halves = &mut halves[..row.len()];
+                round_row(row, halves);
+                widen_row(halves, row);
+            }
+            ElementType::Int8 => row.iter_mut().for_each(|x| *x = f32::from(x.round_ties_even() as i8)),
+            ElementType::Uint8 => row.iter_mut().for_each(|x| *x = f32::from(x.round_ties_even() as u8)),
+        }
+    }
+}
+
+/// Rounds in place: the value an fp16 register would hold.
+pub fn through_f16(x: f32) -> f32 {
+    round(x).to_f32()
+}
+
+/// What the exponents' zeros differ by, in fp32's place.
+const REBIAS: u32 = (127 - 15) << 23;
+/// fp32 patterns: the smallest normal number of fp16, and infinity.
+const LEAST_NORMAL: u32 = REBIAS + (1 << 23);
+const INFINITE: u32 = 0xff << 23;
+/// The least that rounds to fp16's infinity: 65520.
+const FIRST_INFINITE: u32 = 0x477f_f000;
+
+#[inline(always)]
+fn round_bits(bits: u32) -> u16 {
+    let magnitude = bits & !(1 << 31);
+    // Half a digit less one, and one more where the digit is odd: nearest even. A carry moves into the exponent.
+    let normal = ((magnitude + 0xfff + (magnitude >> 13 & 1)).wrapping_sub(REBIAS) >> 13).min(0x7c00);
+    // The last digit of 0.5 is fp16's smallest number.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let number = if magnitude < LEAST_NORMAL { subnormal } else { normal };
+    let magnitude = if magnitude > INFINITE { 0x7e00 | magnitude >> 13 & 0x3ff } else { number };
+    (magnitude | bits >> 16 & 0x8000) as u16
+}
+
+#[inline(always)]
+fn widen_bits(bits: u16) -> u32 {
+    let (magnitude, sign) = (u32::from(bits & 0x7fff), u32::from(bits & 0x8000) << 16);
+    let normal = (magnitude << 13) + REBIAS;
+    let special = (normal + REBIAS) | if magnitude > 0x7c00 { 1 << 22 } else { 0 };
+    let subnormal = (magnitude as i32 as f32 / (1 << 24) as f32).to_bits();
+    let number = if magnitude < 0x400 { subnormal } else { normal };
+    sign | if magnitude >= 0x7c00 { special } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_clamped_as_single_numbers_are() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut clamped = all.clone();
+        let mut copied = all.clone();
+        copy_row(&all, &mut copied);
+        for (low, high) in [(0.0, 6.0), (0.0, f32::INFINITY), (0.5, 1.0)] {
+            clamp_row(&all, round(low), round(high), &mut clamped);
+            for ((x, y), copied) in all.iter().zip(&clamped).zip(&copied) {
+                let wide = x.to_f32();
+                assert_eq!(copied.to_bits(), round(wide).to_bits());
+                let wanted = match () {
+                    () if wide.is_nan() => wide,
+                    () if wide <= low => low,
+                    () => wide.min(high),
+                };
+                assert_eq!(y.to_bits(), round(wanted).to_bits(), "{wide}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_convert_as_single_numbers_do() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut wide = vec![0.0; all.len()];
+        // By the host's own conversion, and without.
+        for columns in [all.len(), LEAST_ROW + 5, LEAST_ROW - 1] {
+            wide.fill(f32::NAN);
+            all.chunks(columns).zip(wide.chunks_mut(columns)).for_each(|(from, to)| widen_row(from, to));
+            for (&x, &y) in all.iter().zip(&wide) {
+                assert_eq!(x.to_f32().to_bits(), y.to_bits(), "{:#06x}", x.to_bits());
+            }
+        }
+        // Every number, every halfway point, and their neighbours.
+        let near = |x: f32| [x, x.next_up(), x.next_down()];
+        let mut points: Vec<f32> = wide
+            .windows(2)
+            .filter(|w| w[0].is_finite())
+            .flat_map(|w| {
+                near(w[0]).into_iter().chain(near(if w[1].is_finite() { (w[0] + w[1]) / 2.0 } else { 65520.0 }))
+            })
+            .collect();
+        points.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45, -1e-45, 1e9]);
+        // In stretches that are all usual, and in others.
+        let usual: Vec<f32> = points.iter().copied().filter(|x| (6.2e-5..65519.0).contains(&x.abs())).collect();
+        for points in [points, usual.clone(), usual.iter().flat_map(|&x| [x, 0.0, -0.0]).collect()] {
+            for columns in [points.len(), LEAST_ROW + 5, LEAST_ROW - 1] {
+                let mut rounded = vec![f16::NAN; points.len()];
+                points.chunks(columns).zip(rounded.chunks_mut(columns)).for_each(|(from, to)| round_row(from, to));
+                for (&x, &y) in points.iter().zip(&rounded) {
+                    assert_eq!(f16::from_f32(x).to_bits(), y.to_bits(), "{x:e}");
+                }
+            }
+        }
+        let mixed: Vec<f16> = all.iter().flat_map(|&x| [x, f16::NEG_ZERO]).collect();
+        let mut wide = vec![0.0; mixed.len()];
+        widen_row(&mixed, &mut wide);
+        assert!(mixed.iter().zip(&wide).all(|(x, y)| x.to_f32().to_bits() == y.to_bits()));
+    }
+}

@@ -1,0 +1,118 @@
+//! The edges of elementwise arithmetic: how an operand is read and a result rounded. Between them stands [`super::wide`].
+//!
+//! Sums and products of two fp16 numbers are exact in 64-bit floats; fp32 would round a sum a first time.
+
+use crate::params::{Rounding, Ties};
+use half::f16;
+
+/// An operand as the unit sees it: NaN is plus infinity.
+pub fn admit(x: f32) -> f32 {
+    if x.is_nan() { f32::INFINITY } else { x }
+}
+
+/// As [`admit`], of an operand where it lies.
+pub fn admit_half(x: f16) -> f16 {
+    if x.to_bits() & 0x7fff > 0x7c00 { f16::INFINITY } else { x }
+}
+
+/// A result as the unit stores it: rounded once; an indeterminate form is plus zero.
+pub fn settle(planar: &Rounding, x: f64) -> f16 {
+    if x.is_nan() {
+        return f16::ZERO;
+    }
+    // Exact at every step: a power of two scales the last digit of the result to 1. Conversion by way of fp32 would round
+    // twice.
+    let magnitude = x.abs();
+    if magnitude >= 65536.0 {
+        return f16::INFINITY.copysign(f16::from_f64(x));
+    }
+    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
+    // 2^-24 at least, so a normal 64-bit number.
+    let digit = f64::from_bits(((exponent - 10 + 1023) as u64) << 52);
+    let (whole, rest) = ((magnitude / digit).trunc(), (magnitude / digit).fract());
+    let up = match planar.ties {
+        Ties::Away => rest >= 0.5,
+        Ties::Even => rest > 0.5 || (rest == 0.5 && whole % 2.0 == 1.0),
+    };
+    f16::from_f64(((whole + f64::from(u8::from(up))) * digit).copysign(x))
+}
+
+/// Two operands as their sum, product, or the larger or smaller of them wants them, in place.
+#[inline(always)]
+pub fn admit_row(row: &mut [f32]) {
+    row.iter_mut().for_each(|x| *x = if x.is_nan() { f32::INFINITY } else { *x });
+}
+
+/// As [`settle`], of sums and products of two fp16 numbers that were formed in fp32. It has 24 digits, two more than twice
+/// those of fp16: a sum that it rounds is not near a number where the second rounding turns. A zero has no sign.
+#[inline(always)]
+pub fn settle_row(planar: &Rounding, row: &mut [f32], to: &mut [f16]) {
+    row.iter_mut().for_each(|x| *x = if x.is_nan() { 0.0 } else { *x + 0.0 });
+    match planar.ties {
+        Ties::Even => super::round_row(row, to),
+        Ties::Away => super::round_row_with(
+            row,
+            to,
+            #[inline(always)]
+            |_| 0x1000,
+            #[inline(always)]
+            |x| settle(planar, f64::from(x)),
+        ),
+    }
+}
+
+/// A copy through a gain of `2^gain_log2`: the value itself, or infinity where the gain overflows fp16.
+pub fn crop(gain_log2: u32, x: f32) -> f32 {
+    let x = admit(x);
+    let raised = super::round(x * f64::from(gain_log2).exp2() as f32);
+    if raised.is_infinite() { raised.to_f32() } else { x }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Rounding;
+
+    /// Pairs around every tie: an odd number of halves of a last digit, and a little more or less.
+    #[test]
+    fn rows_settle_as_single_numbers_do() {
+        let numbers: Vec<f16> =
+            (0..0x7c00).step_by(97).chain([1, 0x3ff, 0x400, 0x7bff, 0x7c00]).map(f16::from_bits).collect();
+        for planar in [&Rounding::AWAY, &Rounding { ties: Ties::Even }] {
+            for &a in &numbers {
+                let others: Vec<f16> = numbers.iter().flat_map(|&b| [b, -b]).chain([f16::NAN]).collect();
+                for product in [false, true] {
+                    let wide = |x: f16| admit(x.to_f32());
+                    let formed = |b: f16| if product { wide(a) * wide(b) } else { wide(a) + wide(b) };
+                    let exact = |b: f16| {
+                        let (a, b) = (f64::from(wide(a)), f64::from(wide(b)));
+                        if product { a * b } else { a + b }
+                    };
+                    let mut row: Vec<f32> = others.iter().map(|&b| formed(b)).collect();
+                    let mut found = vec![f16::ZERO; row.len()];
+                    settle_row(planar, &mut row, &mut found);
+                    for (&b, y) in others.iter().zip(found) {
+                        let wanted = settle(planar, exact(b) + 0.0);
+                        assert_eq!(y.to_bits(), wanted.to_bits(), "{a} and {b}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_and_every_halfway_point_settles() {
+        let even = Rounding { ties: Ties::Even };
+        for bits in 0..0x7c00u16 {
+            let (a, b) = (f16::from_bits(bits), f16::from_bits(bits + 1));
+            let above = if b.is_infinite() { 65536.0 } else { b.to_f64() };
+            let half = (a.to_f64() + above) / 2.0;
+            assert_eq!(settle(&Rounding::AWAY, a.to_f64()), a);
+            assert_eq!(settle(&Rounding::AWAY, half), b, "{half}");
+            assert_eq!(settle(&Rounding::AWAY, -half), -b, "{half}");
+            assert_eq!(settle(&Rounding::AWAY, half.next_down()), a, "{half}");
+            assert_eq!(settle(&Rounding::AWAY, half.next_up()), b, "{half}");
+            assert_eq!(settle(&even, half), if bits % 2 == 0 { a } else { b });
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Rows of numbers between two roundings: from operands, and into memory.
+
+use super::elementwise::{admit_row, settle};
+use super::wide::{Exact, Wide};
+use crate::host::Rows;
+use crate::params::{Rounding, Ties};
+use crate::simd;
+use half::f16;
+use pulp::Simd;
+
+/// Numbers that whole rows are made of.
+pub trait Line: Wide {
+    /// A sum that goes on.
+    type Sum: Copy;
+
+    /// Rows of operands as one without gaps, through a ReLU where there is one. `wide` is used up.
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Self]);
+    /// A row of results; `rules` are those of the model, where it has any.
+    fn settle_line(rules: Option<&Rounding>, row: &[Self], to: &mut [f16]);
+    /// Rows without gaps into memory, where no more than a conversion is needed.
+    fn settle_rows<S: Simd>(_: S, _: &[Self], _: &mut [f16], _: Rows) -> bool {
+        false
+    }
+    /// The sum of nothing.
+    fn start() -> Self::Sum;
+    /// Adds a term.
+    fn go_on(sum: Self::Sum, term: Self) -> Self::Sum;
+    /// The sum.
+    fn end(sum: Self::Sum) -> Self;
+}
+
+#[inline(always)]
+fn relu_row(row: &mut [f32]) {
+    row.iter_mut().for_each(|x| *x = x.max(0.0));
+}
+
+impl Line for f32 {
+    type Sum = f32;
+
+    #[inline(always)]
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, _: &mut [f32], to: &mut [f32]) {
+        simd::widen_rows(simd, from, to, rows);
+        if relu {
+            relu_row(to);
+        }
+    }
+
+    #[inline(always)]
+    fn settle_line(_: Option<&Rounding>, row: &[f32], to: &mut [f16]) {
+        super::round_row(row, to);
+    }
+
+    #[inline(always)]
+    fn settle_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) -> bool {
+        simd::round_rows(simd, from, to, rows);
+        true
+    }
+
+    #[inline(always)]
+    fn start() -> f32 {
+        std::iter::empty::<f32>().sum()
+    }
+
+    #[inline(always)]
+    fn go_on(sum: f32, term: f32) -> f32 {
+        sum + term
+    }
+
+    #[inline(always)]
+    fn end(sum: f32) -> f32 {
+        sum
+    }
+}
+
+impl Line for Exact {
+    /// Infinities of both signs have no sum, and so has what follows them.
+    type Sum = f64;
+
+    #[inline(always)]
+    fn admit_rows<S: Simd>(simd: S, from: &[f16], rows: Rows, relu: bool, wide: &mut [f32], to: &mut [Exact]) {
+        let wide = &mut wide[..to.len()];
+        simd::widen_rows(simd, from, wide, rows);
+        if relu {
+            admit_row(wide);
+            relu_row(wide);
+        }
+        to.iter_mut().zip(wide).for_each(|(to, x)| *to = Exact::admit(*x));
+    }
+
+    #[inline(always)]
+    fn settle_line(rules: Option<&Rounding>, row: &[Exact], to: &mut [f16]) {
+        settle_wide(rules.unwrap_or(&Rounding::AWAY), row, to);
+    }
+
+    #[inline(always)]
+    fn start() -> f64 {
+        std::iter::empty::<f64>().sum()
+    }
+
+    #[inline(always)]
+    fn go_on(sum: f64, term: Exact) -> f64 {
+        sum + term.get()
+    }
+
+    #[inline(always)]
+    fn end(sum: f64) -> Exact {
+        Exact::wide(sum)
+    }
+}
+
+/// Numbers of a row that are looked at together: all usual, or each by itself.
+pub const STRETCH: usize = 128;
+/// Bits of a 64-bit number that fp16 has no digits for.
+const BELOW: u32 = 42;
+/// What the exponents' zeros differ by, as a factor: 2^-1008.
+const SCALE: f64 = f64::from_bits(15 << 52);
+/// The least normal and the largest finite number of fp16.
+const LEAST: f64 = 1.0 / (1 << 14) as f64;
+const LARGEST: f64 = 65504.0;
+
+/// As [`settle`], of a row.
+#[inline(always)]
+fn settle_wide(planar: &Rounding, row: &[Exact], to: &mut [f16]) {
+    match planar.ties {
+        Ties::Away => settle_with(
+            planar,
+            row,
+            to,
+            #[inline(always)]
+            |_| 1 << (BELOW - 1),
+        ),
+        Ties::Even => settle_with(
+            planar,
+            row,
+            to,
+            #[inline(always)]
+            |bits| (1 << (BELOW - 1)) - 1 + (bits >> BELOW & 1),
+        ),
+    }
+}
+
+/// `carry` is added to the digits of usual numbers before those below fp16's are cut off.
+#[inline(always)]
+fn settle_with(planar: &Rounding, row: &[Exact], to: &mut [f16], carry: impl Fn(u64) -> u64) {
+    for (to, row) in to.chunks_mut(STRETCH).zip(row.chunks(STRETCH)) {
+        let (most, least) = row.iter().fold((0, u64::MAX), |(most, least), x| {
+            let magnitude = x.get().to_bits() & !(1 << 63);
+            (magnitude.max(most), magnitude.wrapping_sub(1).min(least))
+        });
+        // Zeros, and what lies among fp16's normal numbers.
+        let usual = most <= LARGEST.to_bits() && least >= LEAST.to_bits() - 1;
+        let pairs = to.iter_mut().zip(row);
+        if usual {
+            pairs.for_each(|(to, x)| {
+                let bits = (x.get() * SCALE).to_bits();
+                let rounded = (bits + carry(bits)) >> BELOW & 0x7fff;
+                *to = f16::from_bits((rounded | bits >> 48 & 0x8000) as u16);
+            });
+        } else {
+            pairs.for_each(|(to, x)| *to = settle(planar, x.get()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every number, every halfway point, and their neighbours: in rows that are all usual, and in others.
+    #[test]
+    fn rows_settle_as_single_numbers_do() {
+        let positive = (0..0x7c00u16).flat_map(|bits| {
+            let (a, b) = (f16::from_bits(bits).to_f64(), f16::from_bits(bits + 1).to_f64());
+            let half = (a + if b.is_infinite() { 65536.0 } else { b }) / 2.0;
+            [a, half, half.next_up(), half.next_down()]
+        });
+        let points: Vec<f64> = positive.flat_map(|x| [x, -x]).collect();
+        let usual: Vec<f64> =
+            points.iter().copied().filter(|x| *x == 0.0 || (LEAST..=LARGEST).contains(&x.abs())).collect();
+        let beyond: Vec<f64> = points.iter().copied().chain([65536.0, 1e9, f64::INFINITY, -1e300, 1e-300]).collect();
+        for ties in [Ties::Away, Ties::Even] {
+            let planar = Rounding { ties };
+            for points in [&usual, &beyond] {
+                let row: Vec<Exact> = points.iter().map(|&x| Exact::wide(x)).collect();
+                let mut found = vec![f16::ZERO; row.len()];
+                settle_wide(&planar, &row, &mut found);
+                for (&x, y) in points.iter().zip(found) {
+                    assert_eq!(y.to_bits(), settle(&planar, x).to_bits(), "{x:e}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Numbers between two roundings: what a task computes with, from its operands to its result.
+//!
+//! Units are written once, over [`Wide`]. In `f32` they compute as the model `fast` does; in [`Exact`] by the device's
+//! rules: NaN is read as plus infinity, every step is exact as far as 64 bits go, a form without a value is plus zero, and
+//! only [`Wide::settle`] rounds.
+
+use super::elementwise;
+use super::reference::RunningSum;
+use crate::par::PER_THREAD;
+use crate::params::{AccumulatorSpec, Rounding};
+use half::f16;
+use rayon::prelude::*;
+
+/// A number between two roundings. Operands and results are `f32`, which holds every fp16 number.
+pub trait Wide: Copy + Send + Sync + 'static {
+    /// Whether the device's rules hold, so that a stage that changes no value may still change a NaN or a zero's sign.
+    const EXACT: bool;
+
+    /// An operand as the unit sees it.
+    fn admit(x: f32) -> Self;
+    /// A value that is not an operand, such as a table's.
+    fn wide(x: f64) -> Self;
+    /// The result, rounded by the rules where the model has any.
+    fn settle(self, rules: &Rounding) -> f32;
+    /// `self + other`.
+    fn add(self, other: Self) -> Self;
+    /// `self * other`.
+    fn mul(self, other: Self) -> Self;
+    /// The larger one; the other one where this is NaN, this one where both are zeros.
+    fn max(self, other: Self) -> Self;
+    /// The smaller one, as [`Wide::max`] has it.
+    fn min(self, other: Self) -> Self;
+    /// Without its sign.
+    fn abs(self) -> Self;
+    /// Reciprocal.
+    fn reciprocal(self) -> Self;
+    /// Reciprocal square root.
+    fn rsqrt(self) -> Self;
+    /// Sum of a reduction; `rules` are those of its adders, where the model has any.
+    fn sum(terms: impl Iterator<Item = Self>, rules: Option<&AccumulatorSpec>) -> Self;
+    /// A row of operands.
+    fn admit_all(row: Vec<f32>) -> Vec<Self>;
+    /// A row of results.
+    fn settle_all(row: Vec<Self>, rules: &Rounding) -> Vec<f32>;
+
+    /// Plus zero for everything that is not above it.
+    fn relu(self) -> Self;
+}
+
+impl Wide for f32 {
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn admit(x: f32) -> f32 {
+        x
+    }
+
+    #[inline(always)]
+    fn wide(x: f64) -> f32 {
+        x as f32
+    }
+
+    #[inline(always)]
+    fn settle(self, _: &Rounding) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn add(self, other: f32) -> f32 {
+        self + other
+    }
+
+    #[inline(always)]
+    fn mul(self, other: f32) -> f32 {
+        self * other
+    }
+
+    // Written out: which zero the standard library's functions return depends on how they are compiled.
+    #[inline(always)]
+    fn max(self, other: f32) -> f32 {
+        if self.is_nan() || other > self { other } else { self }
+    }
+
+    #[inline(always)]
+    fn min(self, other: f32) -> f32 {
+        if self.is_nan() || other < self { other } else { self }
+    }
+
+    #[inline(always)]
+    fn relu(self) -> f32 {
+        if self > 0.0 { self } else { 0.0 }
+    }
+
+    #[inline(always)]
+    fn abs(self) -> f32 {
+        f32::abs(self)
+    }
+
+    #[inline(always)]
+    fn reciprocal(self) -> f32 {
+        1.0 / self
+    }
+
+    #[inline(always)]
+    fn rsqrt(self) -> f32 {
+        1.0 / self.sqrt()
+    }
+
+    fn sum(terms: impl Iterator<Item = f32>, _: Option<&AccumulatorSpec>) -> f32 {
+        terms.sum()
+    }
+
+    fn admit_all(row: Vec<f32>) -> Vec<f32> {
+        row
+    }
+
+    fn settle_all(row: Vec<f32>, _: &Rounding) -> Vec<f32> {
+        row
+    }
+}
+
+/// A number by the device's rules; never NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Exact(f64);
+
+/// Without a value: plus zero.
+fn defined(x: f64) -> Exact {
+    Exact(if x.is_nan() { 0.0 } else { x })
+}
+
+impl Exact {
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// A zero has no sign where it is divided by.
+    fn divisor(self) -> f64 {
+        self.0 + 0.0
+    }
+}
+
+impl Wide for Exact {
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn admit(x: f32) -> Exact {
+        Exact(f64::from(elementwise::admit(x)))
+    }
+
+    #[inline(always)]
+    fn wide(x: f64) -> Exact {
+        defined(x)
+    }
+
+    #[inline(always)]
+    fn settle(self, rules: &Rounding) -> f32 {
+        elementwise::settle(rules, self.0).to_f32()
+    }
+
+    #[inline(always)]
+    fn add(self, other: Exact) -> Exact {
+        defined(self.0 + other.0)
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Exact) -> Exact {
+        defined(self.0 * other.0)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Exact) -> Exact {
+        if other.0 > self.0 { other } else { self }
+    }
+
+    #[inline(always)]
+    fn min(self, other: Exact) -> Exact {
+        if other.0 < self.0 { other } else { self }
+    }
+
+    #[inline(always)]
+    fn relu(self) -> Exact {
+        Exact(if self.0 > 0.0 { self.0 } else { 0.0 })
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Exact {
+        Exact(self.0.abs())
+    }
+
+    #[inline(always)]
+    fn reciprocal(self) -> Exact {
+        defined(1.0 / self.divisor())
+    }
+
+    #[inline(always)]
+    fn rsqrt(self) -> Exact {
+        defined(1.0 / self.divisor().sqrt())
+    }
+
+    /// Without rules exact; else each term is rounded to fp16 on its way into the adders.
+    fn sum(terms: impl Iterator<Item = Exact>, rules: Option<&AccumulatorSpec>) -> Exact {
+        let Some(rules) = rules else { return defined(terms.map(|t| t.0).sum()) };
+        let mut sum = RunningSum::new(rules, 0.0);
+        terms.for_each(|t| sum.add(f16::ONE, elementwise::settle(&Rounding::AWAY, t.0)));
+        Exact(sum.result().to_f64())
+    }
+
+    fn admit_all(row: Vec<f32>) -> Vec<Exact> {
+        if row.len() < PER_THREAD {
+            return row.into_iter().map(Exact::admit).collect();
+        }
+        row.into_par_iter().with_min_len(PER_THREAD).map(Exact::admit).collect()
+    }
+
+    fn settle_all(row: Vec<Exact>, rules: &Rounding) -> Vec<f32> {
+        if row.len() < PER_THREAD {
+            return row.into_iter().map(|x| x.settle(rules)).collect();
+        }
+        row.into_par_iter().with_min_len(PER_THREAD).map(|x| x.settle(rules)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Rounding;
+    use crate::params::samples::TILED_SUM;
+
+    fn exact(x: f32) -> Exact {
+        Exact::admit(x)
+    }
+
+    #[test]
+    fn forms_without_a_value_are_plus_zero() {
+        let inf = exact(f32::INFINITY);
+        let minus = exact(f32::NEG_INFINITY);
+        let found = [
+            inf.add(minus),
+            inf.mul(exact(0.0)),
+            exact(-1.0).rsqrt(),
+            Exact::sum([inf, minus].into_iter(), None),
+            exact(-0.0).add(exact(0.0)),
+        ];
+        assert!(found.iter().all(|x| x.settle(&Rounding::AWAY).to_bits() == 0), "{found:?}");
+    }
+
+    #[test]
+    fn nan_is_plus_infinity_and_a_divided_zero_has_no_sign() {
+        let found = [exact(f32::NAN), exact(f32::NAN).max(exact(1.0)), exact(-0.0).reciprocal(), exact(-0.0).rsqrt()];
+        assert!(found.iter().all(|x| x.get() == f64::INFINITY), "{found:?}");
+    }
+
+    #[test]
+    fn a_sum_beyond_24_bits_is_rounded_once() {
+        // 2048 + 1 + 2^-24 is above the tie, and on it once rounded to fp32.
+        let x = exact(2048.0).add(exact(1.0)).add(exact(2f32.powi(-24)));
+        assert_eq!(x.settle(&Rounding::EVEN), 2050.0);
+        let sum = |x: f32, n: usize, rules| Exact::sum(std::iter::repeat_n(exact(x), n), rules).settle(&Rounding::EVEN);
+        assert_eq!(sum(1.0, 16000, None), 16000.0);
+        assert_eq!(sum(1.0, 16000, Some(&TILED_SUM)), 16000.0);
+        assert_eq!(sum(60000.0, 1, Some(&TILED_SUM)), 60000.0);
+    }
+}

@@ -1,0 +1,167 @@
+//! Work over threads: partitioning by cost, and threads that spin for the next task for a moment before they sleep.
+
+use rayon::Yield;
+use rayon::prelude::*;
+use std::cell::Cell;
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::{Duration, Instant};
+
+/// A thread that was handed no work for so long sleeps until somebody wakes it.
+const IDLE: Duration = Duration::from_micros(500);
+
+/// Works that [`on_all_threads`] does now.
+static WORKS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this thread looks for work already, or does what others look for parts of.
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does work from which one part after another is handed to all threads. They look for it without rest meanwhile, and for a moment
+/// afterwards, when the next work may come: to wake one takes as long as many a task.
+pub fn on_all_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if !are_several() {
+        return work();
+    }
+    rayon::scope(|_| {
+        rayon::spawn_broadcast(|_| look());
+        let result = Working::while_others_look(work);
+        rayon::spawn_broadcast(|_| look());
+        result
+    })
+}
+
+/// Looks for work until there was none for a while.
+fn look() {
+    if LOOKS.replace(true) {
+        return;
+    }
+    let mut last = Instant::now();
+    while last.elapsed() < IDLE {
+        if rayon::yield_now() == Some(Yield::Executed) {
+            last = Instant::now();
+        } else if WORKS.load(Relaxed) == 0 {
+            // Whoever waited for the result may need this core.
+            std::thread::yield_now();
+        }
+    }
+    LOOKS.set(false);
+}
+
+/// Undone also where work ends in a panic.
+struct Working {
+    looked: bool,
+}
+
+impl Working {
+    /// The thread at work looks for parts of it by itself, and must not look for anything else.
+    fn while_others_look<R>(work: impl FnOnce() -> R) -> R {
+        WORKS.fetch_add(1, Relaxed);
+        let _working = Working { looked: LOOKS.replace(true) };
+        work()
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        LOOKS.set(self.looked);
+        WORKS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whether there is more than one thread. To wake a single one, and to be woken by it, helps nobody.
+pub fn are_several() -> bool {
+    rayon::current_num_threads() > 1
+}
+
+/// Counts what is left to be done, also where it ends in a panic.
+struct Remaining<'a>(&'a AtomicUsize);
+
+impl Drop for Remaining<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Release);
+    }
+}
+
+/// Does the work of every item on all threads, and looks for work itself until all is done: a thread that waits for others' parts
+/// goes to sleep after a moment, and is woken when the next task could have begun.
+pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let left = AtomicUsize::new(items.len());
+    let one = |item: &mut T| {
+        let _left = Remaining(&left);
+        work(item);
+    };
+    rayon::scope(|scope| {
+        let Some((first, rest)) = items.split_first_mut() else { return };
+        // This thread takes the last one that was handed out, others the first one.
+        rest.iter_mut().rev().for_each(|item| scope.spawn(|_| one(item)));
+        one(first);
+        while left.load(Acquire) > 0 {
+            rayon::yield_now();
+        }
+    });
+}
+
+/// Fewer elements are not worth waking another thread.
+pub const PER_THREAD: usize = 1 << 14;
+
+/// Calls `work` with every `size` elements and their number, on all threads where all that is read, `cost` elements, makes
+/// it worth it: handing work to another thread takes longer than small tasks do.
+pub fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+    let size = size.max(1);
+    if cost < PER_THREAD || data.len() <= size || !are_several() {
+        data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+    } else {
+        data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn works_come_from_several_threads_and_a_panic_ends_one() {
+        let sum = |n: usize| {
+            on_all_threads(|| {
+                let mut items: Vec<usize> = (0..n).collect();
+                awake(&mut items, |item| *item += 1);
+                items.iter().sum::<usize>()
+            })
+        };
+        std::thread::scope(|scope| {
+            for n in 1..5 {
+                scope.spawn(move || {
+                    (0..50).for_each(|i| assert_eq!(sum(10 * n + i), (10 * n + i) * (10 * n + i + 1) / 2))
+                });
+            }
+        });
+        assert!(catch_unwind(|| on_all_threads(|| panic!("of the test"))).is_err());
+        assert_eq!(sum(100), 5050);
+    }
+
+    #[test]
+    fn every_item_is_done_once_and_a_panic_is_passed_on() {
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            for count in [0, 1, 2, 50] {
+                let mut items = vec![0; count];
+                pool.install(|| awake(&mut items, |item| *item += 1));
+                assert_eq!(items, vec![1; count]);
+            }
+            // Of the item that this thread takes, and of one that was handed out.
+            for bad in [0, 7] {
+                let mut items: Vec<usize> = (0..20).collect();
+                let ended = catch_unwind(AssertUnwindSafe(|| {
+                    pool.install(|| awake(&mut items, |item| assert!(std::mem::replace(item, 99) != bad)));
+                }));
+                assert!(ended.is_err());
+                assert!(items.iter().skip(1).all(|item| *item == 99));
+            }
+        }
+    }
+}

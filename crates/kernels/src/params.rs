@@ -1,0 +1,117 @@
+//! Parameters of arithmetic, as plain data.
+
+/// What becomes of a value halfway between two representable ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ties {
+    /// To the one with an even last digit.
+    Even,
+    /// To the one of larger magnitude.
+    Away,
+}
+
+/// How fp16 patterns with exponent 31 are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Specials {
+    /// As numbers with that exponent: 65536 to 131008.
+    Numbers,
+    /// NaN as plus infinity; infinities of both signs in one sum, and infinity times zero, give plus zero.
+    Infinities,
+}
+
+/// First stage of a sum: consecutive terms are added one by one in a short float, and only the result goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Terms of a tile.
+    pub lanes: u32,
+    /// Significant bits that an addition keeps of each operand, counted from the leading bit of the larger one; ties to even.
+    pub significand_bits: u32,
+}
+
+/// A fixed-point multiply-accumulate unit. Operands are fp16, products are rounded half away from zero to `2^-fraction_bits`, sums
+/// are exact integers of that unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccumulatorSpec {
+    /// Binary digits after the point of the accumulator.
+    pub fraction_bits: u32,
+    /// A product whose exponents add up to less is dropped before rounding. Zero and subnormal numbers have exponent -14.
+    pub least_exponent_sum: i32,
+    /// A sum that reaches `2^ceiling_log2` in magnitude is infinite from then on. `None`: only the result's format limits.
+    pub ceiling_log2: Option<u32>,
+    /// First stage, where there is one.
+    pub tile: Option<Tile>,
+    /// Rounding of the result.
+    pub ties: Ties,
+    /// Operands with exponent 31.
+    pub specials: Specials,
+    /// Subnormal operands count as zero.
+    pub flush_subnormals: bool,
+}
+
+/// How a wide result becomes fp16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rounding {
+    /// Rounding of values halfway between two fp16 numbers.
+    pub ties: Ties,
+}
+
+impl Rounding {
+    /// Half to even.
+    pub const EVEN: Rounding = Rounding { ties: Ties::Even };
+    /// Half away from zero.
+    pub const AWAY: Rounding = Rounding { ties: Ties::Away };
+}
+
+/// Element formats in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// IEEE half precision.
+    Float16,
+    /// Signed bytes.
+    Int8,
+    /// Unsigned bytes.
+    Uint8,
+}
+
+/// Operations on two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// Sum.
+    Add,
+    /// Product.
+    Mul,
+    /// The larger one.
+    Max,
+    /// The smaller one.
+    Min,
+    /// The square of the sum.
+    SquareOfSum,
+}
+
+/// Accumulators to test with.
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::{AccumulatorSpec, Specials, Ties, Tile};
+
+    /// A plain Q15.16 integer accumulator.
+    pub(crate) static FIXED: AccumulatorSpec = AccumulatorSpec {
+        fraction_bits: 16,
+        least_exponent_sum: -16,
+        ceiling_log2: Some(15),
+        tile: None,
+        ties: Ties::Away,
+        specials: Specials::Numbers,
+        flush_subnormals: false,
+    };
+
+    /// With a first stage, infinities, and without subnormal operands.
+    pub(crate) static TILED: AccumulatorSpec = AccumulatorSpec {
+        tile: Some(Tile { lanes: 4, significand_bits: 12 }),
+        ties: Ties::Even,
+        specials: Specials::Infinities,
+        flush_subnormals: true,
+        ..FIXED
+    };
+
+    /// The same without a ceiling.
+    pub(crate) static TILED_SUM: AccumulatorSpec = AccumulatorSpec { ceiling_log2: None, ..TILED };
+}

@@ -1,0 +1,300 @@
+//! Rows of one or two tensors through elementwise operations, per-channel scale and shift, and reductions, in the numbers of either
+//! model.
+
+use crate::elementwise::BLOCK;
+use crate::host::Rows;
+use crate::num;
+use crate::num::line::{Line, STRETCH};
+use crate::num::wide::Exact;
+use crate::params::Rounding;
+use crate::reduce::ElementwiseEpilogue;
+use crate::reduce::{Fold, Operation, prepare};
+use crate::tensor::Extents;
+use crate::view::{Block, OutputTile, Strides, TensorView, partition};
+use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Elements that are not worth waking other threads.
+const PARALLEL_THRESHOLD: usize = 1 << 15;
+/// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What is made of the rows.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Form {
+    One,
+    Two,
+    Affine,
+}
+
+/// A source, and how its rows are read.
+#[derive(Clone, Copy)]
+pub struct Operand<'a> {
+    pub source: TensorView<'a>,
+    /// Whether one element stands for a row.
+    pub one_column: bool,
+    pub relu: bool,
+    /// Of pairs of a channel: whether channels are its columns, and whether one pair stands for all of them.
+    pub pairs_turned: bool,
+    pub one_pair: bool,
+}
+
+impl Operand<'_> {
+    #[inline(always)]
+    fn read<S: Simd, N: Line>(&self, simd: S, block: Block, wide: &mut [f32], to: &mut [N]) {
+        let columns = if self.one_column { 1 } else { block.columns };
+        let n = block.count * columns;
+        let (from, from_stride) = block.of_source(self.source);
+        let rows = Rows { count: block.count, columns, from_stride, to_stride: columns };
+        N::admit_rows(simd, from, rows, self.relu, wide, &mut to[..n]);
+        if self.one_column {
+            // From the last on: what is spread lies where others stood.
+            for row in (0..block.count).rev() {
+                let first = to[row];
+                to[row * block.columns..][..block.columns].fill(first);
+            }
+        }
+    }
+}
+
+impl Operand<'_> {
+    /// A channel's addend and factor.
+    #[inline(always)]
+    fn pair<S: Simd, N: Line>(&self, simd: S, [group, channel]: [usize; 2], wide: &mut [f32]) -> [N; 2] {
+        let mut pair = [N::admit(0.0); 2];
+        for (row, number) in pair.iter_mut().enumerate() {
+            let from = match (self.pairs_turned, self.one_pair) {
+                (false, _) => self.source.from(group, channel, row),
+                (true, true) => self.source.from(group, 0, row),
+                (true, false) => &self.source.from(group, 0, row)[channel..],
+            };
+            N::admit_rows(simd, from, Rows::one(1), self.relu, wide, std::slice::from_mut(number));
+        }
+        pair
+    }
+}
+
+/// A task's rows.
+pub struct RowKernel<'a, N> {
+    pub form: Form,
+    pub operands: [Operand<'a>; 2],
+    /// What source 1 is multiplied by, where that or its sign changes anything.
+    pub pre: Option<(N, bool)>,
+    pub operation: Operation<N>,
+    pub ending: &'a ElementwiseEpilogue<N>,
+    pub rules: Option<&'static Rounding>,
+    pub columns: usize,
+}
+
+/// Rows of a plane at work.
+#[derive(Default)]
+pub struct Buffers<N> {
+    wide: Vec<f32>,
+    a: Vec<N>,
+    b: Vec<N>,
+    halves: Vec<f16>,
+}
+
+/// Those of planes that are worked on together.
+pub type PlaneBuffers<N> = [Buffers<N>; SIDE_BY_SIDE];
+
+/// As much of them as rows need.
+struct RowBuffers<'a, N> {
+    wide: &'a mut [f32],
+    a: &'a mut [N],
+    b: &'a mut [N],
+    halves: &'a mut [f16],
+}
+
+impl<N: RowNumber> Buffers<N> {
+    fn slices(&mut self, elements: usize) -> RowBuffers<'_, N> {
+        let Buffers { wide, a, b, halves } = self;
+        let (wide, halves) = (scratch_slice(wide, elements), scratch_slice(halves, elements));
+        RowBuffers { wide, a: scratch_slice(a, elements), b: scratch_slice(b, elements), halves }
+    }
+}
+
+/// Numbers whose rows a thread keeps between tasks, and work on such rows, compiled here for each of them.
+pub trait RowNumber: Line + Default {
+    /// Every element of the result.
+    fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides);
+    /// One number of each plane: by group, then channel.
+    fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16>;
+    /// A tensor's elements once they are rounded by the model's rules, in fp32.
+    fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32>;
+}
+
+macro_rules! row_number {
+    ($number: ty) => {
+        impl RowNumber for $number {
+            fn elements(workers: &Workers, lines: &RowKernel<Self>, to: &mut [f16], ext: Extents, strides: Strides) {
+                elements(workers, lines, to, ext, strides);
+            }
+
+            fn reduce(workers: &Workers, lines: &RowKernel<Self>, fold: &Fold, ext: Extents) -> Vec<f16> {
+                reduce(workers, lines, fold, ext)
+            }
+
+            fn settled(workers: &Workers, rules: &Rounding, from: &[Self]) -> Vec<f32> {
+                settled(workers, rules, from)
+            }
+        }
+    };
+}
+
+row_number!(f32);
+row_number!(Exact);
+
+fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
+    let cost = ext.g * ext.c * ext.plane();
+    let mut results = vec![f16::ZERO; ext.g * ext.c];
+    let at_once = SIDE_BY_SIDE * (PARALLEL_THRESHOLD / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
+    let shares = results.chunks_mut(at_once).enumerate().collect();
+    workers.each(shares, cost >= PER_THREAD, |(i, results), scratch| {
+        let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
+        workers.arch.dispatch(Reduce { lines, fold, ext, first: *i * at_once, results, planes: &mut planes });
+        scratch.arena.put(planes);
+    });
+    results
+}
+
+fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16], ext: Extents, strides: Strides) {
+    let cost = ext.g * ext.c * ext.plane();
+    let parts = 4 * rayon::current_num_threads();
+    let channels = ext.c.div_ceil(parts).max(1);
+    let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
+    workers.each(partition(to, ext, strides, rows, channels), cost >= PARALLEL_THRESHOLD, |share, scratch| {
+        let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
+        let [buffers, ..] = &mut *planes;
+        workers.arch.dispatch(Elements { lines, share, buffers });
+        scratch.arena.put(planes);
+    });
+}
+
+impl<N: RowNumber> RowKernel<'_, N> {
+    /// Rows before the task's end, in `at.a`.
+    #[inline(always)]
+    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut RowBuffers<N>) {
+        let RowBuffers { wide, a, b, .. } = at;
+        let [first, second] = &self.operands;
+        first.read(simd, block, wide, a);
+        let a = &mut a[..block.elements()];
+        if let Some((pre, abs)) = self.pre {
+            prepare(a, pre, abs);
+        }
+        match self.form {
+            Form::One => {}
+            Form::Two => {
+                second.read(simd, block, wide, b);
+                self.operation.rows(a, b);
+            }
+            Form::Affine => {
+                // The second source's rows are the addends of channels, and their factors.
+                let at_once = if block.is_of_one_channel() { a.len() } else { block.columns };
+                for (i, rows) in a.chunks_exact_mut(at_once).enumerate() {
+                    let [g, c, _] = block.row(i);
+                    self.operation.affine(rows, second.pair(simd, [g, c], wide));
+                }
+            }
+        }
+    }
+}
+
+struct Elements<'a, 'b, N> {
+    lines: &'a RowKernel<'a, N>,
+    share: &'a mut OutputTile<'b>,
+    buffers: &'a mut Buffers<N>,
+}
+
+impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Elements { lines, share, buffers } = self;
+        let mut at = buffers.slices(lines.columns.max(BLOCK));
+        share.blocks(
+            lines.columns,
+            BLOCK,
+            #[inline(always)]
+            |block, to| {
+                lines.rows(simd, block, &mut at);
+                let row = &mut at.a[..block.elements()];
+                lines.ending.apply(row);
+                if N::settle_rows(simd, row, to, block.stored()) {
+                    return;
+                }
+                let halves = &mut at.halves[..row.len()];
+                N::settle_line(lines.rules, row, halves);
+                block.store(halves, to);
+            },
+        );
+    }
+}
+
+/// What a tensor's elements are once they are rounded by the model's rules, in fp32.
+fn settled<N: Line>(workers: &Workers, rules: &Rounding, from: &[N]) -> Vec<f32> {
+    let mut data = vec![0.0; from.len()];
+    chunks(&mut data, PER_THREAD, from.len(), |i, to| {
+        workers.arch.dispatch(Settle { rules, from: &from[i * PER_THREAD..], to });
+    });
+    data
+}
+
+struct Settle<'a, 'b, N> {
+    rules: &'a Rounding,
+    from: &'a [N],
+    to: &'b mut [f32],
+}
+
+impl<N: Line> WithSimd for Settle<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for (to, from) in self.to.chunks_mut(STRETCH).zip(self.from.chunks(STRETCH)) {
+            let halves = &mut halves[..to.len()];
+            N::settle_line(Some(self.rules), &from[..to.len()], halves);
+            num::widen_row(halves, to);
+        }
+    }
+}
+
+struct Reduce<'a, 'b, N> {
+    lines: &'a RowKernel<'a, N>,
+    fold: &'a Fold,
+    ext: Extents,
+    /// Planes, counted over all groups.
+    first: usize,
+    results: &'b mut [f16],
+    planes: &'a mut PlaneBuffers<N>,
+}
+
+impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Reduce { lines, fold, ext, first, results, planes } = self;
+        let rows = (BLOCK / ext.w).clamp(1, ext.h);
+        let mut at = planes.each_mut().map(|buffers| buffers.slices(rows * ext.w));
+        for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let first = first + i * SIDE_BY_SIDE;
+            let mut sums = fold.start::<N, SIDE_BY_SIDE>();
+            for h in (0..ext.h).step_by(rows) {
+                let elements = rows.min(ext.h - h) * ext.w;
+                for (p, at) in at.iter_mut().enumerate().take(results.len()) {
+                    let plane = first + p;
+                    lines.rows(simd, Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w), at);
+                }
+                sums.go_on(at.each_ref().map(|at| &at.a[..elements]));
+            }
+            let mut ends = sums.end();
+            let ends = &mut ends[..results.len()];
+            lines.ending.apply(ends);
+            N::settle_line(lines.rules, ends, results);
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! fp16 conversion of rows inside code that is compiled for vectors already. AVX-512 converts in registers, with the epilogue on the way;
+//! other instruction sets call
+//! [`num::widen_rows`] and [`num::round_rows`].
+
+use crate::host::Rows;
+use crate::num;
+use bytemuck::cast;
+use half::f16;
+use pulp::{Arch, Simd, WithSimd};
+
+/// Numbers of the longest vectors.
+pub const LONGEST: usize = 16;
+/// Numbers that are worked on together by other hosts.
+const STRETCH: usize = 64;
+
+/// As [`num::widen_rows`].
+#[inline(always)]
+pub fn widen_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Widening { simd, host, after: () }, from, to, rows);
+    }
+    num::widen_rows(from, to, rows);
+}
+
+/// As [`num::widen_rows`], rows of 16 numbers at most; as many may be written where one has fewer.
+#[inline(always)]
+pub fn widen_short_rows<S: Simd>(simd: S, from: &[f16], to: &mut [f32], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    if const { !converts::<S>() } {
+        return num::widen_rows(from, to, rows);
+    }
+    let Some(host) = longest::of(simd) else { return };
+    for row in 0..count {
+        let from = &from[row * from_stride..];
+        let Some(to) = to[row * to_stride..].first_chunk_mut() else { return };
+        if let Some(from) = from.first_chunk() {
+            *to = host.widen(*from);
+        } else {
+            let mut few = [f16::ZERO; LONGEST];
+            few[..columns].copy_from_slice(&from[..columns]);
+            *to = host.widen(few);
+        }
+    }
+}
+
+/// Widens a row, and what `after` makes of vectors is kept.
+#[inline(always)]
+pub fn widen_row_and<S: Simd>(simd: S, from: &[f16], to: &mut [f32], after: impl LaneMap<S>) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return one(&Widening { simd, host, after }, from, to);
+    }
+    num::widen_row(from, to);
+    prepare(simd, after, to);
+}
+
+/// Widens a row whose columns with even places go to one row and the others to another one.
+#[inline(always)]
+pub fn widen_pairs<S: Simd>(simd: S, from: &[f16], even: &mut [f32], odd: &mut [f32]) {
+    let pairs = from.len() / 2;
+    if const { converts::<S>() }
+        && let (Some(host), true) = (longest::of(simd), pairs >= 4)
+    {
+        let mut at = 0;
+        while let Some(x) = from[2 * at..].first_chunk::<32>() {
+            let [x, y]: [[f16; 16]; 2] = cast(*x);
+            let [evens, odds] = host.pairs(host.widen(x), host.widen(y));
+            even[at..][..16].copy_from_slice(&evens);
+            odd[at..][..16].copy_from_slice(&odds);
+            at += 16;
+        }
+        while at < pairs {
+            at = at.min(pairs - 4);
+            let Some(x) = from[2 * at..].first_chunk::<8>() else { return };
+            let x = cast([host.widen_eight(*x); 2]);
+            let [evens, odds] = host.pairs(x, x);
+            even[at..][..4].copy_from_slice(&evens[..4]);
+            odd[at..][..4].copy_from_slice(&odds[..4]);
+            at += 4;
+        }
+    } else {
+        let mut wide = [0.0; 64];
+        for (at, from) in from.chunks(wide.len()).enumerate() {
+            let (at, wide) = (at * wide.len() / 2, &mut wide[..from.len()]);
+            num::widen_row(from, wide);
+            for ((even, odd), pair) in even[at..].iter_mut().zip(&mut odd[at..]).zip(wide.as_chunks::<2>().0) {
+                [*even, *odd] = *pair;
+            }
+        }
+    }
+    if let (Some(last), 1) = (from.last(), from.len() % 2) {
+        even[pairs] = num::widen(*last);
+    }
+}
+
+/// Two vectors' numbers in turns.
+#[inline(always)]
+pub fn interleave<S: Simd>(simd: S, even: S::f32s, odd: S::f32s, to: &mut [f32]) {
+    let vectors = S::as_mut_simd_f32s(to).0;
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        let [low, high] = host.interleave(cast(even), cast(odd));
+        (vectors[0], vectors[1]) = (cast(low), cast(high));
+        return;
+    }
+    vectors[0] = even;
+    vectors[1] = odd;
+    let mut both = [0.0; 32];
+    let both = &mut both[..to.len()];
+    both.copy_from_slice(to);
+    let (even, odd) = both.split_at(both.len() / 2);
+    for (to, (even, odd)) in to.as_chunks_mut::<2>().0.iter_mut().zip(even.iter().zip(odd)) {
+        *to = [*even, *odd];
+    }
+}
+
+/// What two numbers may be to each other.
+#[derive(Clone, Copy)]
+pub enum Relation {
+    /// They have bits in common.
+    Meets,
+    /// The first one is below the second one.
+    IsBelow,
+}
+
+/// Places where two rows' numbers are so to each other, counted from their first. `to` needs room for all places and a vector more;
+/// returns how many were found.
+#[inline(always)]
+pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u32]) -> usize {
+    let one = |a: u32, b: u32| match is {
+        Relation::Meets => a & b != 0,
+        Relation::IsBelow => a < b,
+    };
+    let mut found = 0;
+    for (i, (a, b)) in a.chunks(LONGEST).zip(b.chunks(LONGEST)).enumerate() {
+        let first = (i * LONGEST) as u32;
+        match (longest::of(simd), a.first_chunk(), b.first_chunk()) {
+            (Some(host), Some(a), Some(b)) => {
+                let places = match is {
+                    Relation::Meets => host.in_common(*a, *b),
+                    Relation::IsBelow => host.below(*a, *b),
+                };
+                if places != 0 {
+                    to[found..][..LONGEST].copy_from_slice(&host.places(first, places));
+                    found += places.count_ones() as usize;
+                }
+            }
+            _ => {
+                // Most have none at all.
+                if !a.iter().zip(b).fold(false, |some, (a, b)| some | one(*a, *b)) {
+                    continue;
+                }
+                for (j, (a, b)) in a.iter().zip(b).enumerate() {
+                    // Written, and kept or not: no branch to mispredict.
+                    to[found] = first + j as u32;
+                    found += usize::from(one(*a, *b));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The larger ones of two vectors' numbers; those of the second one where a number is NaN, or both are zero.
+#[inline(always)]
+pub fn larger<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return cast(host.larger(cast(x), cast(or)));
+    }
+    simd.select_f32s(simd.greater_than_f32s(x, or), x, or)
+}
+
+/// As [`larger`], the smaller ones.
+#[inline(always)]
+pub fn smaller<S: Simd>(simd: S, x: S::f32s, or: S::f32s) -> S::f32s {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return cast(host.smaller(cast(x), cast(or)));
+    }
+    simd.select_f32s(simd.less_than_f32s(x, or), x, or)
+}
+
+/// A vector of widened numbers, where [`converts`].
+#[inline(always)]
+pub fn widened<S: Simd>(simd: S, x: [f16; LONGEST]) -> Option<S::f32s> {
+    Some(cast(longest::of(simd)?.widen(x)))
+}
+
+/// What is done to a vector before it is rounded, or after it was widened.
+pub trait LaneMap<S: Simd>: Copy {
+    fn of(self, simd: S, x: S::f32s) -> S::f32s;
+}
+
+/// Nothing is done.
+impl<S: Simd> LaneMap<S> for () {
+    #[inline(always)]
+    fn of(self, _: S, x: S::f32s) -> S::f32s {
+        x
+    }
+}
+
+/// As [`num::round_rows`].
+#[inline(always)]
+pub fn round_rows<S: Simd>(simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Rounding { simd, host, before: () }, from, to, rows);
+    }
+    num::round_rows(from, to, rows);
+}
+
+/// Rounds what `before` makes of vectors, as [`num::round_rows`] does. `from` may be used up.
+#[inline(always)]
+pub fn finish_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &mut [f32], to: &mut [f16], rows: Rows) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Rounding { simd, host, before }, from, to, rows);
+    }
+    for row in 0..rows.count {
+        prepare(simd, before, &mut from[row * rows.from_stride..][..rows.columns]);
+    }
+    num::round_rows(from, to, rows);
+}
+
+/// As [`finish_rows`], of numbers that stay as they are.
+#[inline(always)]
+pub fn convert_rows<S: Simd>(simd: S, before: impl LaneMap<S>, from: &[f32], to: &mut [f16], rows: Rows) {
+    if const { converts::<S>() }
+        && let Some(host) = longest::of(simd)
+    {
+        return each(&Rounding { simd, host, before }, from, to, rows);
+    }
+    let mut some = [0.0; STRETCH];
+    for row in 0..rows.count {
+        let (from, to) = (&from[row * rows.from_stride..], &mut to[row * rows.to_stride..]);
+        for (from, to) in from[..rows.columns].chunks(STRETCH).zip(to.chunks_mut(STRETCH)) {
+            let some = &mut some[..from.len()];
+            some.copy_from_slice(from);
+            prepare(simd, before, some);
+            num::round_row(some, &mut to[..from.len()]);
+        }
+    }
+}
+
+/// The first `N` vectors of a row.
+#[inline(always)]
+pub fn load<S: Simd, const N: usize>(row: &[f32]) -> [S::f32s; N] {
+    let row = S::as_simd_f32s(&row[..N * S::F32_LANES]).0;
+    let mut vectors = [row[0]; N];
+    for n in 0..N {
+        vectors[n] = row[n];
+    }
+    vectors
+}
+
+/// What is done to vectors, in place.
+#[inline(always)]
+pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
+    let (vectors, rest) = S::as_mut_simd_f32s(row);
+    for x in vectors {
+        *x = before.of(simd, *x);
+    }
+    let x = before.of(simd, simd.partial_load_f32s(rest));
+    simd.partial_store_f32s(rest, x);
+}
+
+/// Whether the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
+/// other case is not generated.
+pub const fn converts<S: Simd>() -> bool {
+    cfg!(target_arch = "x86_64") && S::F32_LANES == LONGEST
+}
+
+/// What a vector of sums is left as.
+pub trait StoreFormat: Copy {
+    /// What `before` makes of it, where [`converts`].
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[Self; LONGEST]>;
+}
+
+/// Rounded.
+impl StoreFormat for f16 {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f16; LONGEST]> {
+        let host = longest::of(simd)?;
+        Some(host.round(cast(before.of(simd, x))))
+    }
+}
+
+/// Rounded, and widened again.
+impl StoreFormat for f32 {
+    #[inline(always)]
+    fn of<S: Simd>(simd: S, before: impl LaneMap<S>, x: S::f32s) -> Option<[f32; LONGEST]> {
+        let host = longest::of(simd)?;
+        Some(host.widen(host.round(cast(before.of(simd, x)))))
+    }
+}
+
+/// Rounds a row and widens it again, in place.
+pub fn settle_row(row: &mut [f32]) {
+    let mut halves = [f16::ZERO; STRETCH];
+    for row in row.chunks_mut(STRETCH) {
+        let halves = &mut halves[..row.len()];
+        num::round_row(row, halves);
+        num::widen_row(halves, row);
+    }
+}
+
+/// A conversion of as many numbers as a vector has, and of half as many.
+trait Convert<T, U> {
+    fn sixteen(&self, x: [T; 16]) -> [U; 16];
+    fn eight(&self, x: [T; 8]) -> [U; 8];
+}
+
+struct Widening<S, A> {
+    simd: S,
+    host: longest::Longest,
+    after: A,
+}
+
+impl<S: Simd, A: LaneMap<S>> Convert<f16, f32> for Widening<S, A> {
+    #[inline(always)]
+    fn sixteen(&self, x: [f16; 16]) -> [f32; 16] {
+        cast(self.after.of(self.simd, cast(self.host.widen(x))))
+    }
+
+    #[inline(always)]
+    fn eight(&self, x: [f16; 8]) -> [f32; 8] {
+        let both: [f32; 16] = cast(self.after.of(self.simd, cast([self.host.widen_eight(x); 2])));
+        let [x, _]: [[f32; 8]; 2] = cast(both);
+        x
+    }
+}
+
+struct Rounding<S, B> {
+    simd: S,
+    host: longest::Longest,
+    before: B,
+}
+
+impl<S: Simd, B: LaneMap<S>> Convert<f32, f16> for Rounding<S, B> {
+    #[inline(always)]
+    fn sixteen(&self, x: [f32; 16]) -> [f16; 16] {
+        self.host.round(cast(self.before.of(self.simd, cast(x))))
+    }
+
+    #[inline(always)]
+    fn eight(&self, x: [f32; 8]) -> [f16; 8] {
+        let both: [f32; 16] = cast(self.before.of(self.simd, cast([x; 2])));
+        let [x, _]: [[f32; 8]; 2] = cast(both);
+        self.host.round_eight(x)
+    }
+}
+
+#[inline(always)]
+fn each<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U], rows: Rows) {
+    let Rows { count, columns, from_stride, to_stride } = rows;
+    for row in 0..count {
+        one(by, &from[row * from_stride..][..columns], &mut to[row * to_stride..][..columns]);
+    }
+}
+
+/// One row in vectors, the last of which may overlap the one before. Written out: what closures are called by is not always compiled
+/// for the same vectors.
+#[inline(always)]
+fn one<T: Copy + Default, U: Copy>(by: &impl Convert<T, U>, from: &[T], to: &mut [U]) {
+    let n = to.len();
+    if let (Some(last), true) = (from.last_chunk::<16>(), n >= 16) {
+        for (to, from) in to.as_chunks_mut::<16>().0.iter_mut().zip(from.as_chunks::<16>().0) {
+            *to = by.sixteen(*from);
+        }
+        if !n.is_multiple_of(16) {
+            to[n - 16..].copy_from_slice(&by.sixteen(*last));
+        }
+    } else if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
+        let done = by.sixteen(*[*first, *last].as_flattened().first_chunk().unwrap_or(&[T::default(); 16]));
+        to[..8].copy_from_slice(&done[..8]);
+        to[n - 8..].copy_from_slice(&done[8..]);
+    } else if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
+        let done = by.eight([first[0], first[1], first[2], first[3], last[0], last[1], last[2], last[3]]);
+        to[..4].copy_from_slice(&done[..4]);
+        to[n - 4..].copy_from_slice(&done[4..]);
+    } else {
+        let mut few = [T::default(); 8];
+        few[..n].copy_from_slice(from);
+        to.copy_from_slice(&by.eight(few)[..n]);
+    }
+}
+
+/// Calls `work` out of line; inlined, the inner loop spills its accumulators.
+#[inline(never)]
+pub fn outline<S: Simd, W: WithSimd<Output = ()>>(simd: S, work: W) {
+    simd.vectorize(work);
+}
+
+/// Unrolls a loop of at most 14 rounds, which the compiler would leave rolled, with the round as a constant.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! unroll {
+    (for $i: ident in 0..$count: expr => $work: block) => {
+        $crate::simd::unroll!($i $count; $work; 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    ($i: ident $count: expr; $work: block; $($n: literal)*) => {{
+        const { assert!($count <= 14) };
+        $({
+            const $i: usize = $n;
+            // Constant conditions: code of rounds beyond the count is never generated.
+            if const { $i < $count } $work
+        })*
+    }};
+}
+#[doc(inline)]
+pub use unroll;
+
+/// Every instruction set that this host has.
+pub fn arches() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar, Arch::new()];
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+    all
+}
+
+/// The longest vectors of x86, known by the type of the instructions that the caller is compiled for.
+#[cfg(target_arch = "x86_64")]
+mod longest {
+    use bytemuck::cast;
+    use half::f16;
+    use pulp::Simd;
+    use pulp::x86::V4;
+    use std::any::Any;
+    use std::arch::x86_64::_MM_FROUND_TO_NEAREST_INT;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Longest(V4);
+
+    #[inline(always)]
+    pub(super) fn of<S: Simd>(simd: S) -> Option<Longest> {
+        (&simd as &dyn Any).downcast_ref().copied().map(Longest)
+    }
+
+    impl Longest {
+        #[inline(always)]
+        pub(super) fn widen(self, x: [f16; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_cvtph_ps(cast(x)))
+        }
+
+        #[inline(always)]
+        pub(super) fn larger(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_max_ps(cast(x), cast(or)))
+        }
+
+        #[inline(always)]
+        pub(super) fn smaller(self, x: [f32; 16], or: [f32; 16]) -> [f32; 16] {
+            cast(self.0.avx512f._mm512_min_ps(cast(x), cast(or)))
+        }
+
+        /// One bit for each place with bits in common.
+        #[inline(always)]
+        pub(super) fn in_common(self, a: [u32; 16], b: [u32; 16]) -> u16 {
+            self.0.avx512f._mm512_test_epi32_mask(cast(a), cast(b))
+        }
+
+        /// One bit for each place whose number is below the other one.
+        #[inline(always)]
+        pub(super) fn below(self, a: [u32; 16], b: [u32; 16]) -> u16 {
+            self.0.avx512f._mm512_cmplt_epu32_mask(cast(a), cast(b))
+        }
+
+        /// Places of bits, from a number on, side by side; zeros behind.
+        #[inline(always)]
+        pub(super) fn places(self, first: u32, bits: u16) -> [u32; 16] {
+            let all: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+            let all = self.0.avx512f._mm512_add_epi32(cast(all), cast([first; 16]));
+            cast(self.0.avx512f._mm512_maskz_compress_epi32(bits, all))
+        }
+
+        /// Numbers at even and at odd places.
+        #[inline(always)]
+        pub(super) fn pairs(self, x: [f32; 16], y: [f32; 16]) -> [[f32; 16]; 2] {
+            const EVEN: [i32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
+            const ODD: [i32; 16] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31];
+            let even = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(EVEN), cast(y));
+            let odd = self.0.avx512f._mm512_permutex2var_ps(cast(x), cast(ODD), cast(y));
+            [cast(even), cast(odd)]
+        }
+
+        #[inline(always)]
+        pub(super) fn interleave(self, even: [f32; 16], odd: [f32; 16]) -> [[f32; 16]; 2] {
+            const LOW: [i32; 16] = [0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23];
+            const HIGH: [i32; 16] = [8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31];
+            let low = self.0.avx512f._mm512_permutex2var_ps(cast(even), cast(LOW), cast(odd));
+            let high = self.0.avx512f._mm512_permutex2var_ps(cast(even), cast(HIGH), cast(odd));
+            [cast(low), cast(high)]
+        }
+
+        #[inline(always)]
+        pub(super) fn widen_eight(self, x: [f16; 8]) -> [f32; 8] {
+            cast(self.0.avx512f._mm256_maskz_cvtph_ps(0xff, cast(x)))
+        }
+
+        #[inline(always)]
+        pub(super) fn round(self, x: [f32; 16]) -> [f16; 16] {
+            cast(self.0.avx512f._mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(cast(x)))
+        }
+
+        #[inline(always)]
+        pub(super) fn round_eight(self, x: [f32; 8]) -> [f16; 8] {
+            cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
+        }
+    }
+}
+
+/// Hosts without such vectors.
+#[cfg(not(target_arch = "x86_64"))]
+mod longest {
+    use half::f16;
+    use pulp::Simd;
+
+    #[derive(Clone, Copy)]
+    pub(super) enum Longest {}
+
+    pub(super) fn of<S: Simd>(_: S) -> Option<Longest> {
+        None
+    }
+
+    impl Longest {
+        pub(super) fn widen(self, _: [f16; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn larger(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn smaller(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+            match self {}
+        }
+
+        pub(super) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+            match self {}
+        }
+
+        pub(super) fn below(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+            match self {}
+        }
+
+        pub(super) fn places(self, _: u32, _: u16) -> [u32; 16] {
+            match self {}
+        }
+
+        pub(super) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+            match self {}
+        }
+
+        pub(super) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+            match self {}
+        }
+
+        pub(super) fn widen_eight(self, _: [f16; 8]) -> [f32; 8] {
+            match self {}
+        }
+
+        pub(super) fn round(self, _: [f32; 16]) -> [f16; 16] {
+            match self {}
+        }
+
+        pub(super) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
+            match self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct BinaryRows(Rows);
+
+    impl WithSimd for BinaryRows {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let BinaryRows(rows) = self;
+            let halves: Vec<f16> = (0..4096u16).map(|i| f16::from_bits(i.wrapping_mul(2477))).collect();
+            let wide: Vec<f32> = halves.iter().map(|x| x.to_f32() * 1.0001).collect();
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let half_bits = |x: &[f16]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+
+            let (mut found, mut wanted) = (vec![7.0; 2048], vec![7.0; 2048]);
+            widen_rows(simd, &halves, &mut found, rows);
+            num::widen_rows(&halves, &mut wanted, rows);
+            assert_eq!(bits(&found), bits(&wanted), "{rows:?}");
+
+            let (mut found, mut wanted) = (vec![f16::ONE; 2048], vec![f16::ONE; 2048]);
+            round_rows(simd, &wide, &mut found, rows);
+            num::round_rows(&wide, &mut wanted, rows);
+            assert_eq!(half_bits(&found), half_bits(&wanted), "{rows:?}");
+
+            if rows.columns <= LONGEST && rows.count > 0 {
+                let (mut found, mut wanted) = (vec![7.0; 2048], vec![7.0; 2048]);
+                widen_short_rows(simd, &halves, &mut found, rows);
+                num::widen_rows(&halves, &mut wanted, rows);
+                for row in 0..rows.count {
+                    // The next row begins where this one may be written over.
+                    let at = row * rows.to_stride..row * rows.to_stride + rows.columns.min(rows.to_stride);
+                    assert_eq!(bits(&found[at.clone()]), bits(&wanted[at]), "{rows:?}");
+                }
+            }
+
+            let (n, mut even, mut odd) = (rows.columns, vec![7.0; 100], vec![7.0; 100]);
+            widen_pairs(simd, &halves[..n], &mut even, &mut odd);
+            for i in 0..100 {
+                let at = |i: usize| if i < n { halves[i].to_f32() } else { 7.0 };
+                assert_eq!(
+                    [even[i], odd[i]].map(f32::to_bits),
+                    [at(2 * i), at(2 * i + 1)].map(f32::to_bits),
+                    "{n} {i}"
+                );
+            }
+        }
+    }
+
+    struct Limits(Vec<f32>);
+
+    impl WithSimd for Limits {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Limits(numbers) = self;
+            for (&x, &or) in numbers.iter().flat_map(|x| numbers.iter().map(move |or| (x, or))) {
+                let first = |v: S::f32s| bytemuck::bytes_of(&v).first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
+                let (x_vector, or_vector) = (simd.splat_f32s(x), simd.splat_f32s(or));
+                let wanted = [if x > or { x } else { or }, if x < or { x } else { or }].map(f32::to_bits);
+                assert_eq!(
+                    [first(larger(simd, x_vector, or_vector)), first(smaller(simd, x_vector, or_vector))],
+                    wanted
+                );
+            }
+        }
+    }
+
+    /// With zeros of both signs, infinities and NaN, by every instruction set.
+    #[test]
+    fn the_second_number_stands_where_neither_is_larger() {
+        for arch in arches() {
+            arch.dispatch(Limits(vec![0.0, -0.0, 1.5, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]));
+        }
+    }
+
+    struct Places<'a>(&'a [u32], Relation, &'a [u32], &'a mut [u32]);
+
+    impl WithSimd for Places<'_> {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> usize {
+            let Places(a, is, b, to) = self;
+            places(simd, a, is, b, to)
+        }
+    }
+
+    /// None, all, and some of them, in rows of any length.
+    #[test]
+    fn places_are_those_of_numbers_one_by_one() {
+        for n in 0..70u32 {
+            for every in [1, 2, 3, 17, 100] {
+                let a: Vec<u32> = (0..n).map(|i| i.wrapping_mul(0x9e37_79b9) | 1 << 31).collect();
+                let b: Vec<u32> = (0..n).map(|i| if (i + n) % every == 0 { 3 << 30 } else { !a[i as usize] }).collect();
+                let wanted: Vec<u32> = (0..n).filter(|i| (i + n) % every == 0).collect();
+                let above: Vec<u32> = a.iter().zip(0..n).map(|(a, i)| a.saturating_add((i + n) % every)).collect();
+                let below: Vec<u32> = (0..n).filter(|i| a[*i as usize] < above[*i as usize]).collect();
+                for arch in arches() {
+                    for (is, b, wanted) in [(Relation::Meets, &b, &wanted), (Relation::IsBelow, &above, &below)] {
+                        let mut found = vec![7; n as usize + LONGEST];
+                        let count = arch.dispatch(Places(&a, is, b, &mut found));
+                        assert_eq!(&found[..count], wanted, "{n} {every} {arch:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rows of any length, at any distance, and nothing else.
+    #[test]
+    fn rows_convert_as_they_do_by_a_call() {
+        for arch in arches() {
+            for columns in 0..70 {
+                arch.dispatch(BinaryRows(Rows {
+                    count: 5,
+                    columns,
+                    from_stride: 3 * columns + 1,
+                    to_stride: columns + 2,
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Dense tensors: groups by channels by rows by columns, columns contiguous.
+
+use std::fmt;
+
+/// Most elements the engine holds for one operand: 1 GiB of fp32, a full 16384 x 16384 plane.
+pub const LIMIT: u64 = 1 << 28;
+
+/// A tensor that is too large to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeError {
+    /// Elements asked for.
+    pub elements: u64,
+    /// Most elements there may be.
+    pub limit: u64,
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "a tensor of {} elements is more than {}", self.elements, self.limit)
+    }
+}
+
+impl std::error::Error for SizeError {}
+
+/// Extents of an operand or result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extents {
+    /// Groups.
+    pub g: usize,
+    /// Channels per group.
+    pub c: usize,
+    /// Rows.
+    pub h: usize,
+    /// Columns.
+    pub w: usize,
+}
+
+impl Extents {
+    pub fn array(self) -> [usize; 4] {
+        [self.g, self.c, self.h, self.w]
+    }
+
+    pub fn plane(self) -> usize {
+        self.h * self.w
+    }
+
+    /// Number of elements, refused when the engine could not hold them.
+    pub fn elements(self) -> Result<usize, SizeError> {
+        let n = self.array().iter().try_fold(1u64, |a, &b| a.checked_mul(b as u64)).unwrap_or(u64::MAX);
+        if n > LIMIT {
+            return Err(SizeError { elements: n, limit: LIMIT });
+        }
+        Ok(n as usize)
+    }
+
+    /// With channels and columns exchanged.
+    pub fn transposed(self) -> Extents {
+        Extents { c: self.w, w: self.c, ..self }
+    }
+}
+
+/// Extents and elements; columns are contiguous, then rows, channels, groups.
+#[derive(Clone, Debug)]
+pub struct Tensor<T = f32> {
+    pub ext: Extents,
+    pub data: Vec<T>,
+}
+
+impl Tensor {
+    pub fn zeros(ext: Extents) -> Result<Tensor, SizeError> {
+        Ok(Tensor { ext, data: vec![0.0; ext.elements()?] })
+    }
+
+    /// Channels and columns exchanged.
+    pub fn transposed(&self) -> Tensor {
+        let (e, t) = (self.ext, self.ext.transposed());
+        let mut data = vec![0.0; self.data.len()];
+        for g in 0..e.g {
+            for c in 0..e.c {
+                for h in 0..e.h {
+                    let row = &self.data[((g * e.c + c) * e.h + h) * e.w..][..e.w];
+                    for (w, &x) in row.iter().enumerate() {
+                        data[((g * t.c + w) * t.h + h) * t.w + c] = x;
+                    }
+                }
+            }
+        }
+        Tensor { ext: t, data }
+    }
+}

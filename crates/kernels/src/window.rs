@@ -1,0 +1,111 @@
+//! Geometry of convolution and pooling windows.
+
+use crate::num;
+use crate::view::{Part, TensorView, copy_short};
+use half::f16;
+use std::ops::Range;
+
+/// Elements that are gathered before they are widened together.
+const GATHERED: usize = 256;
+
+/// Kernel, stride, leading padding, source and result; rows first.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub k: [usize; 2],
+    pub s: [usize; 2],
+    pub p: [usize; 2],
+    pub from: [usize; 2],
+    pub to: [usize; 2],
+}
+
+impl Window {
+    /// Elements of a channel's kernel.
+    pub fn elements(&self) -> usize {
+        self.k[0] * self.k[1]
+    }
+
+    /// Whether every output reads one place of its own.
+    pub fn is_pointwise(&self) -> bool {
+        self.k == [1, 1] && self.s == [1, 1] && self.p == [0, 0] && self.from == self.to
+    }
+
+    /// Of the rows that windows of some outputs' rows meet, with those that surround the source: how many, which of them lie inside,
+    /// and which of the source the first of these is.
+    pub fn met_rows(&self, [first_row, rows]: [usize; 2]) -> (usize, Range<usize>, usize) {
+        let (met, top) = (rows.saturating_sub(1) * self.s[0] + self.k[0], first_row * self.s[0]);
+        let begin = self.p[0].saturating_sub(top).min(met);
+        let end = (self.from[0] + self.p[0]).saturating_sub(top).clamp(begin, met);
+        (met, begin..end, (top + begin).saturating_sub(self.p[0]))
+    }
+
+    /// What outputs of a part, from one on, meet under a tap of channel `first_channel` on: zero outside of the source.
+    #[inline(always)]
+    pub fn taken(
+        &self,
+        source: TensorView,
+        group: usize,
+        first_channel: usize,
+        part: &Part,
+        tap: usize,
+        first: usize,
+        to: &mut [f32],
+    ) {
+        let [n, width] = [self.from[1], part.columns.len()];
+        let (c, kh, kw) = (tap / self.elements(), tap % self.elements() / self.k[1], tap % self.k[1]);
+        let mut gathered = [f16::ZERO; GATHERED];
+        let mut output = first;
+        for to in to.chunks_mut(GATHERED) {
+            let mut rest = &mut gathered[..to.len()];
+            while !rest.is_empty() && width > 0 {
+                let (row, column) = (part.rows.start + output / width, part.columns.start + output % width);
+                let (piece, left) = rest.split_at_mut((width - output % width).min(rest.len()));
+                output += piece.len();
+                rest = left;
+                let inside = (row * self.s[0] + kh).checked_sub(self.p[0]).filter(|&h| h < self.from[0]);
+                let Some(h) = inside else {
+                    piece.fill(f16::ZERO);
+                    continue;
+                };
+                let source = source.row(group, first_channel + c, h, n);
+                // Input column of output column `o` is `o * s + kw - p`.
+                let (s, p) = (self.s[1], self.p[1]);
+                let begin = p.saturating_sub(kw).div_ceil(s).saturating_sub(column).min(piece.len());
+                let end = (n + p).saturating_sub(kw).div_ceil(s).saturating_sub(column).clamp(begin, piece.len());
+                piece[..begin].fill(f16::ZERO);
+                piece[end..].fill(f16::ZERO);
+                if begin == end {
+                    continue;
+                }
+                let at = (column + begin) * s + kw - p;
+                let piece = &mut piece[begin..end];
+                if s == 1 {
+                    copy_short(&source[at..at + piece.len()], piece);
+                } else {
+                    piece.iter_mut().zip(source[at..].iter().step_by(s)).for_each(|(to, x)| *to = *x);
+                }
+            }
+            num::widen_row(&gathered[..to.len()], to);
+        }
+    }
+}
+
+/// Windows of every kind, with channels in and out, and whether every output has channels of its own.
+#[cfg(test)]
+pub fn some_windows() -> impl Iterator<Item = (Window, [usize; 2], bool)> {
+    let mix = |x: u64| (x ^ x >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..400).map(move |i| {
+        let pick = |n: u64, of: usize| 1 + (mix(mix((i << 8 | n) + 1)) >> 33) as usize % of;
+        let (k, s) = match i % 4 {
+            // Usual ones.
+            0 => ([[3, 5][i as usize / 4 % 2]; 2], [pick(3, 2); 2]),
+            _ => ([pick(1, 5), pick(2, 5)], [pick(3, 3), pick(4, 3)]),
+        };
+        let p = [pick(5, k[0]) - 1, pick(6, k[1]) - 1];
+        // Some rows are longer than what is worked on at once.
+        let from = if i % 50 == 7 { [2, 1400] } else { [pick(7, 9), pick(8, 40)] };
+        let reached = |a: usize| from[a] + p[a] + pick(9 + a as u64, k[a]) - 1;
+        let to = std::array::from_fn(|a| reached(a).saturating_sub(k[a]) / s[a] + 1);
+        let (cin, cout, unicast) = (pick(11, 40), if from[1] > 40 { 3 } else { pick(12, 70) }, i % 3 == 0);
+        (Window { k, s, p, from, to }, if unicast { [cin; 2] } else { [cin, cout] }, unicast)
+    })
+}

@@ -1,0 +1,106 @@
+//! The thread pool, with scratch buffers that each thread keeps between kernels.
+
+use crate::simd;
+use crate::view::Squares;
+use half::f16;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::arena::Arena;
+pub use crate::arena::{LINE_BYTES, scratch_slice};
+pub use crate::par::{PER_THREAD, are_several, awake, chunks, on_all_threads};
+pub use crate::simd::arches;
+pub use crate::simd::{outline, unroll};
+
+/// Copies of what a task reads where it writes.
+pub type Aside = [Vec<f16>; 2];
+
+/// The vector instructions of this machine, and scratch memory for each thread.
+pub struct Workers {
+    pub arch: Arch,
+    scratch: Vec<Mutex<Scratch>>,
+    aside: Mutex<Aside>,
+    blocks: Mutex<Vec<f16>>,
+    /// Whether threads look for work throughout a run, see [`on_all_threads`].
+    pub awake: bool,
+}
+
+/// Buffers of one thread. They grow to what the largest task needs and stay.
+#[derive(Default)]
+pub struct Scratch {
+    pub staged: Vec<f32>,
+    pub packed: Vec<f32>,
+    pub wide: Vec<f32>,
+    pub panel: Vec<f32>,
+    pub sums: Vec<f32>,
+    pub halves: Vec<f16>,
+    pub gathered: Vec<f16>,
+    pub squares: Squares,
+    pub row: Vec<(f32, f32)>,
+    /// Buffers that only one kernel knows.
+    pub arena: Arena,
+}
+
+impl Workers {
+    pub fn new() -> Workers {
+        let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
+        Workers { arch: Arch::new(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
+    }
+
+    /// For these instructions, with buffers that held what no task may depend on.
+    #[cfg(test)]
+    pub fn used(arch: Arch) -> Workers {
+        let mut workers = Workers { arch, ..Workers::new() };
+        for scratch in workers.scratch.iter_mut().filter_map(|scratch| scratch.get_mut().ok()) {
+            let Scratch { staged, packed, wide, panel, sums, .. } = scratch;
+            [staged, packed, wide, panel, sums].into_iter().for_each(|buffer| buffer.resize(1 << 16, f32::NAN));
+        }
+        workers
+    }
+
+    /// Whether [`simd::converts`] in code for this host.
+    pub fn converts(&self) -> bool {
+        struct Converts;
+        impl WithSimd for Converts {
+            type Output = bool;
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> bool {
+                simd::converts::<S>()
+            }
+        }
+        self.arch.dispatch(Converts)
+    }
+
+    /// For one task at a time.
+    pub fn aside(&self) -> MutexGuard<'_, Aside> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What one task leaves for the next in blocks of channels.
+    pub fn blocks(&self) -> MutexGuard<'_, Vec<f16>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the work of every item, on all threads where it is worth it.
+    pub fn each<T: Send>(&self, mut items: Vec<T>, shared: bool, work: impl Fn(&mut T, &mut Scratch) + Sync) {
+        // Code of its own, once: what the work is compiled to is large.
+        let work: &(dyn Fn(&mut T, &mut Scratch) + Sync) = &work;
+        let one = |item: &mut T| {
+            let i = rayon::current_thread_index().unwrap_or(0) % self.scratch.len().max(1);
+            match self.scratch.get(i).and_then(|s| s.lock().ok()) {
+                Some(mut scratch) => work(item, &mut scratch),
+                None => work(item, &mut Scratch::default()),
+            }
+        };
+        if shared && items.len() > 1 && are_several() {
+            match self.awake {
+                true => awake(&mut items, one),
+                false => items.par_iter_mut().with_max_len(1).for_each(one),
+            }
+        } else {
+            items.iter_mut().for_each(one);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Arrays of NumPy: the `.npy` format, versions 1 to 3.
+
+use half::f16;
+
+/// First bytes of a `.npy` file.
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// Deepest nesting of brackets in a header; headers of plain arrays have two.
+const MAX_NESTING: usize = 16;
+/// Most elements of an array.
+const MAX_ELEMENTS: u64 = 1 << 32;
+
+/// An array as its file has it: extents, element type, bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Npy<'a> {
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// Element type as NumPy writes it, `<f4` for fp32.
+    pub descr: String,
+    kind: Kind,
+    big_endian: bool,
+    bytes: &'a [u8],
+}
+
+/// Element types that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bool,
+}
+
+impl<'a> Npy<'a> {
+    /// Reads a file's header and locates its elements; why not, worded for a diagnostic.
+    pub fn read(bytes: &'a [u8]) -> Result<Npy<'a>, String> {
+        let (header, data) = split(bytes)?;
+        let header = Header::parse(header)?;
+        let (kind, big_endian, size) = element(&header.descr)?;
+        let extents = &header.shape;
+        let elements = extents.iter().try_fold(1u64, |all, &n| all.checked_mul(n)).filter(|&n| n <= MAX_ELEMENTS);
+        let Some(elements) = elements else {
+            return Err(format!("the array's extents are {extents:?}: more elements than any file has"));
+        };
+        if header.fortran_order && extents.iter().filter(|&&n| n > 1).count() > 1 {
+            return Err(format!("the array {extents:?} is in Fortran order"));
+        }
+        let length = usize::try_from(elements * size).ok();
+        let Some(bytes) = length.and_then(|n| data.get(..n)) else {
+            let descr = &header.descr;
+            return Err(format!("cut short: {elements} elements of {descr} {extents:?} are more than the file has"));
+        };
+        let shape = extents.iter().map(|&n| n as usize).collect();
+        Ok(Npy { shape, descr: header.descr, kind, big_endian, bytes })
+    }
+
+    /// Elements, row after row, each the nearest fp32 value.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self.kind {
+            Kind::F16 => self.elements(|b| f16::from_le_bytes(b).to_f32()),
+            Kind::F32 => self.elements(f32::from_le_bytes),
+            Kind::F64 => self.elements(|b| f64::from_le_bytes(b) as f32),
+            Kind::I8 => self.elements(|b| i8::from_le_bytes(b) as f32),
+            Kind::I16 => self.elements(|b| i16::from_le_bytes(b) as f32),
+            Kind::I32 => self.elements(|b| i32::from_le_bytes(b) as f32),
+            Kind::I64 => self.elements(|b| i64::from_le_bytes(b) as f32),
+            Kind::U8 => self.elements(|[b]| b as f32),
+            Kind::U16 => self.elements(|b| u16::from_le_bytes(b) as f32),
+            Kind::U32 => self.elements(|b| u32::from_le_bytes(b) as f32),
+            Kind::U64 => self.elements(|b| u64::from_le_bytes(b) as f32),
+            Kind::Bool => self.elements(|[b]| f32::from(b != 0)),
+        }
+    }
+
+    fn elements<const N: usize>(&self, value: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        let (chunks, _) = self.bytes.as_chunks::<N>();
+        let ordered = |mut b: [u8; N]| {
+            if self.big_endian {
+                b.reverse();
+            }
+            value(b)
+        };
+        chunks.iter().map(|&b| ordered(b)).collect()
+    }
+}
+
+/// The bytes of a file with fp32 elements, as `numpy.save` writes it.
+pub fn write(shape: &[usize], elements: &[f32]) -> Vec<u8> {
+    let extents: Vec<String> = shape.iter().map(usize::to_string).collect();
+    // A tuple of one needs its comma.
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let extents = format!("({}{comma})", extents.join(", "));
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {extents}, }}");
+    // A header of one line that ends where elements are aligned.
+    let (version, head): (u8, usize) = if header.len() + 64 < u16::MAX as usize { (1, 10) } else { (2, 12) };
+    let length = (head + header.len() + 1).next_multiple_of(64) - head;
+    let mut out = Vec::with_capacity(head + length + 4 * elements.len());
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&[version, 0]);
+    out.extend_from_slice(&(length as u32).to_le_bytes()[..head - 8]);
+    out.extend_from_slice(header.as_bytes());
+    out.resize(head + length - 1, b' ');
+    out.push(b'\n');
+    elements.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
+    out
+}
+
+/// The header's text, and all after it.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    if !bytes.starts_with(MAGIC) {
+        let found = bytes.get(..MAGIC.len()).unwrap_or(bytes);
+        return Err(format!("not a .npy file: begins with {found:02x?}, expected {MAGIC:02x?}"));
+    }
+    let at = |i: usize| bytes.get(i).copied().unwrap_or(0) as usize;
+    let (start, length) = match at(6) {
+        1 => (10, at(8) | at(9) << 8),
+        2 | 3 => (12, at(8) | at(9) << 8 | at(10) << 16 | at(11) << 24),
+        other => return Err(format!("version {other} of the .npy format; read are 1 to 3")),
+    };
+    let end = start + length;
+    match (bytes.get(start..end), bytes.get(end..)) {
+        (Some(header), Some(data)) => Ok((header, data)),
+        _ => Err(format!("cut short: the header needs bytes {start}..{end}, the file has {}", bytes.len())),
+    }
+}
+
+/// What an element type names: kind, byte order, bytes of an element.
+fn element(descr: &str) -> Result<(Kind, bool, u64), String> {
+    let (order, name) = descr.split_at_checked(1).unwrap_or_default();
+    let kind = match name {
+        "f2" => (Kind::F16, 2),
+        "f4" => (Kind::F32, 4),
+        "f8" => (Kind::F64, 8),
+        "i1" => (Kind::I8, 1),
+        "i2" => (Kind::I16, 2),
+        "i4" => (Kind::I32, 4),
+        "i8" => (Kind::I64, 8),
+        "u1" => (Kind::U8, 1),
+        "u2" => (Kind::U16, 2),
+        "u4" => (Kind::U32, 4),
+        "u8" => (Kind::U64, 8),
+        "b1" => (Kind::Bool, 1),
+        _ => (Kind::Bool, 0),
+    };
+    match (kind, order) {
+        ((kind, size @ 1..), "<" | ">") | ((kind, size @ 1), "|" | "=") => Ok((kind, order == ">", size)),
+        _ => Err(format!("the array has element type {descr}; read are floats, integers and bool of up to 8 bytes")),
+    }
+}
+
+/// The header: a dictionary in Python's notation.
+#[derive(Default)]
+struct Header {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<u64>,
+}
+
+/// A value of the dictionary.
+enum Literal {
+    Text(String),
+    Bool(bool),
+    Number(u64),
+    List(Vec<Literal>),
+}
+
+impl Header {
+    fn parse(text: &[u8]) -> Result<Header, String> {
+        let text = str::from_utf8(text).map_err(|_| "not a .npy file: its header is no text".to_string())?;
+        let mut cursor = Cursor { rest: text.trim_end_matches(['\n', ' ', '\0']), depth: 0 };
+        let (mut header, mut seen) = (Header::default(), 0);
+        cursor.expect('{')?;
+        while !cursor.take('}') {
+            let Literal::Text(key) = cursor.literal()? else { return Err(cursor.wrong("a key in quotes")) };
+            cursor.expect(':')?;
+            let value = cursor.literal()?;
+            match (key.as_str(), value) {
+                ("descr", Literal::Text(descr)) => header.descr = descr,
+                ("descr", _) => return Err("the array has a structured element type".into()),
+                ("fortran_order", Literal::Bool(order)) => header.fortran_order = order,
+                ("shape", Literal::List(extents)) => header.shape = numbers(extents)?,
+                _ => return Err(format!("not a .npy file: its header has `{key}` where it should not")),
+            }
+            seen += 1;
+            if !cursor.take(',') {
+                cursor.expect('}')?;
+                break;
+            }
+        }
+        if seen != 3 || !cursor.rest.trim().is_empty() {
+            return Err(cursor.wrong("`descr`, `fortran_order` and `shape`, once each, and no more"));
+        }
+        Ok(header)
+    }
+}
+
+fn numbers(literals: Vec<Literal>) -> Result<Vec<u64>, String> {
+    let number = |l| match l {
+        Literal::Number(n) => Ok(n),
+        _ => Err("not a .npy file: an extent in its header is no number".to_string()),
+    };
+    literals.into_iter().map(number).collect()
+}
+
+/// What is left of a header.
+struct Cursor<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Cursor<'_> {
+    fn wrong(&self, expected: &str) -> String {
+        let found: String = self.rest.chars().take(12).collect();
+        format!("not a .npy file: its header has `{found}`, expected {expected}")
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        self.rest = self.rest.trim_start();
+        let found = self.rest.strip_prefix(c);
+        self.rest = found.unwrap_or(self.rest);
+        found.is_some()
+    }
+
+    fn expect(&mut self, c: char) -> Result<(), String> {
+        if self.take(c) { Ok(()) } else { Err(self.wrong(&format!("`{c}`"))) }
+    }
+
+    fn literal(&mut self) -> Result<Literal, String> {
+        for quote in ['\'', '"'] {
+            if self.take(quote) {
+                let (text, rest) = self.rest.split_once(quote).ok_or_else(|| self.wrong("a closing quote"))?;
+                let text = text.to_string();
+                self.rest = rest;
+                return Ok(Literal::Text(text));
+            }
+        }
+        for (open, close) in [('(', ')'), ('[', ']')] {
+            if self.take(open) {
+                return self.list(close);
+            }
+        }
+        for (word, value) in [("True", true), ("False", false)] {
+            if let Some(rest) = self.rest.strip_prefix(word) {
+                self.rest = rest;
+                return Ok(Literal::Bool(value));
+            }
+        }
+        let digits = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
+        let number =
+            self.rest[..digits].parse().map_err(|_| self.wrong("a number, a text, a truth value or a list"))?;
+        // Python 2 wrote long integers with a letter.
+        self.rest = self.rest[digits..].trim_start_matches('L');
+        Ok(Literal::Number(number))
+    }
+
+    fn list(&mut self, close: char) -> Result<Literal, String> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return Err(format!("not a .npy file: its header is nested more than {MAX_NESTING} deep"));
+        }
+        let mut all = Vec::new();
+        while !self.take(close) {
+            all.push(self.literal()?);
+            if !self.take(',') {
+                self.expect(close)?;
+                break;
+            }
+        }
+        self.depth -= 1;
+        Ok(Literal::List(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(version: u8, header: &str, data: &[u8]) -> Vec<u8> {
+        let length = (header.len() as u32).to_le_bytes();
+        let length = if version == 1 { &length[..2] } else { &length[..] };
+        [MAGIC, &[version, 0], length, header.as_bytes(), data].concat()
+    }
+
+    fn header(descr: &str, shape: &str) -> String {
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n")
+    }
+
+    #[test]
+    fn every_element_type_in_both_byte_orders() {
+        let cases: [(&str, &[u8], f32); 14] = [
+            ("<f2", &[0, 0xc1], -2.5),
+            (">f2", &[0xc1, 0], -2.5),
+            ("<f4", &[0, 0, 0x20, 0xc0], -2.5),
+            (">f4", &[0xc0, 0x20, 0, 0], -2.5),
+            ("<f8", &[0, 0, 0, 0, 0, 0, 4, 0xc0], -2.5),
+            ("|i1", &[0xfe], -2.0),
+            ("<i2", &[0xfe, 0xff], -2.0),
+            (">i4", &[0xff, 0xff, 0xff, 0xfe], -2.0),
+            ("<i8", &[0xfe, 255, 255, 255, 255, 255, 255, 255], -2.0),
+            ("|u1", &[200], 200.0),
+            ("<u2", &[0, 0x80], 32768.0),
+            (">u4", &[0x80, 0, 0, 0], 2147483648.0),
+            ("<u8", &[0, 0, 0, 0, 0, 0, 0, 0x80], 9223372036854775808.0),
+            ("|b1", &[1], 1.0),
+        ];
+        for (descr, bytes, value) in cases {
+            for version in 1..=3 {
+                let file = file(version, &header(descr, "(1,)"), bytes);
+                let array = Npy::read(&file).unwrap_or_else(|e| panic!("{descr}: {e}"));
+                assert_eq!((array.shape.as_slice(), array.to_f32()), (&[1][..], vec![value]), "{descr}");
+            }
+        }
+    }
+
+    #[test]
+    fn headers_of_other_writers() {
+        for header in [
+            "{\"shape\":(2L,1),\"descr\":\"<f4\",\"fortran_order\":True}",
+            "{ 'fortran_order' : False , 'descr' : '<f4' , 'shape' : [ 2 , 1 , ] , }   \n",
+        ] {
+            let array = file(1, header, &[0; 8]);
+            assert_eq!(Npy::read(&array).map(|a| a.shape), Ok(vec![2, 1]), "{header}");
+        }
+        let scalar = file(1, &header("<f4", "()"), &[0; 4]);
+        assert_eq!(Npy::read(&scalar).map(|a| (a.shape.len(), a.to_f32())), Ok((0, vec![0.0])));
+        let none = file(1, &header("<f4", "(3, 0)"), &[]);
+        assert_eq!(Npy::read(&none).map(|a| a.to_f32()), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        let plain = |shape: &str| header("<f4", shape);
+        let cases = [
+            (plain("(2, 2)").replace("False", "True"), "Fortran order"),
+            (plain("(3,)"), "cut short: 3 elements of <f4 [3]"),
+            (plain("(4294967296, 4294967296)"), "more elements than any file has"),
+            (plain("(99999999999999999999,)"), "expected a number"),
+            (plain("(-1,)"), "expected a number"),
+            (plain("('a',)"), "an extent in its header is no number"),
+            (plain("7"), "has `shape` where it should not"),
+            (header("<c8", "()"), "element type <c8"),
+            (header("", "()"), "element type ;"),
+            (header("|f4", "()"), "element type |f4"),
+            (header("é4", "()"), "element type é4"),
+            (plain("()").replace("'<f4'", "[('x', '<f4')]"), "structured"),
+            (plain("()").replace("shape", "shale"), "has `shale`"),
+            (plain("()").replace("'shape': (),", ""), "once each"),
+            (plain("()") + "x", "once each"),
+            (plain(&"(".repeat(100)), "nested more than"),
+            ("{'descr".into(), "a closing quote"),
+            (String::new(), "expected `{`"),
+        ];
+        for (header, part) in cases {
+            let error = Npy::read(&file(1, &header, &[0; 8])).expect_err(&header);
+            assert!(error.contains(part), "{header}: {error}");
+        }
+        let whole = write(&[2, 3], &[1.0; 6]);
+        for cut in 0..whole.len() {
+            assert!(Npy::read(&whole[..cut]).is_err(), "{cut}");
+        }
+        assert!(Npy::read(&file(4, "", &[])).is_err_and(|e| e.contains("version 4")));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for shape in [vec![], vec![3], vec![2, 3, 1], vec![1; 60], vec![1; 30_000]] {
+            let elements: Vec<f32> = (0..shape.iter().product()).map(|i| i as f32 - 0.3).collect();
+            let bytes = write(&shape, &elements);
+            let array = Npy::read(&bytes).expect("reads");
+            assert_eq!((array.shape.as_slice(), array.to_f32()), (shape.as_slice(), elements));
+            assert_eq!((bytes.len() - array.bytes.len()) % 64, 0);
+        }
+    }
+}

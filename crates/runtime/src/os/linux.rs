@@ -1,0 +1,98 @@
+//! Linux: sealed memfds, Unix sockets with descriptors, pidfds, landlock.
+
+pub mod socket;
+
+use crate::error::{Error, Result};
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use std::os::fd::AsFd;
+
+/// The system's name.
+pub const NAME: &str = "linux";
+
+/// An open file that can be passed to another process.
+pub type Descriptor = std::os::fd::OwnedFd;
+/// A descriptor that somebody else closes.
+pub type BorrowedDescriptor<'a> = std::os::fd::BorrowedFd<'a>;
+
+/// Memory whose size no process can change.
+#[derive(Debug)]
+pub struct Memory {
+    map: MmapRaw,
+    file: Descriptor,
+}
+
+impl Memory {
+    /// New memory, all zero.
+    pub fn new(bytes: u64) -> Result<Memory> {
+        let fail = |what| move |e: rustix::io::Errno| Error::system(what, "", e.into());
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("ane-buffer", flags).map_err(fail("memfd_create"))?;
+        ftruncate(&file, bytes).map_err(fail("ftruncate"))?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(fail("seal"))?;
+        Memory::map(file, bytes)
+    }
+
+    /// Memory of a descriptor that a peer passed. Refused unless its size is sealed and holds `bytes`.
+    pub fn adopt(file: Descriptor, bytes: u64) -> Result<Memory> {
+        let fail = |what| move |e: rustix::io::Errno| Error::system(what, "", e.into());
+        let seals = fcntl_get_seals(&file).map_err(fail("seals of a passed descriptor"))?;
+        let have = fstat(&file).map_err(fail("size of a passed descriptor"))?.st_size as u64;
+        if bytes > have || !seals.contains(SealFlags::SHRINK) {
+            return Err(Error::Size { what: "passed buffer".into(), found: have, expected: bytes });
+        }
+        Memory::map(file, bytes)
+    }
+
+    fn map(file: Descriptor, bytes: u64) -> Result<Memory> {
+        let map = MmapOptions::new().len(bytes as usize).map_raw(&file).map_err(|e| Error::system("mmap", "", e))?;
+        Ok(Memory { map, file })
+    }
+
+    /// The mapping.
+    pub fn mapping(&self) -> &MmapRaw {
+        &self.map
+    }
+
+    /// The descriptor, to be passed on.
+    pub fn descriptor(&self) -> Result<BorrowedDescriptor<'_>> {
+        Ok(self.file.as_fd())
+    }
+}
+
+/// Takes from this process what a compile does not need: writing files, and the network. The error names what the kernel
+/// lacks.
+pub fn confine() -> Result<()> {
+    use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
+    let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));
+    let rules = Ruleset::default()
+        .handle_access(AccessFs::from_write(ABI::V4))
+        .and_then(|r| r.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|r| r.create())
+        .map_err(fail)?;
+    match rules.restrict_self().map_err(fail)?.ruleset {
+        RulesetStatus::NotEnforced => Err(Error::system("landlock", "", std::io::ErrorKind::Unsupported.into())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::os::shared::{FileBytes, Shared};
+
+    #[test]
+    fn the_same_memory_through_a_descriptor() {
+        let a = Shared::new(100).expect("memory");
+        let file = a.descriptor().expect("a memfd").try_clone_to_owned().expect("descriptor");
+        let b = Shared::adopt(file, 100).expect("sealed");
+        a.write(&[7; 100]);
+        assert_eq!(b.to_vec(), [7; 100]);
+        let file = a.descriptor().expect("a memfd").try_clone_to_owned().expect("descriptor");
+        assert!(Shared::adopt(file, 4096).is_err());
+    }
+
+    #[test]
+    fn devices_read_as_files() {
+        assert_eq!(FileBytes::open(std::path::Path::new("/dev/null")).expect("opened").as_ref(), b"");
+    }
+}

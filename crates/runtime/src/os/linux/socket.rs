@@ -1,0 +1,337 @@
+//! Messages with descriptors over Unix sockets, and who is at the other end.
+
+use crate::error::{Error, Result};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Most descriptors of one message.
+pub const MAX_DESCRIPTORS: usize = 16;
+/// Most bytes of one message.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
+const HEAD_BYTES: usize = 8;
+
+/// A message: a kind, bytes, descriptors.
+#[derive(Debug, Default)]
+pub struct Message {
+    /// What it is.
+    pub kind: u32,
+    /// Content.
+    pub body: Vec<u8>,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A connection.
+pub type Stream = UnixStream;
+
+/// Longest path of a socket: the kernel's field has 108 bytes, the last of them zero.
+pub const MAX_PATH_BYTES: usize = 107;
+
+/// A socket that waits for connections.
+#[derive(Debug)]
+pub struct Listener(UnixListener);
+
+impl Listener {
+    /// Listens at a path, for this user alone.
+    pub fn bind(path: &Path) -> Result<Listener> {
+        let fail = |what| move |e| Error::system(what, path.display(), e);
+        let listener = UnixListener::bind(checked(path)?).map_err(fail("bind"))?;
+        // Peers are identified one by one; other users are turned away at the first message.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail("protect"))?;
+        listener.set_nonblocking(true).map_err(fail("listen"))?;
+        Ok(Listener(listener))
+    }
+
+    /// The next connection, if one comes in time.
+    pub fn accept_within(&self, time: Duration) -> std::io::Result<Option<Stream>> {
+        if !ready(&self.0, time) {
+            return Ok(None);
+        }
+        match self.0.accept() {
+            Ok((socket, _)) => Ok(Some(socket)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A path that a socket can have.
+fn checked(path: &Path) -> Result<&Path> {
+    let found = path.as_os_str().len();
+    if found <= MAX_PATH_BYTES {
+        return Ok(path);
+    }
+    let text = format!("a socket's path has at most {MAX_PATH_BYTES} bytes, this one {found}; choose a shorter folder");
+    Err(Error::system("socket", path.display(), std::io::Error::new(std::io::ErrorKind::InvalidInput, text)))
+}
+
+fn ready(file: &impl AsFd, time: Duration) -> bool {
+    let mut wanted = [rustix::event::PollFd::new(file, rustix::event::PollFlags::IN)];
+    let time = rustix::event::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    matches!(rustix::event::poll(&mut wanted, Some(&time)), Ok(1..))
+}
+
+/// Connects to a broker.
+pub fn connect(path: &Path) -> Result<Stream> {
+    UnixStream::connect(checked(path)?).map_err(|e| Error::system("connect to the broker at", path.display(), e))
+}
+
+/// Two ends of a connection.
+pub fn pair() -> Result<(Stream, Stream)> {
+    UnixStream::pair().map_err(|e| Error::system("socketpair", "", e))
+}
+
+/// The socket that standard input is.
+pub fn standard_input() -> Result<Stream> {
+    let own = std::io::stdin().as_fd().try_clone_to_owned();
+    own.map(Stream::from).map_err(|e| Error::system("use standard input as a socket", "", e))
+}
+
+/// A socket as a child's standard input.
+pub fn into_input(socket: Stream) -> Stdio {
+    Stdio::from(OwnedFd::from(socket))
+}
+
+/// A socket as a descriptor, to be passed on.
+pub fn descriptor(socket: &Stream) -> BorrowedFd<'_> {
+    socket.as_fd()
+}
+
+/// The socket that was passed.
+pub fn from_descriptor(file: OwnedFd) -> Stream {
+    Stream::from(file)
+}
+
+/// Lets a receiver look at the time while a peer is silent.
+pub fn set_tick(socket: &Stream) -> Result<()> {
+    socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))
+}
+
+/// Whether something comes in time.
+pub fn readable_within(socket: &Stream, time: Duration) -> bool {
+    ready(socket, time)
+}
+
+/// Ends a connection for both sides.
+pub fn shut(socket: &Stream) {
+    // One that has ended already stays ended.
+    let _ = socket.shutdown(std::net::Shutdown::Both);
+}
+
+/// The user of this process.
+pub fn own_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> Error {
+    move |e| Error::system(what, "", e.into())
+}
+
+fn ended(what: &'static str) -> Error {
+    Error::system(what, "", std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Sends a message. Descriptors go with its first byte.
+pub fn send(socket: &Stream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    if body.len() > MAX_MESSAGE_BYTES || descriptors.len() > MAX_DESCRIPTORS {
+        let limit = MAX_MESSAGE_BYTES as u64;
+        return Err(Error::Protocol { what: "message too large", found: body.len() as u64, limit });
+    }
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&kind.to_le_bytes());
+    head[4..].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let total = HEAD_BYTES + body.len();
+    let mut sent = 0;
+    while sent < total {
+        let (a, b) = if sent < HEAD_BYTES { (&head[sent..], body) } else { (&[][..], &body[sent - HEAD_BYTES..]) };
+        let parts = [IoSlice::new(a), IoSlice::new(b)];
+        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                sent += n;
+                ancillary.clear();
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(failed("send")(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Longest time from a message's first byte to its last, beside what its length takes.
+const MESSAGE_TIME: Duration = Duration::from_secs(5);
+/// What a message's length takes at most: 16 MB a second.
+const BYTES_A_MILLISECOND: usize = 1 << 14;
+/// How long a receiver looks for a message before it sleeps: a processor that sleeps takes longer to wake than most messages
+/// take to come. It gives way to whoever else has work.
+const AWAKE: Duration = Duration::from_micros(60);
+/// How often a receiver looks at the time.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
+/// it is read. A peer may be silent between messages, and not within one: that needs a read time-out on the socket, for
+/// which [`TICK`] is meant.
+pub fn receive(socket: &Stream, limit_bytes: usize) -> Result<Option<Message>> {
+    receive_from(socket, limit_bytes, None, MESSAGE_TIME)
+}
+
+/// As [`receive`], of a peer that is to begin its message within that time.
+pub fn receive_within(socket: &Stream, limit_bytes: usize, time: Duration) -> Result<Option<Message>> {
+    receive_from(socket, limit_bytes, Some(Instant::now()), time)
+}
+
+fn receive_from(
+    socket: &Stream,
+    limit_bytes: usize,
+    mut began: Option<Instant>,
+    head_time: Duration,
+) -> Result<Option<Message>> {
+    let mut head = [0; HEAD_BYTES];
+    let mut descriptors = Vec::new();
+    let got = fill(socket, &mut head, &mut descriptors, &mut began, head_time)?;
+    began = Some(Instant::now());
+    if got == 0 {
+        return Ok(None);
+    }
+    if got < HEAD_BYTES {
+        return Err(ended("receive"));
+    }
+    let kind = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    if length > limit_bytes {
+        return Err(Error::Protocol { what: "message too large", found: length as u64, limit: limit_bytes as u64 });
+    }
+    let time = MESSAGE_TIME + Duration::from_millis((length / BYTES_A_MILLISECOND) as u64);
+    let mut body = Vec::new();
+    while body.len() < length {
+        // Grown as bytes come, so that a claimed length alone takes no memory.
+        let from = body.len();
+        body.resize(length.min(from + (1 << 20)), 0);
+        if fill(socket, &mut body[from..], &mut descriptors, &mut began, time)? < body.len() - from {
+            return Err(ended("receive"));
+        }
+    }
+    Ok(Some(Message { kind, body, descriptors }))
+}
+
+/// Reads until `to` is full or the peer is gone; bytes read.
+fn fill(
+    socket: &Stream,
+    to: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+    began: &mut Option<Instant>,
+    time: Duration,
+) -> Result<usize> {
+    let mut got = 0;
+    let mut quiet: Option<Instant> = None;
+    while got < to.len() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut to[got..])];
+        let mut flags = RecvFlags::CMSG_CLOEXEC;
+        if got == 0 && quiet.is_none_or(|at| at.elapsed() < AWAKE) {
+            quiet.get_or_insert_with(Instant::now);
+            flags |= RecvFlags::DONTWAIT;
+        }
+        let received = match recvmsg(socket, &mut parts, &mut ancillary, flags) {
+            Ok(received) => received.bytes,
+            Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => {
+                std::thread::yield_now();
+                continue;
+            }
+            Err(Errno::INTR | Errno::AGAIN) if began.is_none_or(|at| at.elapsed() < time) => continue,
+            Err(e) => return Err(failed("receive")(e)),
+        };
+        began.get_or_insert_with(Instant::now);
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(all) = message {
+                descriptors.extend(all);
+            }
+        }
+        if descriptors.len() > MAX_DESCRIPTORS {
+            let found = descriptors.len() as u64;
+            return Err(Error::Protocol { what: "too many descriptors", found, limit: MAX_DESCRIPTORS as u64 });
+        }
+        if received == 0 {
+            break;
+        }
+        got += received;
+        if got < to.len() && began.is_some_and(|at| at.elapsed() >= time) {
+            return Err(failed("receive")(Errno::TIMEDOUT));
+        }
+    }
+    Ok(got)
+}
+
+/// Who is at the other end of a socket, as the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// SHA-256 of the executable, in hexadecimal.
+    pub digest: String,
+}
+
+/// Asks the kernel for the peer's process, and hashes its executable. The process is pinned while its executable is
+/// opened, so that a reused number cannot stand in for it.
+pub fn peer(socket: &Stream) -> Result<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(failed("peer credentials"))?;
+    let pid = credentials.pid;
+    let pinned =
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
+    let digest = digest_of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+    // A process that has ended meanwhile may have handed its number on: its descriptor is then readable.
+    let mut ended_yet = [rustix::event::PollFd::new(&pinned, rustix::event::PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut ended_yet, Some(&now)).map_err(failed("poll"))? > 0 {
+        return Err(ended("the peer"));
+    }
+    Ok(Peer { pid: pid.as_raw_nonzero().get() as u32, uid: credentials.uid.as_raw(), digest })
+}
+
+/// What a file is known by: device, number, size, and the times of its last changes. The last one cannot be set by users.
+type Stamp = [i64; 6];
+
+/// Most digests that are kept.
+const MAX_DIGESTS: usize = 256;
+static DIGESTS: Mutex<BTreeMap<Stamp, String>> = Mutex::new(BTreeMap::new());
+
+/// SHA-256 of a file, in hexadecimal. Kept for as long as the file does not change.
+pub fn digest_of(path: &str) -> Result<String> {
+    let fail = |what: &'static str| move |e: std::io::Error| Error::system(what, path, e);
+    let mut file = std::fs::File::open(path).map_err(fail("open"))?;
+    let m = file.metadata().map_err(fail("look at"))?;
+    let stamp = [m.dev() as i64, m.ino() as i64, m.size() as i64, m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
+    let digests = || DIGESTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(known) = digests().get(&stamp) {
+        return Ok(known.clone());
+    }
+    let mut hash = Sha256::new();
+    std::io::copy(&mut file, &mut hash).map_err(fail("read"))?;
+    let digest = crate::cache::hex(&hash.finalize());
+    let mut all = digests();
+    if all.len() >= MAX_DIGESTS {
+        all.pop_first();
+    }
+    all.insert(stamp, digest.clone());
+    Ok(digest)
+}

@@ -1,0 +1,103 @@
+//! What works on which system: the rows that `ane doctor` prints and docs/systems.md lists.
+
+/// How well something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// Tests run it on that system.
+    Tested,
+    /// Tests run it under Wine, on Linux.
+    Wine,
+    /// It compiles and links; no test has run there.
+    Untested,
+    /// The system lacks what it needs; it is refused with this reason.
+    Absent(&'static str),
+}
+
+impl Support {
+    /// Whether it can be used.
+    pub fn works(self) -> bool {
+        !matches!(self, Support::Absent(_))
+    }
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Support::Tested => "works",
+            Support::Wine => "works under Wine; never run on Windows itself",
+            Support::Untested => "builds; never run there",
+            Support::Absent(why) => why,
+        }
+    }
+}
+
+/// Something that a system supports or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    /// What it is, as `ane doctor` names it.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// On each of [`SYSTEMS`].
+    pub support: [Support; 3],
+}
+
+impl Feature {
+    /// On a system by name; `None` for one that is not known.
+    pub fn on(&self, system: &str) -> Option<Support> {
+        SYSTEMS.iter().position(|s| *s == system).map(|i| self.support[i])
+    }
+}
+
+/// Systems with rows.
+pub const SYSTEMS: [&str; 3] = ["linux", "macos", "windows"];
+
+use Support::{Absent, Tested, Untested, Wine};
+
+const IDENTITY: Support = Absent("refused: no safe call names the process behind a socket");
+const DESCRIPTORS: Support = Absent("refused: no descriptors go over sockets");
+
+/// Everything that depends on the system.
+pub const FEATURES: &[Feature] = &[
+    Feature {
+        name: "command line",
+        purpose: "check, compile, run, dump, convert: all in one process",
+        support: [Tested, Untested, Wine],
+    },
+    Feature {
+        name: "mapped weights",
+        purpose: "weight files are mapped, not copied",
+        support: [Tested, Untested, Wine],
+    },
+    Feature {
+        name: "cache",
+        purpose: "compiled programs by content, in the user's cache folder",
+        support: [Tested, Untested, Wine],
+    },
+    Feature { name: "C library", purpose: "the runtime's calls from C", support: [Tested, Untested, Untested] },
+    Feature { name: "Python package", purpose: "the library from Python", support: [Tested, Untested, Untested] },
+    Feature {
+        name: "broker",
+        purpose: "a daemon that other processes compile and run through",
+        support: [Tested, IDENTITY, DESCRIPTORS],
+    },
+    Feature {
+        name: "confined compiles",
+        purpose: "the broker's compile service may neither write files nor use the network",
+        support: [Tested, Absent("no broker"), Absent("no broker")],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_agree_with_the_calls_of_this_system() {
+        let broker = FEATURES.iter().find(|f| f.name == "broker").and_then(|f| f.on(crate::os::NAME));
+        let pair = crate::os::socket::pair();
+        assert_eq!(broker.is_some_and(Support::works), pair.is_ok());
+        if let Err(error) = pair {
+            assert!(error.to_string().contains(crate::os::NAME), "{error}");
+        }
+    }
+}

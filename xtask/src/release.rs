@@ -1,0 +1,115 @@
+//! Archives and wheels: `cargo xtask release --dry-run [TARGET...]`.
+//!
+//! For each target an archive with the command line, the C library, its header, README, changelog and licences; a wheel where
+//! the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`. `--dry-run` is the only mode: nothing
+//! is published from here. Needs what `cross` needs, and `maturin` for wheels (with `ziglang`).
+
+use crate::targets::{self, Linker, TARGETS, Target};
+use crate::{Outcome, conclude, cross, repo};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files of the repository that every archive has.
+const DOCUMENTS: [&str; 5] =
+    ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "crates/e5rt/include/anemone_e5rt.h"];
+/// Most bytes of the command line, stripped.
+const MAX_BINARY_BYTES: u64 = 15_000_000;
+
+/// Builds all, or the named ones.
+pub fn run(arguments: &[String]) -> Outcome {
+    let Some(named) = arguments.strip_prefix(&["--dry-run".to_string()]) else {
+        return Err(vec!["give --dry-run: publishing is not done from here".into()]);
+    };
+    let chosen: Vec<&Target> = if named.is_empty() {
+        TARGETS.iter().filter(|t| !t.is_core()).collect()
+    } else {
+        named.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
+    };
+    let out = cross::folder().join("release-files");
+    fs::create_dir_all(&out).map_err(|e| vec![format!("{}: {e}", out.display())])?;
+    let mut findings = Vec::new();
+    for target in &chosen {
+        findings.extend(archive(target, &out).err());
+        if !target.wheel.is_empty() {
+            findings.extend(wheel(target, &out).err());
+        }
+    }
+    findings.extend(sums(&out).err());
+    conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
+}
+
+/// An archive of a target.
+fn archive(target: &Target, out: &Path) -> Result<(), String> {
+    let built = cross::build(target)?;
+    let name = format!("anemone-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
+    let folder = out.join(&name);
+    let fail = |e: std::io::Error| format!("{name}: {e}");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(fail)?;
+    let artifacts = target.artifacts().into_iter().map(|a| built.join(a));
+    for file in artifacts.chain(DOCUMENTS.iter().map(|d| repo::at(d))) {
+        let to = folder.join(file.file_name().unwrap_or_default());
+        fs::copy(&file, to).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    let bytes = built.join(target.artifacts()[0]).metadata().map_err(fail)?.len();
+    if bytes > MAX_BINARY_BYTES {
+        return Err(format!("{name}: the command line has {bytes} bytes, at most {MAX_BINARY_BYTES} are wanted"));
+    }
+    let mut pack = if target.is_windows() {
+        let mut python = Command::new("python3");
+        python.args(["-m", "zipfile", "-c", &format!("{name}.zip"), &name]);
+        python
+    } else {
+        // Owner and time say nothing, so that the same build gives the same archive.
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-czf"]);
+        tar.args([&format!("{name}.tar.gz"), &name]);
+        tar
+    };
+    let packed = pack.current_dir(out).status().map_err(fail)?;
+    fs::remove_dir_all(&folder).map_err(fail)?;
+    if packed.success() { Ok(()) } else { Err(format!("{name}: packing: {packed}")) }
+}
+
+/// A wheel of a target, and its tag against the table.
+fn wheel(target: &Target, out: &Path) -> Result<(), String> {
+    let mut maturin = Command::new("maturin");
+    maturin.args(["build", "--profile", "dist", "--strip", "--target", target.triple, "--out"]).arg(out);
+    maturin.args(["--manifest-path", "crates/python/Cargo.toml"]);
+    if let (Linker::Zig(_), false) = (target.linker, target.triple.contains("musl")) {
+        maturin.arg("--zig");
+    }
+    if let Some(version) = target.wheel.strip_prefix("manylinux_").and_then(|w| w.get(..4)) {
+        maturin.args(["--compatibility", &format!("manylinux_{version}")]);
+    }
+    cross::environment(&mut maturin, target);
+    let done = maturin.current_dir(repo::root()).status().map_err(|e| format!("maturin: {e}; pip install maturin"))?;
+    if !done.success() {
+        return Err(format!("{}: maturin: {done}", target.triple));
+    }
+    let tag = format!("-abi3-{}.whl", target.wheel);
+    let made = files(out)?.iter().any(|f| f.to_string_lossy().ends_with(&tag));
+    if made { Ok(()) } else { Err(format!("{}: no wheel ends in {tag}", target.triple)) }
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut all: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
+    all.sort();
+    Ok(all)
+}
+
+/// Checksums in the form of `sha256sum`.
+fn sums(out: &Path) -> Result<(), String> {
+    let mut text = String::new();
+    for file in files(out)?.iter().filter(|f| f.file_name().is_some_and(|n| n != "SHA256SUMS")) {
+        let bytes = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let digest: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        println!("{name}: {:.1} MB", bytes.len() as f64 / 1e6);
+        text.push_str(&format!("{digest}  {name}\n"));
+    }
+    fs::write(out.join("SHA256SUMS"), text).map_err(|e| e.to_string())
+}

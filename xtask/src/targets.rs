@@ -1,0 +1,165 @@
+//! Targets that are built: the one table that `cross`, `release` and the README read.
+
+/// How a target is linked from x86-64 Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linker {
+    /// A C compiler of Debian's cross packages, by name.
+    Gcc(&'static str),
+    /// `cargo zigbuild`, with the C library's version where that matters.
+    Zig(&'static str),
+    /// Not linked: the core as a library, checked alone.
+    None,
+}
+
+/// A target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// As rustc names it.
+    pub triple: &'static str,
+    /// In words.
+    pub name: &'static str,
+    /// For archives.
+    pub linker: Linker,
+    /// What runs its programs here, with arguments.
+    pub runner: &'static [&'static str],
+    /// Whether continuous integration checks it.
+    pub in_ci: bool,
+    /// Platform tag of its wheel; empty where none is made.
+    pub wheel: &'static str,
+    /// What was shown on x86-64 Linux: links, tests run, bits equal.
+    pub shown: [&'static str; 3],
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        triple: "x86_64-unknown-linux-gnu",
+        name: "Linux x86-64, glibc 2.28",
+        linker: Linker::Zig(".2.28"),
+        runner: &[],
+        in_ci: false,
+        wheel: "manylinux_2_28_x86_64",
+        shown: ["yes", "all", "reference"],
+    },
+    Target {
+        triple: "x86_64-unknown-linux-musl",
+        name: "Linux x86-64, static",
+        linker: Linker::Zig(""),
+        runner: &[],
+        in_ci: false,
+        wheel: "",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "aarch64-unknown-linux-gnu",
+        name: "Linux arm64, glibc 2.28",
+        linker: Linker::Gcc("aarch64-linux-gnu-gcc"),
+        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+        in_ci: true,
+        wheel: "manylinux_2_28_aarch64",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "aarch64-unknown-linux-musl",
+        name: "Linux arm64, static",
+        linker: Linker::Zig(""),
+        runner: &["qemu-aarch64"],
+        in_ci: false,
+        wheel: "",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "aarch64-apple-darwin",
+        name: "macOS arm64",
+        linker: Linker::Zig(""),
+        runner: &[],
+        in_ci: false,
+        wheel: "macosx_11_0_arm64",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "x86_64-apple-darwin",
+        name: "macOS x86-64",
+        linker: Linker::Zig(""),
+        runner: &[],
+        in_ci: false,
+        wheel: "macosx_10_12_x86_64",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "x86_64-pc-windows-gnu",
+        name: "Windows x86-64",
+        linker: Linker::Gcc("x86_64-w64-mingw32-gcc"),
+        runner: &["wine"],
+        in_ci: true,
+        wheel: "win_amd64",
+        shown: ["no", "no", "no"],
+    },
+    Target {
+        triple: "wasm32-unknown-unknown",
+        name: "WebAssembly: the library without files",
+        linker: Linker::None,
+        runner: &[],
+        in_ci: true,
+        wheel: "",
+        shown: ["-", "no", "no"],
+    },
+];
+
+/// A target by its triple.
+pub fn find(triple: &str) -> Result<&'static Target, String> {
+    let known = || TARGETS.iter().map(|t| t.triple).collect::<Vec<_>>().join(", ");
+    TARGETS
+        .iter()
+        .find(|t| t.triple == triple)
+        .ok_or_else(|| format!("{triple}: not in the table of targets: {}", known()))
+}
+
+impl Target {
+    /// Whether this is the core alone.
+    pub fn is_core(&self) -> bool {
+        self.linker == Linker::None
+    }
+
+    /// Whether its programs end in `.exe`, and its archives in `.zip`.
+    pub fn is_windows(&self) -> bool {
+        self.triple.contains("windows")
+    }
+
+    /// Files of a build: the command line and the C library.
+    pub fn artifacts(&self) -> Vec<&'static str> {
+        match self.triple {
+            t if t.contains("windows") => vec!["ane.exe", "anemone_e5rt.dll", "libanemone_e5rt.a"],
+            t if t.contains("apple") => vec!["ane", "libanemone_e5rt.dylib", "libanemone_e5rt.a"],
+            // A static target has no shared libraries.
+            t if t.contains("musl") => vec!["ane", "libanemone_e5rt.a"],
+            _ => vec!["ane", "libanemone_e5rt.so", "libanemone_e5rt.a"],
+        }
+    }
+}
+
+/// The table of the README.
+pub fn table() -> String {
+    let mut out = String::from("\n| target | checks | links | tests run | bits equal |\n|---|---|---|---|---|\n");
+    for t in TARGETS {
+        let [links, tests, bits] = t.shown;
+        let when = if t.in_ci || t.triple == "x86_64-unknown-linux-gnu" { "every change" } else { "by hand" };
+        out.push_str(&format!("| {} (`{}`) | {when} | {links} | {tests} | {bits} |\n", t.name, t.triple));
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_found_and_others_refused() {
+        assert!(find("wasm32-unknown-unknown").is_ok_and(|t| t.is_core()));
+        assert!(find("x86_64-pc-windows-gnu").is_ok_and(|t| t.is_windows() && t.artifacts()[0] == "ane.exe"));
+        assert!(find("sparc").is_err_and(|e| e.contains("wasm32-unknown-unknown")));
+        // Two foreign systems and the core: what the time of continuous integration allows.
+        assert_eq!(TARGETS.iter().filter(|t| t.in_ci).count(), 3);
+    }
+}
