@@ -1,8 +1,8 @@
 //! `ane run --by-layer`: every value of a network against plain evaluation.
 
 use super::{Voice, print};
-use anemone::layers::{Layer, compare_layers};
 use anemone::compile::program_of;
+use anemone::layers::{Layer, compare_layers};
 use anemone::tensor::{self, Array};
 use anemone::{Diagnostic, Result};
 use anemone_compile::Options;
