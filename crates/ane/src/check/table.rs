@@ -2,7 +2,7 @@
 
 use super::{Answer, Report, reason, route_name};
 use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Place, Placement, Route};
+use anemone_compile::check::{Here, Place, Placement, Route};
 use anemone_facts::lint::Severity;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,8 +21,30 @@ pub fn render(report: &Report, verbose: bool) -> String {
     }
     refusals(report, &mut out);
     warnings(report, verbose, &mut out);
+    here(report, &mut out);
     verdict(report, &mut out);
     out
+}
+
+/// What this compiler does, beside the verdicts on Apple's.
+fn here(report: &Report, out: &mut String) {
+    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.chip.as_str(), a.here.as_ref()?))).collect();
+    for (chip, here) in &told {
+        match here {
+            Here::Compiled { tasks } => {
+                let _ = writeln!(out, "`ane compile -t {chip}`: compiles, {tasks} tasks");
+            }
+            Here::Refused(refusals) => {
+                let _ = writeln!(out, "`ane compile -t {chip}`: refuses");
+                for refusal in refusals {
+                    let _ = writeln!(out, "      {}", refusal.message);
+                }
+            }
+        }
+    }
+    if !told.is_empty() {
+        out.push('\n');
+    }
 }
 
 fn quantity(macs: u64) -> String {

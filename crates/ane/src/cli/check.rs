@@ -78,6 +78,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let mut report = check::report(&flags.model, outline, &chips, route, &assumptions);
     report.max_fallback = flags.max_fallback;
+    report.compile(&flags.model, &flags.choices.choices()?);
     write_files(&flags, &report)?;
     let failing = report.failing(&baseline);
     if voice.json {
