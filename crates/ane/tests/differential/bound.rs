@@ -162,8 +162,8 @@ impl Step<'_> {
             let all = (0..self.operands.len()).map(operands).collect::<Result<Vec<_>, _>>()?;
             for (at, e) in error.iter_mut().enumerate() {
                 let affected = match each {
-                    true => known.affects(&mut all.iter().map(|o| o[at])),
-                    false => known.affects(&mut all.iter().flatten().copied()),
+                    true => known.affects(&all.iter().map(|o| o[at]).collect::<Vec<_>>()),
+                    false => known.affects(&all.concat()),
                 };
                 if affected && e.is_finite() {
                     (*e, noted[row]) = (f32::INFINITY, true);

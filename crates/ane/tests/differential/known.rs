@@ -77,12 +77,12 @@ impl Known {
     }
 
     /// Whether an element is affected, from its operands and their bounds.
-    pub fn affects(&self, operands: &mut dyn Iterator<Item = (f32, f32)>) -> bool {
+    pub fn affects(&self, operands: &[(f32, f32)]) -> bool {
         match self.when {
             When::Always => true,
-            When::NotFinite => operands.any(|(x, bound)| !x.is_finite() || bound.is_infinite()),
-            When::Nan => operands.any(|(x, _)| x.is_nan()),
-            When::NotPositive => operands.next().is_some_and(|(x, _)| x <= 0.0 || x.is_nan()),
+            When::NotFinite => operands.iter().any(|(x, bound)| !x.is_finite() || bound.is_infinite()),
+            When::Nan => operands.iter().any(|(x, _)| x.is_nan()),
+            When::NotPositive => operands.first().is_some_and(|(x, _)| *x <= 0.0 || x.is_nan()),
         }
     }
 }

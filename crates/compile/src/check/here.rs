@@ -67,6 +67,7 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
 fn operation(error: &Error) -> Option<&str> {
     match error {
         Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
+        Error::Reads { op, .. } => Some(op),
         Error::Refused(refused) => Some(&refused.op),
         Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } => None,
     }
