@@ -44,6 +44,8 @@ const STEPS: &[Step] = &[
     Chore("cross", cross::run, &["--check"]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
+    // What `ane check` says of this compiler, over the models that the suite has left.
+    Cargo(&["test", "--release", "--workspace", "--test", "check_and_compile", "suite"]),
 ];
 
 /// Runs every step, also after one has failed; `--no-tests` leaves out what executes products.

@@ -5,6 +5,7 @@ mod native;
 mod suite;
 
 use crate::{Outcome, conclude, evidence, header, repo, targets};
+use anemone_compile::accuracy::{BOUNDS, Outside};
 use anemone_engine::{Treatment, executes, treatment};
 use anemone_facts::chips::{CHIPS, HAL_ROWS};
 use anemone_facts::enums::ENUMERATIONS;
@@ -127,8 +128,37 @@ fn probes() -> String {
     for t in TOLERANCES {
         let _ = writeln!(out, "| {} | {:e} | {} | {} |", t.name, t.share, cell(t.applies), cell(t.reason));
     }
+    out.push_str(&bounds());
+    out
+}
+
+/// Error bounds of functions, from the rows that the tests hold results to.
+fn bounds() -> String {
+    let mut out = String::from(
+        "\nErrors of functions, compiled and executed by `fast` and `fixed`, over every fp16 number (`crates/ane/tests/functions.rs`): at \
+         most the relative part of the expected value plus the absolute one. A unit in the last place is 2^-10 to 2^-11 of a value. \
+         `identity`, `relu6`, `abs`, `neg`, `sign`, `ceil`, `floor`, `clip` and `threshold` are exact; `square` is rounded once.\n\n\
+         | function | relative | in last places | absolute | made of | elsewhere |\n|---|---|---|---|---|---|\n",
+    );
+    for b in BOUNDS {
+        let elsewhere = b.outside.iter().map(|(from, to, what)| {
+            let place = if from == to { format!("at {from}") } else { format!("from {from:e} to {to:e}") };
+            match what {
+                Outside::Number(n) => format!("{n} {place}"),
+                Outside::Anything => format!("not stated {place}"),
+            }
+        });
+        let elsewhere = elsewhere.collect::<Vec<_>>().join("; ");
+        let (places, reason) = (b.relative * 1024.0, cell(b.reason));
+        let (relative, absolute) = (scientific(b.relative), scientific(b.absolute));
+        let _ = writeln!(out, "| `{}` | {relative} | {places:.1} | {absolute} | {reason} | {elsewhere} |", b.operation);
+    }
     out.push('\n');
     out
+}
+
+fn scientific(x: f32) -> String {
+    if x == 0.0 { "0".into() } else { format!("{x:.1e}") }
 }
 
 /// As a reader of the probes expects it.

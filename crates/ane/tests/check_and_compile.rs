@@ -3,11 +3,18 @@
 
 mod common;
 
+#[path = "differential/draw.rs"]
+mod draw;
+#[path = "differential/source.rs"]
+#[allow(dead_code)]
+mod source;
+
 use anemone::check::{self, Subject};
 use anemone::{Choices, Model};
 use anemone_compile::Options;
-use anemone_compile::check::Route;
+use anemone_compile::check::lint::Assumptions;
 use anemone_compile::check::own::REWRITES;
+use anemone_compile::check::{Here, Route};
 use anemone_facts::chips;
 use anemone_net::outline::Outline;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value};
@@ -50,6 +57,70 @@ fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
             (name, model)
         })
         .collect()
+}
+
+/// What check says of this compiler, and what comes of compiling.
+fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
+    let choices = Choices::default();
+    let Ok(Subject::Program(outline, _)) = check::load(model, &choices) else { return None };
+    let chips = anemone::reference::chip_list(&["m1".to_string()]).expect("the M1 is known");
+    let mut report = check::report(model, *outline, &chips, Route::Direct, &Assumptions::default());
+    report.compile(model, &choices);
+    let compiled = Model::load_with(model, &choices).ok()?.compile(chips[0].1, &Options::default(), &mut ());
+    let tasks = compiled.map_err(|e| e.to_string()).map(|c| c.program.tasks().map_or(0, |tasks| tasks.len()));
+    Some((report.answers.remove(0).here?, tasks))
+}
+
+/// Where the two differ, in words.
+fn contradiction(here: &Here, compiled: &Result<usize, String>) -> Option<String> {
+    let agree = match (here, compiled) {
+        (Here::Compiled { tasks }, Ok(made)) => tasks == made,
+        (Here::Refused(refusals), Err(why)) => refusals.first().is_some_and(|first| why.contains(&first.message)),
+        _ => false,
+    };
+    (!agree).then(|| format!("check: {here:?}; compile: {compiled:?}"))
+}
+
+/// The models of the ONNX node suite, where `scripts/onnx_backend.py` has left them.
+#[test]
+fn check_says_of_the_suite_what_compile_does() {
+    let Some(suite) = data_dir("ANE_ONNX_SUITE", "target/onnx-suite") else {
+        println!("skipped: no models of the ONNX node suite (python3 scripts/onnx_backend.py, or set ANE_ONNX_SUITE)");
+        return;
+    };
+    let models: Vec<_> = ["live", "constant"].iter().flat_map(|form| entries(&suite.join(form))).collect();
+    let (mut compile, mut refused, mut differ) = (0, 0, Vec::new());
+    for model in &models {
+        let Some((here, compiled)) = here(model) else { continue };
+        if here.compiles() {
+            compile += 1
+        } else {
+            refused += 1
+        }
+        differ.extend(contradiction(&here, &compiled).map(|text| format!("{}: {text}", stem(model))));
+    }
+    println!("{} models: {compile} compile, {refused} are refused, {} differ", models.len(), differ.len());
+    assert!(differ.is_empty(), "{differ:#?}");
+    assert!(compile > models.len() / 3, "most of the suite compiles");
+}
+
+#[test]
+fn check_says_of_random_networks_what_compile_does() {
+    let (mut seen, m1) = ([0, 0], &chips::CHIPS[0]);
+    for seed in 0.. {
+        let Some(case) = draw::draw(&mut source::Source::seeded(seed)) else { continue };
+        let here = anemone_compile::check::here(&case.net, m1).expect("programs are made for the M1");
+        let compiled = anemone_compile::compile(&case.net, m1, &Options::default(), &mut ());
+        let compiled = compiled.map_err(|e| e.to_string()).map(|p| p.tasks().map_or(0, |tasks| tasks.len()));
+        let text = contradiction(&here, &compiled);
+        assert!(text.is_none(), "seed {seed}: {}\n{}", text.unwrap_or_default(), case.text());
+        seen[usize::from(here.compiles())] += 1;
+        if seen.iter().sum::<usize>() == 200 {
+            break;
+        }
+    }
+    println!("{} compile, {} are refused", seen[1], seen[0]);
+    assert!(seen.iter().all(|&n| n > 10), "both answers occur");
 }
 
 #[test]

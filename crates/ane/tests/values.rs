@@ -356,6 +356,22 @@ fn functions() -> Vec<Case> {
         of("atanh", Unary::Atanh, &ratios),
         unary("clip with crossed bounds", Unary::Clip { min: 2.0, max: 1.0 }),
         unary("clip", Unary::Clip { min: -1.0, max: 2.5 }),
+        unary("round", Unary::Round),
+        case(
+            "clip of integers",
+            OpKind::Unary(Unary::Clip { min: -0.5, max: 2.5 }),
+            &[whole(&[5], &[-1.0, 0.0, 1.0, 3.0])],
+        ),
+        case(
+            "threshold of integers",
+            OpKind::Unary(Unary::Threshold { alpha: 0.5 }),
+            &[whole(&[5], &[-1.0, 0.0, 2.0])],
+        ),
+        case(
+            "mean of integers",
+            OpKind::Reduce { kind: ReduceKind::Mean, axes: vec![1], keep_dims: true },
+            &[whole(&[3, 4], &[-1.0, 0.0, 2.0, 5.0, 1.0, 1.0, 7.0])],
+        ),
         case("cast to a truth value", OpKind::Cast, &[floats(&[11], &[0.0, -0.0, NAN, INF, 5.9604645e-8, -2.0])])
             .typed(DType::Bool),
     ]

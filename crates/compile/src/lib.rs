@@ -6,6 +6,7 @@
 //! Dependencies: `half` rounds constants to fp16, `libm` gives the error function behind two activation tables,
 //! `thiserror` words the refusals.
 
+pub mod accuracy;
 pub mod check;
 mod emit;
 mod error;

@@ -2,8 +2,9 @@
 //!
 //! Every float is computed in `f32` whatever its declared type, so a result differs from exact arithmetic by `f32`
 //! rounding only; sums of reductions and normalizations are carried in `f64`. Integers and truth values are carried as
-//! `i32`: arithmetic on them is exact and saturates at the declared type, division truncates, and division by zero
-//! gives zero. Matrix products and convolutions of integers go through `f32` and round to nearest.
+//! `i32`: arithmetic on them is exact, wraps in types of 8 and 16 bits and saturates at 32, which hold those of 64 too;
+//! division truncates, and division by zero gives zero. Matrix products and convolutions of integers go through `f32` and
+//! round to nearest; means and roots of integers truncate.
 
 mod elementwise;
 mod indexing;
@@ -180,6 +181,20 @@ fn range(dtype: DType) -> (i64, i64) {
     }
 }
 
+/// An integer as one of that type: narrow ones wrap; 32 bits saturate, because 64 are held in them.
+fn wrapped(dtype: DType, x: i64) -> i32 {
+    match dtype {
+        DType::I8 => (x as i8).into(),
+        DType::U8 => (x as u8).into(),
+        DType::I16 => (x as i16).into(),
+        DType::U16 => (x as u16).into(),
+        _ => {
+            let (least, most) = range(dtype);
+            x.clamp(least, most) as i32
+        }
+    }
+}
+
 /// One operand.
 #[derive(Clone, Copy)]
 struct View<'a> {
@@ -228,7 +243,13 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
         OpKind::Pool { kind, kernel, strides, pads, .. } => {
             store(window::pool(*kind, x, &result.shape, kernel, strides, pads))
         }
-        OpKind::Reduce { kind, axes, .. } => store(statistics::reduce(*kind, x, axes)),
+        OpKind::Reduce { kind, axes, .. } => {
+            let mut values = statistics::reduce(*kind, x, axes);
+            if !result.dtype.is_float() {
+                values.iter_mut().for_each(|v| *v = v.trunc());
+            }
+            store(values)
+        }
         OpKind::Softmax { axis } => store(statistics::softmax(x, *axis)),
         OpKind::Concat { axis } => movement::concat(inputs, *axis, result),
         OpKind::Reshape => x.buffer.clone(),

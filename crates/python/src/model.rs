@@ -79,7 +79,9 @@ impl Model {
                 let message = "a compiled container has no operations to place";
                 return Err(Diagnostic::new(Code::Usage, message).at(self.path.display()));
             };
-            Ok(check::report(&self.path, *outline, &chips, route, &Assumptions::default()))
+            let mut report = check::report(&self.path, *outline, &chips, route, &Assumptions::default());
+            report.compile(&self.path, &Choices::default());
+            Ok(report)
         })?;
         Ok(Report { report })
     }

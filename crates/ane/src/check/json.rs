@@ -3,7 +3,7 @@
 use super::{Answer, Fallback, Report, reason, route_name};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Placement, Verdict, describe};
+use anemone_compile::check::{Here, Placement, Verdict, describe};
 use serde_json::{Value, json};
 
 /// The whole report, schema `anemone.check/1`.
@@ -46,7 +46,19 @@ fn answer(report: &Report, answer: &Answer) -> Value {
         "target": answer.direct.chip.target,
         "direct": placement(report, &answer.direct, &answer.findings),
         "framework": placement(report, &answer.framework, &answer.framework_findings),
+        "here": answer.here.as_ref().map(here),
     })
+}
+
+/// What this compiler does.
+fn here(here: &Here) -> Value {
+    match here {
+        Here::Compiled { tasks } => json!({ "compiles": true, "tasks": tasks, "refusals": [] }),
+        Here::Refused(refusals) => {
+            let refusals: Vec<Value> = refusals.iter().map(|r| json!({ "op": r.op, "message": r.message })).collect();
+            json!({ "compiles": false, "tasks": null, "refusals": refusals })
+        }
+    }
 }
 
 fn placement(report: &Report, placement: &Placement, findings: &[Finding]) -> Value {

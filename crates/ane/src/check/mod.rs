@@ -14,7 +14,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
 use anemone_compile::check::lint::{self, Assumptions, Finding};
-use anemone_compile::check::{Place, Placement, Route, check};
+use anemone_compile::check::{Here, Place, Placement, Route, check, here};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 use anemone_net::read;
@@ -130,6 +130,8 @@ pub struct Answer {
     pub findings: Vec<Finding>,
     /// Rules that fire by the framework's route, where they differ.
     pub framework_findings: Vec<Finding>,
+    /// What this compiler makes of the program: `None` for chips that it does not compile for, and until [`Report::compile`].
+    pub here: Option<Here>,
 }
 
 impl Answer {
@@ -186,7 +188,7 @@ pub fn report(
         let framework = check(&outline, chip, Route::Framework);
         let findings = lint::check(&outline, &direct, assumed);
         let framework_findings = lint::check(&outline, &framework, assumed);
-        Answer { chip: name.clone(), direct, framework, findings, framework_findings }
+        Answer { chip: name.clone(), direct, framework, findings, framework_findings, here: None }
     });
     let answers = answers.collect();
     let rows: Vec<&Chip> = chips.iter().map(|(_, chip)| *chip).collect();
@@ -206,6 +208,17 @@ pub struct Fallback {
 }
 
 impl Report {
+    /// Compiles the program for every chip: what this compiler does, beside the verdicts on Apple's. A program that cannot be
+    /// read as a network has no such answer; why is what `ane compile` says.
+    pub fn compile(&mut self, path: &Path, choices: &Choices) {
+        let Ok(Model::Net { net, .. }) = Model::load_with(path, choices) else { return };
+        for at in 0..self.answers.len() {
+            let chip = self.answers[at].direct.chip;
+            let known = self.answers[..at].iter().find(|a| a.direct.chip.target == chip.target);
+            self.answers[at].here = known.map_or_else(|| here(&net, chip), |a| a.here.clone());
+        }
+    }
+
     /// Every operation off the engine by the deciding route.
     pub fn fallbacks(&self) -> Vec<Fallback> {
         let mut all = Vec::new();

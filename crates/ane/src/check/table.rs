@@ -4,7 +4,7 @@ use super::causes::{self, Cause};
 use super::verdict::{self, Same, by_answer, percent};
 use super::{Fallback, Report, route_name};
 use anemone_compile::check::lint::Finding;
-use anemone_compile::check::{Place, Route};
+use anemone_compile::check::{Here, Place, Route};
 use anemone_facts::lint::Severity;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,6 +46,7 @@ pub fn render(report: &Report, style: Style) -> String {
     }
     refusals(report, style, &mut out);
     warnings(report, style.verbose, &mut out);
+    here(report, &mut out);
     let last = verdict::last_line(report, &failing, !style.baseline.is_empty());
     let _ = writeln!(out, "{}", style.paint(if failing.is_empty() { GREEN } else { RED }, &last));
     out
@@ -59,6 +60,27 @@ const BOLD: &str = "1";
 impl Style<'_> {
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+/// What this compiler does, beside the verdicts on Apple's.
+fn here(report: &Report, out: &mut String) {
+    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.chip.as_str(), a.here.as_ref()?))).collect();
+    for (chip, here) in &told {
+        match here {
+            Here::Compiled { tasks } => {
+                let _ = writeln!(out, "`ane compile -t {chip}`: compiles, {tasks} tasks");
+            }
+            Here::Refused(refusals) => {
+                let _ = writeln!(out, "`ane compile -t {chip}`: refuses");
+                for refusal in refusals {
+                    let _ = writeln!(out, "      {}", refusal.message);
+                }
+            }
+        }
+    }
+    if !told.is_empty() {
+        out.push('\n');
     }
 }
 

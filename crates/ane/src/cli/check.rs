@@ -97,6 +97,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             };
             let mut report = check::report(model, outline, chips, route, assumed);
             choose(&mut report);
+            report.compile(model, &flags.choices.choices()?);
             one(&flags, &report, &baseline, voice)
         }
         several => {

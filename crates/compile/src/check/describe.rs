@@ -54,7 +54,7 @@ fn layer(op: &OutlineOp, kind: &str) -> Layer {
     let windowed = matches!(kind, "Conv" | "Pool");
     for (name, argument) in &op.arguments {
         let constant_operand =
-            matches!(argument, Argument::Constant(_)) && !matches!(kind, "MatrixMult" | "ElementWise");
+            matches!(argument, Argument::Constant(_)) && !matches!(kind, "MatrixMult" | "ElementWise" | "Concat");
         if !OPERANDS.contains(&name.as_str()) || constant_operand {
             continue;
         }

@@ -7,6 +7,7 @@ pub mod describe;
 pub mod estimate;
 pub mod exports;
 pub mod fix;
+pub mod here;
 pub mod layer;
 pub mod legal;
 pub mod lint;
@@ -17,6 +18,7 @@ pub mod segment;
 mod types;
 pub mod validate;
 
+pub use here::{Here, here};
 pub use layer::{Layer, Tensor};
 pub use legal::{Refusal, Route};
 pub use place::{Place, Verdict};

@@ -72,7 +72,7 @@ impl Lowerer<'_> {
     }
 
     /// A planar task with two sources and a ReLU.
-    fn rectified(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
+    pub(super) fn rectified(&mut self, op: PlanarOp, affine: Affine, a: &View, b: &View, to: &View) -> Result<()> {
         let first = self.graph.layers.len();
         self.planar_two(op, affine, a, b, to)?;
         for layer in &mut self.graph.layers[first..] {

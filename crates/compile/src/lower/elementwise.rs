@@ -86,6 +86,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
+        let f = if self.net.value(out).ty.dtype.is_integer() { of_integers(f) } else { f };
         let table = self.one_table(f, x);
         // Of a program's own input Apple's words, whose table has zero for the logarithm of infinity.
         let input = self.net.inputs.contains(&x);
@@ -220,7 +221,8 @@ impl Lowerer<'_> {
                 self.planar_two(PlanarOp::Sub, Affine::UNIT, &size, &whole, &fraction)?;
                 self.planar_two(PlanarOp::Sub, Affine::UNIT, &half, &even, &odd)?;
                 let last_place = Affine { pre_scale: LAST_PLACE_OF_ONE, ..Affine::UNIT };
-                self.planar_two(PlanarOp::Add, last_place, &odd, &fraction, &raised)?;
+                // Infinities have no fraction: the ReLU makes zero of NaN.
+                self.rectified(PlanarOp::Add, last_place, &odd, &fraction, &raised)?;
                 let up = self.tabled("up", Table::positive(), -0.5, 1.0, &raised)?;
                 self.planar_two(PlanarOp::Add, Affine::UNIT, &whole, &up, &sum)?;
                 let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
@@ -509,6 +511,15 @@ impl Lowerer<'_> {
             }
             _ => Ok(false),
         }
+    }
+}
+
+/// A function whose bounds are whole, as integers have them.
+fn of_integers(f: Unary) -> Unary {
+    match f {
+        Unary::Clip { min, max } => Unary::Clip { min: min.ceil(), max: max.floor() },
+        Unary::Threshold { alpha } => Unary::Threshold { alpha: alpha.ceil() },
+        _ => f,
     }
 }
 

@@ -324,6 +324,10 @@ impl Lowerer<'_> {
         out: ValueId,
     ) -> Result<()> {
         let from = self.view(x)?;
+        // A scalar has no axis to be cut.
+        if begin.is_empty() {
+            return self.alias(out, from);
+        }
         match self.sliced(&from, begin, end, stride) {
             Some(view) => self.alias(out, view),
             None => {

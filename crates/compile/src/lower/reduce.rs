@@ -12,14 +12,29 @@ use std::sync::Arc;
 
 impl Lowerer<'_> {
     pub(super) fn reduce(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        if kind == ReduceKind::Mean && self.net.value(out).ty.dtype.is_integer() {
+            return self.integer_mean(axes, x, out);
+        }
+        let to = self.result(out);
+        self.reduce_to(kind, axes, x, &to)
+    }
+
+    /// A mean of integers is the nearest integer.
+    fn integer_mean(&mut self, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        let to = self.result(out);
+        let mean = self.scratch("mean", &to.shape());
+        self.reduce_to(ReduceKind::Mean, axes, x, &mean)?;
+        self.unary_into(Unary::Round, &mean, &to)
+    }
+
+    fn reduce_to(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, to: &View) -> Result<()> {
         let from = self.view(x)?;
         let mut kept = from.shape();
         for &axis in axes {
             kept[axis] = 1;
         }
         // The result with reduced axes kept; the network's own result may have dropped them.
-        let to = self.result(out);
-        let direct = self.reshaped(&to, &kept)?;
+        let direct = self.reshaped(to, &kept)?;
         let target = match &direct {
             Some(view) => view.clone(),
             None => self.scratch("kept", &kept),
@@ -28,8 +43,8 @@ impl Lowerer<'_> {
         if direct.is_none() {
             let shape = to.shape();
             match self.reshaped(&target, &shape)? {
-                Some(view) => self.copy(&view, &to)?,
-                None => self.reshape_into(&target, &to)?,
+                Some(view) => self.copy(&view, to)?,
+                None => self.reshape_into(&target, to)?,
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Elementwise functions.
 
-use super::{Buffer, View, broadcast_strides, range, rows};
+use super::{Buffer, View, broadcast_strides, range, rows, wrapped};
 use crate::graph::{DType, TensorType};
 use crate::ops::{Binary, Unary};
 
@@ -11,9 +11,8 @@ pub(super) fn unary(unary: &Unary, x: View) -> Buffer {
             Buffer::Float(data.iter().map(|&x| f(x)).collect())
         }
         Buffer::Integer(data) => {
-            let (least, most) = range(x.ty.dtype);
-            let f = unary.integer_function();
-            Buffer::Integer(data.iter().map(|&x| f(x.into()).clamp(least, most) as i32).collect())
+            let (dtype, f) = (x.ty.dtype, unary.integer_function());
+            Buffer::Integer(data.iter().map(|&x| wrapped(dtype, f(x.into()))).collect())
         }
     }
 }
@@ -29,9 +28,8 @@ pub(super) fn binary(binary: Binary, inputs: &[View], result: &TensorType) -> Bu
         }
         _ => {
             let (x, y) = (inputs[0].integers(), inputs[1].integers());
-            let (least, most) = range(result.dtype);
             Buffer::Integer(zip(&x, &y, shapes, &result.shape, |a, b| {
-                integer_binary(binary, a.into(), b.into()).clamp(least, most) as i32
+                wrapped(result.dtype, integer_binary(binary, a.into(), b.into()))
             }))
         }
     }
@@ -57,18 +55,19 @@ pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
         Binary::Sub => a - b,
         Binary::Mul => a * b,
         Binary::Div => a / b,
+        // NaN on either side is the result.
         Binary::Max => {
-            if a < b {
-                b
-            } else {
+            if a > b || a.is_nan() {
                 a
+            } else {
+                b
             }
         }
         Binary::Min => {
-            if a > b {
-                b
-            } else {
+            if a < b || a.is_nan() {
                 a
+            } else {
+                b
             }
         }
         Binary::Pow => a.powf(b),
@@ -140,6 +139,9 @@ pub(super) fn cast(x: View, dtype: DType) -> Buffer {
     }
     if dtype.is_float() {
         return Buffer::Float(x.floats().into_owned());
+    }
+    if let Buffer::Integer(data) = x.buffer {
+        return Buffer::Integer(data.iter().map(|&x| wrapped(dtype, x.into())).collect());
     }
     let (least, most) = range(dtype);
     Buffer::Integer(x.integers().iter().map(|&x| i64::from(x).clamp(least, most) as i32).collect())

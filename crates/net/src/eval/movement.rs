@@ -183,7 +183,8 @@ fn interpolate(data: &[f32], from: usize, to: usize, inner: usize, coordinates: 
             let high = (low + 1).min(from - 1);
             let t = (at - low as f64) as f32;
             let (a, b) = (&block[low * inner..(low + 1) * inner], &block[high * inner..(high + 1) * inner]);
-            out.extend(a.iter().zip(b).map(|(a, b)| a * (1.0 - t) + b * t));
+            // A neighbour without weight does no harm, whatever it is.
+            out.extend(a.iter().zip(b).map(|(a, b)| if t == 0.0 { *a } else { a * (1.0 - t) + b * t }));
         }
     }
     out

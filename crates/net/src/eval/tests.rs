@@ -201,7 +201,7 @@ fn unary_functions() {
     close(&[positive(Unary::Acos), positive(Unary::Atanh)], &[1.318_116, 0.255_412_8]);
     assert!(floats(OpKind::Unary(Unary::Relu), &[Tensor::f32([1], vec![f32::NAN])])[0].is_nan());
     let bytes = Tensor { shape: vec![2], data: Data::I8(vec![-128, 16]) };
-    assert_eq!(run(OpKind::Unary(Unary::Square), &[bytes], None).data, Data::I8(vec![127, 127]));
+    assert_eq!(run(OpKind::Unary(Unary::Square), &[bytes], None).data, Data::I8(vec![0, 0]));
 }
 
 #[test]
@@ -388,4 +388,34 @@ fn nets_run_in_order_and_show_their_values() {
     let value = Value { name: "x".into(), ty: TensorType::new(DType::F32, []), data: None, surface: None };
     net.add_value(value);
     assert!(matches!(eval(&net, &[input]), Err(Error::NameTwice { .. })));
+}
+
+#[test]
+fn integers_wrap_truncate_and_divide_as_the_standards_have_it() {
+    let bytes = |values: &[u8]| Tensor { shape: vec![values.len()], data: Data::U8(values.to_vec()) };
+    let difference = run(OpKind::Binary(Binary::Sub), &[bytes(&[3, 200]), bytes(&[6, 100])], None);
+    assert_eq!(difference.data, Data::U8(vec![253, 100]));
+    let signed = Tensor { shape: vec![2], data: Data::I8(vec![-2, 5]) };
+    let unsigned = TensorType { dtype: DType::U8, shape: vec![2] };
+    assert_eq!(run(OpKind::Cast, &[signed], Some(unsigned)).data, Data::U8(vec![254, 5]));
+    let pairs = Tensor::i32([2, 2], vec![-3, 0, 5, 2]);
+    let mean = OpKind::Reduce { kind: ReduceKind::Mean, axes: vec![1], keep_dims: false };
+    assert_eq!(run(mean, std::slice::from_ref(&pairs), None).data, Data::I32(vec![-1, 3]));
+    let length = OpKind::Reduce { kind: ReduceKind::L2, axes: vec![1], keep_dims: false };
+    assert_eq!(run(length, &[Tensor::i32([1, 2], vec![5, 2])], None).data, Data::I32(vec![5]));
+}
+
+#[test]
+fn what_is_not_a_number_is_passed_on_and_signs_of_zero_are_kept() {
+    let (nan, one) = (Tensor::f32([1], vec![f32::NAN]), Tensor::f32([1], vec![1.0]));
+    for f in [Binary::Max, Binary::Min] {
+        assert!(floats(OpKind::Binary(f), &[nan.clone(), one.clone()])[0].is_nan());
+        assert!(floats(OpKind::Binary(f), &[one.clone(), nan.clone()])[0].is_nan());
+    }
+    let zero = Tensor::f32([1], vec![-0.0]);
+    assert_eq!(floats(OpKind::Unary(Unary::Inverse { epsilon: 0.0 }), &[zero]), [f32::NEG_INFINITY]);
+    let x = Tensor::f32([1, 1, 1, 2], vec![2.0, f32::INFINITY]);
+    let twice = OpKind::Resize { mode: ResizeMode::Linear, coordinates: Coordinates::Asymmetric };
+    let declared = TensorType { dtype: DType::F32, shape: vec![1, 1, 1, 4] };
+    assert_eq!(run(twice, &[x], Some(declared)).data.to_f32()[0], 2.0);
 }

@@ -172,7 +172,8 @@ static ROWS: &[Row] = rows! {
     "rsqrt" "rsqrt" "" RSQRT_EPSILON, |[epsilon, _]| Unary::Rsqrt { epsilon },
         |x, [epsilon, _]| 1.0 / (x + epsilon).sqrt(), None;
     "inverse" "inverse" "Reciprocal" INVERSE_EPSILON, |[epsilon, _]| Unary::Inverse { epsilon },
-        |x, [epsilon, _]| 1.0 / (x + epsilon), None;
+        // Minus zero plus zero would lose its sign.
+        |x, [epsilon, _]| if epsilon == 0.0 { 1.0 / x } else { 1.0 / (x + epsilon) }, None;
     "abs" "abs" "Abs" &[], |_| Unary::Abs, |x, _| x.abs(), Some(|x, _| x.abs());
     "neg" "" "Neg" &[], |_| Unary::Neg, |x, _| -x, Some(|x, _| -x);
     "square" "square" "" &[], |_| Unary::Square, |x, _| x * x, Some(|x, _| x * x);

@@ -1,0 +1,361 @@
+//! How far each element of a result may lie from the evaluator's: every operation's own bound, and what it makes of the
+//! bounds of its operands. Where nothing can be said of an element (its operands are uncertain and it jumps, or it
+//! overflows on the way, or an exact model meets what reads as a number there) its bound is infinite.
+
+use super::known::KNOWN;
+use anemone_compile::accuracy::{self, LEAST, OVERFLOW, ROUNDING};
+use anemone_facts::numerics::Model;
+use anemone_net::*;
+use std::collections::HashMap;
+
+/// Units of the exact models' sums.
+const UNIT: f32 = 1.0 / 65536.0;
+/// Where the exact array's sums become infinite, with a margin for what came in inexactly.
+const CEILING: f32 = 32_000.0;
+
+/// Expected elements, and how far each may be off.
+pub struct Expected {
+    pub values: Vec<f32>,
+    pub bounds: Vec<f32>,
+}
+
+/// Expected outputs of a network for a model of the arithmetic. Where `known` is given, what it lists is left out, and the
+/// rows that leave something out are noted.
+pub fn expected(
+    net: &Net,
+    inputs: &[Tensor],
+    model: Model,
+    mut known: Option<&mut Vec<bool>>,
+) -> Result<Expected, String> {
+    let exact = model != Model::Fast;
+    let mut values: HashMap<String, Tensor> = HashMap::new();
+    eval::eval_traced(net, inputs, &mut |name, tensor| drop(values.insert(name.into(), tensor.clone())))
+        .map_err(|e| e.to_string())?;
+    let floats = |t: &Tensor| Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32()) };
+    let of = |id: ValueId| {
+        let value = net.value(id);
+        floats(value.data.as_deref().unwrap_or_else(|| &values[&value.name]))
+    };
+    let mut bounds: HashMap<ValueId, Tensor> = HashMap::new();
+    for op in &net.ops {
+        let operands: Vec<Tensor> = op.inputs.iter().map(|&id| of(id)).collect();
+        let errors: Vec<Tensor> = op
+            .inputs
+            .iter()
+            .zip(&operands)
+            .map(|(id, t)| bounds.get(id).cloned().unwrap_or_else(|| filled(t, 0.0)))
+            .collect();
+        let dtype = net.value(op.outputs[0]).ty.dtype;
+        let (out, whole, truth) = (of(op.outputs[0]), !dtype.is_float(), dtype == DType::Bool);
+        let step = Step { kind: &op.kind, operands: &operands, errors: &errors, out: &out, exact, whole, truth };
+        let mut error = step.error()?;
+        if let Some(noted) = &mut known {
+            let about = if op.kind == OpKind::Select { 1 } else { 0 };
+            step.leave_out(net.value(op.inputs[about]).ty.dtype, &mut error, noted)?;
+        }
+        let last = net.outputs.contains(&op.outputs[0]);
+        for (e, &y) in error.iter_mut().zip(out.data.to_f32().iter()) {
+            let lost = y.is_finite() && y.abs() + *e >= OVERFLOW && !last;
+            // fp16 has whole numbers to 2048; narrower types end before.
+            let most = if matches!(dtype, DType::I8 | DType::U8) { 126.0 } else { 2048.0 };
+            if e.is_nan() || lost || (exact && y.is_nan()) || (whole && dtype != DType::Bool && y.abs() > most) {
+                *e = f32::INFINITY;
+            }
+        }
+        bounds.insert(op.outputs[0], Tensor { shape: out.shape.clone(), data: Data::F32(error) });
+    }
+    let last = net.outputs[0];
+    let values = of(last);
+    let bounds = bounds.get(&last).cloned().unwrap_or_else(|| filled(&values, 0.0));
+    Ok(Expected { values: values.data.to_f32(), bounds: bounds.data.to_f32() })
+}
+
+fn filled(like: &Tensor, value: f32) -> Tensor {
+    Tensor { shape: like.shape.clone(), data: Data::F32(vec![value; like.data.len()]) }
+}
+
+fn mapped(t: &Tensor, f: impl Fn(f32) -> f32) -> Tensor {
+    Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32().into_iter().map(f).collect()) }
+}
+
+struct Step<'a> {
+    kind: &'a OpKind,
+    operands: &'a [Tensor],
+    errors: &'a [Tensor],
+    out: &'a Tensor,
+    exact: bool,
+    /// Whether the result is whole numbers or truth values.
+    whole: bool,
+    /// Whether it is truth values.
+    truth: bool,
+}
+
+impl Step<'_> {
+    /// The operation, or another, on other numbers.
+    fn fold(&self, kind: &OpKind, operands: &[&Tensor]) -> Result<Vec<f32>, String> {
+        let declared = TensorType { dtype: DType::F32, shape: self.out.shape.clone() };
+        eval::fold(kind, operands, Some(&declared)).map(|t| t.data.to_f32()).map_err(|e| e.to_string())
+    }
+
+    /// Bounds of an operand, as the result's elements meet them.
+    fn met(&self, operand: usize) -> Result<Vec<f32>, String> {
+        if self.errors[operand].data.len() == self.out.data.len() {
+            return Ok(self.errors[operand].data.to_f32());
+        }
+        self.fold(&OpKind::Broadcast, &[&self.errors[operand]])
+    }
+
+    fn met_value(&self, operand: usize) -> Result<Vec<f32>, String> {
+        if self.operands[operand].data.len() == self.out.data.len() {
+            return Ok(self.operands[operand].data.to_f32());
+        }
+        self.fold(&OpKind::Broadcast, &[&self.operands[operand]])
+    }
+
+    fn largest(&self) -> Result<Vec<f32>, String> {
+        let mut all = vec![0f32; self.out.data.len()];
+        for operand in 0..self.operands.len() {
+            all.iter_mut().zip(self.met(operand)?).for_each(|(a, b)| *a = a.max(b));
+        }
+        Ok(all)
+    }
+
+    /// Nothing is known where an operand is uncertain.
+    fn jumps(&self) -> Result<Vec<f32>, String> {
+        Ok(self.largest()?.into_iter().map(|e| if e > 0.0 { f32::INFINITY } else { 0.0 }).collect())
+    }
+
+    fn rounded(&self, mut error: Vec<f32>) -> Vec<f32> {
+        let out = self.out.data.to_f32();
+        if !self.whole {
+            error
+                .iter_mut()
+                .zip(out)
+                .for_each(|(e, y)| *e += if y.is_finite() { y.abs() * ROUNDING + LEAST } else { 0.0 });
+        }
+        error
+    }
+
+    /// A copy by an exact array keeps multiples of its unit, below its ceiling.
+    fn copied(&self, mut error: Vec<f32>) -> Vec<f32> {
+        if self.exact && !self.whole {
+            for (e, y) in error.iter_mut().zip(self.out.data.to_f32()) {
+                *e = if y.abs() >= CEILING { f32::INFINITY } else { *e + UNIT / 2.0 };
+            }
+        }
+        error
+    }
+
+    /// Elements that a known defect affects have no bound.
+    fn leave_out(&self, dtype: DType, error: &mut [f32], noted: &mut [bool]) -> Result<(), String> {
+        for (row, known) in KNOWN.iter().enumerate().filter(|(_, known)| known.is_about(self.kind, dtype)) {
+            let each = matches!(self.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Select | OpKind::Cast);
+            let operands = |operand: usize| -> Result<Vec<(f32, f32)>, String> {
+                Ok(match each {
+                    true => self.met_value(operand)?.into_iter().zip(self.met(operand)?).collect(),
+                    false => {
+                        let (x, e) = (self.operands[operand].data.to_f32(), self.errors[operand].data.to_f32());
+                        x.into_iter().zip(e).collect()
+                    }
+                })
+            };
+            let all = (0..self.operands.len()).map(operands).collect::<Result<Vec<_>, _>>()?;
+            for (at, e) in error.iter_mut().enumerate() {
+                let affected = match each {
+                    true => known.affects(&all.iter().map(|o| o[at]).collect::<Vec<_>>()),
+                    false => known.affects(&all.concat()),
+                };
+                if affected && e.is_finite() {
+                    (*e, noted[row]) = (f32::INFINITY, true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self) -> Result<Vec<f32>, String> {
+        let errors: Vec<&Tensor> = self.errors.iter().collect();
+        Ok(match self.kind {
+            OpKind::Unary(f) => self.unary(*f)?,
+            OpKind::Binary(f) => self.binary(*f)?,
+            OpKind::Select => {
+                let chosen = self.fold(&OpKind::Select, &[&mapped_bool(&self.operands[0]), errors[1], errors[2]])?;
+                self.copied(
+                    self.met(0)?.iter().zip(chosen).map(|(&c, e)| if c > 0.0 { f32::INFINITY } else { e }).collect(),
+                )
+            }
+            OpKind::Cast if self.whole => {
+                // What is not finite has no integer, and the exact models know no NaN.
+                let mut error = self.jumps()?;
+                let x = self.operands[0].data.to_f32();
+                let undefined = |x: f32| !x.is_finite() && (!self.truth || (self.exact && x.is_nan()));
+                error.iter_mut().zip(x).for_each(|(e, x)| *e = if undefined(x) { f32::INFINITY } else { *e });
+                error
+            }
+            OpKind::Cast => self.errors[0].data.to_f32(),
+            OpKind::Gather { .. } => self.copied(self.fold(self.kind, &[errors[0], &whole(&self.operands[1])])?),
+            OpKind::Pad { pads, value } => {
+                let kind = OpKind::Pad { pads: pads.clone(), value: value.abs() * ROUNDING };
+                self.copied(self.fold(&kind, &errors)?)
+            }
+            OpKind::Concat { .. }
+            | OpKind::Reshape
+            | OpKind::Broadcast
+            | OpKind::Transpose { .. }
+            | OpKind::Slice { .. }
+            | OpKind::PadEdge { .. } => self.copied(self.fold(self.kind, &errors)?),
+            OpKind::Pool { kind: PoolKind::Max, .. } => self.fold(self.kind, &errors)?,
+            OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, axes, keep_dims } => {
+                let kind = OpKind::Reduce { kind: ReduceKind::Max, axes: axes.clone(), keep_dims: *keep_dims };
+                self.fold(&kind, &errors)?
+            }
+            OpKind::Reduce { kind, axes, keep_dims } => self.reduced(*kind, axes, *keep_dims)?,
+            OpKind::Softmax { .. } => {
+                let bound = accuracy::bound("softmax");
+                self.out.data.to_f32().iter().map(|y| bound.relative * y + bound.absolute).collect()
+            }
+            OpKind::Pool { .. } | OpKind::Conv { .. } | OpKind::Linear | OpKind::MatMul { .. } => {
+                let sizes: Vec<Tensor> = self.operands.iter().map(|t| mapped(t, f32::abs)).collect();
+                self.summed(self.kind, &sizes, self.errors)?
+            }
+            other => return Err(format!("{} has no bound", other.name())),
+        })
+    }
+
+    fn unary(&self, f: Unary) -> Result<Vec<f32>, String> {
+        use Unary::*;
+        let own = self.errors[0].data.to_f32();
+        Ok(match f {
+            Identity | Relu | Relu6 | Abs | Neg | Clip { .. } | Threshold { .. } => own,
+            Sign | Ceil | Floor | Round => self.jumps()?,
+            Square if self.whole => self.jumps()?,
+            Square => {
+                let x = self.operands[0].data.to_f32();
+                self.rounded(own.iter().zip(x).map(|(e, x)| product_error(x, x, *e, *e)).collect())
+            }
+            _ => {
+                let row = accuracy::bound(f.name());
+                let x = self.operands[0].data.to_f32();
+                let out = self.out.data.to_f32();
+                let at = |((e, y), x): ((&f32, f32), f32)| match row.outside_at(x) {
+                    Some(_) => f32::INFINITY,
+                    None => e + row.relative * y.abs() + row.absolute,
+                };
+                own.iter().zip(out).zip(x).map(at).collect()
+            }
+        })
+    }
+
+    fn binary(&self, f: Binary) -> Result<Vec<f32>, String> {
+        if f.is_comparison() {
+            let (x, y) = (self.met_value(0)?, self.met_value(1)?);
+            let mut error = self.jumps()?;
+            for ((e, x), y) in error.iter_mut().zip(x).zip(y) {
+                *e = if self.exact && (x.is_nan() || y.is_nan()) { f32::INFINITY } else { *e };
+            }
+            return Ok(error);
+        }
+        if self.whole {
+            // Division by zero has no value of its own.
+            let divides = matches!(f, Binary::Div | Binary::FloorDiv | Binary::Mod | Binary::Pow);
+            let y = self.met_value(1)?;
+            let mut error = self.jumps()?;
+            let undefined = |y: f32| divides && (y == 0.0 || (f == Binary::Pow && y < 0.0));
+            error.iter_mut().zip(y).for_each(|(e, y)| *e = if undefined(y) { f32::INFINITY } else { *e });
+            return Ok(error);
+        }
+        let (a, b) = (self.met(0)?, self.met(1)?);
+        let (x, y) = (self.met_value(0)?, self.met_value(1)?);
+        Ok(match f {
+            Binary::Max | Binary::Min => self.largest()?,
+            Binary::Add | Binary::Sub => self.rounded(a.iter().zip(&b).map(|(a, b)| a + b).collect()),
+            Binary::Mul => {
+                let terms = a.iter().zip(&b).zip(x.iter().zip(&y));
+                self.rounded(terms.map(|((&a, &b), (&x, &y))| product_error(x, y, a, b)).collect())
+            }
+            _ => {
+                let row = accuracy::bound(f.name());
+                self.out.data.to_f32().iter().map(|y| row.relative * y.abs() + row.absolute).collect()
+            }
+        })
+    }
+
+    fn reduced(&self, kind: ReduceKind, axes: &[usize], keep_dims: bool) -> Result<Vec<f32>, String> {
+        if self.whole {
+            return self.jumps_of(axes, keep_dims);
+        }
+        let of = |kind| OpKind::Reduce { kind, axes: axes.to_vec(), keep_dims };
+        let sizes = mapped(&self.operands[0], f32::abs);
+        match kind {
+            ReduceKind::Sum | ReduceKind::L1 => self.summed(&of(ReduceKind::Sum), &[sizes], self.errors),
+            ReduceKind::Mean => self.summed(&of(ReduceKind::Mean), &[sizes], self.errors),
+            ReduceKind::SumSquare => {
+                let squares = mapped(&sizes, |x| x * x);
+                let x = sizes.data.to_f32();
+                let grown =
+                    self.errors[0].data.to_f32().iter().zip(x).map(|(e, x)| product_error(x, x, *e, *e)).collect();
+                let grown = Tensor { shape: sizes.shape.clone(), data: Data::F32(grown) };
+                self.summed(&of(ReduceKind::Sum), &[squares], &[grown])
+            }
+            _ => Ok(vec![f32::INFINITY; self.out.data.len()]),
+        }
+    }
+
+    fn jumps_of(&self, axes: &[usize], keep_dims: bool) -> Result<Vec<f32>, String> {
+        let kind = OpKind::Reduce { kind: ReduceKind::Max, axes: axes.to_vec(), keep_dims };
+        Ok(self
+            .fold(&kind, &[&self.errors[0]])?
+            .into_iter()
+            .map(|e| if e > 0.0 { f32::INFINITY } else { 0.0 })
+            .collect())
+    }
+
+    /// A sum of products: its terms' sizes and the bounds of its operands give the bound. A sum may be taken in parts that
+    /// are rounded themselves.
+    fn summed(&self, kind: &OpKind, sizes: &[Tensor], errors: &[Tensor]) -> Result<Vec<f32>, String> {
+        let all: Vec<&Tensor> = sizes.iter().collect();
+        let size = self.fold(kind, &all)?;
+        let ones: Vec<Tensor> = sizes.iter().map(|t| filled(t, 1.0)).collect();
+        let terms = self.fold(kind, &ones.iter().collect::<Vec<_>>())?;
+        let mut carried = vec![0f32; size.len()];
+        for operand in 0..sizes.len() {
+            if errors[operand].data.to_f32().iter().all(|&e| e == 0.0) {
+                continue;
+            }
+            let mut parts: Vec<&Tensor> = sizes.iter().collect();
+            parts[operand] = &errors[operand];
+            carried.iter_mut().zip(self.fold(kind, &parts)?).for_each(|(c, e)| *c += e);
+        }
+        let rounded = self.rounded(carried);
+        let each = |((e, size), terms): ((f32, f32), f32)| {
+            if self.exact && (size.is_nan() || size >= CEILING) {
+                return f32::INFINITY;
+            }
+            let unit = if self.exact { 2.0 * UNIT * terms.max(1.0) } else { LEAST };
+            e + 2.0 * ROUNDING * size + unit
+        };
+        let mut bounds: Vec<f32> = rounded.into_iter().zip(size.iter().copied()).zip(terms).map(each).collect();
+        // Parts of a sum may overflow where the whole does not.
+        let out = self.out.data.to_f32();
+        for ((bound, size), y) in bounds.iter_mut().zip(size).zip(out) {
+            let finite = y.is_finite() && size.is_finite() && size < OVERFLOW;
+            *bound = if finite || !y.is_finite() { *bound } else { f32::INFINITY };
+            *bound = if bound.is_nan() && !y.is_finite() { 0.0 } else { *bound };
+        }
+        Ok(bounds)
+    }
+}
+
+fn product_error(x: f32, y: f32, a: f32, b: f32) -> f32 {
+    // An exact operand adds nothing, whatever it is multiplied by.
+    let part = |x: f32, e: f32| if e == 0.0 { 0.0 } else { x.abs() * e };
+    part(x, b) + part(y, a) + part(a, b)
+}
+
+fn whole(t: &Tensor) -> Tensor {
+    Tensor { shape: t.shape.clone(), data: Data::I32(t.data.to_f32().iter().map(|&x| x as i32).collect()) }
+}
+
+fn mapped_bool(t: &Tensor) -> Tensor {
+    Tensor { shape: t.shape.clone(), data: Data::Bool(t.data.to_f32().iter().map(|&x| x != 0.0).collect()) }
+}

@@ -1,0 +1,156 @@
+//! How far a compiled operation's result may lie from plain arithmetic on the same fp16 operands, and what it gives where
+//! plain arithmetic has no number.
+//!
+//! A bound is relative to the expected value plus an absolute part. Both count what stands behind them: one rounding of the
+//! result costs half a unit in the last place, 2^-11 of the value; a table of 33 knots its distance from the function.
+
+/// From here on a result rounds to infinity.
+pub const OVERFLOW: f32 = 65520.0;
+
+/// One rounding to fp16, relative to the value.
+pub const ROUNDING: f32 = 1.0 / 2048.0;
+
+/// Half of the least distance of two fp16 numbers.
+pub const LEAST: f32 = 1.0 / 33_554_432.0;
+
+/// What stands in the place of a result that plain arithmetic does not have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outside {
+    /// This number: a table's end.
+    Number(f32),
+    /// The bound does not hold here, for the reason the row gives.
+    Anything,
+}
+
+/// The stated error of one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// The operation, as the text form of the graph spells it.
+    pub operation: &'static str,
+    /// Part relative to the expected value.
+    pub relative: f32,
+    /// Absolute part.
+    pub absolute: f32,
+    /// Arguments, from and to, where something else holds.
+    pub outside: &'static [(f32, f32, Outside)],
+    /// What the bound is made of.
+    pub reason: &'static str,
+}
+
+impl Bound {
+    /// What holds at an argument in place of the bound.
+    pub fn outside_at(&self, x: f32) -> Option<Outside> {
+        let within = |row: &&(f32, f32, Outside)| row.0 <= x && x <= row.1;
+        self.outside.iter().find(within).map(|row| row.2)
+    }
+
+    /// Whether `found` may stand for `wanted`, the function of `x`. The exact models have no NaN: theirs reads as plus
+    /// infinity.
+    pub fn admits(&self, x: f32, wanted: f32, found: f32, exact: bool) -> bool {
+        if exact && (wanted.is_nan() || x.is_nan()) {
+            return true;
+        }
+        // The rectifier of `fast` takes NaN for a number below zero.
+        if x.is_nan() && self.operation == "relu" {
+            return found == 0.0;
+        }
+        match self.outside_at(x) {
+            Some(Outside::Anything) => return true,
+            Some(Outside::Number(n)) if found == n => return true,
+            _ => {}
+        }
+        if wanted.is_nan() {
+            return found.is_nan();
+        }
+        if wanted.is_infinite() {
+            return found == wanted;
+        }
+        let error = self.relative * wanted.abs() + self.absolute;
+        if found.is_infinite() {
+            return wanted.signum() == found.signum() && wanted.abs() + error >= OVERFLOW;
+        }
+        (found - wanted).abs() <= error
+            || (wanted.abs() > 65504.0 && (found - 65504f32.copysign(wanted)).abs() <= error)
+    }
+}
+
+const fn row(operation: &'static str, relative: f32, absolute: f32, reason: &'static str) -> Bound {
+    Bound { operation, relative, absolute, outside: &[], reason }
+}
+
+/// Operations that move or choose elements, and functions that are exact on fp16.
+const EXACT: Bound = row("", 0.0, 0.0, "exact");
+/// Operations with one rounding.
+const ROUNDED: Bound = row("", ROUNDING, LEAST, "one rounding");
+/// What has no row of its own: tables.
+const TABLED: Bound = row("", 1.2e-2, 1.2e-2, "33 knots and straight lines between them");
+
+/// Functions that are exact: their results are operands or small whole numbers.
+const EXACT_FUNCTIONS: &[&str] =
+    &["identity", "relu6", "abs", "neg", "sign", "ceil", "floor", "round", "clip", "threshold"];
+
+/// The row of a function of one number.
+pub fn bound(operation: &str) -> &'static Bound {
+    static EXACT_ROW: Bound = EXACT;
+    static ROUNDED_ROW: Bound = ROUNDED;
+    static TABLED_ROW: Bound = TABLED;
+    if let Some(row) = BOUNDS.iter().find(|row| row.operation == operation) {
+        return row;
+    }
+    match operation {
+        _ if EXACT_FUNCTIONS.contains(&operation) => &EXACT_ROW,
+        "square" => &ROUNDED_ROW,
+        _ => &TABLED_ROW,
+    }
+}
+
+/// Below zero: the least magnitude, and on.
+const NEGATIVE: (f32, f32) = (f32::NEG_INFINITY, -5.9e-8);
+/// The root and the logarithm of a negative number are zero, as measured on the M1 (docs/numerics.md, planar).
+const ZERO_BELOW: (f32, f32, Outside) = (NEGATIVE.0, NEGATIVE.1, Outside::Number(0.0));
+/// Tables of logarithms end at the largest number.
+const ZERO_AT_INFINITY: (f32, f32, Outside) = (f32::INFINITY, f32::INFINITY, Outside::Number(0.0));
+/// The limit, where the formula multiplies zero by infinity.
+const LIMIT_BELOW: (f32, f32, Outside) = (f32::NEG_INFINITY, f32::NEG_INFINITY, Outside::Number(0.0));
+
+/// Functions with rows of their own. Every number is what all of fp16 needs, plus a little.
+pub static BOUNDS: &[Bound] = &[
+    row("relu", 0.0, 0.0, "exact; `fast` makes zero of NaN"),
+    row("leaky_relu", 9.5e-4, LEAST, "a table of straight lines: slope and result are rounded"),
+    row("elu", ROUNDING, 6.3e-4, "a table of 2^x, then an affine task and a sum"),
+    row("sigmoid", 0.0, 3.5e-3, "33 knots, then a sum with one half"),
+    row("sigmoid_hard", 0.0, 3.1e-4, "the line is rounded, then cut"),
+    row("tanh", 1.1e-2, LEAST, "33 knots"),
+    row("scaled_tanh", 1.1e-2, 2.0 * LEAST, "33 knots, then a factor"),
+    row("erf", 1.2e-2, LEAST, "33 knots"),
+    Bound {
+        outside: &[LIMIT_BELOW],
+        ..row("gelu", ROUNDING, 3.3e-3, "a table, in the operand's own or with a product after it")
+    },
+    Bound { outside: &[LIMIT_BELOW], ..row("silu", ROUNDING, 8.1e-3, "33 knots") },
+    row("softplus", ROUNDING, 2.2e-3, "tables of 2^x and of the logarithm, then a sum"),
+    row("softsign", 4.0e-3, LEAST, "a table of reciprocals and a product"),
+    row("exp", 1.0e-2, LEAST, "the argument times log2(e) is rounded before the table of 2^x"),
+    row("exp2", 1.0e-3, LEAST, "a table of 2^x with a split exponent"),
+    Bound {
+        outside: &[ZERO_BELOW, ZERO_AT_INFINITY],
+        ..row("log", 1.2e-3, 3.0e-5, "a table of the logarithm to base 2, then a factor")
+    },
+    Bound { outside: &[ZERO_BELOW, ZERO_AT_INFINITY], ..row("log2", 5.0e-4, 9.0e-5, "33 knots") },
+    Bound { outside: &[ZERO_BELOW], ..row("sqrt", 1.1e-3, LEAST, "33 knots with a split exponent") },
+    Bound { outside: &[ZERO_BELOW], ..row("rsqrt", 1.9e-3, LEAST, "33 knots with a split exponent") },
+    Bound {
+        outside: &[(-0.0, 0.0, Outside::Number(f32::INFINITY))],
+        ..row("inverse", 1.1e-3, LEAST, "33 knots with a split exponent; minus zero is plus zero in the exact models")
+    },
+    Bound {
+        outside: &[
+            (f32::INFINITY, f32::INFINITY, Outside::Anything),
+            (f32::NEG_INFINITY, f32::NEG_INFINITY, Outside::Anything),
+        ],
+        ..row("round", 0.0, 0.0, "whole and fraction apart: the fraction of an infinity is not a number")
+    },
+    row("atan", 0.0, 3.4e-2, "the two tables of the sample programs leave a gap between 2 and 4"),
+    row("div", 3.0e-3, LEAST, "a table of reciprocals and a product"),
+    row("softmax", 1.2e-2, 1.2e-2, "a table of 2^x, a sum, a table of reciprocals and a product"),
+];

@@ -1,0 +1,86 @@
+//! What this compiler makes of a network: it is compiled, and where an operation is refused, the rest without it, so that every
+//! refusal is told. Beside the other verdicts, which tell of Apple's compiler.
+
+use crate::{Error, Options, compile};
+use anemone_facts::chips::Chip;
+use anemone_net::{Net, ValueId};
+
+/// Most refusals that are told: each costs a compile.
+const MOST_REFUSALS: usize = 16;
+
+/// An operation that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its name; `None` where the network as a whole is refused.
+    pub op: Option<String>,
+    /// Why, in a line.
+    pub message: String,
+}
+
+/// What this compiler makes of a network for a chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// A program of so many tasks.
+    Compiled {
+        /// Tasks.
+        tasks: usize,
+    },
+    /// Operations that keep it from one, first things first; at most a few are told.
+    Refused(Vec<Refused>),
+}
+
+impl Here {
+    /// Whether a program is written.
+    pub fn compiles(&self) -> bool {
+        matches!(self, Here::Compiled { .. })
+    }
+}
+
+/// Compiles a network for a chip. `None` for chips that nothing is compiled for.
+pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
+    let mut rest = net.clone();
+    let mut refusals: Vec<Refused> = Vec::new();
+    loop {
+        let error = match compile(&rest, chip, &Options::default(), &mut ()) {
+            Ok(_) if !refusals.is_empty() => break,
+            Ok(program) => {
+                return Some(Here::Compiled { tasks: program.tasks().map_or(0, |tasks| tasks.len()) });
+            }
+            Err(Error::NoLayout { .. }) if refusals.is_empty() => return None,
+            Err(error) => error,
+        };
+        let op = operation(&error).map(str::to_string);
+        // What is wrong with a rest as a whole says nothing of the network.
+        if op.is_none() && !refusals.is_empty() {
+            break;
+        }
+        let cut = op.as_ref().is_some_and(|op| without(&mut rest, op));
+        refusals.push(Refused { op, message: error.to_string() });
+        if !cut || refusals.len() == MOST_REFUSALS {
+            break;
+        }
+    }
+    Some(Here::Refused(refusals))
+}
+
+/// The operation that an error is about.
+fn operation(error: &Error) -> Option<&str> {
+    match error {
+        Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
+        Error::Reads { op, .. } => Some(op),
+        Error::Refused(refused) => Some(&refused.op),
+        Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } => None,
+    }
+}
+
+/// Takes operations of that name out: what they gave comes in. Whether something is left to compile.
+fn without(net: &mut Net, name: &str) -> bool {
+    let (cut, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut net.ops).into_iter().partition(|op| op.name == name);
+    net.ops = kept;
+    let given: Vec<ValueId> = cut.iter().flat_map(|op| op.outputs.iter().copied()).collect();
+    net.outputs.retain(|id| !given.contains(id));
+    let read = |id: &ValueId| net.ops.iter().any(|op| op.inputs.contains(id));
+    let live: Vec<ValueId> = given.into_iter().filter(read).collect();
+    net.inputs.extend(live);
+    !cut.is_empty() && !net.ops.is_empty() && !net.outputs.is_empty()
+}
