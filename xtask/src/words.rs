@@ -23,7 +23,7 @@ const EXEMPT: &[(&str, &str)] = &[
 ];
 
 /// Occurrences that exist, by file or folder. The list may only shrink: more is a finding, and so is a row without any.
-const REMAINING: &[(&str, usize)] = &[("crates/engine/", 145)];
+const REMAINING: &[(&str, usize)] = &[];
 
 /// Reads every Rust source of the repository.
 pub fn run(_: &[String]) -> Outcome {

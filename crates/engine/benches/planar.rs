@@ -22,7 +22,7 @@ type Form = (&'static str, Extents, Vec<Vec<(Field, u32)>>);
 type Extents = [u32; 4];
 const ROUNDS: usize = 40;
 
-/// A task of these extents; its rows leave room for the interleave.
+/// A task of these extents; its rows leave space for the interleave.
 fn shaped([g, c, h, w]: Extents, fields: &[(Field, u32)]) -> Task {
     let extents = [(NumGroups, g), (Cin, c), (Cout, c), (Hin, h), (Hout, h), (Win, w), (Wout, w)];
     let mut task = with(with(planar_task(format::FP16, format::FP16), &extents), fields);

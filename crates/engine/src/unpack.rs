@@ -363,7 +363,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Every pass states its length, so the groups before this one are passed over by their counts.
+    /// Every pass states its length, so the groups before this one are skipped by their counts.
     fn zero_skipping_passes<'a>(
         &'a self,
         form: &Form,

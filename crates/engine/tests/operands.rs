@@ -55,7 +55,7 @@ fn bytes_stay_bytes_in_tile_memory() {
     }
 }
 
-/// The planar task over two planes, one behind the other; the result leaves room for one between them.
+/// The planar task over two planes, one behind the other; the result leaves space for one between them.
 fn volume(from: u32) -> Task {
     let mut task = with(planar(from, format::FP16), &[(Din, 2), (Dout, 2)]);
     task.set_bytes(&H13, Src1DepthStride, 2 * ROW).expect("fits");

@@ -123,7 +123,7 @@ impl Weights {
         self.packed.bytes() + size_of_val(&*self.dropping) + size_of_val(&*self.norms)
     }
 
-    /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block has room for.
+    /// Some taps of a block, each one step away from zero: tap by tap as many rows as the block holds.
     #[inline(always)]
     fn raised<'a, S: Simd>(&self, simd: S, block: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         if !self.plain {
@@ -131,10 +131,10 @@ impl Weights {
             simd::prepare(simd, BumpUlp, to);
             return to;
         }
-        let (rows, room) = (self.packed.height(block * HEIGHT), height(self.rows(), block));
-        let to = &mut to[..taps.len() * room];
+        let (rows, of_block) = (self.packed.height(block * HEIGHT), height(self.rows(), block));
+        let to = &mut to[..taps.len() * of_block];
         self.packed.widen_and(simd, block * HEIGHT, taps, to, BumpUlp);
-        spread(to, rows, room);
+        spread(to, rows, of_block);
         to
     }
 
@@ -174,7 +174,7 @@ pub fn row_of<'a>(mac: &AccumulatorSpec, taps: &mut [f32], to: &'a mut Vec<(f32,
     to
 }
 
-/// Some taps of a block as the model reads them: tap by tap as many rows as the block has room for.
+/// Some taps of a block as the model reads them: tap by tap as many rows as the block holds.
 #[inline(always)]
 fn read_rows<'a>(
     packed: &PackedFilter,
@@ -183,10 +183,10 @@ fn read_rows<'a>(
     taps: Range<usize>,
     to: &'a mut [f32],
 ) -> &'a mut [f32] {
-    let (rows, room) = (packed.height(block * HEIGHT), height(packed.channels(), block));
-    let to = &mut to[..taps.len() * room];
+    let (rows, of_block) = (packed.height(block * HEIGHT), height(packed.channels(), block));
+    let to = &mut to[..taps.len() * of_block];
     packed.widen(block * HEIGHT, taps, to);
-    spread(to, rows, room);
+    spread(to, rows, of_block);
     to.iter_mut().for_each(|w| *w = reading.decode(*w));
     to
 }
@@ -251,7 +251,7 @@ impl WithSimd for SomeRows<'_> {
 }
 
 /// `out[row][column] = bias[row] + sum over taps`, each an fp16 number as the output port holds it. Rows without a bias
-/// start at zero. Both sides are packed for the same model and the same taps; `out` has room for every sum.
+/// start at zero. Both sides are packed for the same model and the same taps; `out` has space for every sum.
 pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
     product_with(Arch::new(), weights, columns, bias, out);
 }
@@ -286,7 +286,7 @@ fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], 
     tasks.into_par_iter().with_min_len(share).for_each(|task| arch.dispatch(task));
 }
 
-/// Rows that a block has room for.
+/// Rows that a block holds.
 fn height(rows: usize, block: usize) -> usize {
     (rows - block * HEIGHT).min(HEIGHT).next_multiple_of(LEAST_HEIGHT)
 }

@@ -279,12 +279,12 @@ impl Filter {
     }
 }
 
-/// Makes `room` channels a tap of fewer; those that are missing are zero.
+/// Makes `height` channels a tap of fewer; those that are missing are zero.
 #[inline(always)]
-pub fn spread(to: &mut [f32], channels: usize, room: usize) {
-    for tap in (0..to.len() / room).rev().filter(|_| channels < room) {
-        to.copy_within(tap * channels..(tap + 1) * channels, tap * room);
-        to[tap * room + channels..(tap + 1) * room].fill(0.0);
+pub fn spread(to: &mut [f32], channels: usize, height: usize) {
+    for tap in (0..to.len() / height).rev().filter(|_| channels < height) {
+        to.copy_within(tap * channels..(tap + 1) * channels, tap * height);
+        to[tap * height + channels..(tap + 1) * height].fill(0.0);
     }
 }
 

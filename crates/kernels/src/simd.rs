@@ -127,7 +127,7 @@ pub enum Relation {
     IsBelow,
 }
 
-/// Places where two rows' numbers are so to each other, counted from their first. `to` needs room for all places and a vector more;
+/// Places where two rows' numbers are so to each other, counted from their first. `to` needs space for all places and a vector more;
 /// returns how many were found.
 #[inline(always)]
 pub fn places<S: Simd>(simd: S, a: &[u32], is: Relation, b: &[u32], to: &mut [u32]) -> usize {

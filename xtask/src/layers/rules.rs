@@ -209,15 +209,22 @@ mod tests {
     #[test]
     fn unsafe_is_found_even_in_tests_and_allowed_where_named() {
         assert_eq!(found("program", "a.rs", "#[cfg(test)] mod tests { fn f() { unsafe { x() } } }").len(), 1);
-        assert!(found("program", "bytes.rs", "fn f() { unsafe { x() } }").is_empty());
+        assert!(found("kernels", "host.rs", "fn f() { unsafe { x() } }").is_empty());
         assert!(found("engine", "a.rs", "/// No `unsafe`.\n#![deny(unsafe_code)]").is_empty());
     }
 
     #[test]
     fn the_engine_neither_panics_nor_rounds_twice() {
         assert_eq!(found("engine", "a.rs", "fn f() { x.unwrap(); panic!(\"x\"); f16::from_f32(y); }").len(), 3);
-        assert!(found("engine", "number.rs", "fn f() { f16::from_f32(y); x.unwrap_or(1); }").is_empty());
+        assert_eq!(found("kernels", "a.rs", "fn f() { x.unwrap(); panic!(\"x\"); f16::from_f32(y); }").len(), 3);
+        assert!(found("kernels", "num.rs", "fn f() { f16::from_f32(y); x.unwrap_or(1); }").is_empty());
         assert!(found("compile", "a.rs", "fn f() { x.unwrap(); f16::from_f32(y); }").is_empty());
+    }
+
+    #[test]
+    fn kernels_know_no_program() {
+        assert_eq!(found("kernels", "conv.rs", "use crate::machine::Machine;\nfn f(field: Field) {}").len(), 2);
+        assert!(found("kernels", "conv.rs", "fn f(field: usize) {}").is_empty());
     }
 
     #[test]

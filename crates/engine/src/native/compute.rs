@@ -76,9 +76,9 @@ pub(super) fn compute(own: &Own, row: &Row, operands: &[Operand], result: [usize
             let extent = x.extents[axis];
             let mut whole = part.extents;
             whole[axis] = extent;
-            let room = if own.flag("Circular") { extent } else { extent.saturating_sub(offset) };
-            let fits = x.extents == result && whole == result && offset < extent && part.extents[axis] <= room;
-            need(fits, result, "the buffer's own, with room for the part")?;
+            let space = if own.flag("Circular") { extent } else { extent.saturating_sub(offset) };
+            let fits = x.extents == result && whole == result && offset < extent && part.extents[axis] <= space;
+            need(fits, result, "the buffer's own, with space for the part")?;
             let mut data = x.data.clone();
             let (from, to) = (lines(part.extents, axis), lines(x.extents, axis));
             for (&read, &write) in from.starts.iter().zip(&to.starts) {

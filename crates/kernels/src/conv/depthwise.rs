@@ -226,7 +226,7 @@ macro_rules! pooling {
     };
 }
 
-// NaN is passed over.
+// NaN is skipped.
 pooling!(Most, f32::NEG_INFINITY, |simd, x, sum| simd.select_f32s(simd.greater_than_f32s(x, sum), x, sum));
 pooling!(Sum, 0.0, |simd, x, sum| simd.add_f32s(sum, x));
 
@@ -324,7 +324,7 @@ impl<W: Windows<K>, const K: usize, const STRIDE: usize> Bands<'_, W, K, STRIDE>
     #[inline(always)]
     fn next<S: Simd, const R: usize>(&mut self, simd: S, before: impl LaneMap<S>) {
         let mut at = 0;
-        // Rows that are a stride apart share less of what is loaded, which leaves room for more sums.
+        // Rows that are a stride apart share less of what is loaded, which leaves registers for more sums.
         if const { STRIDE > 1 && S::F32_LANES > 1 } {
             while at + 2 * S::F32_LANES <= self.across {
                 self.columns::<S, R, 2>(simd, before, at);

@@ -273,7 +273,7 @@ fn transform_line<S: Simd>(
     outline(simd, Lines { halves, to: &mut to[..channels.len() * STEP] });
 }
 
-/// Gives taps of fewer channels than a panel has as much room as others.
+/// Gives taps of fewer channels than a panel are as far apart as others.
 #[inline(always)]
 fn spread_out(wide: &mut [f32], taps: usize, height: usize) {
     if height < PANEL {

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 /// Taps that share a bound: whole blocks of them.
 pub const SEGMENT: usize = 4 * BLOCK;
-/// Sums of less are multiples of 2^-16 in fp32, with room for the rounding of norms.
+/// Sums of less are multiples of 2^-16 in fp32, with space for the rounding of norms.
 const WHOLE: f32 = 250.0;
 /// Products of less round to zero.
 const NOTHING: f32 = 1.0 / (1 << 18) as f32;
@@ -56,7 +56,7 @@ pub struct RunSchedule<'a> {
     pub ends: &'a [u32],
     /// Taps of which some products are dropped that do not round to zero anyway.
     pub mixed: &'a [u32],
-    /// Room for sums of runs.
+    /// Space for sums of runs.
     pub totals: &'a mut [f32],
 }
 

@@ -56,7 +56,7 @@ impl Columns {
         Columns { mac: *mac, taps: 0, columns: 0, panels: vec![], exponents: vec![], norms: vec![] }
     }
 
-    /// As [`Columns::pack`], on this thread and into the room at hand. The source may have decoded its numbers.
+    /// As [`Columns::pack`], on this thread and into the memory at hand. The source may have decoded its numbers.
     #[inline(always)]
     pub fn fill<S: Simd>(&mut self, simd: S, taps: usize, columns: usize, decoded: bool, source: &impl Operands) {
         self.resize(taps, columns);

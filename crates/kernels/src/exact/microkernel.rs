@@ -15,8 +15,8 @@ use std::ops::Range;
 
 /// Most taps between two visits to the sums: what of a panel and of the rows of a task stays near a core.
 const PASS: usize = 640;
-/// Room for their numbers in a list, and for what vectors write behind them.
-const ROOM: usize = PASS + LONGEST;
+/// Space for their numbers in a list, and for what vectors write behind them.
+const LIST_CAPACITY: usize = PASS + LONGEST;
 /// Vectors of sums that are held in registers for each row of a block.
 pub(super) const VECTORS: usize = 2;
 /// Rows whose sums 16 registers hold, two vectors each.
@@ -28,7 +28,7 @@ const TURNS: usize = 4;
 const MOST_ALONE: usize = 4;
 /// Start of a sum: its last digit is worth 2^-16, and so is that of anything less than 64 away.
 pub(super) const START: f32 = 192.0;
-/// Products of one run add up to less, with room for the rounding of norms.
+/// Products of one run add up to less, with space for the rounding of norms.
 pub(super) const RUN_LIMIT: f32 = 31.0;
 /// Units of the accumulator in one.
 pub(super) const UNIT: f64 = 65536.0;
@@ -433,7 +433,7 @@ pub(super) fn start(bias: f64) -> u32 {
 /// are counted from the first.
 pub(super) struct Lists {
     /// Under these, some products are dropped that do not round to zero anyway.
-    mixed: [u32; ROOM],
+    mixed: [u32; LIST_CAPACITY],
     mixes: usize,
     /// The least operands that count under each of them, by row.
     keep: [[f32; HEIGHT]; PASS],
@@ -443,7 +443,7 @@ pub(super) struct Lists {
 
 impl Lists {
     const EMPTY: Lists =
-        Lists { mixed: [0; ROOM], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_ALONE] };
+        Lists { mixed: [0; LIST_CAPACITY], mixes: 0, keep: [[0.0; HEIGHT]; PASS], alone: [[0.0; PASS]; MOST_ALONE] };
 
     /// Takes the columns of some taps of a panel that are summed one by one, the last ones of so many.
     #[inline(always)]

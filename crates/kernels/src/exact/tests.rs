@@ -176,13 +176,13 @@ fn a_row_alone_has_the_sums_of_the_array() {
         let bits = low + (state >> 8) as u16 % (high - low);
         f16::from_bits(bits | (state >> 31 << 15) as u16)
     };
-    // Exponents from subnormal numbers up, so that products are dropped, tied and large; with room for whole vectors, and
+    // Exponents from subnormal numbers up, so that products are dropped, tied and large; with space for whole vectors, and
     // without. Sums of the last one need several runs, those of the others one.
     let ranges = [(0, 0x2000), (0x0001, 0x4400), (0x2800, 0x4400), (0x4000, 0x44c0)];
-    for ((low, high), room) in ranges.into_iter().flat_map(|range| [(range, 0), (range, 128)]) {
+    for ((low, high), slack) in ranges.into_iter().flat_map(|range| [(range, 0), (range, 128)]) {
         let (taps, outputs) = (9, 45);
         let w: Vec<f16> = (0..taps).map(|_| draw(low, high)).collect();
-        let x: Vec<f16> = (0..taps + outputs + room).map(|_| draw(low, high)).collect();
+        let x: Vec<f16> = (0..taps + outputs + slack).map(|_| draw(low, high)).collect();
         let wide = |all: &[f16]| all.iter().map(|x| x.to_f32()).collect::<Vec<f32>>();
         let weights = Weights::pack(&FIXED, 1, taps, &wide(&w));
         let mut source = wide(&x);
