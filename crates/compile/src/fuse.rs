@@ -1,19 +1,19 @@
-//! Phase 1: neighbours become one layer (the book, chapter 22, table 22.3).
+//! Phase 1: fusion of neighbouring layers (the book, chapter 22, table 22.3).
 
 use crate::ir::*;
 use crate::remarks::Remarks;
 use half::f16;
 use std::collections::HashMap;
 
-/// Who touches a scratch buffer: positions of layers that write and read it.
+/// Uses of a scratch buffer: positions of the layers that write and read it.
 #[derive(Default)]
 struct Uses {
     writers: Vec<usize>,
     readers: Vec<usize>,
 }
 
-/// A function of one number that only follows convolutions or planar layers becomes part of them: ReLU and tables in the
-/// post-activation slot, a factor in the gain. zin 9.509 does the same, one step from the layer on
+/// Fuses a unary function into the convolutions or planar layers that produce its operand: ReLU and tables go to the
+/// post-activation slot, a factor to the gain. zin 9.509 does the same, one step from the layer on
 /// (`docs/evidence.md`, key `h13-fusion`).
 pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) {
     let mut uses: HashMap<BufferId, Uses> = HashMap::new();
@@ -83,8 +83,8 @@ pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) 
     retain(graph, &removed);
 }
 
-/// A ReLU of memory that only an addition or a product of two sources reads becomes part of how that reads its second
-/// source, which may be either of the two.
+/// Fuses a ReLU of memory into the addition or product that alone reads it: that one reads its second source through a
+/// ReLU. The two sources may be exchanged.
 pub(crate) fn relu_into_reader(graph: &mut Graph, reasons: &mut Remarks) {
     let mut reads = vec![0usize; graph.buffers.len()];
     let mut writers: Vec<Vec<usize>> = vec![Vec::new(); graph.buffers.len()];
@@ -122,13 +122,13 @@ pub(crate) fn relu_into_reader(graph: &mut Graph, reasons: &mut Remarks) {
     retain(graph, &removed);
 }
 
-/// Drops the layers that were taken into others.
+/// Drops the layers that were fused into others.
 fn retain(graph: &mut Graph, removed: &[bool]) {
     let mut keep = removed.iter().map(|r| !r);
     graph.layers.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// Layers that each write a part of what one function reads, with that function: `None` where one of them cannot take it.
+/// The layers that together write the operand of a function, each fused with it; `None` where one of them cannot be.
 fn into_parts(graph: &Graph, writers: &[usize], reader: &Layer) -> Option<Vec<Layer>> {
     let source = reader.sources.first().filter(|_| is_plain(reader) && reader.interleave == 1)?;
     let shape = |v: &View4| (v.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 })), v.width);
@@ -149,17 +149,17 @@ fn into_parts(graph: &Graph, writers: &[usize], reader: &Layer) -> Option<Vec<La
     writers.iter().map(part).collect()
 }
 
-/// Whether elements stay where they are, but for the sets that they may be left in.
+/// Whether a layer keeps the order of elements, interleaving apart.
 fn is_plain(layer: &Layer) -> bool {
     !layer.transpose && layer.source_interleave == 1 && layer.sources.len() == 1
 }
 
-/// Whether elements are moved and nothing else.
+/// Whether a layer only moves elements.
 fn copies(kind: &Kind) -> bool {
     matches!(scaled_function(kind), Some((1.0, Nonlinear::None)))
 }
 
-/// A layer and the function after it as one; `None` where no register holds both.
+/// A layer fused with the function after it; `None` where no register holds both.
 fn together(first: &Kind, second: &Kind) -> Option<Kind> {
     if let Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu } = second {
         match first.clone() {

@@ -1,4 +1,4 @@
-//! Phase 2: every layer fits the chip. Only this stage makes a [`Legal`] graph.
+//! Phase 2, legalization: every layer fits the chip. Only this stage makes a [`Legal`] graph.
 //!
 //! Splitting of layers that one task cannot hold happens where they are lowered; what is left here is the proof, by the
 //! rules that the dry run matches ([`crate::check::legal`]), and the split by kernel memory.
@@ -24,7 +24,7 @@ pub struct Legal {
 }
 
 impl Legal {
-    /// The graph, to look at.
+    /// The graph by reference.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -51,7 +51,7 @@ pub fn legalize(mut graph: Graph, chip: &'static Chip, options: &Options, reason
     Ok(Legal { graph })
 }
 
-/// A product has one stream an engine: more rows are several products, the last ones first as 9.509 has them.
+/// A product has one stream per engine: more rows are several products, the last ones first, as 9.509 has them.
 fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
     for layer in std::mem::take(&mut graph.layers) {
         let streams = layer.sources.get(1).map_or(0, View4::channels);
@@ -76,7 +76,7 @@ fn split_products(graph: &mut Graph, reasons: &mut Remarks) {
     }
 }
 
-/// Output channels are divided over several tasks when their coefficients exceed kernel memory.
+/// Splits output channels over several tasks when their coefficients exceed kernel memory.
 fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mut Remarks) {
     let Some(cap) = chip.hal.kmem_cap_streamed else { return };
     let layers = std::mem::take(&mut graph.layers);
@@ -95,8 +95,8 @@ fn split_kernels(graph: &mut Graph, chip: &Chip, options: &Options, reasons: &mu
     }
 }
 
-/// Coefficients of a matrix stay in kernel memory where so many columns go by that they are needed again: as many outputs as
-/// sixteen engines keep, in whole passes. Channels come the last first, columns of a turned result the first first.
+/// Splits a product so that the coefficients of each piece stay in kernel memory for all columns: as many outputs as sixteen
+/// engines keep, in whole passes. Channels come the last first, columns of a turned result the first first.
 fn split_product(layer: &Layer, cap: u64) -> Vec<Layer> {
     let Kind::Conv { window, connect: Connect::Dense, weights, nonlinear, .. } = &layer.kind else { return vec![] };
     let source = &layer.sources[0];

@@ -1,7 +1,7 @@
 //! Phase 3: one order of layers, and its partitions (the book, chapter 22).
 //!
-//! [`order`] picks the order. A partition is a stretch of it whose results fit tile memory together: before the next layer's
-//! life would push the peak over [`PARTITION_MARGIN`] of it, the partition closes, and what is needed beyond goes to memory.
+//! [`order`] picks the order. A partition is a run of layers whose results fit tile memory together: it closes before the next
+//! layer's live range would push the peak over [`PARTITION_MARGIN`], and results needed beyond it go to memory.
 
 mod order;
 
@@ -12,7 +12,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::staging::PARTITION_MARGIN;
 use std::fmt;
 
-/// Layers in execution order, and when each buffer lives.
+/// Layers in execution order, with the live range of each buffer.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub(crate) graph: Graph,
@@ -20,7 +20,7 @@ pub struct Schedule {
     pub(crate) live: Vec<Option<(usize, usize)>>,
     /// By layer: its partition.
     pub(crate) partitions: Vec<usize>,
-    /// By layer: bytes of the results that live while it runs and could stay in tile memory.
+    /// By layer: bytes of live results that could stay in tile memory.
     pressure_bytes: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Placed layers become task descriptors: every field by name, Apple's values where Apple's are known.
+//! Emission: placed layers become task descriptors, every field by name, with Apple's values where those are known.
 //!
 //! Fields without functional effect (cache hints, patch shapes, tile heights, staging addresses) follow the rules found
 //! in Apple's programs; outside those shapes they are a reading, not yet seen on silicon.
@@ -105,7 +105,7 @@ fn merged(view: &View) -> View {
 /// The kernel section as it grows; equal blocks are stored once.
 struct Kernel {
     bytes: Vec<u8>,
-    /// Where blocks begin, by what tells most of them apart: their length, and what stands in their middle.
+    /// Offsets of blocks, by a cheap key: their length and the bytes in their middle.
     blocks: HashMap<(usize, Vec<u8>), Vec<usize>>,
 }
 
@@ -178,7 +178,7 @@ impl Emitter<'_> {
         self.layer.convolves()
     }
 
-    /// Engines that take part.
+    /// Number of active engines.
     fn engines(&self, packing: &Packing) -> usize {
         match &self.layer.kind {
             _ if self.convolves() => packing.engines,
@@ -190,17 +190,17 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where a source stands in tile memory already.
+    /// Address of a resident source in tile memory.
     fn source_place(&self, source: usize) -> Option<Place> {
         self.placed.residency.source(self.index, source, self.layer.sources.get(source)?)
     }
 
-    /// Where the second source of a planar task stands in tile memory already.
+    /// Address of the resident second source of a planar task.
     fn second_place(&self) -> Option<Place> {
         self.second_source().and_then(|_| self.source_place(1))
     }
 
-    /// Where the result stays.
+    /// Address of a resident result.
     fn result_place(&self) -> Option<Place> {
         self.placed.residency.resident(&self.layer.result)
     }
@@ -239,18 +239,18 @@ impl Emitter<'_> {
         Ok(self.task)
     }
 
-    /// Sources that DMA brings.
+    /// Sources that the DMA loads.
     fn streamed_sources(&self) -> impl Iterator<Item = &View4> {
         let sources = self.layer.sources.iter().enumerate().filter(|(i, _)| self.source_place(*i).is_none());
         sources.map(|(_, v)| v)
     }
 
-    /// Operands that DMA moves.
+    /// Operands that the DMA moves.
     fn streamed(&self) -> impl Iterator<Item = &View4> {
         self.streamed_sources().chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
     }
 
-    /// Planar tasks of a group of which one reads what the other leaves in tile memory overlap.
+    /// Planar tasks of a group overlap where one reads what the other leaves in tile memory.
     fn overlap(&mut self) -> Set {
         let layers = &self.placed.graph.layers;
         let pair = |i: usize| {
@@ -348,7 +348,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// What computing takes without coefficients, in units of [`ExeCycles`].
+    /// Cost of a task without coefficients, in units of [`ExeCycles`].
     fn computing(&self) -> u64 {
         let elements = |columns: u64| {
             let count = |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * columns.min(v.width as u64);

@@ -1,6 +1,6 @@
 //! Staging: tile shapes, patch shapes, addresses in tile memory and cache hints. None of it changes results.
 //!
-//! What the compilers share and what 4.2.1 does; [`super::zin9509`] is the other one's.
+//! Shared by both conventions, and as 4.2.1 does it; [`super::zin9509`] has the other.
 
 use super::Emitter;
 use crate::ir::*;
@@ -126,7 +126,7 @@ pub(super) fn whole_planes(placed: &Placed, view: &View4) -> usize {
     }
 }
 
-/// Who reads and writes what, for cache hints and hazards.
+/// Readers and writers of every buffer, for cache hints and hazards.
 pub(super) struct Hints {
     /// For each task and source: the three cache hints.
     sources: Vec<Vec<[u32; 3]>>,
@@ -187,7 +187,7 @@ impl Hints {
     }
 }
 
-/// Write-after-read hazards through shared scratch memory, within the distance that the field can say.
+/// Write-after-read hazards through shared scratch memory, within the distance that the field can hold.
 fn hazards(placed: &Placed, layout: &Layout) -> Vec<Option<(u32, bool)>> {
     let most = layout.row(HazardDistance).map_or(0, |row| row.max() as usize);
     let layers = &placed.graph.layers;

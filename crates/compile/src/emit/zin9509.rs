@@ -99,8 +99,8 @@ impl Emitter<'_> {
         fields.into_iter().zip(strides).try_for_each(|(field, bytes)| self.set_bytes(field, bytes))
     }
 
-    /// Which earlier operands a buffer may share its place with: those of before the program for the first task; of a
-    /// task that begins a group by itself, those of its own engine and of the engine just before it.
+    /// Alias bits: the earlier operands whose place a buffer may reuse. The first task may reuse all; a task that opens a
+    /// group those of its own engine and of the engine before it.
     fn aliases(&mut self, index: usize) -> Result<(), FieldError> {
         if index == 0 {
             return self.set_all(&[
@@ -157,8 +157,8 @@ impl Emitter<'_> {
         self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
     }
 
-    /// The engine whose result a task follows element by element, 1 neural and 2 planar: that of the task before it, as it
-    /// was written.
+    /// The engine (1 neural, 2 planar) whose result a task consumes element by element while it is written: that of the
+    /// previous task.
     fn waits_on(&self, index: usize) -> Option<u32> {
         let (layer, before) = (self.layer, &self.placed.graph.layers[index - 1]);
         let place = self.source_place(0).filter(|p| p.written && p.from + 1 == index)?;

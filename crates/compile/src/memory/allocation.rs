@@ -1,5 +1,4 @@
-//! What the allocator made of each buffer: the allocation types of the book's table 22.2, and which neighbours could run
-//! at once on the two engines.
+//! Allocation types of buffers (book, table 22.2), and neighbouring layers that could run at once on the two engines.
 //!
 //! Types 6 and 7 (ring buffers) are not given: H13 has no circular layers.
 
@@ -22,11 +21,11 @@ pub enum Allocation {
     Chained = 2,
     /// On chip, written by a layer that reads a chained one.
     DependsOnProducer = 3,
-    /// On chip, rewritten where it stands.
+    /// On chip, rewritten in place.
     InPlace = 4,
     /// The same by a layer that reads a chained one.
     InPlaceDependent = 5,
-    /// In memory, rewritten where it stands.
+    /// In memory, rewritten in place.
     InPlaceMemory = 8,
 }
 
@@ -53,7 +52,7 @@ struct Uses {
 }
 
 impl Allocations {
-    /// What residency and order have made.
+    /// Allocation types that follow from residency and order.
     pub fn of(graph: &Graph, chip: &Chip, residency: &Residency) -> Allocations {
         let mut uses = vec![Uses::default(); graph.buffers.len()];
         for (i, layer) in graph.layers.iter().enumerate() {

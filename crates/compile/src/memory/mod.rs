@@ -1,4 +1,4 @@
-//! Phase 4: every buffer has its address: a base register and an offset.
+//! Phase 4: assigns every buffer an address: a base register and an offset.
 //!
 //! Scratch memory is shared by buffers that do not live at the same time: larger ones first, then longer-lived ones,
 //! each at the lowest offset that is free while it lives.
@@ -18,7 +18,7 @@ use anemone_program::Program;
 use residency::{groups, groups_in_pairs};
 use std::fmt;
 
-/// Where a buffer stands.
+/// Address of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Base address register.
@@ -37,13 +37,13 @@ pub struct Placed {
     pub(crate) scratch_bytes: u64,
     /// Constant operands, first in the kernel section.
     pub(crate) constants: Vec<u8>,
-    /// What stays in tile memory.
+    /// Results in tile memory.
     pub(crate) residency: Residency,
-    /// What became of each buffer.
+    /// Allocation type of each buffer.
     allocations: Allocations,
 }
 
-/// What stays in tile memory; without `stay` nothing does.
+/// Chooses the results that stay in tile memory; without `stay`, none.
 pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
     let graph = &schedule.graph;
     let conventions = options.conventions();

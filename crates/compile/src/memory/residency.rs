@@ -1,9 +1,9 @@
 //! Phase 4: which intermediate results stay in tile memory, and where.
 //!
-//! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside whatever the
-//! layers of its life stage there. A source that two neighbours read alike is brought once and kept for the second. What
-//! the book's table 22.2 calls each buffer then is told in `memory/allocation.rs`. A resident result that outlives its group of tasks keeps a place in memory as well, to which the device may save it
-//! where it switches tasks.
+//! A result stays when every layer that writes or reads it addresses it by whole axes, and it fits beside the operands that
+//! the layers of its live range stage. A source that two neighbours read alike is loaded once and kept for the second. A
+//! resident result that escapes its group of tasks also has a place in memory, to which the device may save it on a task
+//! switch. `memory/allocation.rs` names the allocation type of each buffer (book, table 22.2).
 
 mod groups;
 mod parts;
@@ -18,7 +18,7 @@ use parts::joined;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// A result that lives for more layers than this goes to memory: it would keep too much from the others.
+/// Longest live range of a resident result, in layers: a longer one would block the space for too many others.
 const LONGEST_LIFE: usize = 64;
 
 /// An operand's place in tile memory.
@@ -28,13 +28,13 @@ pub struct Place {
     pub base_bytes: u64,
     /// Distances in bytes between channels, rows, depths and groups, in the order in which registers have them.
     pub strides: [u64; 4],
-    /// Whether the operand outlives its group of tasks, so that its place in memory is stated too.
+    /// Whether the operand escapes its group of tasks, so that its place in memory is stated too.
     pub crosses: bool,
-    /// Index of the layer that brought it or wrote it.
+    /// Index of the layer that loaded or wrote it.
     pub from: usize,
     /// Whether that layer wrote it.
     pub written: bool,
-    /// Whether that layer alone did.
+    /// Whether that layer is its single writer.
     pub alone: bool,
 }
 
@@ -44,9 +44,9 @@ struct Resident {
     base_bytes: u64,
     bytes: u64,
     crosses: bool,
-    /// Layers that are the first of another group to read it.
+    /// The first reader in each other group.
     entries: Vec<usize>,
-    /// Whether only copies read it.
+    /// Whether all its readers are copies.
     copied: bool,
     /// Whether one layer writes all of it.
     alone: bool,
@@ -60,8 +60,7 @@ struct Resident {
 }
 
 impl Resident {
-    /// Strides of a view whose channels and rows are one axis here: its channels follow each other, its rows are sets of
-    /// them.
+    /// Strides of a view that splits one axis of this buffer into rows and channels: consecutive channels make a row.
     fn folded(&self, view: &View4) -> Option<[u64; 4]> {
         let ([_, channels, rows], whole) = (view.axes, self.view.axes[1]);
         let sets = rows.extent > 1 && rows.stride_bytes == channels.extent as u64 * channels.stride_bytes;
@@ -71,14 +70,14 @@ impl Resident {
         (sets && same && alone).then(|| [channel, channel * channels.extent as u64, channel * whole.extent as u64, 0])
     }
 
-    /// Offset and strides, in bytes, of a view all of whose elements are here.
+    /// Offset and strides in bytes of a view that lies wholly in this buffer.
     fn strides(&self, view: &View4) -> Option<(u64, [u64; 4])> {
         let [_, channel, row] = self.strides;
         let offset_bytes = view.offset_bytes.checked_sub(self.view.offset_bytes)?;
         if let Some(strides) = self.folded(view).filter(|_| offset_bytes == 0) {
             return Some((0, strides));
         }
-        // Extent and distances of what it has: in memory and here.
+        // Own axes: extent, stride in memory, stride in tile memory.
         let columns = (self.view.width as u64, ELEMENT_BYTES, ELEMENT_BYTES);
         let axes = self.view.axes.iter().zip(self.strides).map(|(a, here)| (a.extent as u64, a.stride_bytes, here));
         let mut own: Vec<(u64, u64, u64)> = axes.filter(|a| a.0 > 1).chain([columns]).collect();
@@ -132,11 +131,11 @@ impl Resident {
 pub struct Residency {
     /// By buffer.
     residents: Vec<Option<Resident>>,
-    /// By layer: the group of tasks, between whose members the device does not switch.
+    /// By layer: its group of tasks; the device does not switch inside a group.
     groups: Vec<usize>,
-    /// By layer: first byte above everything that is resident while it runs.
+    /// By layer: high-water mark of the resident results while it runs.
     top: Vec<u64>,
-    /// By layer: where its first source from memory is kept for the next layer, and which source of that one it is.
+    /// By layer: where its first source from memory is kept for the next layer, and as which source of that layer.
     kept: Vec<Option<(Place, usize)>>,
 }
 
@@ -147,7 +146,7 @@ impl Residency {
         Residency { residents: vec![None; graph.buffers.len()], top: vec![0; layers], kept: vec![None; layers], groups }
     }
 
-    /// Keeps what fits and does not outlive its partition; `staged` and `partitions` are by layer.
+    /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer.
     pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging], partitions: &[usize]) -> Residency {
         let mut residency = Residency::none(graph, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
@@ -183,13 +182,13 @@ impl Residency {
         residency
     }
 
-    /// Sources that the next layers of the group read alike stay for them.
+    /// Keeps sources that the following layers of the group read alike.
     fn keep(&mut self, graph: &Graph, capacity: u64, staged: &[Staging]) {
         for i in 0..graph.layers.len().saturating_sub(1) {
             let layer = &graph.layers[i];
             let view = layer.sources[0];
             let streamed = self.residents[view.buffer.0 as usize].is_none() && self.kept_for(i, 0).is_none();
-            // What others read a part each of is not kept.
+            // A source that others read in parts is not kept.
             let port = graph.buffer(view.buffer).port.as_ref();
             let elements = view.axes.iter().map(|a| a.extent).product::<usize>() * view.width;
             let whole = port.is_none_or(|port| port.elements() == elements);
@@ -211,7 +210,7 @@ impl Residency {
                 continue;
             }
             let place = Place { base_bytes, strides, crosses: false, from: i, written: false, alone: false };
-            // What each layer stages lies above it.
+            // Each layer stages its operands above it.
             self.top[i] = base_bytes;
             for (at, source) in readers.into_iter().enumerate() {
                 self.kept[i + at] = Some((place, source));
@@ -220,7 +219,7 @@ impl Residency {
         }
     }
 
-    /// Which source of a layer is the first source of another one, seen alike in the same group.
+    /// Which source of a layer is the same view as the first source of another layer in its group.
     fn reads_alike(&self, graph: &Graph, first: usize, other: usize) -> Option<usize> {
         let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
         let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
@@ -257,9 +256,8 @@ impl Residency {
         Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
     }
 
-    /// Addresses: the last result first, each at the lowest place that is free while it lives. What is only copied on
-    /// gives way to a result before it that is as large. A result takes the place of the source that it is made of,
-    /// element by element, where that is read for the last time.
+    /// Assigns addresses, the last result first, each first-fit over its live range. Results that are only copied are placed
+    /// after equally large producers. An elementwise result takes the place of its source where it is the last reader.
     fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
         let layers = graph.layers.len();
         self.top = vec![0; layers];
@@ -273,7 +271,7 @@ impl Residency {
                 order.swap(at - 1, at);
             }
         }
-        // What is placed already, by layer during which it lives.
+        // Placed already, by layer of their live range.
         let mut placed: Vec<Vec<(u64, u64)>> = vec![Vec::new(); layers];
         for i in order {
             let r = &mut candidates[i].1;
@@ -357,7 +355,7 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
-/// By candidate: the one whose place it takes, perhaps its own. They are in the order of their writers.
+/// By candidate, in the order of their writers: the candidate whose place it takes, or itself.
 fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..candidates.len()).collect();
     let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
@@ -388,7 +386,7 @@ fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     channels || view.width != whole.width && view.height() > 1
 }
 
-/// Whether a layer moves elements and nothing else.
+/// Whether a layer only moves elements.
 fn is_copy(layer: &Layer) -> bool {
     layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
 }

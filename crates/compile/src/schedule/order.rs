@@ -1,4 +1,4 @@
-//! Which layer comes next: the greedy list scheduler of the book, chapter 22.
+//! List scheduling: the greedy scheduler of the book, chapter 22.
 //!
 //! Of the layers whose sources are written, the first by this sequence: ring-buffer membership, branch-sibling score,
 //! merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what the
@@ -13,19 +13,19 @@ use std::collections::BTreeSet;
 /// Readers of one source that are compared with each other at a time.
 const SIBLINGS: usize = 8;
 
-/// Who waits for whom. Nodes are layers, then joins: a join stands for several layers that must all have run.
+/// Dependence graph. Nodes are layers, then joins: a join stands for several layers that must all have run.
 #[derive(Default)]
 struct Waiting {
-    /// By node: nodes that wait for it.
+    /// By node: successors.
     after: Vec<Vec<usize>>,
-    /// By node: how many it waits for.
+    /// By node: number of predecessors.
     count: Vec<usize>,
 }
 
 /// A buffer's writers since it was last read, and its readers since then.
 #[derive(Clone, Default)]
 struct Epoch {
-    /// What every writer of this epoch waits for.
+    /// Predecessors of every writer of this epoch.
     before: Option<usize>,
     writers: Vec<usize>,
     readers: Vec<usize>,
@@ -109,7 +109,7 @@ fn touched(graph: &Graph, layer: &Layer) -> (u64, u64) {
 struct Scheduler<'a> {
     graph: &'a Graph,
     waiting: &'a Waiting,
-    /// By node: how many it still waits for.
+    /// By node: predecessors that have not run.
     left: Vec<usize>,
     ready: BTreeSet<usize>,
     /// By buffer: layers that are ready and read it.
@@ -160,7 +160,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The next layer: the best of those near the last one, and of the first one ready.
+    /// The next layer: the best among the readers near the last layer and the first ready one.
     fn next(&mut self, reasons: &mut Remarks) -> Option<usize> {
         let first = *self.ready.first()?;
         let Some(last) = self.last else { return Some(first) };
@@ -204,14 +204,14 @@ impl Scheduler<'_> {
         u64::from((from_memory || products) && a.sources[0] == b.sources[0])
     }
 
-    /// How many of the layers for which its readers wait have run: what is nearly complete is completed.
+    /// Number of its readers' predecessors that have run: completes joins that are nearly ready.
     fn merge_sibling(&self, layer: usize) -> u64 {
         let done = |&node: &usize| (self.waiting.count[node] - self.left[node]) as u64;
         self.waiting.after[layer].iter().take(SIBLINGS).map(done).max().unwrap_or(0)
     }
 
-    /// A branch that was begun is drained. Of branches that begin together the one with the larger working set comes
-    /// first, while it fits.
+    /// Drains a branch that was begun. Of branches that begin together, the one with the larger working set comes first,
+    /// while it fits.
     fn working_set(&mut self, layer: usize, last: usize) -> u64 {
         let result = self.graph.layers[last].result.buffer;
         if self.graph.layers[layer].sources.iter().all(|s| s.buffer != result) {

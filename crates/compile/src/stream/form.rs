@@ -1,4 +1,4 @@
-//! Phase 4, weight packing: in which form the coefficients of each layer reach the engines.
+//! Phase 4, weight packing: chooses the stream format of each layer's coefficients.
 //!
 //! A constant that the model has compressed stays so where the chip's streaming gate lets its form pass
 //! ([`anemone_facts::weights`]) and the streams become smaller by it; else it is expanded to fp16. The numbers are the same
@@ -14,7 +14,7 @@ use anemone_net::compress::{Compression, Scales};
 use half::f16;
 use std::sync::Arc;
 
-/// Gives every layer's coefficients the form of their streams.
+/// Chooses the stream format of every layer's coefficients.
 pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Remarks) {
     for layer in &mut graph.layers {
         if let Some(form) = best(layer, chip, reasons)
@@ -25,7 +25,7 @@ pub(crate) fn choose(graph: &mut Graph, chip: &Chip, reasons: &mut Remarks) {
     }
 }
 
-/// The form whose streams are smallest; `None` where that is fp16.
+/// The format with the smallest streams; `None` where that is fp16.
 fn best(layer: &Layer, chip: &Chip, reasons: &mut Remarks) -> Option<StreamForm> {
     let Kind::Conv { weights, window, .. } = &layer.kind else { return None };
     let mut best = None;

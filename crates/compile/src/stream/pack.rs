@@ -1,4 +1,4 @@
-//! Coefficients into the engines' streams.
+//! Packing of coefficients into the engines' streams.
 //!
 //! Sixteen engines at most, each holding `lanes` output channels at a time; see `docs/evidence.md`, keys `h13-kernel`,
 //! `h13-zero-skip` and `book-streams`.
@@ -17,7 +17,7 @@ const FP16_BITS: usize = 16;
 /// How a layer's output channels are spread over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Engines that take part; a power of two.
+    /// Active engines; a power of two.
     pub engines: usize,
     /// Output channels per engine at a time; a power of two.
     pub lanes: usize,
@@ -139,7 +139,7 @@ impl Packing {
         self.table_bytes + self.palette_bytes + self.group_bytes() * self.groups as u64
     }
 
-    /// What one group takes of a stream, without the palette.
+    /// Bytes of one group in a stream, without the palette.
     fn group_bytes(&self) -> u64 {
         let mut pass = (self.lanes * self.taps * self.bits).div_ceil(8);
         if self.bias {
@@ -163,14 +163,14 @@ impl Packing {
         self.stream_bytes() * self.active() as u64
     }
 
-    /// The streams one after another, and the bytes of each.
+    /// All streams, concatenated, and the bytes of each.
     pub fn streams(&self, weights: &Weights, bias: Option<&[f32]>, table: Option<&Table>) -> (Vec<u8>, Vec<u64>) {
         let mut bytes = Vec::with_capacity(self.total_bytes() as usize);
         let sizes = self.put_streams(weights, bias, table, &mut bytes);
         (bytes, sizes)
     }
 
-    /// As [`Packing::streams`], behind what `bytes` has.
+    /// As [`Packing::streams`], appended to `bytes`.
     pub fn put_streams(
         &self,
         weights: &Weights,

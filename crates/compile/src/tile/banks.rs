@@ -1,8 +1,8 @@
-//! Strides that start rows in banks of their own.
+//! Row strides that avoid bank conflicts.
 
 use anemone_facts::staging::BANKS;
 
-/// Smallest stride of at least `units` such that rows read together start in banks of their own: the search over
+/// Smallest stride of at least `units` that puts rows read together into different banks: the search over
 /// `(address / 16) mod 64` of the book, chapter 22. `step` is the rows' distance in the window.
 pub(crate) fn spread(units: u64, step: u64, (rows, gap): (u64, u64)) -> u64 {
     (units..units + BANKS).find(|&s| bank_gap(s * step, rows) >= gap).unwrap_or(units)

@@ -1,4 +1,4 @@
-//! Tiles: what of an operand is in tile memory at a time, and how its rows are spread over banks.
+//! Tiles: the part of an operand in tile memory at a time, and the row strides that avoid bank conflicts.
 
 mod banks;
 mod zin9509;
@@ -15,7 +15,7 @@ pub(crate) struct Tile {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
     pub(crate) channel_bytes: u64,
-    /// All channels of one row, without spreading.
+    /// All channels of one row, without padding between rows.
     pub(crate) row_bytes: u64,
 }
 
@@ -44,19 +44,19 @@ impl Tile {
     }
 }
 
-/// How a layer's source from memory is staged: only one that is staged whole can be kept.
+/// Tile memory that a layer stages; only a source that is staged whole can be kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Staging {
-    /// All operands, were they all from memory.
+    /// All operands, when all are streamed.
     pub bytes: u64,
-    /// What each source takes of it, and the result.
+    /// Bytes of each source and of the result.
     pub each: ([u64; 2], u64),
     /// The first source and its strides, where it is staged whole.
     pub source: Option<(u64, [u64; 4])>,
 }
 
 impl Staging {
-    /// What operands take that do not stay: the others stand where they are.
+    /// Bytes of the operands that are not resident.
     pub(crate) fn beside(&self, layer: &Layer, stays: &HashSet<usize>) -> u64 {
         let moves = |view: &View4| !stays.contains(&(view.buffer.0 as usize));
         let (sources, result) = self.each;
@@ -65,7 +65,7 @@ impl Staging {
     }
 }
 
-/// Whether a layer only moves elements, and one by one.
+/// Whether a layer only moves elements, one by one.
 pub(crate) fn copies(layer: &Layer) -> bool {
     let plain = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
     layer.kind == plain && layer.interleave == 1

@@ -27,7 +27,7 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
     }
 }
 
-/// The tile of a source that DMA brings.
+/// The tile of a source that the DMA loads.
 pub(crate) fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
@@ -50,12 +50,12 @@ pub(crate) fn result_tile(layer: &Layer) -> Tile {
     Tile::within(most, [r.channels(), r.height(), r.width], columns, r.height())
 }
 
-/// Row stride of a tile such that rows read together start in banks of their own.
+/// Row stride of a tile that puts rows read together into different banks.
 pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) -> u64 {
     let units = tile.row_bytes / UNIT_BYTES;
     let spread = match &layer.kind {
         _ if layer.interleave > 1 => units,
-        // Numbers that stand turned leave nothing to be apart from.
+        // Transposed results have one row: no bank conflicts.
         _ if !layer.is_neural() && layer.transpose && height == 1 => units,
         _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
         _ if height == 1 && !small_source(layer, chip) => units,
@@ -66,7 +66,7 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
     spread * UNIT_BYTES
 }
 
-/// Where a second source begins that is staged after one from `first` to `end`: in a bank of its own.
+/// Start of a second source staged after one that occupies `first..end`: in another bank.
 pub(crate) fn apart(first: u64, end: u64) -> u64 {
     let bank = |address: u64| address / UNIT_BYTES % BANKS;
     let aligned = end.next_multiple_of(SECOND_BYTES);
@@ -81,7 +81,7 @@ pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNELS <= stays
 }
 
-/// What a layer's operands take of tile memory where all of them come from memory and go there.
+/// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.
 pub(crate) fn staging(layer: &Layer, chip: &Chip) -> Staging {
     let tile = source_tile(layer);
     let row = row_bytes(layer, &tile, layer.sources[0].height(), chip);

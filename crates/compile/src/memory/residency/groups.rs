@@ -1,4 +1,4 @@
-//! Which tasks the device runs without switching between them.
+//! Groups of tasks that the device runs without a task switch.
 
 use crate::ir::*;
 
