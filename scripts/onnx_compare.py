@@ -16,12 +16,12 @@ import numpy
 MOVES = frozenset("""
     Abs ArgMax ArgMin CenterCropPad Clip Compress Concat Constant ConstantOfShape DepthToSpace Expand EyeLike Flatten
     Gather GatherElements GatherND GlobalMaxPool Identity Max MaxPool Min Neg OneHot Pad ReduceMax ReduceMin Relu Reshape
-    ReverseSequence Scatter ScatterElements ScatterND Sign Slice SpaceToDepth Split Squeeze TensorScatter Tile TopK
+    ReverseSequence Sign Slice SpaceToDepth Split Squeeze TensorScatter Tile TopK
     Transpose Trilu Unsqueeze Upsample Where
 """.split())
 ARITHMETIC = frozenset("""
     Add AveragePool Conv ConvTranspose CumSum Einsum Gemm GlobalAveragePool HardSigmoid HardSwish LeakyRelu MatMul Mean Mul
-    PRelu ReduceL1 ReduceMean ReduceSum ReduceSumSquare Sub Sum ThresholdedRelu
+    PRelu ReduceL1 ReduceMean ReduceSum ReduceSumSquare Scatter ScatterElements ScatterND Sub Sum ThresholdedRelu
 """.split())
 
 HALF_UNIT = 2.0**-11
