@@ -1,6 +1,6 @@
 //! Everything that a change must pass, in one list: `.ci/run` and `cargo xtask ci` run it.
 
-use crate::{Outcome, conclude, cross, docs, layers, links, repo, words};
+use crate::{Outcome, conclude, docs, layers, links, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -40,8 +40,6 @@ const STEPS: &[Step] = &[
     Chore("words", words::run, &[]),
     Chore("docs", docs::run, &["--check"]),
     Chore("links", links::run, &[]),
-    // Two foreign systems and the library without one; a target that cannot be fetched is skipped with a message.
-    Chore("cross", cross::run, &["--check"]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // What `ane check` says of this compiler, over the models that the suite has left.

@@ -1,8 +1,8 @@
 //! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
 //!
 //! Needed beside rustup: for the targets of Debian's compilers `gcc-aarch64-linux-gnu` and `gcc-mingw-w64-x86-64`, for the
-//! others `cargo-zigbuild` and `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes those of
-//! continuous integration. `--test` runs tests under an emulator, and says so where there is none.
+//! others `cargo-zigbuild` and `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes two foreign
+//! systems and the core. `--test` runs tests under an emulator, and says so where there is none.
 
 use crate::targets::{self, Linker, TARGETS, Target};
 use crate::{Outcome, conclude, replay, repo};

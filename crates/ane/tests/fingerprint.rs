@@ -12,7 +12,6 @@ use anemone_compile::Options;
 use anemone_engine::Options as EngineOptions;
 use anemone_facts::chips;
 use anemone_facts::numerics::Model;
-use anemone_net::DType;
 use anemone_program::{Direction, Program, raw};
 use common::draw::Draw;
 use common::*;
@@ -41,6 +40,10 @@ fn read() -> BTreeMap<String, String> {
 fn settle(found: BTreeMap<String, String>) {
     let _guard = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut known = read();
+    if known.is_empty() && std::env::var_os("ANE_FINGERPRINT").is_none() {
+        println!("skipped: no digests are recorded (ANE_FINGERPRINT=write records them)");
+        return;
+    }
     if std::env::var_os("ANE_FINGERPRINT").is_some_and(|v| v == "write") {
         known.extend(found);
         let text: String = known.iter().map(|(case, digest)| format!("{case}: {digest}\n")).collect();
@@ -179,7 +182,8 @@ fn any_number_of_threads() {
     let (program, inputs) = example();
     let wanted = execute(&program, &inputs, EngineOptions::default()).expect("runs").outputs[0].1.data.clone();
     let cases: Vec<_> = (0..40).map(|seed| Draw::new(seed).next("any")).collect();
-    let results = || cases.iter().map(|c| c.results(Model::Fast)).collect::<Vec<_>>();
+    let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let results = || cases.iter().map(|c| c.results(Model::Fast).map(|r| bits(&r))).collect::<Vec<_>>();
     let all = results();
     for threads in [1, 2, 7] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
@@ -208,8 +212,6 @@ fn a_model_in_memory_gives_what_its_files_give() {
     }
     let model = Source::read_package(Path::new("digits"), &files, &Options::default()).expect("reads");
     let compiled = model.compile(&chips::CHIPS[0], &anemone_compile::Options::default(), &mut ()).expect("compiles");
-    let net = compiled.net.as_ref().expect("a network");
-    assert_eq!(net.value(net.inputs[0]).ty.dtype, DType::F32);
     let (program, inputs) = example();
     assert_eq!(compiled.program.stream, program.stream);
     assert_eq!(run(&compiled.program, &inputs, Model::Fast), run(&program, &inputs, Model::Fast));

@@ -5,9 +5,7 @@
 pub enum Support {
     /// Tests run it on that system.
     Tested,
-    /// Tests run it under Wine, on Linux.
-    Wine,
-    /// It compiles and links; no test has run there.
+    /// It is written for that system; no test has run there.
     Untested,
     /// The system lacks what it needs; it is refused with this reason.
     Absent(&'static str),
@@ -23,8 +21,7 @@ impl Support {
     pub fn text(self) -> &'static str {
         match self {
             Support::Tested => "works",
-            Support::Wine => "works under Wine; never run on Windows itself",
-            Support::Untested => "builds; never run there",
+            Support::Untested => "written for it, never run there",
             Support::Absent(why) => why,
         }
     }
@@ -51,7 +48,7 @@ impl Feature {
 /// Systems with rows.
 pub const SYSTEMS: [&str; 3] = ["linux", "macos", "windows"];
 
-use Support::{Absent, Tested, Untested, Wine};
+use Support::{Absent, Tested, Untested};
 
 const IDENTITY: Support = Absent("refused: no safe call names the process behind a socket");
 const DESCRIPTORS: Support = Absent("refused: no descriptors go over sockets");
@@ -61,17 +58,17 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         name: "command line",
         purpose: "check, compile, run, dump, convert: all in one process",
-        support: [Tested, Untested, Wine],
+        support: [Tested, Untested, Untested],
     },
     Feature {
         name: "mapped weights",
         purpose: "weight files are mapped, not copied",
-        support: [Tested, Untested, Wine],
+        support: [Tested, Untested, Untested],
     },
     Feature {
         name: "cache",
         purpose: "compiled programs by content, in the user's cache folder",
-        support: [Tested, Untested, Wine],
+        support: [Tested, Untested, Untested],
     },
     Feature { name: "C library", purpose: "the runtime's calls from C", support: [Tested, Untested, Untested] },
     Feature { name: "Python package", purpose: "the library from Python", support: [Tested, Untested, Untested] },
