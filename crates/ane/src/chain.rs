@@ -4,13 +4,15 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::files;
 use crate::tensor::Array;
-use anemone_compile::native;
+use anemone_compile::segments::{self, Segment};
+use anemone_compile::{Options, native};
 use anemone_engine as engine;
+use anemone_facts::chips::Chip;
 use anemone_facts::formats::{by_code, e5 as rows};
-use anemone_net::Net;
+use anemone_net::{Data, Net, Tensor, eval};
 use anemone_program::e5::{Declared, Descriptor, ENGINE_SUFFIX, Record, State, Value, container_hash};
 use anemone_program::hwx::Container;
-use anemone_program::{Direction, Port, Program};
+use anemone_program::{Direction, Element, Nchw, Port, Program, Strides};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -22,13 +24,24 @@ pub struct Chain {
     /// Ports that the caller fills, and ports that the caller gets.
     ends: [Vec<String>; 2],
     states: Vec<State>,
+    /// Host segments, each with the number of programs before it.
+    hosts: Vec<(usize, Net)>,
+    /// Ends that no program has: what host segments alone take or give.
+    host_ports: Vec<Port>,
 }
 
 impl From<Program> for Chain {
     fn from(program: Program) -> Chain {
         let names = |direction| program.ports_of(direction).map(|p| p.name.clone()).collect();
         let ends = [names(Direction::Input), names(Direction::Output)];
-        Chain { name: program.name.clone(), ends, programs: vec![program], states: Vec::new() }
+        Chain {
+            name: program.name.clone(),
+            ends,
+            programs: vec![program],
+            states: Vec::new(),
+            hosts: Vec::new(),
+            host_ports: Vec::new(),
+        }
     }
 }
 
@@ -40,7 +53,37 @@ impl Chain {
             return Chain { states, ..Chain::from(programs.remove(0)) };
         }
         let names = |ids: &[anemone_net::ValueId]| ids.iter().map(|&id| net.value(id).name.clone()).collect();
-        Chain { name: net.name.clone(), programs, ends: [names(&net.inputs), names(&net.outputs)], states }
+        let ends = [names(&net.inputs), names(&net.outputs)];
+        Chain { name: net.name.clone(), programs, ends, states, hosts: Vec::new(), host_ports: Vec::new() }
+    }
+
+    /// A network with host segments where the engine has no way, and why each is there.
+    pub fn with_host(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
+        let cut = segments::cut(net, chip, options)?;
+        let reasons = cut.reasons.iter().map(|(_, error)| error.to_string()).collect();
+        let (mut programs, mut hosts) = (Vec::new(), Vec::new());
+        for segment in cut.segments {
+            match segment {
+                Segment::Engine(program) => programs.push(*program),
+                Segment::Host(part) => hosts.push((programs.len(), *part)),
+            }
+        }
+        if hosts.is_empty() && programs.len() == 1 {
+            return Ok((Chain::of_network(net, programs.remove(0)), reasons));
+        }
+        let name = |id: &anemone_net::ValueId| net.value(*id).name.clone();
+        let left = net.states.iter().map(|s| &s.output).filter(|id| !net.outputs.contains(id));
+        let ends: [Vec<String>; 2] =
+            [net.inputs.iter().map(name).collect(), net.outputs.iter().chain(left).map(name).collect()];
+        let states = written_states(net);
+        let mut chain = Chain { name: net.name.clone(), programs, ends, states, hosts, host_ports: Vec::new() };
+        for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
+            let bound: Vec<String> = chain.ports(direction).map(|p| p.name.clone()).collect();
+            let missing = chain.ends[side].iter().filter(|name| !bound.contains(name));
+            let ports: Vec<Port> = missing.filter_map(|name| host_port(net, name, direction)).collect();
+            chain.host_ports.extend(ports);
+        }
+        Ok((chain, reasons))
     }
 
     /// The program of a network, with the states that the network declares.
@@ -76,7 +119,8 @@ impl Chain {
                 return Err(reading.malformed(message));
             }
         }
-        Ok(Chain { name, programs: reading.programs, ends: reading.ends, states: reading.states })
+        let Reading { programs, ends, states, .. } = reading;
+        Ok(Chain { name, programs, ends, states, hosts: Vec::new(), host_ports: Vec::new() })
     }
 
     /// Tensors held from run to run: zeros before the first, then what the output left.
@@ -113,9 +157,17 @@ impl Chain {
     /// Ports that the caller fills, or gets.
     pub fn ports(&self, direction: Direction) -> impl Iterator<Item = &Port> {
         let names = &self.ends[usize::from(direction == Direction::Output)];
-        let find =
-            move |name: &String| self.programs.iter().find_map(|p| p.ports_of(direction).find(|p| p.name == *name));
+        let hosts = move |name: &String| self.host_ports.iter().find(|p| p.direction == direction && p.name == *name);
+        let find = move |name: &String| {
+            let bound = self.programs.iter().find_map(|p| p.ports_of(direction).find(|p| p.name == *name));
+            bound.or_else(|| hosts(name))
+        };
         names.iter().filter_map(find)
+    }
+
+    /// Host segments, each with the number of programs before it.
+    pub fn hosts(&self) -> &[(usize, Net)] {
+        &self.hosts
     }
 
     /// Every program checked and planned.
@@ -135,12 +187,16 @@ pub struct ChainExecution<'a> {
 impl ChainExecution<'_> {
     /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
-        if let [only] = self.executions.as_mut_slice() {
+        if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
             return only.run(inputs);
         }
         let mut whole = Run { outputs: Vec::new(), tasks: 0, skipped: Vec::new(), trace: Vec::new() };
         let mut known = inputs.to_vec();
-        for execution in &mut self.executions {
+        for at in 0..=self.executions.len() {
+            for (_, host) in self.chain.hosts.iter().filter(|(before, _)| *before == at) {
+                known.extend(on_host(host, &known)?);
+            }
+            let Some(execution) = self.executions.get_mut(at) else { break };
             let run = execution.run(&known)?;
             whole.tasks += run.tasks;
             whole.skipped.extend(run.skipped);
@@ -154,6 +210,52 @@ impl ChainExecution<'_> {
         }
         Ok(whole)
     }
+}
+
+/// A port for what only host segments take or give: extents as a port has them, and no memory of a program's.
+fn host_port(net: &Net, name: &str, direction: Direction) -> Option<Port> {
+    let shape = &net.value(net.find(name)?).ty.shape;
+    let (outer, inner) = shape.split_at(shape.len().saturating_sub(3));
+    let mut four = [1u32; 4];
+    four[0] = outer.iter().map(|&n| n as u32).product();
+    for (slot, &n) in four[4 - inner.len()..].iter_mut().zip(inner) {
+        *slot = n as u32;
+    }
+    let [n, c, h, w] = four;
+    Some(Port {
+        name: name.into(),
+        direction,
+        bar: 0,
+        shape: Nchw { n, c, h, w },
+        strides: Strides { batch_bytes: 0, plane_bytes: 0, row_bytes: 0 },
+        element: Element::Float16,
+        bytes: 0,
+    })
+}
+
+/// Runs a host segment on what is known.
+fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+    let mut tensors = Vec::new();
+    for &id in &net.inputs {
+        let value = net.value(id);
+        let found = known.iter().rev().find(|(name, _)| *name == value.name);
+        let (_, array) =
+            found.ok_or_else(|| Diagnostic::new(Code::Usage, format!("no data for input {}", value.name)))?;
+        if array.data.len() != value.ty.elements() {
+            let (name, expected, found) = (&value.name, &value.ty.shape, &array.shape);
+            return Err(Diagnostic::new(Code::BadTensor, format!("input {name} is {found:?}, expected {expected:?}")));
+        }
+        let data = match value.ty.dtype {
+            dtype if dtype.is_float() => Data::F32(array.data.clone()),
+            dtype => Data::from_i32(dtype, &array.data.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+        };
+        tensors.push(Tensor { shape: value.ty.shape.clone(), data });
+    }
+    let outputs = eval::eval_typed(net, &tensors).map_err(|e| {
+        Diagnostic::new(Code::Fault, format!("host segment {}: {e}", net.name)).help("check the places it reads by")
+    })?;
+    let names = net.outputs.iter().map(|&id| net.value(id).name.clone());
+    Ok(names.zip(outputs).map(|(name, t)| (name, Array { data: t.data.to_f32(), shape: t.shape })).collect())
 }
 
 /// Most calls of a descriptor that are followed: each holds its program.

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Networks of images per run, and of matrices.
 const CASES: [u64; 2] = [2000, 500];
+/// Networks that only move data.
+const LAYOUTS: u64 = 300;
 /// Largest magnitude that may occur: beyond it fp16 has no fraction left.
 const LARGEST: f32 = 1024.0;
 
@@ -287,6 +289,112 @@ fn random_networks_match_the_evaluator() {
 #[test]
 fn random_products_match_the_evaluator() {
     check_all(CASES[1], true);
+}
+
+/// A tensor of two to six axes, moved about: reshapes, transposes, slices and parts joined again; sums and functions between.
+fn moved(seed: u64) -> Net {
+    let net = Net { name: "moved".into(), ..Net::default() };
+    let mut draw = Draw { random: Random::new(seed * 31 + 3), net, pool: Vec::new() };
+    let rank = 2 + draw.below(3);
+    let sizes = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
+    let mut shape: Vec<usize> = (0..rank).map(|_| sizes[draw.below(sizes.len())]).collect();
+    while shape.iter().product::<usize>() > 20_000 {
+        let largest = (0..rank).max_by_key(|&i| shape[i]).unwrap_or(0);
+        shape[largest] = shape[largest].div_ceil(2);
+    }
+    let x = draw.value("x", TensorType { dtype: DType::F16, shape }, None);
+    draw.net.inputs.push(x);
+    draw.pool.push(x);
+    for _ in 0..3 + draw.below(6) {
+        let x = if draw.below(5) == 0 { draw.pick() } else { draw.pool[draw.pool.len() - 1] };
+        let shape = draw.shape(x);
+        let rank = shape.len();
+        match draw.below(9) {
+            0..=2 => {
+                let mut perm: Vec<usize> = (0..rank).collect();
+                for i in (1..rank).rev() {
+                    perm.swap(i, draw.below(i + 1));
+                }
+                draw.push(OpKind::Transpose { perm }, &[x], None);
+            }
+            3..=5 => {
+                let to = reshaped(&mut draw, &shape);
+                draw.push(OpKind::Reshape, &[x], Some(&to));
+            }
+            6 => {
+                let begin: Vec<usize> =
+                    shape.iter().map(|&n| if draw.below(3) == 0 { draw.below(n) } else { 0 }).collect();
+                let end: Vec<usize> = shape
+                    .iter()
+                    .zip(&begin)
+                    .map(|(&n, &b)| if draw.below(3) == 0 { b + 1 + draw.below(n - b) } else { n })
+                    .collect();
+                let stride = shape.iter().map(|_| 1 + draw.below(5) / 4).collect();
+                draw.push(OpKind::Slice { begin, end, stride }, &[x], None);
+            }
+            7 => {
+                // Halves change places, as a shifted window has it.
+                let axis = draw.below(rank);
+                let at = draw.below(shape[axis]);
+                let part = |first: usize, last: usize| {
+                    let (mut begin, mut end) = (vec![0; rank], shape.clone());
+                    (begin[axis], end[axis]) = (first, last);
+                    OpKind::Slice { begin, end, stride: vec![1; rank] }
+                };
+                if at > 0 {
+                    draw.push(part(at, shape[axis]), &[x], None);
+                    let first = draw.pool[draw.pool.len() - 1];
+                    draw.push(part(0, at), &[x], None);
+                    let second = draw.pool[draw.pool.len() - 1];
+                    draw.push(OpKind::Concat { axis }, &[first, second], None);
+                }
+            }
+            _ => draw.push(OpKind::Unary(Unary::Abs), &[x], None),
+        }
+    }
+    draw.ended()
+}
+
+/// The same elements with up to six other extents.
+fn reshaped(draw: &mut Draw, shape: &[usize]) -> Vec<usize> {
+    let mut factors: Vec<usize> = Vec::new();
+    for &extent in shape {
+        let mut rest = extent;
+        while rest > 1 {
+            let factor = (2..=rest).find(|f| rest.is_multiple_of(*f)).unwrap_or(rest);
+            factors.push(factor);
+            rest /= factor;
+        }
+    }
+    let count = 1 + draw.below(6);
+    let mut to = vec![1; count];
+    // Factors in their order, as splits and merges of neighbours are; now and then any.
+    let any = draw.below(4) == 0;
+    let mut at = 0;
+    for (i, factor) in factors.iter().enumerate() {
+        let left = factors.len() - i;
+        while at + 1 < count && (draw.below(2) == 0 && left >= count - at) {
+            at += 1;
+        }
+        let slot = if any { draw.below(count) } else { at };
+        to[slot] *= factor;
+    }
+    to
+}
+
+#[test]
+fn layouts_of_any_rank_match_the_evaluator() {
+    let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(LAYOUTS);
+    let mut score = Score::default();
+    for seed in 0..cases {
+        let net = moved(seed);
+        if net.ops.is_empty() || net.inputs.is_empty() {
+            continue;
+        }
+        let outcome = std::panic::catch_unwind(|| check(net, seed)).unwrap_or_else(|_| Err("a panic".into()));
+        score.case(&format!("seed {seed}"), outcome);
+    }
+    score.close();
 }
 
 /// Channels that are classified are where the convolution over them reads: nothing is moved between.

@@ -78,6 +78,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The operation that it is about, if it is about one.
+    pub fn op(&self) -> Option<&str> {
+        match self {
+            Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
+            Error::Refused(refused) => Some(&refused.op),
+            Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } | Error::Reads { .. } => None,
+        }
+    }
+}
+
 /// A native layer that a chip does not take.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{op} ({kind}): refused by {stage} for {chip}: {}", apple.as_deref().unwrap_or(reason))]

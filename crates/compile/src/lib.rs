@@ -23,6 +23,7 @@ pub mod pipeline;
 mod remarks;
 mod rewrite;
 mod schedule;
+pub mod segments;
 mod stream;
 mod target;
 mod tile;

@@ -5,4 +5,5 @@ mod segments;
 pub mod templates;
 
 pub use crate::target::{first_chip, natives};
+pub(crate) use segments::extract;
 pub use segments::segments;

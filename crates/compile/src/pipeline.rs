@@ -30,6 +30,8 @@ pub struct Pass {
 
 enum Work {
     Net(fn(&mut Net, &Options, &mut Remarks) -> Result<()>),
+    /// A rewrite that depends on the chip's limits.
+    Target(fn(&mut Net, &'static Chip, &Options, &mut Remarks) -> Result<()>),
     Graph(fn(&mut Graph, &mut Remarks)),
     /// From one stage to the next; told whether to do what is optional.
     Stage(fn(State, &mut Run, bool) -> Result<State>),
@@ -73,10 +75,18 @@ passes! {
         "conversions, identities and reshapes that change nothing disappear";
     MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
+    RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",
+        "functions that converters spell out in parts become what they are";
     DECOMPOSE: 0 false "0d-decompose" Work::Net(rewrite::decompose), "ours",
         "norms, choices and gathers become operations that layers are made of";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",
         "constants added or multiplied per channel go into the convolution before them";
+    FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
+        "constants added or multiplied per column go into the products behind them";
+    HEADS: 1 true "0ec-align-heads" Work::Net(rewrite::align_heads), "ours",
+        "columns that are split into heads begin on boundaries of memory rows";
+    WINDOWS: 0 false "0ed-fit-windows" Work::Target(rewrite::fit_windows), "ours; book table 22.3, patch and kernel decompositions",
+        "convolutions and poolings beyond the chip's windows become ones within them";
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
         "operations whose results nobody reads disappear";
     LOWER: 0 false "1-lowered" Work::Stage(lower_net), "ours", "operations become layers, one task each";
@@ -206,8 +216,9 @@ impl Pass {
     fn apply(&self, mut state: State, run: &mut Run, taken: bool) -> Result<State> {
         match (&self.work, &mut state) {
             (Work::Net(work), State::Net(net)) if taken => work(net, run.options, &mut run.remarks)?,
+            (Work::Target(work), State::Net(net)) if taken => work(net, run.chip, run.options, &mut run.remarks)?,
             (Work::Graph(work), State::Layers(graph)) if taken => work(graph, &mut run.remarks),
-            (Work::Net(_), State::Net(_)) | (Work::Graph(_), State::Layers(_)) => {}
+            (Work::Net(_) | Work::Target(_), State::Net(_)) | (Work::Graph(_), State::Layers(_)) => {}
             (Work::Stage(work), _) => return work(state, run, taken),
             (_, other) => return Err(out_of_order(self.name, other)),
         }

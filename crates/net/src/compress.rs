@@ -133,6 +133,12 @@ impl Compression {
     }
 }
 
+/// Whether data are stored compressed: by a palette, without zeros, or as scaled integers.
+pub fn is_compressed(data: &Data) -> bool {
+    let had = Compression::of(data);
+    had.palette || had.sparse || had.scaled.is_some()
+}
+
 /// A constant made of compressed ones, in such a form again where its elements allow it: with few values where a part
 /// had a palette, else without its zeros where a part had none stored; else as it is.
 pub fn again<'a>(made: Tensor, of: impl IntoIterator<Item = &'a Tensor>) -> Tensor {

@@ -32,18 +32,43 @@ pub fn eval(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     eval_traced(net, inputs, &mut |_, _| {})
 }
 
+/// As [`eval`], rounding each result to the element type that the net declares for it: what a processor without wider types
+/// computes.
+pub fn eval_typed(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    walk(net, inputs, Round::Declared, &mut |_, _| {})
+}
+
 /// As [`eval`], rounding every float input and result to fp16: what a network loses in half precision even where each
 /// operation is computed exactly.
 pub fn eval_rounded(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    walk(net, inputs, true, &mut |_, _| {})
+    walk(net, inputs, Round::Half, &mut |_, _| {})
 }
 
 /// As [`eval`], calling `trace` with the name and data of every input and every result, in definition order.
 pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
-    walk(net, inputs, false, trace)
+    walk(net, inputs, Round::Nothing, trace)
 }
 
-fn walk(net: &Net, inputs: &[Tensor], half: bool, trace: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>, Error> {
+/// Which floats are rounded to fp16.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    Nothing,
+    Half,
+    Declared,
+}
+
+impl Round {
+    fn rounds(self, ty: &TensorType) -> bool {
+        self == Round::Half || self == Round::Declared && ty.dtype == DType::F16
+    }
+}
+
+fn walk(
+    net: &Net,
+    inputs: &[Tensor],
+    round: Round,
+    trace: &mut dyn FnMut(&str, &Tensor),
+) -> Result<Vec<Tensor>, Error> {
     if let Err(mut errors) = check(net) {
         return Err(errors.swap_remove(0));
     }
@@ -55,7 +80,7 @@ fn walk(net: &Net, inputs: &[Tensor], half: bool, trace: &mut dyn FnMut(&str, &T
         let value = net.value(id);
         accepts(&value.name, &value.ty, tensor)?;
         trace(&value.name, tensor);
-        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data).rounded(half)));
+        values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data).rounded(round.rounds(&value.ty))));
     }
     let mut uses = count_uses(net);
     for op in &net.ops {
@@ -64,7 +89,7 @@ fn walk(net: &Net, inputs: &[Tensor], half: bool, trace: &mut dyn FnMut(&str, &T
             operands.iter().zip(&op.inputs).map(|(buffer, &id)| View { ty: &net.value(id).ty, buffer }).collect();
         let output = op.outputs[0];
         let result = &net.value(output).ty;
-        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?.rounded(half);
+        let buffer = apply(&op.kind, &views, result).map_err(|e| e.in_op(&op.name))?.rounded(round.rounds(result));
         trace(&net.value(output).name, &buffer.to_tensor(result));
         values[output.0 as usize] = Some(Arc::new(buffer));
         for &id in &op.inputs {

@@ -57,6 +57,7 @@ pub const CRATES: &[Crate] = &[
             &["memory"],
             &["emit"],
             &["pipeline"],
+            &["segments"],
         ],
     },
     Crate {

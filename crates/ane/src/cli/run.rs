@@ -9,6 +9,7 @@ use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array};
 use anemone::{Chain, Code, Diagnostic, Model, Result, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
+use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::Net;
 use anemone_program::Direction;
@@ -83,6 +84,9 @@ pub struct Flags {
     #[arg(long, value_name = "FILE.npz", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["reference", "expect", "output", "trace", "repeat"])]
     by_layer: Option<Option<PathBuf>>,
+    /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
+    #[arg(long)]
+    engine_only: bool,
     /// Evaluate the network itself in fp32, without compiling it
     #[arg(long, conflicts_with_all = ["lenient", "numerics", "compat", "repeat"])]
     reference: bool,
@@ -126,16 +130,20 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let in_file = |d: Diagnostic| d.or_at(flags.model.display());
     let options = Options { compat, ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
-    let compiled = model.chain(&flags.model, chip, &options);
+    let compiled = match &model {
+        Model::Net { .. } if !flags.engine_only && !flags.via.wanted() => segmented(model, chip, &options, voice),
+        _ => model.chain(&flags.model, chip, &options),
+    };
     bar.finish_and_clear();
     let (chain, net) = compiled.map_err(in_file)?;
-    let several = chain.programs().len() > 1;
+    let several = chain.programs().len() != 1 || !chain.hosts().is_empty();
     if flags.trace.is_some() && flags.via.wanted() {
         let message = "--trace records this process's own run; with --via the driver runs the program";
         return Err(Diagnostic::new(Code::Usage, message).help("leave out --via, or ask for --perfetto"));
     }
     if several && (flags.trace.is_some() || flags.via.wanted()) {
-        let message = format!("{} programs: --trace and --via take one", chain.programs().len());
+        let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
+        let message = format!("{programs} programs and {hosts} host segments: --trace and --via take one program");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
@@ -229,6 +237,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if voice.json {
         let document = json!({
             "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
+            "programs": chain.programs().len(), "host_segments": chain.hosts().len(),
             "risk": risk.as_ref().map(Risk::json), "runs": flags.repeat, "outputs": reports,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
@@ -236,6 +245,23 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     voice.detail(format!("{} tasks executed", run.tasks));
     Ok(u8::from(failed))
+}
+
+/// A network as programs and host segments; what is on the host, and why, is said.
+fn segmented(model: Model, chip: &'static Chip, options: &Options, voice: Voice) -> Result<(Chain, Option<Box<Net>>)> {
+    let Model::Net { net, .. } = model else {
+        return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
+    };
+    let (chain, reasons) = Chain::with_host(&net, chip, options).map_err(|error| {
+        let compiled = anemone::compile::program_of(&net, chip, options, &mut ());
+        compiled.err().unwrap_or(error)
+    })?;
+    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
+    for (before, part) in chain.hosts() {
+        let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();
+        voice.detail(format!("host segment after {before} programs: {}", kinds.join(", ")));
+    }
+    Ok((chain, Some(net)))
 }
 
 /// The network itself, evaluated and compared.
@@ -322,7 +348,8 @@ fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>
 
 /// The arithmetic of the program's generation.
 fn exact_model(chain: &Chain) -> Result<numerics::Model> {
-    let generation = chain.programs()[0].layout.generation;
+    let Some(program) = chain.programs().first() else { return Ok(numerics::Model::Fast) };
+    let generation = program.layout.generation;
     numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
         Diagnostic::new(Code::UnsupportedOp, format!("no arithmetic is known for {generation}")).help("--numerics fast")
     })

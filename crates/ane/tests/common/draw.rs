@@ -15,15 +15,15 @@ impl Draw {
         Draw(random)
     }
 
-    fn size(&mut self, most: u64) -> usize {
+    pub fn size(&mut self, most: u64) -> usize {
         (1 + self.0.next() % most) as usize
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.0.next() % n as u64) as usize
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 

@@ -1,7 +1,7 @@
 //! Moving data: copies, transposes, reshapes, slices, concatenations.
 
 use super::Lowerer;
-use super::product::Turned;
+use super::strided::Strided;
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::Field;
@@ -149,8 +149,29 @@ impl Lowerer<'_> {
     /// Copies `from` to `to` with the last axis of `from` exchanged with axis `axis`: the extents of `to` are those of
     /// `from` with the two swapped.
     pub(super) fn copy_transposed(&mut self, from: &View, to: &View, axis: usize) -> Result<()> {
-        self.limit("transposed extent", from.width, self.chip.hal.max_transpose_width)?;
-        self.limit("transposed extent", to.width, self.chip.hal.max_transpose_height)?;
+        // Columns of either side in pieces that one exchange holds, on boundaries of rows.
+        let hal = &self.chip.hal;
+        let most = |limit: Option<u64>| {
+            limit.map_or(usize::MAX, |n| n as usize / COLUMN_ALIGN * COLUMN_ALIGN).max(COLUMN_ALIGN)
+        };
+        let [wide, high] = [most(hal.max_transpose_width), most(hal.max_transpose_height)];
+        let piece = |v: &View, columns: usize, width: usize, row: usize, extent: usize| {
+            let mut v = v.clone();
+            v.offset_bytes += columns as u64 * ELEMENT_BYTES + row as u64 * v.lead[axis].stride_bytes;
+            v.lead[axis].extent = extent;
+            v.width = width;
+            v
+        };
+        if from.width > wide || to.width > high {
+            for first in (0..from.width).step_by(wide) {
+                for start in (0..to.width).step_by(high) {
+                    let (width, height) = (wide.min(from.width - first), high.min(to.width - start));
+                    let source = piece(from, first, width, start, height);
+                    self.copy_transposed(&source, &piece(to, start, height, first, width), axis)?;
+                }
+            }
+            return Ok(());
+        }
         // Both views as the task sees them: the exchanged axis is its channels. `blocks` must not merge it away, so
         // the other axes are cut first and the channels put in afterwards.
         let rest = |v: &View| {
@@ -180,30 +201,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    pub(super) fn transpose(&mut self, perm: &[usize], x: ValueId, out: ValueId) -> Result<()> {
-        let from = self.view(x)?;
-        let view = self.permuted(&from, perm)?;
-        match view {
-            Some(view) => self.alias(out, view),
-            None => {
-                let to = self.result(out);
-                self.permute_into(&from, perm, &to)
-            }
-        }
-    }
-
-    /// A permutation that leaves the last axis in place is a view.
-    fn permuted(&self, from: &View, perm: &[usize]) -> Result<Option<View>> {
-        let last = perm.len() - 1;
-        if perm[last] == last {
-            let lead = perm[..last].iter().map(|&p| from.lead[p]).collect();
-            return Ok(Some(View { lead, ..from.clone() }));
-        }
-        Ok(None)
-    }
-
     /// Copies a permutation of `from` whose last axis moves.
-    fn permute_into(&mut self, from: &View, perm: &[usize], to: &View) -> Result<()> {
+    pub(super) fn permute_into(&mut self, from: &View, perm: &[usize], to: &View) -> Result<()> {
         let last = perm.len() - 1;
         // Result axis `at` is the source's last axis; the result's last axis is the source's `moved`.
         let moved = perm[last];
@@ -228,25 +227,6 @@ impl Lowerer<'_> {
         Ok(to)
     }
 
-    pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
-        let (from, shape) = (self.view(x)?, self.shape(out));
-        // A port is read as its rows and channels lie.
-        let made_here = self.graph.buffer(from.buffer).role == Role::Scratch;
-        let kept = Turned::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
-        if let Some(turned) = kept {
-            self.turned.insert(out, turned);
-            return Ok(());
-        }
-        let view = self.reshaped(&from, &shape)?;
-        match view {
-            Some(view) => self.alias(out, view),
-            None => {
-                let to = self.result(out);
-                self.reshape_into(&from, &to)
-            }
-        }
-    }
-
     /// The same elements in order with other extents, where strides can say it.
     pub(super) fn reshaped(&self, from: &View, shape: &[usize]) -> Result<Option<View>> {
         let mut axes: Vec<(usize, u64)> = from.lead.iter().map(|a| (a.extent, a.stride_bytes)).collect();
@@ -266,9 +246,20 @@ impl Lowerer<'_> {
         Ok(Some(View { lead: lead.collect(), width, ..from.clone() }))
     }
 
+    /// Any reshape.
+    pub(super) fn reshape_into(&mut self, from: &View, to: &View) -> Result<()> {
+        let made = Strided::from(from).reshaped(&to.shape());
+        let scattered = self.tried(|lowerer| lowerer.scatter_reshape(from, to));
+        let arranged = made.as_ref().and_then(|made| self.tried(|lowerer| lowerer.rearrange(made, to)));
+        match (made, arranged) {
+            (Some(made), Some(cost)) if scattered.is_none_or(|other| cost < other) => self.rearrange(&made, to),
+            _ => self.scatter_reshape(from, to),
+        }
+    }
+
     /// Any reshape: scatter so that every element has a row of its own, then gather into the new columns. Both are
     /// transposing copies with one channel.
-    pub(super) fn reshape_into(&mut self, from: &View, to: &View) -> Result<()> {
+    fn scatter_reshape(&mut self, from: &View, to: &View) -> Result<()> {
         let total = from.elements() as u64;
         let bytes = total * ROW_ALIGN;
         if bytes > SCATTER_BYTES * 64 {
@@ -313,28 +304,6 @@ impl Lowerer<'_> {
         let narrow = View { lead, width: 1, ..spread.clone() };
         let axis = packed.lead.len();
         if gather { self.copy_transposed(&narrow, &wide, axis) } else { self.copy_transposed(&wide, &narrow, axis) }
-    }
-
-    pub(super) fn slice(
-        &mut self,
-        begin: &[usize],
-        end: &[usize],
-        stride: &[usize],
-        x: ValueId,
-        out: ValueId,
-    ) -> Result<()> {
-        let from = self.view(x)?;
-        // A scalar has no axis to be cut.
-        if begin.is_empty() {
-            return self.alias(out, from);
-        }
-        match self.sliced(&from, begin, end, stride) {
-            Some(view) => self.alias(out, view),
-            None => {
-                let to = self.result(out);
-                self.slice_into(&from, begin, end, stride, &to)
-            }
-        }
     }
 
     /// Leading axes of a slice: only strides and an offset.
@@ -393,36 +362,56 @@ impl Lowerer<'_> {
         let starts: Vec<usize> = sizes.iter().scan(0, |at, n| Some(std::mem::replace(at, *at + n))).collect();
         let aligned = starts.iter().all(|&s| (s as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN));
         if axis < last || aligned {
-            for ((&input, &size), &start) in inputs.iter().zip(&sizes).zip(&starts) {
-                let from = self.view(input)?;
-                let mut part = to.clone();
-                if axis < last {
-                    part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;
-                    part.lead[axis].extent = size;
-                } else {
-                    part.offset_bytes += start as u64 * ELEMENT_BYTES;
-                    part.width = size;
-                }
-                self.copy(&from, &part)?;
-            }
-            return Ok(());
+            return self.concat_parts(axis, inputs, &sizes, &to);
         }
-        // Columns that do not start on boundaries: put them side by side as an axis, then exchange.
+        let from = inputs.iter().map(|&input| self.view(input)).collect::<Result<Vec<View>>>()?;
+        // Another axis in the columns' place, the one that fills rows best.
+        let other = (0..last).max_by_key(|&i| to.lead[i].extent).filter(|&i| to.lead[i].extent > 1);
+        let single = self.tried(|lowerer| lowerer.concat_single(&from, &starts, &to));
+        let exchanged = other.and_then(|other| self.tried(|l| l.concat_exchanged(other, &from, &starts, &to)));
+        match (other, exchanged) {
+            (Some(other), Some(cost)) if single.is_none_or(|least| cost < least) => {
+                self.concat_exchanged(other, &from, &starts, &to)
+            }
+            _ => self.concat_single(&from, &starts, &to),
+        }
+    }
+
+    /// Columns that do not start on boundaries: put them side by side as an axis of single elements, then exchange.
+    fn concat_single(&mut self, inputs: &[View], starts: &[usize], to: &View) -> Result<()> {
+        let last = to.lead.len();
         let mut shape = to.shape();
         shape.insert(last, shape[last]);
         shape[last + 1] = 1;
         let turned = self.scratch("turned", &shape);
-        for ((&input, &size), &start) in inputs.iter().zip(&sizes).zip(&starts) {
-            let mut from = self.view(input)?;
+        for (input, &start) in inputs.iter().zip(starts) {
+            let mut from = input.clone();
             from.lead.push(Axis { extent: 1, stride_bytes: 0 });
             let mut part = turned.clone();
             part.offset_bytes += start as u64 * part.lead[last].stride_bytes;
-            part.lead[last].extent = size;
+            part.lead[last].extent = input.width;
             self.copy_transposed(&from, &part, last)?;
         }
-        let mut wide = to;
+        let mut wide = to.clone();
         wide.lead.push(Axis { extent: 1, stride_bytes: 0 });
         self.copy_transposed(&turned, &wide, last)
+    }
+
+    /// The same with axis `other` in the columns' place.
+    fn concat_exchanged(&mut self, other: usize, inputs: &[View], starts: &[usize], to: &View) -> Result<()> {
+        let last = to.lead.len();
+        let mut perm: Vec<usize> = (0..=last).collect();
+        perm.swap(other, last);
+        let mut shape = to.shape();
+        shape.swap(other, last);
+        let turned = self.scratch("turned", &shape);
+        for (input, &start) in inputs.iter().zip(starts) {
+            let mut part = turned.clone();
+            part.offset_bytes += start as u64 * part.lead[other].stride_bytes;
+            part.lead[other].extent = input.width;
+            self.rearrange(&Strided::from(input).permuted(&perm), &part)?;
+        }
+        self.rearrange(&Strided::from(&turned).permuted(&perm), to)
     }
 }
 

@@ -10,15 +10,19 @@ mod elementwise;
 mod gather;
 mod integers;
 mod layout;
+mod means;
 mod native;
 mod norm;
 mod pad;
+mod pending;
 mod power;
 mod product;
+mod rearrange;
 mod reduce;
 mod resample;
 mod runtime_product;
 mod select;
+mod strided;
 
 use crate::error::{Error, Result};
 use crate::ir::*;
@@ -37,6 +41,8 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         options,
         graph: Graph { name: net.name.clone(), ..Graph::default() },
         views: HashMap::new(),
+        pending: HashMap::new(),
+        uses: uses(net),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net),
         norms: net
@@ -71,6 +77,10 @@ pub(crate) struct Lowerer<'a> {
     graph: Graph,
     /// Where each value stands.
     views: HashMap<ValueId, View>,
+    /// Values that lie in others' memory as no view can say; copied when an operation wants them.
+    pending: HashMap<ValueId, pending::Pending>,
+    /// How often each value is read.
+    uses: Vec<usize>,
     outputs: HashSet<ValueId>,
     /// Results of products with one constant matrix.
     products: HashSet<ValueId>,
@@ -217,6 +227,11 @@ impl Lowerer<'_> {
         if let Some(view) = self.views.get(&id) {
             return Ok(view.clone());
         }
+        if let Some(pending) = self.pending.remove(&id) {
+            let to = self.result(id);
+            self.settle(&pending, &to)?;
+            return Ok(to);
+        }
         let value = self.net.value(id);
         let Some(tensor) = &value.data else {
             return Err(Error::Net(format!("value {} is used before it is defined", value.name)));
@@ -293,6 +308,13 @@ impl Lowerer<'_> {
             turned: [false; 2],
         });
     }
+}
+
+/// How often each value is read, network outputs included.
+fn uses(net: &Net) -> Vec<usize> {
+    let mut uses = vec![0; net.values.len()];
+    net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);
+    uses
 }
 
 /// Leading axes and size for a rank 4 port with strides of the caller's choice.

@@ -322,6 +322,11 @@ impl Lowerer<'_> {
         strides: &[usize],
         pads: &[(usize, usize)],
     ) -> Result<()> {
+        if let PoolKind::Average { exclude_padding } = kind
+            && !self.pools(kernel, strides)
+        {
+            return self.mean_windows(op, kernel, strides, pads, exclude_padding);
+        }
         let (from, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
         if kernel.len() > 2 {
             return Err(self.unsupported("windows over three axes", "pool twice"));

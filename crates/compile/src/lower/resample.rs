@@ -174,7 +174,7 @@ impl Lowerer<'_> {
     }
 
     /// Every element along a leading axis becomes a weighted sum of that axis: a 1x1 convolution with it as channels.
-    fn mix_axis(&mut self, axis: usize, matrix: Vec<f32>, from: &View, to: &View) -> Result<()> {
+    pub(super) fn mix_axis(&mut self, axis: usize, matrix: Vec<f32>, from: &View, to: &View) -> Result<()> {
         let (channels, outputs) = (from.lead[axis], to.lead[axis]);
         let kind = Kind::Conv {
             window: Window::UNIT,

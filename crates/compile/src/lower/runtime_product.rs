@@ -5,6 +5,7 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use super::norm::planes;
 use super::product::{channels_first, indices, matrix, rows_first};
+use super::reduce::merge;
 use crate::error::Result;
 use crate::ir::*;
 use anemone_facts::kernel::ENGINES;
@@ -45,6 +46,9 @@ impl Lowerer<'_> {
 
     /// As 9.509 does it: the coefficients of a matrix in one task, `y[N, K]` turned for all of them, the last matrix first.
     fn interleaved_product(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<()> {
+        if self.matmul_by_groups(x, y, to, transpose_y)? {
+            return Ok(());
+        }
         let large = y.elements() as u64 * ELEMENT_BYTES > TURNED_BYTES;
         if transpose_y && large && y.width.is_multiple_of(STAGED_INTERLEAVE) {
             return self.runtime_matmul_staged(x, y, to);
@@ -77,6 +81,75 @@ impl Lowerer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Many matrices at once: each is a group, and the streams hold the coefficients of one group after the other. `false` where
+    /// few matrices are multiplied, or one is multiplied several times.
+    fn matmul_by_groups(&mut self, x: &View, y: &View, to: &View, transpose_y: bool) -> Result<bool> {
+        let count = |v: &View| v.lead[..v.lead.len() - 1].iter().map(|a| a.extent).product::<usize>();
+        let matrices = count(to);
+        let [most, _, rows_most] = self.axis_limits();
+        let holds = (LEAST_GROUPS..=most.min(rows_most)).contains(&matrices);
+        if !holds || count(x) != matrices || count(y) != matrices || to.width > self.widest() {
+            return Ok(false);
+        }
+        let (Some(results), true) = (by_matrix(to), x.lead.len() > 1) else { return Ok(false) };
+        // Coefficients: at most two axes of matrices, which the copy that stages them takes apart.
+        let x = match staged_axes(x) {
+            Some(axes) => (x.clone(), axes),
+            None => {
+                let dense = self.scratch("left", &x.shape());
+                self.copy(x, &dense)?;
+                let Some(axes) = staged_axes(&dense) else { return Ok(false) };
+                (dense, axes)
+            }
+        };
+        let y = if transpose_y { self.exchanged(y, y.lead.len() - 1, "right")? } else { y.clone() };
+        let y = match by_matrix(&y) {
+            Some(source) => source,
+            None => {
+                let dense = self.scratch("right", &y.shape());
+                self.copy(&y, &dense)?;
+                let Some(source) = by_matrix(&dense) else { return Ok(false) };
+                source
+            }
+        };
+        let (left, [outer, inner]) = x;
+        let rows = left.lead[left.lead.len() - 1];
+        for (start, count, lanes) in pieces(rows.extent) {
+            let staged = self.scratch("coefficients", &[count / lanes, matrices, left.width * lanes]);
+            let &[set, matrix] = staged.lead.as_slice() else { return Ok(false) };
+            let source = View4 {
+                buffer: left.buffer,
+                offset_bytes: left.offset_bytes + start as u64 * rows.stride_bytes,
+                axes: [outer, Axis { extent: count, ..rows }, inner],
+                width: left.width,
+            };
+            let apart = Axis { extent: outer.extent, stride_bytes: matrix.stride_bytes * inner.extent as u64 };
+            let result = View4 {
+                buffer: staged.buffer,
+                offset_bytes: staged.offset_bytes,
+                axes: [apart, Axis { extent: count, ..set }, Axis { extent: inner.extent, ..matrix }],
+                width: left.width,
+            };
+            self.push(copy_kind(), vec![source], vec![[false; 3]], result, false);
+            if let Some(layer) = self.graph.layers.last_mut() {
+                layer.interleave = lanes;
+            }
+            let one = Axis { extent: 1, stride_bytes: 0 };
+            let planes = View4 { axes: [one, set, matrix], width: staged.width, ..result };
+            let mut result = results;
+            result.offset_bytes += start as u64 * result.axes[1].stride_bytes;
+            result.axes[1].extent = count;
+            let kind = Kind::Product { lanes, post_scale: 1.0 };
+            self.push(kind, vec![y, planes], vec![[false; 3]; 2], result, false);
+        }
+        Ok(true)
+    }
+
+    /// Most columns of a tensor.
+    fn widest(&self) -> usize {
+        self.chip.hal.max_tensor_width.map_or(usize::MAX, |n| n as usize)
     }
 
     /// Coefficients of all matrices by one task, where they are computed: what computes them can leave them so. The streams
@@ -187,6 +260,23 @@ impl Lowerer<'_> {
         self.interleaved(source, result, lanes);
         Ok(planes)
     }
+}
+
+/// Fewest matrices that are multiplied as groups: two are as soon multiplied one by one, as 9.509 does.
+const LEAST_GROUPS: usize = 3;
+
+/// Matrices as groups and their rows as channels, where the matrices are one stride apart.
+fn by_matrix(view: &View) -> Option<View4> {
+    let (&rows, batch) = view.lead.split_last()?;
+    let groups = merge(batch)?;
+    let one = Axis { extent: 1, stride_bytes: rows.extent as u64 * rows.stride_bytes };
+    Some(View4 { buffer: view.buffer, offset_bytes: view.offset_bytes, axes: [groups, rows, one], width: view.width })
+}
+
+/// The axes of matrices as at most two: those before some axis, and the rest.
+fn staged_axes(view: &View) -> Option<[Axis; 2]> {
+    let (_, batch) = view.lead.split_last()?;
+    (0..batch.len()).find_map(|at| Some([merge(&batch[..at])?, merge(&batch[at..])?]))
 }
 
 /// Some rows of a matrix.

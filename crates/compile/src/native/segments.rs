@@ -21,13 +21,23 @@ pub fn segments(net: &Net) -> Vec<Net> {
 }
 
 fn segment(net: &Net, runs: &[&[Op]], at: usize) -> Net {
-    let made: HashSet<ValueId> = runs[at].iter().flat_map(|op| &op.outputs).copied().collect();
     let after = runs[at + 1..].iter().flat_map(|run| run.iter()).flat_map(|op| &op.inputs);
     let wanted: HashSet<ValueId> = after.chain(&net.outputs).copied().collect();
     let name = if runs.len() == 1 { net.name.clone() } else { format!("{}_{at}", net.name) };
+    extract(net, name, runs[at].iter(), &wanted)
+}
+
+/// Operations as a network of their own, with those of their results as outputs that are wanted.
+pub(crate) fn extract<'a>(
+    net: &Net,
+    name: String,
+    ops: impl Iterator<Item = &'a Op> + Clone,
+    wanted: &HashSet<ValueId>,
+) -> Net {
+    let made: HashSet<ValueId> = ops.clone().flat_map(|op| &op.outputs).copied().collect();
     let mut part = Net { name, ..Net::default() };
     let mut known: HashMap<ValueId, ValueId> = HashMap::new();
-    for op in runs[at] {
+    for op in ops {
         let mut taken = |id: ValueId, part: &mut Net| {
             *known.entry(id).or_insert_with(|| {
                 let value = net.value(id).clone();

@@ -39,7 +39,7 @@ pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Rem
 }
 
 /// An operation with one live operand and one constant: which it is, the operand, the constant.
-fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>)> {
+pub(super) fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>)> {
     let OpKind::Binary(f @ (Binary::Add | Binary::Sub | Binary::Mul)) = op.kind else { return None };
     let (&a, &b) = (op.inputs.first()?, op.inputs.get(1)?);
     match (&net.value(a).data, &net.value(b).data) {
@@ -112,7 +112,7 @@ fn absorb(
 }
 
 /// The constant as one number per channel, where it is that (or one number for all).
-fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
+pub(super) fn per_channel(constant: &Tensor, rank: usize, axis: usize, channels: usize) -> Option<Vec<f32>> {
     let data = constant.data.to_f32();
     if data.len() == 1 {
         return Some(vec![data[0]; channels]);

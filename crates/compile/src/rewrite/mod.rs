@@ -9,11 +9,15 @@ mod dead;
 mod decompose;
 mod drop;
 mod fold;
+mod forward;
 mod functions;
+mod heads;
 mod matmul;
 mod native;
 mod places;
+mod recognize;
 mod scatter;
+mod windows;
 
 use crate::error::Result;
 use crate::remarks::Remarks;
@@ -26,8 +30,12 @@ pub(crate) use dead::remove_dead;
 pub(crate) use decompose::decompose;
 pub(crate) use drop::drop_conversions;
 pub(crate) use fold::fold_constants;
+pub(crate) use forward::forward_affines;
+pub(crate) use heads::align_heads;
 pub(crate) use matmul::replace_matmul;
 pub(crate) use native::expand_natives;
+pub(crate) use recognize::recognize;
+pub(crate) use windows::fit_windows;
 
 /// Most pieces that one operation is joined of: each is a copy.
 const MOST_PIECES: usize = 512;

@@ -60,7 +60,7 @@ impl Packing {
                 engines: engines_for(outputs / lanes),
                 lanes,
                 outputs,
-                groups: 1,
+                groups: layer.sources[0].groups(),
                 taps,
                 bias: false,
                 skips: None,

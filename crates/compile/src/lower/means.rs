@@ -1,0 +1,66 @@
+//! Means over windows that the planar engine does not take: a product with a constant matrix along each axis, whose rows are
+//! the shares of the operand's elements. Each axis is summed whole and rounded once.
+
+use super::Lowerer;
+use crate::error::Result;
+use anemone_facts::Field;
+use anemone_net::Op;
+
+impl Lowerer<'_> {
+    /// Whether one task pools so.
+    pub(super) fn pools(&self, kernel: &[usize], strides: &[usize]) -> bool {
+        let hal = &self.chip.hal;
+        let most = [hal.max_patch_height, hal.max_patch_width].map(|n| n.map_or(usize::MAX, |n| n as usize));
+        let missing = 2usize.saturating_sub(kernel.len());
+        let step = self.field_max(Field::Sx).map_or(usize::MAX, |n| n as usize);
+        let fits = |(i, &k): (usize, &usize)| k <= most[i + missing];
+        kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= step)
+    }
+
+    pub(super) fn mean_windows(
+        &mut self,
+        op: &Op,
+        kernel: &[usize],
+        strides: &[usize],
+        pads: &[(usize, usize)],
+        exclude_padding: bool,
+    ) -> Result<()> {
+        let (mut current, to) = (self.view(op.inputs[0])?, self.result(op.outputs[0]));
+        let target = to.shape();
+        let axes: Vec<usize> = (0..kernel.len()).filter(|&i| kernel[i] > 1 || strides[i] > 1).collect();
+        for (step, &i) in axes.iter().enumerate() {
+            let (axis, mut shape) = (i + 2, current.shape());
+            let shares = shares(shape[axis], target[axis], kernel[i], strides[i], pads[i], exclude_padding);
+            shape[axis] = target[axis];
+            let result = if step + 1 == axes.len() { to.clone() } else { self.scratch("means", &shape) };
+            if axis + 1 == shape.len() {
+                self.product_views(&current, &result, shares.into(), None)?;
+            } else {
+                self.mix_axis(axis, shares, &current, &result)?;
+            }
+            current = result;
+        }
+        if axes.is_empty() { self.copy(&current, &to) } else { Ok(()) }
+    }
+}
+
+/// Row `o` has the share of each element in mean `o`.
+fn shares(
+    size: usize,
+    out: usize,
+    taps: usize,
+    stride: usize,
+    (before, after): (usize, usize),
+    exclude_padding: bool,
+) -> Vec<f32> {
+    let mut shares = vec![0.0; out * size];
+    for o in 0..out {
+        // Positions of the padded axis.
+        let (first, end) = (o * stride, o * stride + taps);
+        let inside = first.max(before)..end.min(before + size);
+        let counted = if exclude_padding { inside.len() } else { end.min(before + size + after).saturating_sub(first) };
+        let share = 1.0 / counted.max(1) as f32;
+        inside.for_each(|at| shares[o * size + at - before] = share);
+    }
+    shares
+}

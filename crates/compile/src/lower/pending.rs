@@ -1,0 +1,179 @@
+//! Operations that only move data: what they make is a view, or is copied once when an operation wants it, with all that was moved
+//! before.
+
+use super::Lowerer;
+use super::product::Turned;
+use super::rearrange::{Loop, Move};
+use super::strided::Strided;
+use crate::error::Result;
+use crate::ir::*;
+use anemone_net::{OpKind, ValueId};
+
+/// A value that no view gives.
+pub(super) struct Pending {
+    made: Strided,
+    /// Operation that wants the copy, for its name.
+    op: String,
+    /// The operation and its operand, where nothing was moved before.
+    single: Option<(OpKind, ValueId)>,
+}
+
+impl Lowerer<'_> {
+    /// Where a value's elements lie, copied or not.
+    fn strided(&mut self, id: ValueId) -> Result<Strided> {
+        match self.pending.get(&id) {
+            Some(pending) => Ok(pending.made.clone()),
+            None => Ok(Strided::from(&self.view(id)?)),
+        }
+    }
+
+    /// Makes a tensor of any strides the result of an operation.
+    fn laid(&mut self, out: ValueId, made: Strided, single: Option<(OpKind, ValueId)>) -> Result<()> {
+        if let Some(view) = made.view() {
+            return self.alias(out, view);
+        }
+        let pending = Pending { made, op: self.op.clone(), single };
+        if self.outputs.contains(&out) {
+            let to = self.result(out);
+            return self.settle(&pending, &to);
+        }
+        self.pending.insert(out, pending);
+        Ok(())
+    }
+
+    /// Copies what was pending. A single operation has a way of its own, which is as good in most cases.
+    pub(super) fn settle(&mut self, pending: &Pending, to: &View) -> Result<()> {
+        let op = std::mem::replace(&mut self.op, pending.op.clone());
+        let made = self.settled(pending, to);
+        self.op = op;
+        made
+    }
+
+    fn settled(&mut self, pending: &Pending, to: &View) -> Result<()> {
+        let Some((kind, x)) = &pending.single else { return self.rearrange(&pending.made, to) };
+        let from = self.view(*x)?;
+        let own = |lowerer: &mut Self| match kind {
+            OpKind::Transpose { perm } => lowerer.permute_into(&from, perm, to),
+            OpKind::Slice { begin, end, stride } => lowerer.slice_into(&from, begin, end, stride, to),
+            _ => lowerer.reshape_into(&from, to),
+        };
+        let single = self.tried(own);
+        let any = self.tried(|lowerer| lowerer.rearrange(&pending.made, to));
+        match (single, any) {
+            (Some(own_cost), Some(cost)) if cost < own_cost => self.rearrange(&pending.made, to),
+            (None, Some(_)) => self.rearrange(&pending.made, to),
+            _ => own(self),
+        }
+    }
+
+    /// The operation alone, where its operand is not pending.
+    fn alone(&self, kind: OpKind, x: ValueId) -> Option<(OpKind, ValueId)> {
+        (!self.pending.contains_key(&x)).then_some((kind, x))
+    }
+
+    pub(super) fn transpose(&mut self, perm: &[usize], x: ValueId, out: ValueId) -> Result<()> {
+        if perm.is_empty() {
+            let from = self.view(x)?;
+            return self.alias(out, from);
+        }
+        let single = self.alone(OpKind::Transpose { perm: perm.to_vec() }, x);
+        let made = self.strided(x)?.permuted(perm);
+        self.laid(out, made, single)
+    }
+
+    pub(super) fn reshape(&mut self, x: ValueId, out: ValueId) -> Result<()> {
+        let shape = self.shape(out);
+        let single = self.alone(OpKind::Reshape, x);
+        if single.is_some() {
+            let from = self.view(x)?;
+            // A port is read as its rows and channels lie.
+            let made_here = self.graph.buffer(from.buffer).role == Role::Scratch;
+            let kept = Turned::already(&from, &shape).filter(|_| made_here && self.operands_alone.contains(&out));
+            if let Some(turned) = kept {
+                self.turned.insert(out, turned);
+                return Ok(());
+            }
+        }
+        if let Some(made) = self.strided(x)?.reshaped(&shape) {
+            return self.laid(out, made, single);
+        }
+        let (from, to) = (self.view(x)?, self.result(out));
+        self.reshape_into(&from, &to)
+    }
+
+    pub(super) fn slice(
+        &mut self,
+        begin: &[usize],
+        end: &[usize],
+        stride: &[usize],
+        x: ValueId,
+        out: ValueId,
+    ) -> Result<()> {
+        // A scalar has no axis to be cut.
+        if begin.is_empty() {
+            let from = self.view(x)?;
+            return self.alias(out, from);
+        }
+        let kind = OpKind::Slice { begin: begin.to_vec(), end: end.to_vec(), stride: stride.to_vec() };
+        let single = self.alone(kind, x);
+        if let Some(made) = self.strided(x)?.sliced(begin, end, stride) {
+            return self.laid(out, made, single);
+        }
+        let from = self.view(x)?;
+        let made = Strided::from(&from).sliced(begin, end, stride);
+        let made = made.ok_or_else(|| self.unsupported("a slice of no view", "report this as a defect"))?;
+        self.laid(out, made, None)
+    }
+
+    /// Parts side by side along an axis where each begins on a boundary. Parts that lie as far apart in one buffer as in the result
+    /// are one copy.
+    pub(super) fn concat_parts(&mut self, axis: usize, inputs: &[ValueId], sizes: &[usize], to: &View) -> Result<()> {
+        let last = to.lead.len();
+        let mut parts: Vec<(Strided, View)> = Vec::new();
+        let mut start = 0;
+        for (&input, &size) in inputs.iter().zip(sizes) {
+            // What several read is copied for all of them.
+            let once = self.uses[input.0 as usize] == 1;
+            let from = if once { self.strided(input)? } else { Strided::from(&self.view(input)?) };
+            let mut part = to.clone();
+            if axis < last {
+                part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;
+                part.lead[axis].extent = size;
+            } else {
+                part.offset_bytes += start as u64 * ELEMENT_BYTES;
+                part.width = size;
+            }
+            start += size;
+            parts.push((from, part));
+        }
+        let mut at = 0;
+        while at < parts.len() {
+            let (count, step) = run(&parts[at..]);
+            let (from, part) = &parts[at];
+            match (count, from.view()) {
+                (1, Some(view)) => self.copy(&view, part)?,
+                (1, None) => self.rearrange(from, part)?,
+                _ => {
+                    let mut whole = Move::of(from, part);
+                    whole.loops.push(Loop { extent: count, from: step[0], to: step[1] });
+                    self.move_elements(&whole.joined())?;
+                }
+            }
+            at += count;
+        }
+        Ok(())
+    }
+}
+
+/// How many of the first parts are alike and equally far apart, and how far in source and result.
+fn run(parts: &[(Strided, View)]) -> (usize, [u64; 2]) {
+    let steps = |pair: &[(Strided, View)]| {
+        let [(a, to_a), (b, to_b)] = pair else { return None };
+        let alike = a.buffer == b.buffer && a.axes == b.axes;
+        let from = b.offset_bytes.checked_sub(a.offset_bytes).filter(|_| alike)?;
+        Some([from, to_b.offset_bytes - to_a.offset_bytes])
+    };
+    let Some(step) = parts.get(..2).and_then(steps).filter(|s| s[0] > 0) else { return (1, [0, 0]) };
+    let more = parts.windows(2).take_while(|pair| steps(pair) == Some(step)).count();
+    (more + 1, step)
+}

@@ -1,0 +1,152 @@
+//! A value as it lies in another one's memory: reshapes, transposes and slices of views, composed before anything is copied.
+//!
+//! An axis is one atom or several, each with a stride of its own in bytes, also below a row's alignment. What DMA can read so is a
+//! [`View`]; everything else is copied once ([`super::rearrange`]), however many operations led to it.
+
+use crate::ir::*;
+
+/// Part of an axis with one stride.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Atom {
+    pub extent: usize,
+    pub stride_bytes: u64,
+}
+
+/// A tensor in memory with any strides.
+#[derive(Clone, Debug)]
+pub(super) struct Strided {
+    pub buffer: BufferId,
+    pub offset_bytes: u64,
+    /// Atoms of every axis, outermost first; none where the extent is 1.
+    pub axes: Vec<Vec<Atom>>,
+}
+
+impl From<&View> for Strided {
+    fn from(view: &View) -> Strided {
+        let atom = |extent: usize, stride_bytes: u64| match extent {
+            1 => Vec::new(),
+            _ => vec![Atom { extent, stride_bytes }],
+        };
+        let mut axes: Vec<Vec<Atom>> = view.lead.iter().map(|a| atom(a.extent, a.stride_bytes)).collect();
+        axes.push(atom(view.width, ELEMENT_BYTES));
+        Strided { buffer: view.buffer, offset_bytes: view.offset_bytes, axes }
+    }
+}
+
+impl Strided {
+    pub fn permuted(&self, perm: &[usize]) -> Strided {
+        Strided { axes: perm.iter().map(|&p| self.axes[p].clone()).collect(), ..self.clone() }
+    }
+
+    /// The same elements in order with other extents; `None` where an atom would have to be cut unevenly.
+    pub fn reshaped(&self, shape: &[usize]) -> Option<Strided> {
+        let mut left: Vec<Atom> = joined(self.axes.iter().flatten().copied()).into_iter().rev().collect();
+        let mut axes = Vec::new();
+        for &extent in shape {
+            let (mut rest, mut atoms) = (extent, Vec::new());
+            while rest > 1 {
+                let atom = left.pop()?;
+                if rest.is_multiple_of(atom.extent) {
+                    rest /= atom.extent;
+                    atoms.push(atom);
+                } else if atom.extent.is_multiple_of(rest) {
+                    let inner = atom.extent / rest;
+                    atoms.push(Atom { extent: rest, stride_bytes: atom.stride_bytes * inner as u64 });
+                    left.push(Atom { extent: inner, ..atom });
+                    rest = 1;
+                } else {
+                    return None;
+                }
+            }
+            axes.push(atoms);
+        }
+        left.is_empty().then_some(Strided { axes, ..self.clone() })
+    }
+
+    /// Elements `begin, begin + stride, ...` before `end` along each axis.
+    pub fn sliced(&self, begin: &[usize], end: &[usize], stride: &[usize]) -> Option<Strided> {
+        let mut made = self.clone();
+        for (i, atoms) in made.axes.iter_mut().enumerate() {
+            let whole: usize = atoms.iter().map(|a| a.extent).product();
+            let extent = (end[i] - begin[i]).div_ceil(stride[i]);
+            if extent == whole {
+                continue;
+            }
+            *atoms = joined(atoms.iter().copied());
+            let [atom] = atoms.as_slice() else { return None };
+            made.offset_bytes += begin[i] as u64 * atom.stride_bytes;
+            let kept = Atom { extent, stride_bytes: atom.stride_bytes * stride[i] as u64 };
+            *atoms = if extent == 1 { Vec::new() } else { vec![kept] };
+        }
+        Some(made)
+    }
+
+    /// The tensor as DMA reads it, where it can.
+    pub fn view(&self) -> Option<View> {
+        let mut axes: Vec<Option<Atom>> = Vec::new();
+        for atoms in &self.axes {
+            match joined(atoms.iter().copied()).as_slice() {
+                [] => axes.push(None),
+                [atom] => axes.push(Some(*atom)),
+                _ => return None,
+            }
+        }
+        let (columns, lead) = axes.split_last()?;
+        let aligned = lead.iter().flatten().all(|a| a.stride_bytes.is_multiple_of(ROW_ALIGN));
+        let contiguous = columns.is_none_or(|a| a.stride_bytes == ELEMENT_BYTES);
+        if !aligned || !contiguous || !self.offset_bytes.is_multiple_of(ROW_ALIGN) {
+            return None;
+        }
+        let axis = |a: &Option<Atom>| match a {
+            None => Axis { extent: 1, stride_bytes: 0 },
+            Some(a) => Axis { extent: a.extent, stride_bytes: a.stride_bytes },
+        };
+        Some(View {
+            buffer: self.buffer,
+            offset_bytes: self.offset_bytes,
+            lead: lead.iter().map(axis).collect(),
+            width: columns.map_or(1, |a| a.extent),
+        })
+    }
+}
+
+/// Neighbouring atoms one stride apart as single ones.
+fn joined(atoms: impl Iterator<Item = Atom>) -> Vec<Atom> {
+    let mut made: Vec<Atom> = Vec::new();
+    for atom in atoms.filter(|a| a.extent > 1) {
+        match made.last_mut() {
+            Some(last) if last.stride_bytes == atom.stride_bytes * atom.extent as u64 => {
+                *last = Atom { extent: last.extent * atom.extent, ..atom };
+            }
+            _ => made.push(atom),
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(shape: &[usize]) -> Strided {
+        let (lead, _) = dense_axes(shape);
+        Strided::from(&View { buffer: BufferId(0), offset_bytes: 0, lead, width: shape[shape.len() - 1] })
+    }
+
+    #[test]
+    fn windows_of_rows_are_a_view() {
+        // [8, 8, 32] as windows of 4 by 4: nothing moves within a row.
+        let windows = dense(&[8, 8, 32]).reshaped(&[2, 4, 2, 4, 32]).expect("atoms divide").permuted(&[0, 2, 1, 3, 4]);
+        let view = windows.view().expect("rows stay whole");
+        assert_eq!(view.shape(), [2, 2, 4, 4, 32]);
+        assert!(windows.reshaped(&[4, 16, 32]).expect("atoms divide").view().is_none());
+    }
+
+    #[test]
+    fn a_reshape_there_and_back_is_the_view_again() {
+        let there = dense(&[6, 40]).reshaped(&[6, 5, 8]).expect("atoms divide");
+        assert!(there.view().is_none());
+        assert_eq!(there.reshaped(&[6, 40]).and_then(|s| s.view()), dense(&[6, 40]).view());
+        assert!(dense(&[2, 40]).permuted(&[1, 0]).reshaped(&[16, 5]).is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! Columns of a product that are split into heads begin on boundaries of memory rows: columns of zeros behind each head let
+//! the split be a view, where it would be two copies.
+
+use super::{Builder, rewrite, uses};
+use crate::error::Result;
+use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Data, Net, Op, OpKind, Tensor, ValueId, compress};
+use std::collections::HashMap;
+
+/// Fewest columns of a head: for fewer the zeros would be more than the heads.
+const LEAST_COLUMNS: usize = 8;
+
+/// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice.
+pub(crate) fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let uses = uses(net);
+    // Products, by their result, that one reshape alone splits: how many columns a head has.
+    let mut heads: HashMap<ValueId, usize> = HashMap::new();
+    for op in net.ops.iter().filter(|op| op.kind == OpKind::Reshape) {
+        let (from, to) = (op.inputs[0], op.outputs[0]);
+        if uses[from.0 as usize] == 1 && !net.outputs.contains(&from) && splits(net, from, to) {
+            heads.insert(from, *net.value(to).ty.shape.last().unwrap_or(&1));
+        }
+    }
+    let linear = |op: &Op| op.kind == OpKind::Linear && op.inputs[1..].iter().all(|&id| is_plain(net, id));
+    let made: Vec<ValueId> = net.ops.iter().filter(|op| linear(op)).map(|op| op.outputs[0]).collect();
+    heads.retain(|id, _| made.contains(id));
+    let mut wide: HashMap<ValueId, ValueId> = HashMap::new();
+    let cell = std::cell::RefCell::new(&mut wide);
+    rewrite(net, reasons, |builder, op| {
+        if let Some(&columns) = op.outputs.first().and_then(|out| heads.get(out)).filter(|_| op.kind == OpKind::Linear)
+        {
+            let made = builder.widened(op, columns);
+            cell.borrow_mut().insert(op.outputs[0], made);
+            return Ok(());
+        }
+        let made = op.inputs.first().and_then(|x| cell.borrow().get(x).copied()).filter(|_| op.kind == OpKind::Reshape);
+        match made {
+            Some(made) => builder.split(op, made),
+            None => builder.ops.push(op.clone()),
+        }
+        Ok(())
+    })
+}
+
+/// Whether a reshape splits the last axis alone, into heads that do not begin on boundaries.
+fn splits(net: &Net, from: ValueId, to: ValueId) -> bool {
+    let [from, to] = [from, to].map(|id| &net.value(id).ty.shape);
+    let (Some(&columns), Some(&all)) = (to.last(), from.last()) else { return false };
+    let aligned = (columns as u64 * ELEMENT_BYTES).is_multiple_of(ROW_ALIGN);
+    let mut rest = all;
+    for &n in to.iter().rev() {
+        if rest == 1 || !rest.is_multiple_of(n) {
+            break;
+        }
+        rest /= n;
+    }
+    let split = rest == 1;
+    split && !aligned && columns >= LEAST_COLUMNS && columns < all && all.is_multiple_of(columns)
+}
+
+/// Whether a value is a constant that is not compressed.
+fn is_plain(net: &Net, id: ValueId) -> bool {
+    net.value(id).data.as_ref().is_some_and(|t| !compress::is_compressed(&t.data))
+}
+
+/// Columns up to the next boundary.
+fn padded(columns: usize) -> usize {
+    columns.next_multiple_of((ROW_ALIGN / ELEMENT_BYTES) as usize)
+}
+
+impl Builder<'_> {
+    /// A product with columns of zeros behind each head.
+    fn widened(&mut self, op: &Op, columns: usize) -> ValueId {
+        let spread = |data: Vec<f32>, row: usize| -> Vec<f32> {
+            let mut made = Vec::new();
+            for head in data.chunks_exact(columns * row) {
+                made.extend_from_slice(head);
+                made.resize(made.len() + (padded(columns) - columns) * row, 0.0);
+            }
+            made
+        };
+        let mut inputs = vec![op.inputs[0]];
+        for (&id, suffix) in op.inputs[1..].iter().zip(["weight", "bias"]) {
+            let Some(tensor) = self.net.value(id).data.clone() else { continue };
+            let mut shape = tensor.shape.clone();
+            let row: usize = shape[1..].iter().product();
+            let data = spread(tensor.data.to_f32(), row);
+            shape[0] = shape[0] / columns * padded(columns);
+            inputs.push(self.constant_of(suffix, Tensor { shape, data: Data::F32(data) }));
+        }
+        let mut shape = self.shape(op.outputs[0]);
+        if let Some(last) = shape.last_mut() {
+            *last = *last / columns * padded(columns);
+        }
+        self.op("aligned", OpKind::Linear, &inputs, shape)
+    }
+
+    /// The heads of a widened product without the zeros.
+    fn split(&mut self, op: &Op, made: ValueId) {
+        let shape = self.shape(op.outputs[0]);
+        let mut wide = shape.clone();
+        if let Some(last) = wide.last_mut() {
+            *last = padded(*last);
+        }
+        let heads = self.op("heads", OpKind::Reshape, &[made], wide);
+        let slice = OpKind::Slice { begin: vec![0; shape.len()], end: shape.clone(), stride: vec![1; shape.len()] };
+        self.push(slice, &[heads], op.outputs[0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn heads_begin_on_boundaries() {
+        let text = |rows: usize| {
+            let zeros = vec!["0.5"; rows * 2].join(", ");
+            format!(
+                "net \"n\" {{\n  input %x: f16[3, 2]\n  const %w: f16[{rows}, 2] = [{zeros}]\n  %p: f16[3, {rows}] = linear(%x, %w)\n  \
+                 %y: f16[3, 2, {}] = reshape(%p)\n  output %y\n}}\n",
+                rows / 2
+            )
+        };
+        // Heads of 32 columns are views as they are.
+        becomes(align_heads, &text(64), &text(64));
+        let mut net = anemone_net::text::parse(&text(48), &[]).expect("the case parses");
+        align_heads(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+        let kinds: Vec<&str> = net.ops.iter().map(|op| op.kind.name()).collect();
+        assert_eq!(kinds, ["linear", "reshape", "slice"]);
+        assert_eq!(net.value(net.ops[0].outputs[0]).ty.shape, [3, 64]);
+        assert_eq!(net.value(net.ops[2].outputs[0]).ty.shape, [3, 2, 24]);
+    }
+}

@@ -1,0 +1,173 @@
+//! A network between engine and host: what has no way to the engine runs on the host, everything else becomes programs.
+//!
+//! Whether an operation has a way is decided by compiling: what the compiler refuses goes to the host, and the rest is compiled
+//! again, so that no second list of what is lowered exists. Operations on integers alone go with it, where they are exact.
+//! Segments alternate as seldom as the network's dependencies allow.
+
+use crate::compile;
+use crate::error::{Error, Result};
+use crate::native::extract;
+use crate::options::Options;
+use anemone_facts::chips::Chip;
+use anemone_net::{Net, Op, OpKind, ValueId};
+use anemone_program::Program;
+use std::collections::{HashMap, HashSet};
+
+/// A part of a network, in the order of execution. What one part makes for another is its output there and an input here, under
+/// the same name.
+#[derive(Debug)]
+pub enum Segment {
+    /// Runs on the engine.
+    Engine(Box<Program>),
+    /// Runs on the host: operations of the network, evaluated in its own element types.
+    Host(Box<Net>),
+}
+
+/// A network cut, and why.
+#[derive(Debug)]
+pub struct Cut {
+    /// Parts in order.
+    pub segments: Vec<Segment>,
+    /// Operations that the compiler refused, each with its words.
+    pub reasons: Vec<(String, Error)>,
+}
+
+/// Most attempts to compile: each puts what it was refused on the host.
+const MOST_ATTEMPTS: usize = 256;
+
+/// Compiles a network with host segments where the engine has no way. A network that compiles is one engine segment; an error that
+/// is about no operation stays one.
+pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
+    let mut reasons = Vec::new();
+    let refused = match compile(net, chip, options, &mut ()) {
+        Ok(program) => return Ok(Cut { segments: vec![Segment::Engine(Box::new(program))], reasons }),
+        Err(error) => error,
+    };
+    let mut host: HashSet<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
+    let first = host.len();
+    refuse(net, refused, &mut host, &mut reasons)?;
+    // Alike operations are refused alike: one attempt for all of them.
+    let mut kept: HashMap<Vec<usize>, Program> = HashMap::new();
+    'attempts: for _ in 0..MOST_ATTEMPTS {
+        let levels = levels(net, &host);
+        let mut segments = Vec::new();
+        for (is_host, ops) in &levels {
+            let name = format!("{}_{}", net.name, segments.len());
+            let part = part(net, name, ops);
+            if *is_host {
+                segments.push(Segment::Host(Box::new(part)));
+                continue;
+            }
+            if !kept.contains_key(ops) {
+                match compile(&part, chip, options, &mut ()) {
+                    Ok(program) => {
+                        kept.insert(ops.clone(), program);
+                    }
+                    Err(error) => {
+                        refuse(net, error, &mut host, &mut reasons)?;
+                        continue 'attempts;
+                    }
+                }
+            }
+            segments.push(Segment::Engine(Box::new(kept[ops].clone())));
+        }
+        debug_assert!(host.len() >= first);
+        return Ok(Cut { segments, reasons });
+    }
+    Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
+}
+
+/// Puts the operations that an error is about on the host, and others of their kind that no engine has.
+fn refuse(net: &Net, error: Error, host: &mut HashSet<usize>, reasons: &mut Vec<(String, Error)>) -> Result<()> {
+    let Some(name) = error.op().map(str::to_string) else { return Err(error) };
+    let named: Vec<usize> = (0..net.ops.len()).filter(|&at| net.ops[at].name == name && !host.contains(&at)).collect();
+    if named.is_empty() {
+        return Err(error);
+    }
+    let never: Vec<&'static str> =
+        named.iter().map(|&at| &net.ops[at].kind).filter(|kind| is_indexed(kind)).map(OpKind::name).collect();
+    let alike =
+        |op: &Op| never.contains(&op.kind.name()) && op.inputs[1..].iter().any(|&id| net.value(id).data.is_none());
+    host.extend((0..net.ops.len()).filter(|&at| alike(&net.ops[at])));
+    host.extend(named);
+    reasons.push((name, error));
+    Ok(())
+}
+
+/// Operations whose places are operands.
+fn is_indexed(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Gather { .. }
+            | OpKind::GatherAlong { .. }
+            | OpKind::GatherNd { .. }
+            | OpKind::ScatterAlong { .. }
+            | OpKind::ScatterNd { .. }
+    )
+}
+
+/// Whether an operation is on integers alone: places, counts, identifiers of tokens.
+fn is_exact(net: &Net, op: &Op) -> bool {
+    let whole = |&id: &ValueId| !net.value(id).ty.dtype.is_float();
+    let live = op.inputs.iter().any(|&id| net.value(id).data.is_none());
+    live && op.inputs.iter().all(whole) && op.outputs.iter().all(whole)
+}
+
+/// Operations in runs on the host and on the engine, each as early as what it reads allows.
+fn levels(net: &Net, host: &HashSet<usize>) -> Vec<(bool, Vec<usize>)> {
+    let mut made: HashMap<ValueId, usize> = HashMap::new();
+    let mut runs: Vec<Vec<usize>> = Vec::new();
+    for (at, op) in net.ops.iter().enumerate() {
+        // Even levels are the host's.
+        let side = usize::from(!host.contains(&at));
+        let after = op.inputs.iter().filter_map(|id| made.get(id)).map(|&l| if l % 2 == side { l } else { l + 1 });
+        let level = after.max().unwrap_or(side).max(side);
+        made.extend(op.outputs.iter().map(|&id| (id, level)));
+        if runs.len() <= level {
+            runs.resize(level + 1, Vec::new());
+        }
+        runs[level].push(at);
+    }
+    runs.into_iter().enumerate().filter(|(_, ops)| !ops.is_empty()).map(|(l, ops)| (l % 2 == 0, ops)).collect()
+}
+
+/// Some operations of a network as a network: what they read of others is an input, what others read of them an output.
+fn part(net: &Net, name: String, ops: &[usize]) -> Net {
+    let inside: HashSet<usize> = ops.iter().copied().collect();
+    let others = net.ops.iter().enumerate().filter(|(at, _)| !inside.contains(at)).flat_map(|(_, op)| &op.inputs);
+    let states = net.states.iter().map(|s| &s.output);
+    let wanted: HashSet<ValueId> = others.chain(&net.outputs).chain(states).copied().collect();
+    extract(net, name, ops.iter().map(|&at| &net.ops[at]), &wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::chips::CHIPS;
+    use anemone_net::text;
+
+    #[test]
+    fn an_embedding_is_gathered_on_the_host() {
+        let net = text::parse(
+            r#"net "n" {
+  input %i: i32[3]
+  const %t: f16[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+  const %one: i32[1] = [1]
+  %j: i32[3] = sub(%i, %one)
+  %e: f16[3, 2] = gather(%t, %j) axis=0
+  %y: f16[3, 2] = relu(%e)
+  output %y
+}
+"#,
+            &[],
+        )
+        .expect("the text parses");
+        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        let [Segment::Host(host), Segment::Engine(engine)] = cut.segments.as_slice() else {
+            panic!("{:?}", cut.segments)
+        };
+        assert_eq!(host.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>(), ["sub", "gather"]);
+        assert_eq!(engine.ports.len(), 2);
+        assert_eq!(cut.reasons.len(), 1);
+    }
+}
