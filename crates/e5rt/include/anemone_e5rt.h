@@ -81,7 +81,7 @@ extern "C" {
 // Copies the message of the thread's last refusal, with a zero at the end, cut to `bytes`.
 //
 // # Safety
-// `text` is null or has room for `bytes`.
+// `text` is null or has space for `bytes`.
 int64_t e5rt_last_error_message(char *text, uintptr_t bytes);
 
 // Makes a configuration.
