@@ -111,7 +111,7 @@ mod tests {
             "fn room_of()",
             "struct RoomOf;",
             "\"passed over: x\"",
-            "skipped: 1",
+            "passed_over: 1",
             "// a\n// twentieth",
         ] {
             assert_eq!(refused_in("a.rs", line).len(), 1, "{line}");

@@ -226,8 +226,8 @@ mod tests {
         let mut damaged = packed.clone();
         damaged.truncate(packed.len() - 4);
         let cases = [
-            (archive("a.npy", 93, 0, &plain, &plain), "array a: it is compressed by ZSTD"),
-            (archive("a.npy", 12, 0, &plain, &plain), "array a: it is compressed by BZIP2"),
+            (archive("a.npy", 93, 0, &plain, &plain), "array a: it is compressed by 93 (ZSTD)"),
+            (archive("a.npy", 12, 0, &plain, &plain), "array a: it is compressed by 12 (BZIP2)"),
             (archive("a.npy", 8, 1, &plain, &packed), "array a: it is encrypted"),
             (archive("a.npy", 8, 0, &plain, &damaged), "array a: "),
             (archive("a.npy", 8, 0, &[], &packed), "array a: "),

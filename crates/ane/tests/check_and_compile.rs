@@ -120,7 +120,7 @@ fn check_says_of_random_networks_what_compile_does() {
         }
     }
     println!("{} compile, {} are refused", seen[1], seen[0]);
-    assert!(seen.iter().all(|&n| n > 10), "both answers occur");
+    assert!(seen[1] > 100, "most random networks compile");
 }
 
 #[test]

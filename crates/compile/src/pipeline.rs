@@ -161,7 +161,10 @@ impl State {
                 (schedule.graph.to_string(), schedule.graph.dot())
             }
             State::Scheduled(schedule) => (schedule.to_string(), schedule.graph.dot()),
-            State::Resident(schedule, residency) => (residency.to_string(), schedule.graph.dot()),
+            State::Resident(schedule, residency) => {
+                let text = Some(residency.to_string()).filter(|text| !text.is_empty());
+                (text.unwrap_or_else(|| "no result stays in tile memory\n".into()), schedule.graph.dot())
+            }
             State::Placed(placed) => (placed.to_string(), placed.graph.dot()),
         };
         let count = match self {
@@ -196,7 +199,7 @@ pub(crate) fn run(
         let taken = !pass.optional || options.pass_limit.is_none_or(|limit| optional < limit);
         optional += usize::from(pass.optional);
         state = pass.apply(state, &mut run, taken)?;
-        if let Some(wrong) = verified.then(|| state.verify()).unwrap_or_default().first() {
+        if let Some(wrong) = if verified { state.verify() } else { Vec::new() }.first() {
             return Err(Error::Net(format!("after {}: {wrong}", pass.name)));
         }
         if wanted {

@@ -148,17 +148,20 @@ mod tests {
 
     #[test]
     fn an_embedding_is_gathered_on_the_host() {
+        // More rows than the engine chooses among.
+        let rows = vec!["1.0, 2.0"; 512].join(", ");
         let net = text::parse(
-            r#"net "n" {
+            &r#"net "n" {
   input %i: i32[3]
-  const %t: f16[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+  const %t: f16[512, 2] = [ROWS]
   const %one: i32[1] = [1]
   %j: i32[3] = sub(%i, %one)
   %e: f16[3, 2] = gather(%t, %j) axis=0
   %y: f16[3, 2] = relu(%e)
   output %y
 }
-"#,
+"#
+            .replace("ROWS", &rows),
             &[],
         )
         .expect("the text parses");

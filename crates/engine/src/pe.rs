@@ -190,11 +190,10 @@ impl Machine<'_> {
                 return Err(FaultKind::NotHonoured { field: PeFirst, value, reason: "no sample has this operand" });
             }
         };
-        match self.get(PeOp) {
-            value => match binary_op(value) {
-                Some(op) => Ok(Operation { op, first, sign }),
-                None => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
-            },
+        let value = self.get(PeOp);
+        match binary_op(value) {
+            Some(op) => Ok(Operation { op, first, sign }),
+            None => Err(FaultKind::NotHonoured { field: PeOp, value, reason: "no sample has this operation" }),
         }
     }
 

@@ -388,7 +388,10 @@ impl Kernels {
 }
 
 /// Coefficients that tasks share, and the same in panels of another height: packed again once for all tasks that want them so.
-pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), (Arc<Vec<T>>, Kernels)>);
+pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), Repacked<T>>);
+
+/// The source, kept so that its address stays its own, and its panels.
+type Repacked<T> = (Arc<Vec<T>>, Kernels);
 
 impl<T> Default for RepackCache<T> {
     fn default() -> Self {

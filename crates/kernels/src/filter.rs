@@ -35,6 +35,10 @@ impl Values {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Values::Halves(halves) => halves.len(),

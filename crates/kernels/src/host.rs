@@ -25,29 +25,29 @@ impl Rows {
 /// Widens fp16 numbers by the host's own instructions: NaN becomes a quiet one. Where it has none, nothing is done, and the
 /// answer is false. Panics where one side does not have the rows.
 pub fn widen_halves(from: &[f16], to: &mut [f32], rows: Rows) -> bool {
-    host::convert(from, to, rows, [host::widen, host::widen_sixteen])
+    native::convert(from, to, rows, [native::widen, native::widen_sixteen])
 }
 
 /// Rounds to fp16, nearest even, as [`widen_halves`] widens.
 pub fn round_halves(from: &[f32], to: &mut [f16], rows: Rows) -> bool {
-    host::convert(from, to, rows, [host::round, host::round_sixteen])
+    native::convert(from, to, rows, [native::round, native::round_sixteen])
 }
 
 /// Looks up indices of four bits, the first of a byte in its lower ones, and widens what they name, as [`widen_halves`] does.
 /// Panics where there are fewer bytes than numbers ask for.
 pub fn widen_indices(from: &[u8], to: &mut [f32], palette: &[f16; 16]) -> bool {
-    host::convert(from, to, *palette, [host::look_up, host::look_up_sixteen])
+    native::convert(from, to, *palette, [native::look_up, native::look_up_sixteen])
 }
 
 /// Asks for what will be read soon: lines of cache that are on their way meanwhile. Nothing where the host is not asked.
 #[inline(always)]
 pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
-    host::fetch(bytemuck::cast_slice(soon));
+    native::fetch(bytemuck::cast_slice(soon));
 }
 
 /// Hosts without conversions that can be asked for at run time.
 #[cfg(not(target_arch = "x86_64"))]
-mod host {
+mod native {
     use super::Rows;
     use half::f16;
 
@@ -67,7 +67,7 @@ mod host {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod host {
+mod native {
     use super::Rows;
     use bytemuck::cast;
     use half::f16;

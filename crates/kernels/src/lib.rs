@@ -24,6 +24,8 @@
 //! Dependencies: `half` for fp16, `bytemuck` to view vectors as arrays without `unsafe`, `pulp` to choose vector instructions at run
 //! time without `unsafe`, `rayon` for threads.
 
+// One index runs over the sums and operands of a register tile; a copy of a few numbers is unrolled, not a call.
+#![allow(clippy::needless_range_loop, clippy::manual_memcpy)]
 #![allow(
     missing_docs,
     reason = "an interface between two crates of this workspace, documented where it says more than its name"

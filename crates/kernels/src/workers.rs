@@ -42,6 +42,12 @@ pub struct Scratch {
     pub arena: Arena,
 }
 
+impl Default for Workers {
+    fn default() -> Self {
+        Workers::new()
+    }
+}
+
 impl Workers {
     pub fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();

@@ -131,6 +131,7 @@ pub const CRATES: &[Crate] = &[
 pub const UPWARD: &[(&str, &str, &str)] = &[
     ("compile", "check", "error"),
     ("compile", "check", "lib"),
+    ("compile", "segments", "lib"),
     ("facts", "chips", "silicon"),
     ("facts", "formats", "enums"),
     ("facts", "layout", "chips"),
@@ -202,8 +203,6 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/facts/src/legal.rs", ROWS),
     ("crates/net/src/infer.rs", ARMS),
     ("crates/net/src/mil/write/ops.rs#op", ARMS),
-    ("crates/net/src/native/eval.rs#eval", ARMS),
-    ("crates/net/src/native/shape.rs#result", ARMS),
     ("crates/net/src/netplist.rs", OLD),
     ("crates/net/src/outline.rs#spelled", ARMS),
     ("crates/net/src/read/netplist/units.rs", ARMS),

@@ -166,13 +166,13 @@ fn passes_can_be_stopped_after_and_left_out() {
         &["absorb-affines"],
     );
     // What may be left out changes how the result is made and not what it is.
-    for limit in 0..4 {
+    for limit in [0, 1, 2, 3, names.len()] {
         let program = scratch.out(&format!("{limit}.hwx"));
         ane!("compile", package, "-o", program, "--pass-limit", limit.to_string()).fine();
         ane!("run", program, "-i", image, "--expect", expected, "--atol", "2e-3").fine();
     }
     let read = |name: &str| std::fs::read(scratch.out(name)).expect("a program");
-    assert_ne!(read("0.hwx"), read("3.hwx"));
+    assert_ne!(read("0.hwx"), read(&format!("{}.hwx", names.len())));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn dumps() {
     assert!(one.contains("== td\n") && !one.contains("== regs") && one.len() < whole.len() / 20, "{one}");
     let registers = ane!("dump", program, "--td", "0").fine().out;
     assert!(registers.starts_with("== td\n") && registers.contains("== regs\n"), "{registers}");
-    assert_ne!(ane!("dump", program, "--td", "14").fine().out, registers);
+    assert_ne!(ane!("dump", program, "--td", "13").fine().out, registers);
     let document = ane!("dump", program, "--part", "header,ports", "--json").fine().json("anemone.dump/1");
     assert_eq!(document["chapters"].as_array().map(Vec::len), Some(2), "{document}");
     let document = ane!("dump", program, "--asm", "--json").fine().json("anemone.listing/1");

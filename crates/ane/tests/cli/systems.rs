@@ -77,7 +77,7 @@ fn folders_of_the_user_that_are_not_known() {
         }
         finish(command.spawn().expect("starts"), &arguments)
     };
-    bare(&["cache", "ls"]).refused(2, "ANE2004", &["where the cache is", "is not set", "--cache FOLDER"]);
+    bare(&["cache", "ls"]).refused(2, "ANE2004", &["where the cache is", "is set", "--cache FOLDER"]);
     bare(&["stat"]).refused(2, "ANE2004", &["where the broker's socket is", "--socket PATH"]);
     // What can do without them does.
     bare(&["run", &package, "-i", &image]).fine();

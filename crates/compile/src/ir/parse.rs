@@ -149,7 +149,8 @@ impl<'a> Rest<'a> {
             other => return Err(format!("coefficients expected, not {other:?}")),
         };
         // How they stand in streams is part of the datum.
-        (self.values.remove("palette"), self.flag("sparse"));
+        self.values.remove("palette");
+        self.flag("sparse");
         let bias = match self.flag("bias") {
             false => None,
             true => match self.data.pop_front() {

@@ -4,7 +4,7 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{Binary, DType, GeluMode, OpKind, Unary, ValueId};
+use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::sync::Arc;
 
@@ -430,23 +430,9 @@ impl Lowerer<'_> {
         }
         let (from, to) = (self.view(x)?, self.result(out));
         if source.is_float() && !target.is_float() {
-            self.truncates_no_table(x)?;
             return self.table(Table::truncate(), 0.0, 1.0, &from, &to);
         }
         self.copy(&from, &to)
-    }
-
-    /// Refuses to cut what a table made of whole numbers: 8.99 for 9 would become 8.
-    fn truncates_no_table(&self, x: ValueId) -> Result<()> {
-        let made = self.net.ops.iter().find(|op| op.outputs.contains(&x));
-        match made {
-            Some(op) if op.kind == OpKind::Binary(Binary::Pow) && self.constant(op.inputs[1]).is_none() => Err(self
-                .unsupported(
-                    "a power with a computed exponent, cut to a whole number: tables are not exact",
-                    "give base and exponent an integer type, or make the exponent a constant",
-                )),
-            _ => Ok(()),
-        }
     }
 
     /// Repeats axes: both sources of a maximum are the operand.

@@ -30,12 +30,33 @@ impl Lowerer<'_> {
             return self.power_digits_known(x, y, exponents, out);
         }
         let integers = [x, y].iter().all(|&id| !self.net.value(id).ty.dtype.is_float());
+        if exponents.is_none() && !integers {
+            self.refuse_truncated(out)?;
+        }
         if integers && exponents.is_none() {
             return self.power_integers(x, y, out);
         }
         match self.uniform(x).filter(|&base| base > 0.0 && base.is_finite()) {
             Some(base) => self.power_of_constant(base, y, out),
             None => self.power_general(x, y, out),
+        }
+    }
+
+    /// Refuses a computed power that becomes a whole number: tables make 8.99 of 9, which truncates to 8. The refusal is the
+    /// power's, so that it runs where its conversion does.
+    fn refuse_truncated(&self, power: ValueId) -> Result<()> {
+        let truncates = |op: &anemone_net::Op| {
+            op.kind == OpKind::Cast
+                && op.inputs[0] == power
+                && !self.net.value(op.outputs[0]).ty.dtype.is_float()
+                && self.net.value(op.outputs[0]).ty.dtype != anemone_net::DType::Bool
+        };
+        match self.net.ops.iter().any(truncates) {
+            true => Err(self.unsupported(
+                "a power with a computed exponent, cut to a whole number: tables are not exact",
+                "give base and exponent an integer type, or make the exponent a constant",
+            )),
+            false => Ok(()),
         }
     }
 

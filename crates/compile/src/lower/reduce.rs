@@ -6,6 +6,7 @@
 use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
+use crate::lut::Table;
 use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
@@ -19,12 +20,12 @@ impl Lowerer<'_> {
         self.reduce_to(kind, axes, x, &to)
     }
 
-    /// A mean of integers is the nearest integer.
+    /// A mean of integers drops its fraction, as their division does.
     fn integer_mean(&mut self, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
         let to = self.result(out);
         let mean = self.scratch("mean", &to.shape());
         self.reduce_to(ReduceKind::Mean, axes, x, &mean)?;
-        self.unary_into(Unary::Round, &mean, &to)
+        self.table(Table::truncate(), 0.0, 1.0, &mean, &to)
     }
 
     fn reduce_to(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, to: &View) -> Result<()> {

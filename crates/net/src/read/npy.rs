@@ -151,7 +151,11 @@ fn element(descr: &str) -> Result<(Kind, bool, u64), String> {
     };
     match (kind, order) {
         ((kind, size @ 1..), "<" | ">") | ((kind, size @ 1), "|" | "=") => Ok((kind, order == ">", size)),
-        _ => Err(format!("the array has element type {descr}; read are floats, integers and bool of up to 8 bytes")),
+        _ => {
+            // A hostile header has megabytes here.
+            let shown: String = descr.chars().take(64).collect();
+            Err(format!("the array has element type {shown}; read are floats, integers and bool of up to 8 bytes"))
+        }
     }
 }
 

@@ -23,7 +23,7 @@ struct Phases {
 impl Phases {
     fn of(stride: usize, out: usize, cut: usize, kernel: usize, dilation: usize) -> Phases {
         let reach = (kernel - 1) * dilation + 1;
-        let most = (stride - 1 + cut) / stride;
+        let most = cut.div_ceil(stride);
         let taps_back = reach.div_ceil(stride) - 1;
         let first = cut as isize / stride as isize - taps_back as isize;
         let before = (-first).max(0) as usize;
