@@ -9,6 +9,7 @@
 //! - `thiserror`: the crate's error enum without hand-written formatting.
 //! - `ndarray`: safe matrix products over borrowed slices (its kernels are those of `matrixmultiply`); the kernel crates
 //!   themselves take raw pointers, and this crate has no `unsafe`.
+//! - `num-integer`: not used by name; it gives builds with and without tests the same features (see `Cargo.toml`).
 //! - `libm`: the error function, which `std` does not have.
 //! - `prost`: the protobuf wire format of Core ML and ONNX models; messages are declared by hand, nothing is generated at build.
 //! - `lzfse_rust`: the compression of packed netplists, without C.
