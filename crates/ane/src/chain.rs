@@ -1,16 +1,19 @@
 //! Programs dispatched one after the other: each takes by name what is given and what those before it left.
 
+use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::files;
+use crate::host;
 use crate::tensor::Array;
 use anemone_compile::segments::{self, Segment};
 use anemone_compile::{Options, native};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
-use anemone_facts::formats::{by_code, e5 as rows};
-use anemone_net::{Data, Net, Tensor, eval};
-use anemone_program::e5::{Declared, Descriptor, ENGINE_SUFFIX, Record, State, Value, container_hash};
+use anemone_net::{Data, Net, Tensor, TensorType, Value};
+use anemone_program::e5::{
+    Call, Declared, Descriptor, Dispatch, EngineCall, HostCall, Sequence, State, Step, container_hash,
+};
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides};
 use std::collections::HashMap;
@@ -77,13 +80,17 @@ impl Chain {
             [net.inputs.iter().map(name).collect(), net.outputs.iter().chain(left).map(name).collect()];
         let states = written_states(net);
         let mut chain = Chain { name: net.name.clone(), programs, ends, states, hosts, host_ports: Vec::new() };
-        for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
-            let bound: Vec<String> = chain.ports(direction).map(|p| p.name.clone()).collect();
-            let missing = chain.ends[side].iter().filter(|name| !bound.contains(name));
-            let ports: Vec<Port> = missing.filter_map(|name| host_port(net, name, direction)).collect();
-            chain.host_ports.extend(ports);
-        }
+        chain.bind_hosts();
         Ok((chain, reasons))
+    }
+
+    /// A network as one program where the engine has a way for all of it, else as [`Chain::with_host`]; the error is the
+    /// compiler's own, which names the operation.
+    pub fn whole(net: &Net, chip: &'static Chip, options: &Options) -> Result<(Chain, Vec<String>)> {
+        Chain::with_host(net, chip, options).map_err(|error| {
+            let compiled = program_of(net, chip, options, &mut ());
+            compiled.err().unwrap_or(error)
+        })
     }
 
     /// The program of a network, with the states that the network declares.
@@ -98,29 +105,48 @@ impl Chain {
     }
 
     /// The chain that a dispatch descriptor at `path` names: its containers lie in the same folder and are known by their
-    /// hash, whatever their names.
+    /// hash, whatever their names. Processor calls are host segments.
     pub fn beside(path: &Path, descriptor: &Descriptor) -> Result<Chain> {
-        let mut reading = Reading::new(path, descriptor);
-        let attributes = descriptor.attributes();
-        for frame in descriptor.frames() {
-            if let Some(op) = frame.record("operation") {
-                reading.operation(op, frame, &attributes)?;
+        let malformed = |message: String| Diagnostic::new(Code::Malformed, message).at(path.display());
+        let Sequence { calls, inputs, outputs, states } = descriptor.sequence().map_err(|e| {
+            let code = if e.unsupported { Code::UnsupportedOp } else { Code::Malformed };
+            Diagnostic::new(code, e.what).at(path.display())
+        })?;
+        let mut containers = Containers::beside(path);
+        let (mut programs, mut hosts) = (Vec::new(), Vec::new());
+        for call in &calls {
+            match call {
+                Dispatch::Engine(call) => programs.push(containers.called(call, path)?),
+                Dispatch::Host(call) => {
+                    let net = host::net_of(call).map_err(|e| malformed(format!("{}: {e}", call.name)))?;
+                    hosts.push((programs.len(), net));
+                }
             }
-        }
-        if reading.programs.is_empty() {
-            return Err(reading.malformed("it names no program of the engine".into()));
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for state in &reading.states {
-            let known = |names: &[String], name: &String| names.contains(name);
-            if !known(&reading.ends[0], &state.input) || !known(&reading.ends[1], &state.output) {
-                let State { input, output } = state;
-                let message = format!("state {input} = {output}: an input cast in and an output cast out are needed");
-                return Err(reading.malformed(message));
-            }
+        let mut chain = Chain { name, programs, ends: [inputs, outputs], states, hosts, host_ports: Vec::new() };
+        chain.bind_hosts();
+        Ok(chain)
+    }
+
+    /// Gives ports to the ends that no program has: what host segments alone take or give.
+    fn bind_hosts(&mut self) {
+        for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
+            let bound: Vec<String> = self.ports(direction).map(|p| p.name.clone()).collect();
+            let missing = self.ends[side].iter().filter(|name| !bound.contains(name));
+            let ports: Vec<Port> = missing.filter_map(|name| host_port(self.host_value(name)?, direction)).collect();
+            self.host_ports.extend(ports);
         }
-        let Reading { programs, ends, states, .. } = reading;
-        Ok(Chain { name, programs, ends, states, hosts: Vec::new(), host_ports: Vec::new() })
+    }
+
+    /// A tensor of a host segment, by name.
+    fn host_value(&self, name: &str) -> Option<&Value> {
+        self.hosts.iter().find_map(|(_, net)| net.find(name).map(|id| net.value(id)))
+    }
+
+    /// Type of an end as its network declares it, where a host segment has it; programs alone say fp16 and four extents.
+    pub fn declared(&self, name: &str) -> Option<&TensorType> {
+        self.host_value(name).map(|value| &value.ty)
     }
 
     /// Tensors held from run to run: zeros before the first, then what the output left.
@@ -170,6 +196,38 @@ impl Chain {
         &self.hosts
     }
 
+    /// What the caller gives, by name.
+    pub fn inputs(&self) -> &[String] {
+        &self.ends[0]
+    }
+
+    /// Refuses to leave out host segments: in `form` there is no place for them.
+    pub fn check_no_host(&self, form: &str) -> Result<()> {
+        let Some((_, host)) = self.hosts.first() else { return Ok(()) };
+        let kinds: Vec<&str> = host.ops.iter().map(|op| op.kind.name()).collect();
+        let (name, kinds) = (&host.name, kinds.join(", "));
+        let message = format!("host segment {name} ({kinds}): {form} cannot carry what runs on the host");
+        Err(Diagnostic::new(Code::UnsupportedOp, message)
+            .help("--emit hwx,e5: a dispatch descriptor carries it as a processor call"))
+    }
+
+    /// Host segments as a descriptor carries them, each with the number of programs before it.
+    pub fn host_calls(&self) -> Vec<(usize, HostCall)> {
+        self.hosts.iter().map(|(before, net)| (*before, host::call_of(net))).collect()
+    }
+
+    /// The chain's steps over containers, one a program, and over [`Chain::host_calls`].
+    pub fn steps<'a>(&'a self, containers: &'a [Vec<u8>], hosts: &'a [(usize, HostCall)]) -> Vec<Step<'a>> {
+        let mut steps = Vec::new();
+        for at in 0..=self.programs.len() {
+            steps.extend(hosts.iter().filter(|(before, _)| *before == at).map(|(_, call)| Step::Host(call)));
+            if let (Some(program), Some(container)) = (self.programs.get(at), containers.get(at)) {
+                steps.push(Step::Engine(Call { program, container }));
+            }
+        }
+        steps
+    }
+
     /// Every program checked and planned.
     pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<'_>> {
         check_together(&self.programs)?;
@@ -213,11 +271,14 @@ impl ChainExecution<'_> {
 }
 
 /// A port for what only host segments take or give: extents as a port has them, and no memory of a program's.
-fn host_port(net: &Net, name: &str, direction: Direction) -> Option<Port> {
-    let shape = &net.value(net.find(name)?).ty.shape;
+fn host_port(value: &Value, direction: Direction) -> Option<Port> {
+    let (name, shape) = (value.name.as_str(), &value.ty.shape);
+    if shape.iter().any(|&n| u32::try_from(n).is_err()) {
+        return None;
+    }
     let (outer, inner) = shape.split_at(shape.len().saturating_sub(3));
     let mut four = [1u32; 4];
-    four[0] = outer.iter().map(|&n| n as u32).product();
+    four[0] = outer.iter().fold(1u32, |all, &n| all.saturating_mul(n as u32));
     for (slot, &n) in four[4 - inner.len()..].iter_mut().zip(inner) {
         *slot = n as u32;
     }
@@ -251,156 +312,10 @@ fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>>
         };
         tensors.push(Tensor { shape: value.ty.shape.clone(), data });
     }
-    let outputs = eval::eval_typed(net, &tensors).map_err(|e| {
-        Diagnostic::new(Code::Fault, format!("host segment {}: {e}", net.name)).help("check the places it reads by")
-    })?;
+    let outputs = host::evaluate(net, &tensors)
+        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;
     let names = net.outputs.iter().map(|&id| net.value(id).name.clone());
     Ok(names.zip(outputs).map(|(name, t)| (name, Array { data: t.data.to_f32(), shape: t.shape })).collect())
-}
-
-/// Most calls of a descriptor that are followed: each holds its program.
-const MOST_CALLS: usize = 1024;
-
-/// A descriptor followed operation by operation.
-struct Reading<'a> {
-    path: &'a Path,
-    symbols: &'a [Value],
-    containers: Containers,
-    programs: Vec<Program>,
-    ends: [Vec<String>; 2],
-    states: Vec<State>,
-    /// Tensors on the engine's side that are there.
-    made: Vec<String>,
-}
-
-impl<'a> Reading<'a> {
-    fn new(path: &'a Path, descriptor: &'a Descriptor) -> Reading<'a> {
-        let symbols = descriptor.root.list("symbol_names");
-        let containers = Containers::beside(path);
-        let (programs, ends, states, made) = (Vec::new(), Default::default(), Vec::new(), Vec::new());
-        Reading { path, symbols, containers, programs, ends, states, made }
-    }
-
-    fn malformed(&self, message: String) -> Diagnostic {
-        Diagnostic::new(Code::Malformed, message).at(self.path.display())
-    }
-
-    /// Tensors that an operation reads or makes.
-    fn tensors(&self, op: &Record, side: &str) -> Result<Vec<&'a str>> {
-        let name = |value: &Value| match value {
-            Value::Number(at) => match usize::try_from(*at).ok().and_then(|at| self.symbols.get(at)) {
-                Some(Value::Text(name)) => Ok(name.as_str()),
-                _ => Err(self.malformed(format!("{}: no symbol {at} in {side}", op.text("name")))),
-            },
-            other => Err(self.malformed(format!("{}: {side} has {other:?}", op.text("name")))),
-        };
-        op.list(side).iter().map(name).collect()
-    }
-
-    fn operation(&mut self, op: &Record, frame: &Record, attributes: &HashMap<&str, &Record>) -> Result<()> {
-        let (inputs, outputs) = (self.tensors(op, "inputs")?, self.tensors(op, "outputs")?);
-        match op.number("op_type") as u32 {
-            rows::CAST => self.cast(op, &inputs, &outputs),
-            rows::ANE_INFERENCE => {
-                let attributes = attributes.get(op.text("attrs_section")).copied();
-                self.inference((op, frame), attributes, &inputs, &outputs)?;
-                self.aliases(op, frame)
-            }
-            kind => {
-                let meaning = by_code(rows::OP_TYPES, kind).map_or("a kind that is not known", |c| c.meaning);
-                let message = format!("{}: {meaning}; only programs of the engine are run here", op.text("name"));
-                Err(Diagnostic::new(Code::UnsupportedOp, message).at(self.path.display()))
-            }
-        }
-    }
-
-    /// A tensor comes in or goes out; its bytes are laid out anew by whoever binds the port.
-    fn cast(&mut self, op: &Record, inputs: &[&str], outputs: &[&str]) -> Result<()> {
-        let (&[from], &[to]) = (inputs, outputs) else {
-            let (i, o) = (inputs.len(), outputs.len());
-            return Err(self.malformed(format!("{}: a cast of {i} tensors to {o}", op.text("name"))));
-        };
-        if to.strip_suffix(ENGINE_SUFFIX) == Some(from) {
-            self.ends[0].push(from.to_string());
-            self.made.push(to.to_string());
-        } else if from.strip_suffix(ENGINE_SUFFIX) == Some(to) && self.made.iter().any(|m| m == from) {
-            self.ends[1].push(to.to_string());
-        } else {
-            return Err(
-                self.malformed(format!("{}: casts {from} to {to}, which is neither in nor out", op.text("name")))
-            );
-        }
-        Ok(())
-    }
-
-    fn inference(
-        &mut self,
-        (op, frame): (&Record, &Record),
-        attributes: Option<&Record>,
-        inputs: &[&str],
-        outputs: &[&str],
-    ) -> Result<()> {
-        let name = op.text("name");
-        if self.programs.len() == MOST_CALLS {
-            return Err(self.malformed(format!("{name}: it has more than {MOST_CALLS} calls")));
-        }
-        let hash = attributes.map_or("", |a| a.text("anehash"));
-        let (program, declared) = self.containers.program(hash)?.ok_or_else(|| {
-            let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
-            Diagnostic::new(Code::Unreadable, message)
-                .at(self.path.display())
-                .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
-        })?;
-        for (direction, tensors) in [(Direction::Input, inputs), (Direction::Output, outputs)] {
-            let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
-            let mut named: Vec<&str> = tensors.iter().filter_map(|t| t.strip_suffix(ENGINE_SUFFIX)).collect();
-            ports.sort_unstable();
-            named.sort_unstable();
-            if ports != named || named.len() != tensors.len() {
-                return Err(self.malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}")));
-            }
-        }
-        if let Some(missing) = inputs.iter().find(|t| self.made.iter().all(|m| m != **t)) {
-            return Err(self.malformed(format!("{name}: nothing before it makes {missing}")));
-        }
-        let symbol = attributes.map_or("", |a| a.text("program_symbol"));
-        if let Some(procedure) = declared.procedure.as_deref().filter(|p| *p != symbol) {
-            return Err(self.malformed(format!("{name}: program symbol {symbol:?}, its container has {procedure:?}")));
-        }
-        for window in frame.records("ports") {
-            let (port, address) = (window.text("name"), window.number("aperture_va"));
-            let own = port.strip_suffix(ENGINE_SUFFIX).and_then(|port| declared.window(port));
-            if let Some(own) = own.filter(|own| *own != address) {
-                let message = format!("{name}: {port} at {address:#x}, its container has the window at {own:#x}");
-                return Err(self.malformed(message));
-            }
-        }
-        self.made.extend(outputs.iter().map(|t| t.to_string()));
-        self.programs.push(program);
-        Ok(())
-    }
-
-    /// States of an inference: an output that shares memory with an input.
-    fn aliases(&mut self, op: &Record, frame: &Record) -> Result<()> {
-        for alias in frame.records("aliases") {
-            let at = alias.number("symbol_index");
-            let held = usize::try_from(at).ok().and_then(|at| self.symbols.get(at));
-            let input = if let Some(Value::Text(name)) = held { name.strip_suffix(ENGINE_SUFFIX) } else { None };
-            let output = alias.text("name").strip_suffix(ENGINE_SUFFIX);
-            let (Some(input), Some(output)) = (input, output) else {
-                let message = format!("{}: alias {:?} of symbol {at}", op.text("name"), alias.text("name"));
-                return Err(self.malformed(message));
-            };
-            let state = State { input: input.to_string(), output: output.to_string() };
-            if let Some(other) = self.states.iter().find(|s| s.input == state.input || s.output == state.output) {
-                let message =
-                    format!("{}: {} = {} and {} = {}", op.text("name"), other.input, other.output, input, output);
-                return Err(self.malformed(message));
-            }
-            self.states.push(state);
-        }
-        Ok(())
-    }
 }
 
 /// Input and output of each state that a network writes, by port name.
@@ -428,6 +343,38 @@ impl Containers {
         let other = |p: &PathBuf| !p.file_name().unwrap_or_default().to_string_lossy().starts_with(&*stem);
         left.sort_by_key(|p| std::cmp::Reverse((other(p), p.clone())));
         Containers { left, known: HashMap::new() }
+    }
+
+    /// The program that a call of the descriptor at `path` names. Its container has the ports, the windows and the name that
+    /// the descriptor says.
+    fn called(&mut self, call: &EngineCall, path: &Path) -> Result<Program> {
+        let EngineCall { name, hash, symbol, .. } = call;
+        let malformed = |message: String| Err(Diagnostic::new(Code::Malformed, message).at(path.display()));
+        let (program, declared) = self.program(hash)?.ok_or_else(|| {
+            let message = format!("{name}: no container (.hwx) beside it has the hash {hash:?}");
+            Diagnostic::new(Code::Unreadable, message)
+                .at(path.display())
+                .help("write descriptor and containers together: ane compile MODEL --emit hwx,e5 -o FOLDER/")
+        })?;
+        for (direction, tensors) in [(Direction::Input, &call.inputs), (Direction::Output, &call.outputs)] {
+            let mut ports: Vec<&str> = program.ports_of(direction).map(|p| p.name.as_str()).collect();
+            let mut named: Vec<&str> = tensors.iter().map(String::as_str).collect();
+            ports.sort_unstable();
+            named.sort_unstable();
+            if ports != named {
+                return malformed(format!("{name}: binds {tensors:?}, its container has {ports:?}"));
+            }
+        }
+        if let Some(procedure) = declared.procedure.as_deref().filter(|p| p != symbol) {
+            return malformed(format!("{name}: program symbol {symbol:?}, its container has {procedure:?}"));
+        }
+        for (port, address) in &call.windows {
+            if let Some(own) = declared.window(port).filter(|own| own != address) {
+                let message = format!("{name}: {port} at {address:#x}, its container has the window at {own:#x}");
+                return malformed(message);
+            }
+        }
+        Ok(program)
     }
 
     /// The program of the container with this hash, and what the container declares.

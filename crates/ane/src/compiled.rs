@@ -1,19 +1,14 @@
-//! A compiled model: run, listed, and written in compiled forms.
+//! A model compiled, or read as a file has it.
 
 use crate::chain::Chain;
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::execute::{execute, own_extents, state_at_start};
-use crate::files;
-use crate::forms::{self, File, Form};
 use crate::model::Model;
-use crate::tensor::Array;
 use anemone_compile::{Log, Options};
-use anemone_engine as engine;
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
-use anemone_program::{Direction, Program, text};
-use std::path::{Path, PathBuf};
+use anemone_program::Program;
+use std::path::Path;
 
 /// A program and where it comes from.
 #[derive(Debug)]
@@ -65,81 +60,5 @@ impl Model {
                 Ok(Compiled { program, net: None })
             }
         }
-    }
-}
-
-impl Compiled {
-    /// Inputs or outputs by name with their extents: the network's own, or the ports'.
-    pub fn ends(&self, direction: Direction) -> Vec<(String, Vec<usize>)> {
-        let of_port = |p: &anemone_program::Port| {
-            let own = self.net.as_deref().and_then(|net| Some(net.value(net.find(&p.name)?).ty.shape.clone()));
-            let s = p.shape;
-            (p.name.clone(), own.unwrap_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec()))
-        };
-        self.program.ports_of(direction).map(of_port).collect()
-    }
-
-    /// Names of the inputs that a caller has to give: states are none.
-    pub fn real_inputs(&self) -> Vec<String> {
-        let state =
-            |port: &anemone_program::Port| self.net.as_deref().is_some_and(|net| state_at_start(net, port).is_some());
-        self.program.ports_of(Direction::Input).filter(|port| !state(port)).map(|port| port.name.clone()).collect()
-    }
-
-    /// Runs once on the software engine. States that are not given are zeros, as before the first run; outputs have the
-    /// network's own extents.
-    pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
-        let known: Vec<&str> = self.program.ports_of(Direction::Input).map(|p| p.name.as_str()).collect();
-        if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let message = format!("the program has no input {name}");
-            return Err(Diagnostic::new(Code::Usage, message).help(format!("it has: {}", known.join(", "))));
-        }
-        let mut all = inputs.to_vec();
-        for port in self.program.ports_of(Direction::Input) {
-            let zeros = self.net.as_deref().and_then(|net| state_at_start(net, port));
-            if let Some(zeros) = zeros.filter(|_| inputs.iter().all(|(name, _)| *name != port.name)) {
-                all.push((port.name.clone(), zeros));
-            }
-        }
-        let mut outputs = execute(&self.program, &all, options)?.outputs;
-        if let Some(net) = &self.net {
-            own_extents(net, &mut outputs);
-        }
-        Ok(outputs)
-    }
-
-    /// The listing that assembles back.
-    pub fn listing(&self) -> String {
-        text::list(&self.program)
-    }
-
-    /// Writes the forms into a folder, which is made where it is missing; the paths. Files are named after `stem`, in which only
-    /// letters, digits, `-`, `_` and dots within stay. A dispatch descriptor among the forms has each segment compiled alone, by
-    /// the same `options` for the same chip.
-    pub fn save(
-        &self,
-        folder: &Path,
-        stem: &str,
-        forms: &[Form],
-        chip: &'static Chip,
-        options: &Options,
-    ) -> Result<Vec<PathBuf>> {
-        let chain = match &self.net {
-            Some(net) if forms.contains(&Form::E5) => {
-                Chain::of_net(net, true, |segment| program_of(segment, chip, options, &mut ()))?
-            }
-            _ => Chain::from(self.program.clone()),
-        };
-        let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-        let plain: String = stem.chars().map(kept).collect();
-        let plain = Some(plain.trim_start_matches('.')).filter(|s| !s.is_empty()).unwrap_or("model");
-        let files: Vec<File> = forms::files(&chain, chip, forms, plain, stem)?;
-        let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
-        std::fs::create_dir_all(folder).map_err(cannot)?;
-        let paths: Vec<PathBuf> = files.iter().map(|f| folder.join(&f.name)).collect();
-        let all: Vec<(&Path, &[u8])> =
-            paths.iter().zip(&files).map(|(path, f)| (path.as_path(), f.bytes.as_slice())).collect();
-        files::write_all(&all)?;
-        Ok(paths)
     }
 }

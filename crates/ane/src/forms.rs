@@ -4,8 +4,10 @@ use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::raw::anec;
-use anemone_program::e5::{self, Call, Info, State};
+use anemone_net::Net;
+use anemone_program::e5::{self, Call, Info, State, Step};
 use anemone_program::{Direction, PortOrder, Program, firmware, hwx, raw};
+use std::collections::HashSet;
 
 /// A form of a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,11 @@ pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &st
         };
         Surroundings { container, states: chain.states().to_vec(), ..Surroundings::default() }
     };
+    // Beside a descriptor, containers hold the engine's programs alone.
+    let described = forms.contains(&Form::E5);
+    for form in forms.iter().filter(|form| **form != Form::E5 && !(described && **form == Form::Hwx)) {
+        chain.check_no_host(form.name())?;
+    }
     let mut all = Vec::new();
     for &form in forms {
         let whole = |bytes| File { form, name: format!("{stem}.{}", form.extension()), bytes };
@@ -101,8 +108,10 @@ pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &st
             Form::E5 => {
                 let containers: Vec<Vec<u8>> =
                     programs.iter().enumerate().map(|(at, p)| container(p, &around(at))).collect::<Result<_>>()?;
-                let calls = programs.iter().zip(&containers).map(|(program, container)| Call { program, container });
-                all.push(whole(descriptor(&calls.collect::<Vec<_>>(), &around(0), chain.name(), chain.outputs())));
+                let hosts = chain.host_calls();
+                check_names(chain)?;
+                let steps = chain.steps(&containers, &hosts);
+                all.push(whole(descriptor(&steps, &around(0), chain.name(), [chain.inputs(), chain.outputs()])));
             }
             Form::Firmware => {
                 let programs: Vec<&Program> = programs.iter().collect();
@@ -132,11 +141,30 @@ fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
     Ok(hwx::from_program(ordered, &around.container).map_err(refused)?.write())
 }
 
+/// Refuses tensors whose names could be taken for those on the engine's side.
+fn check_names(chain: &Chain) -> Result<()> {
+    fn ends(net: &Net) -> impl Iterator<Item = &str> {
+        net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str())
+    }
+    let hosts = chain.hosts().iter().flat_map(|(_, net)| ends(net));
+    let all: HashSet<&str> =
+        chain.programs().iter().flat_map(|p| &p.ports).map(|p| p.name.as_str()).chain(hosts).collect();
+    let clash = all.iter().find(|name| name.strip_suffix(e5::ENGINE_SUFFIX).is_some_and(|plain| all.contains(plain)));
+    clash.map_or(Ok(()), |name| {
+        let suffix = e5::ENGINE_SUFFIX;
+        let message = format!("tensor {name}: in a dispatch descriptor, names that end in {suffix} are the engine's");
+        Err(Diagnostic::new(Code::BadPlacement, message).help("give the tensor another name"))
+    })
+}
+
 /// A dispatch descriptor's bytes.
-fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[String]) -> Vec<u8> {
+fn descriptor(steps: &[Step], around: &Surroundings, function: &str, [inputs, outputs]: [&[String]; 2]) -> Vec<u8> {
     let entry = |key: &str, value: &str| (key.to_string(), value.to_string());
     let target = match around.container.target.as_str() {
-        "" => calls.first().map_or("", |c| c.program.layout.generation),
+        "" => steps
+            .iter()
+            .find_map(|step| if let Step::Engine(call) = step { Some(call) } else { None })
+            .map_or("", |c| c.program.layout.generation),
         target => target,
     };
     let info = Info {
@@ -150,7 +178,7 @@ fn descriptor(calls: &[Call], around: &Surroundings, function: &str, outputs: &[
         options: format!("-t {target}"),
         outputs: outputs.to_vec(),
     };
-    e5::from_calls(calls, &around.states, &info).write()
+    e5::from_steps(steps, inputs, &around.states, &info).write()
 }
 
 /// Refuses states that are not one input and one output of the same shape each, or that share a port.
@@ -196,7 +224,7 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
         Form::E5 => {
             check_states(program, &around.states)?;
             let bytes = container(program, around)?;
-            Ok(descriptor(&[Call { program, container: &bytes }], around, &program.name, &[]))
+            Ok(descriptor(&[Step::Engine(Call { program, container: &bytes })], around, &program.name, [&[], &[]]))
         }
         Form::Firmware => Ok(firmware::from_programs(&[program]).map_err(refused)?.write()),
     }

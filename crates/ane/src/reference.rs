@@ -1,6 +1,7 @@
 //! Reference data by name: rules, diagnostics, operations, validators, numbers of chips.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::machine::{self, Fact};
 use crate::words::{self, Word};
 use anemone_facts::chips::{CHIPS, Chip, HAL_ROWS, HalRow};
 use anemone_facts::legal::{Bound, MatchParams, RULES, When};
@@ -94,9 +95,11 @@ pub enum Topic {
     Chip(Named),
     /// A set of chips.
     Group(&'static Group),
+    /// A fact of formats or driver.
+    Fact(&'static Fact),
 }
 
-/// Everything of that name: a code, an operation, a layer or its validator, a number of chips.
+/// Everything of that name: a code, an operation, a layer or its validator, a number of chips, a fact of formats or driver.
 pub fn look_up(word: &str) -> Vec<Topic> {
     let mut found: Vec<Topic> = lint::by_code(word).map(Topic::Lint).into_iter().collect();
     found.extend(words::find(word).map(Topic::Word));
@@ -109,6 +112,7 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(hal.map(Topic::Hal));
     found.extend(silicon::find(word).map(Topic::Chip));
     found.extend(silicon::group(word).map(Topic::Group));
+    found.extend(machine::find(word).into_iter().map(Topic::Fact));
     found
 }
 
@@ -125,6 +129,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .chain(layers)
         .chain(HAL_ROWS.iter().map(|r| r.name))
         .chain(silicon::names())
+        .chain(machine::names())
 }
 
 /// One word for a reach.
@@ -152,6 +157,7 @@ impl Topic {
             Topic::Op(row) => op_text(row),
             Topic::Layer(row) => layer_text(row),
             Topic::Word(word) => format!("{}: {}\n", word.word, word.meaning),
+            Topic::Fact(fact) => fact.text(),
             Topic::Chip(named) => chip_text(named),
             Topic::Group(group) => {
                 let members: Vec<&str> = group.members().iter().map(|s| s.name).collect();
@@ -183,6 +189,7 @@ impl Topic {
             }
             Topic::Op(row) => op_json(row),
             Topic::Layer(row) => layer_json(row),
+            Topic::Fact(fact) => fact.json(),
             Topic::Word(word) => {
                 json!({ "kind": "word", "name": word.word, "also": word.also, "meaning": word.meaning })
             }

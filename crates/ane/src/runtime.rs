@@ -1,6 +1,6 @@
-//! Models for the runtime: any supported file becomes a bundle of the cache.
+//! Models for the runtime: any supported file becomes a bundle of the cache, with host segments where the engine has no way.
 
-use crate::chain::written_states;
+use crate::chain::Chain;
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
@@ -8,7 +8,7 @@ use crate::model::Model;
 use anemone_compile::Options;
 use anemone_facts::chips::{self, Chip};
 use anemone_net::{DType, Net};
-use anemone_program::{Element, Program, e5, hwx};
+use anemone_program::{Direction, Element, Program, e5, hwx};
 use anemone_runtime::cache::{Bundle, Function, Key, PortInfo};
 use anemone_runtime::driver::sign::sha256;
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
@@ -30,26 +30,37 @@ fn load(path: &Path) -> Result<Model> {
     Ok(Model::Net { net: Box::new(net), notes: Vec::new() })
 }
 
-/// The function's ports: as the network has them, or as the program does.
-fn ports(program: &Program, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
+/// Code of an element type that a function's port may have.
+fn port_code(name: &str, dtype: DType) -> std::result::Result<u8, String> {
+    match dtype {
+        DType::F16 => Ok(3),
+        DType::F32 => Ok(4),
+        DType::I32 => Ok(7),
+        DType::Bool | DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
+            Err(format!("{name}: {} as input or output", dtype.name()))
+        }
+    }
+}
+
+/// The function's ports: as the network has them, or as programs and host segments do.
+fn ports(chain: &Chain, net: Option<&Net>) -> std::result::Result<Vec<PortInfo>, String> {
     let mut out = Vec::new();
-    for port in &program.ports {
-        let s = port.shape;
-        let value = net.and_then(|n| n.find(&port.name).map(|id| n.value(id)));
-        let dtype = match value.map(|v| v.ty.dtype) {
-            Some(DType::F16) => 3,
-            Some(DType::F32) => 4,
-            Some(DType::I32) => 7,
-            Some(other) => return Err(format!("{}: {} as input or output", port.name, other.name())),
-            None if port.element == Element::Float16 => 3,
-            None => return Err(format!("{}: {:?} as input or output", port.name, port.element)),
-        };
-        let shape = match value {
-            Some(v) => v.ty.shape.iter().map(|&n| n as u64).collect(),
-            None => [s.n, s.c, s.h, s.w].map(u64::from).to_vec(),
-        };
-        let output = port.direction == anemone_program::Direction::Output;
-        out.push(PortInfo { name: port.name.clone(), dtype, shape, output });
+    for direction in [Direction::Input, Direction::Output] {
+        for port in chain.ports(direction) {
+            let s = port.shape;
+            let own = net.and_then(|n| n.find(&port.name).map(|id| &n.value(id).ty)).or(chain.declared(&port.name));
+            let dtype = match own {
+                Some(ty) => port_code(&port.name, ty.dtype)?,
+                None if port.element == Element::Float16 => 3,
+                None => return Err(format!("{}: {:?} as input or output", port.name, port.element)),
+            };
+            let shape = match own {
+                Some(ty) => ty.shape.iter().map(|&n| n as u64).collect(),
+                None => [s.n, s.c, s.h, s.w].map(u64::from).to_vec(),
+            };
+            let output = direction == Direction::Output;
+            out.push(PortInfo { name: port.name.clone(), dtype, shape, output });
+        }
     }
     Ok(out)
 }
@@ -79,7 +90,8 @@ pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
 
 /// The program that a bundle of the cache holds, if it is one.
 pub fn program(bundle: &Bundle) -> Option<Program> {
-    hwx::Container::read(&bundle.image).ok()?.program().ok()
+    let [image] = bundle.images.as_slice() else { return None };
+    hwx::Container::read(image).ok()?.program().ok()
 }
 
 impl Compiler for ModelCompiler {
@@ -95,22 +107,42 @@ impl Compiler for ModelCompiler {
         let target = custom.unwrap_or(&options.platform);
         let chip = chips::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
         let loaded = load(model).map_err(|d| d.render(false))?;
-        let compiled = loaded.compile(chip, &Options::default(), &mut ()).map_err(|d| d.render(false))?;
-        bundle(&compiled, chip)
+        let engine_only = options.segmenter == ENGINE_ONLY;
+        let (chain, net) = match loaded {
+            Model::Net { net, .. } if !engine_only => {
+                let chain = Chain::whole(&net, chip, &Options::default()).map_err(|d| d.render(false))?.0;
+                (chain, Some(net))
+            }
+            other => other.chain(model, chip, &Options::default()).map_err(|d| d.render(false))?,
+        };
+        bundle_of(&chain, net.as_deref(), chip)
     }
 }
+
+/// Name of the segmenter that cuts nothing out for the host: what has no way to the engine is refused.
+pub const ENGINE_ONLY: &str = "engine-only";
 
 /// A compiled model as a bundle.
 pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, String> {
     let Compiled { program, net } = compiled;
+    let chain = match net {
+        Some(net) => Chain::of_network(net, program.clone()),
+        None => Chain::from(program.clone()),
+    };
+    bundle_of(&chain, net.as_deref(), chip)
+}
+
+/// A chain as a bundle.
+pub fn bundle_of(chain: &Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
-    let image = hwx::from_program(program, &hwx::Options { target, ..hwx::Options::default() })
-        .map_err(|e| e.to_string())?
-        .write();
-    let info = e5::Info { function: "main".into(), ..e5::Info::default() };
-    let call = e5::Call { program, container: &image };
-    let states = net.as_deref().map(written_states).unwrap_or_default();
-    let descriptor = e5::from_calls(&[call], &states, &info).write();
-    let function = Function { name: "main".into(), ports: ports(program, net.as_deref())? };
-    Ok(Bundle { image, descriptor, function })
+    let options = hwx::Options { target, ..hwx::Options::default() };
+    let image = |program: &Program| Ok(hwx::from_program(program, &options).map_err(|e| e.to_string())?.write());
+    let images = chain.programs().iter().map(image).collect::<std::result::Result<Vec<_>, String>>()?;
+    let hosts = chain.host_calls();
+    let outputs = if images.len() == 1 && hosts.is_empty() { Vec::new() } else { chain.outputs().to_vec() };
+    let info = e5::Info { function: "main".into(), outputs, ..e5::Info::default() };
+    let steps = chain.steps(&images, &hosts);
+    let descriptor = e5::from_steps(&steps, chain.inputs(), chain.states(), &info).write();
+    let function = Function { name: "main".into(), ports: ports(chain, net)? };
+    Ok(Bundle { images, descriptor, function })
 }

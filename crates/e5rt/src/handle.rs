@@ -1,5 +1,6 @@
 //! What every call shares: codes, pointers, the last error, and the one device of the process.
 
+use anemone::host::Evaluator;
 use anemone::runtime::ModelCompiler;
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::Runtime;
@@ -207,7 +208,7 @@ const CACHE_BYTES: u64 = 4 << 30;
 /// A runtime whose cache is in `folder`; without one nothing is kept.
 pub(crate) fn runtime(folder: Option<&Path>) -> Result<Arc<Runtime>, Refusal> {
     let cache = folder.map(|f| Cache::new(f, CACHE_BYTES));
-    Ok(Arc::new(Runtime::new(device()?, Arc::new(ModelCompiler), cache)))
+    Ok(Arc::new(Runtime::new(device()?, Arc::new(ModelCompiler), cache).with_host(Arc::new(Evaluator))))
 }
 
 /// The runtime of streams, which no compiler made.

@@ -93,8 +93,9 @@ impl Graph {
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
         apart(py, || {
             let chip = reference::chip(chip)?;
-            let compiled = self.graph.model()?.compile(chip, &Options::default(), &mut ())?;
-            let stem = compiled.program.name.clone();
+            let nowhere = std::path::Path::new("");
+            let compiled = self.graph.model()?.executable(nowhere, chip, &Options::default(), true)?;
+            let stem = compiled.chain.name().to_string();
             Ok(Program::new(compiled, chip, stem))
         })
     }

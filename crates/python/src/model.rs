@@ -86,17 +86,22 @@ impl Model {
         Ok(Report { report })
     }
 
-    /// Compiles for a chip; a program compiled already is taken as it is.
-    #[pyo3(signature = (chip="m1"))]
-    fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
+    /// Compiles for a chip; a program compiled already is taken as it is. Operations that the engine has no way for run on the
+    /// host, unless `engine_only` is set: then they are refused.
+    #[pyo3(signature = (chip="m1", *, engine_only=false))]
+    fn compile(&self, py: Python<'_>, chip: &str, engine_only: bool) -> PyResult<Program> {
         apart(py, || {
             let chip = reference::chip(chip)?;
-            if let Some(refused) = check::refused(&self.path, &self.choices, chip)? {
+            let refused = check::refused(&self.path, &self.choices, chip)?;
+            if let Some(refused) = refused.as_ref().filter(|_| engine_only) {
+                return Err(refused.clone());
+            }
+            let model = anemone::Model::load_with(&self.path, &self.choices)?;
+            let compiled = model.executable(&self.path, chip, &Options::default(), engine_only);
+            let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
+            if let Some(refused) = refused.filter(|_| compiled.chain.hosts().is_empty()) {
                 return Err(refused);
             }
-            let compiled =
-                anemone::Model::load_with(&self.path, &self.choices)?.compile(chip, &Options::default(), &mut ());
-            let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
             let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Program::new(compiled, chip, stem))
         })

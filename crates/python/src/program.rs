@@ -2,7 +2,7 @@
 
 use crate::arrays;
 use crate::error::{apart, raised};
-use anemone::{Array, Code, Compiled, Diagnostic, Form};
+use anemone::{Array, Code, Diagnostic, Executable, Form};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_program::Direction;
@@ -16,14 +16,14 @@ use std::path::PathBuf;
 /// A compiled program, with the software engine to run it.
 #[pyclass(frozen, module = "anemone")]
 pub struct Program {
-    compiled: Compiled,
+    compiled: Executable,
     chip: &'static Chip,
     /// What its files are named after.
     stem: String,
 }
 
 impl Program {
-    pub fn new(compiled: Compiled, chip: &'static Chip, stem: String) -> Program {
+    pub fn new(compiled: Executable, chip: &'static Chip, stem: String) -> Program {
         Program { compiled, chip, stem }
     }
 
@@ -113,12 +113,18 @@ impl Program {
         Ok(paths.iter().map(|p| p.display().to_string()).collect())
     }
 
+    /// Why operations run on the host, one sentence for each that the compiler refused; empty where all of it is on the engine.
+    #[getter]
+    fn on_host(&self) -> Vec<String> {
+        self.compiled.reasons.clone()
+    }
+
     /// The listing that `ane asm` reads.
     fn listing(&self, py: Python<'_>) -> String {
         py.detach(|| self.compiled.listing())
     }
 
     fn __repr__(&self) -> String {
-        format!("<anemone.Program {} for {}>", self.compiled.program.name, self.chip.target)
+        format!("<anemone.Program {} for {}>", self.compiled.chain.name(), self.chip.target)
     }
 }

@@ -1,8 +1,8 @@
 //! Compiled programs by content, on disk: written whole or not at all, verified when read, one compile for a key at a time.
 //!
-//! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` holds `model.hwx` (the program image), `main.e5` (the dispatch
-//! descriptor), `function.json` (ports as the network has them), `model.anehash` (SHA-256 twice over the image) and `seal`
-//! (SHA-256 over the three).
+//! `ROOT/com.apple.e5rt.e5bundlecache/BUILD/KEY/` holds `model.hwx` (the program image; further ones are `model_1.hwx` and so
+//! on), `main.e5` (the dispatch descriptor), `function.json` (ports as the network has them), `model.anehash` (SHA-256 twice
+//! over each image) and `seal` (SHA-256 over images, descriptor and function).
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,10 @@ const FAMILY: &str = "com.apple.e5rt.e5bundlecache";
 const BUILD: &str = concat!("anemone-", env!("CARGO_PKG_VERSION"));
 /// Most bytes of one file of an entry.
 const MAX_FILE_BYTES: u64 = 1 << 32;
-const FILES: [&str; 3] = ["model.hwx", "main.e5", "function.json"];
+const DESCRIPTOR: &str = "main.e5";
+const FUNCTION: &str = "function.json";
+/// Most images of an entry.
+const MAX_IMAGES: usize = 1024;
 const HASH: &str = "model.anehash";
 const SEAL: &str = "seal";
 const EXPORT_MAGIC: &[u8; 8] = b"ANEBNDL1";
@@ -58,8 +61,8 @@ pub struct Function {
 /// An entry's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// Program image.
-    pub image: Vec<u8>,
+    /// Program images: one, or several in the order of their calls; none where all of it runs on the host.
+    pub images: Vec<Vec<u8>>,
     /// Dispatch descriptor.
     pub descriptor: Vec<u8>,
     /// Function.
@@ -182,12 +185,13 @@ impl Cache {
         let temporary =
             tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.folder).map_err(fail("create", &self.folder))?;
         let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
-        let contents: [&[u8]; 3] = [&bundle.image, &bundle.descriptor, &json];
-        for (name, bytes) in FILES.iter().zip(contents) {
-            write_synced(&temporary.path().join(name), bytes)?;
+        for (at, image) in bundle.images.iter().enumerate() {
+            write_synced(&temporary.path().join(image_name(at)), image)?;
         }
-        write_synced(&temporary.path().join(HASH), &Sha256::digest(Sha256::digest(&bundle.image)))?;
-        write_synced(&temporary.path().join(SEAL), &seal_of(contents))?;
+        write_synced(&temporary.path().join(DESCRIPTOR), &bundle.descriptor)?;
+        write_synced(&temporary.path().join(FUNCTION), &json)?;
+        write_synced(&temporary.path().join(HASH), &hashes_of(&bundle.images))?;
+        write_synced(&temporary.path().join(SEAL), &seal_of(&bundle.images, &bundle.descriptor, &json))?;
         let place = self.folder.join(&key.0);
         if place.exists() {
             let old = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.folder);
@@ -272,7 +276,10 @@ impl Cache {
     pub fn export(&self, key: &Key) -> Result<Vec<u8>> {
         let bundle = self.fetch(key).ok_or_else(|| Error::Unknown { what: "cache entry", name: key.0.clone() })?;
         let json = serde_json::to_vec(&bundle.function).unwrap_or_default();
-        let parts: [&[u8]; 4] = [key.0.as_bytes(), &bundle.image, &bundle.descriptor, &json];
+        let none = Vec::new();
+        let (first, more) = bundle.images.split_first().unwrap_or((&none, &[]));
+        let parts: [&[u8]; 4] = [key.0.as_bytes(), first, &bundle.descriptor, &json];
+        let parts = parts.into_iter().chain(more.iter().map(Vec::as_slice));
         let mut out = EXPORT_MAGIC.to_vec();
         for part in parts {
             out.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -299,10 +306,8 @@ impl Cache {
         }
         let mut rest = body.strip_prefix(EXPORT_MAGIC).ok_or(corrupt("no exported entry"))?;
         let mut part = || {
-            let length = usize::try_from(crate::words::u64_at(rest, 0)).ok()?;
-            let end = length.checked_add(8)?;
-            let bytes = rest.get(8..end)?;
-            rest = &rest[end..];
+            let (bytes, after) = take_part(rest)?;
+            rest = after;
             Some(bytes)
         };
         let (Some(key), Some(image), Some(descriptor), Some(json)) = (part(), part(), part(), part()) else {
@@ -310,7 +315,13 @@ impl Cache {
         };
         let key = Key::parse(std::str::from_utf8(key).unwrap_or_default())?;
         let function = serde_json::from_slice(json).map_err(|_| corrupt("function"))?;
-        Ok((key, Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function }))
+        let mut images: Vec<Vec<u8>> = Some(image.to_vec()).filter(|i| !i.is_empty()).into_iter().collect();
+        while !rest.is_empty() {
+            let (image, after) = take_part(rest).ok_or(corrupt("a part reaches past the end"))?;
+            images.push(image.to_vec());
+            rest = after;
+        }
+        Ok((key, Bundle { images, descriptor: descriptor.to_vec(), function }))
     }
 }
 
@@ -320,9 +331,25 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|e| Error::system("write", path.display(), e))
 }
 
-fn seal_of(contents: [&[u8]; 3]) -> [u8; 32] {
+/// A length in 64 bits and as many bytes, and what follows them.
+fn take_part(from: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = from.split_first_chunk::<8>()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+/// Name of an image's file.
+fn image_name(at: usize) -> String {
+    if at == 0 { "model.hwx".into() } else { format!("model_{at}.hwx") }
+}
+
+/// SHA-256 twice over each image.
+fn hashes_of(images: &[Vec<u8>]) -> Vec<u8> {
+    images.iter().flat_map(|image| Sha256::digest(Sha256::digest(image))).collect()
+}
+
+fn seal_of(images: &[Vec<u8>], descriptor: &[u8], json: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for bytes in contents {
+    for bytes in images.iter().map(Vec::as_slice).chain([descriptor, json]) {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     }
@@ -337,13 +364,18 @@ fn read_entry(folder: &Path, key: &Key) -> Result<Bundle> {
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|_| corrupt("a file cannot be read"))?;
         Ok::<_, Error>(bytes)
     };
-    let [image, descriptor, json] = [read(FILES[0])?, read(FILES[1])?, read(FILES[2])?];
-    if read(SEAL)? != seal_of([&image, &descriptor, &json]) {
+    let [descriptor, json, hashes] = [read(DESCRIPTOR)?, read(FUNCTION)?, read(HASH)?];
+    let count = hashes.len() / 32;
+    if count > MAX_IMAGES {
+        return Err(corrupt("it has too many images"));
+    }
+    let images = (0..count).map(|at| read(&image_name(at))).collect::<Result<Vec<_>>>()?;
+    if read(SEAL)? != seal_of(&images, &descriptor, &json) {
         return Err(corrupt("the seal does not fit"));
     }
-    if read(HASH)? != Sha256::digest(Sha256::digest(&image)).as_slice() {
+    if hashes != hashes_of(&images) {
         return Err(corrupt("the hash of the program does not fit"));
     }
     let function = serde_json::from_slice(&json).map_err(|_| corrupt("function.json does not read"))?;
-    Ok(Bundle { image, descriptor, function })
+    Ok(Bundle { images, descriptor, function })
 }

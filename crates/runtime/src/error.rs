@@ -86,6 +86,9 @@ pub enum Error {
     /// The caller's compiler refused.
     #[error("compile: {0}")]
     Compile(String),
+    /// A host segment failed; the text names it.
+    #[error("{0}")]
+    Host(String),
     /// A stored bundle is not what its name says.
     #[error("cache entry {key}: {what}")]
     Corrupt {
@@ -191,7 +194,9 @@ impl Error {
             Error::Taken { .. } => Code::BUSY,
             Error::Recompile { .. } => Code::NO_RESOURCES,
             Error::ComponentVersion { .. } => Code::NOT_READY,
-            Error::System { .. } | Error::Compile(_) | Error::Corrupt { .. } | Error::Policy(_) => Code::ERROR,
+            Error::System { .. } | Error::Compile(_) | Error::Host(_) | Error::Corrupt { .. } | Error::Policy(_) => {
+                Code::ERROR
+            }
             Error::Unknown { .. } => Code::NOT_FOUND,
             Error::Size { .. } | Error::Protocol { .. } => Code::BAD_ARGUMENT,
             Error::State { .. } => Code::NOT_READY,

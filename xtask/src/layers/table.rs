@@ -39,7 +39,12 @@ pub const CRATES: &[Crate] = &[
     },
     Crate {
         name: "program",
-        layers: &[&["bytes", "task"], &["hwx", "patch", "raw"], &["coverage", "e5", "firmware", "renumber"], &["text"]],
+        layers: &[
+            &["bytes", "task"],
+            &["hwx", "patch", "raw"],
+            &["cost", "coverage", "e5", "firmware", "renumber"],
+            &["text"],
+        ],
     },
     Crate {
         name: "compile",
@@ -111,7 +116,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "ane",
         layers: &[
-            &["diagnostic", "native", "words"],
+            &["diagnostic", "host", "machine", "native", "words"],
             &["os"],
             &["files", "lut", "reference"],
             &["model", "tensor"],
@@ -119,7 +124,7 @@ pub const CRATES: &[Crate] = &[
             &["fix", "layers"],
             &["chain"],
             &["forms"],
-            &["compiled"],
+            &["compiled", "executable"],
             &["runtime"],
         ],
     },

@@ -27,7 +27,8 @@ Examples:
 
 A dispatch descriptor (e5) calls one program a segment, and each native layer is a segment: where it is \
 among the forms, each segment is compiled alone, and the other forms have a file a segment. `ane run` \
-finds the containers of a descriptor in its folder.")]
+finds the containers of a descriptor in its folder. Operations that have no way to the engine become host segments, \
+which a descriptor carries as processor calls; without e5 among the forms they are refused.")]
 pub struct Flags {
     /// Package (.mlpackage), MIL text (.mil), ONNX (.onnx), netplist (.plist) or .mlmodel
     model: PathBuf,
@@ -64,6 +65,9 @@ pub struct Flags {
     /// Compile MIL text that Apple's compiler is known to refuse, where this one can
     #[arg(long)]
     force: bool,
+    /// Refuse a model that needs host segments, also where a dispatch descriptor could carry them
+    #[arg(long)]
+    engine_only: bool,
     #[command(flatten)]
     choices: ModelFlags,
 }
@@ -137,10 +141,16 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let choices = flags.choices.choices()?;
     let model = Model::load_with(&flags.model, &choices)?;
     let chip = target(&flags.target, &model)?;
-    if !flags.force
-        && let Some(refused) = anemone::check::refused(&flags.model, &choices, chip)?
+    let beside = flags.stop_after.is_none().then(|| beside(&flags));
+    let output = flags.output.as_ref().or(beside.as_ref());
+    let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
+    let may_host = !flags.engine_only && wanted.contains(&Form::E5);
+    let refused = if flags.force { None } else { anemone::check::refused(&flags.model, &choices, chip)? };
+    // Of what is refused, host segments may take the operations that are at fault.
+    if let Some(refused) = &refused
+        && !may_host
     {
-        return Err(refused);
+        return Err(refused.clone());
     }
     if let Model::Net { notes, .. } = &model {
         voice.reader_notes(notes);
@@ -150,9 +160,6 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
     let options = Options { compat, pass_limit: flags.pass_limit, expand_weights: flags.expand_weights };
     let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new() };
-    let beside = flags.stop_after.is_none().then(|| beside(&flags));
-    let output = flags.output.as_ref().or(beside.as_ref());
-    let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
     let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
@@ -167,7 +174,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Ok(0);
     }
     let (Some(compiled), Some(output)) = (compiled, output) else { return Ok(0) };
-    let chain = compiled.map_err(|d| d.or_at(flags.model.display()))?;
+    let (chain, reasons) = compiled.map_err(|d| d.or_at(flags.model.display()))?;
+    if let Some(refused) = refused.filter(|_| chain.hosts().is_empty()) {
+        return Err(refused);
+    }
+    reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let encoded = forms::files(&chain, chip, &wanted, &stem, &name)?;
@@ -204,6 +215,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "palette_tasks": palettes,
             "zero_skipping_tasks": zero_skipping,
             "segments": programs.len(),
+            "host_segments": chain.hosts().len(),
             "stream_bytes": stream_bytes,
             "kernel_bytes": kernel_bytes,
             "scratch_bytes": scratch_bytes,
@@ -213,6 +225,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         let count = programs.len();
         let whole = if count > 1 { format!("{tasks} tasks in {count} segments") } else { format!("{tasks} tasks") };
+        let whole = match chain.hosts().len() {
+            0 => whole,
+            n => format!("{whole} and {n} host segments"),
+        };
         for path in &paths {
             voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
         }
@@ -239,19 +255,25 @@ fn chain(
     options: &Options,
     forms: &[Form],
     stages: &mut Stages,
-) -> Result<Chain> {
+) -> Result<(Chain, Vec<String>)> {
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already"));
     };
     let mut segments = 0;
-    Chain::of_net(&net, forms.contains(&Form::E5), |segment: &Net| {
+    let compiled = Chain::of_net(&net, forms.contains(&Form::E5), |segment: &Net| {
         // One that is the whole network has its name.
         if segment.name != net.name {
             stages.below = PathBuf::from(format!("segment-{segments}"));
             segments += 1;
         }
         kept(flags, Model::Net { net: Box::new(segment.clone()), notes: Vec::new() }, chip, options, stages)
-    })
+    });
+    match compiled {
+        Err(refused) if !flags.engine_only && forms.contains(&Form::E5) => {
+            Chain::with_host(&net, chip, options).map_err(|_| refused)
+        }
+        compiled => compiled.map(|chain| (chain, Vec::new())),
+    }
 }
 
 /// The program as it was kept, or compiled and kept. Whoever looks into the passes compiles anew.

@@ -1,6 +1,7 @@
 //! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
 
 use super::{Voice, print};
+use anemone::machine;
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
@@ -24,10 +25,14 @@ Examples:
   ane explain ANE1108
   ane explain conv
   ane explain texture_engine
+  ane explain ANE_ProgramSendRequest
+  ane explain 2376
+  ane explain 0xe00002c2
   ane explain
 
 WHAT is a field's name, a register's address, `+0x1c` for a header word, the name of an enumeration, a code, an operation, a \
-layer, a validator, or a number of chips.")]
+layer, a validator, a number of chips, or a word or number of formats and driver: a selector, a structure or its size, a return \
+code, an entitlement, a command, a magic, a load command, a segment, a table of the dispatch descriptor.")]
 pub struct Flags {
     /// What to explain; without it, the catalogue of rules
     what: Option<String>,
@@ -84,8 +89,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         text += &paragraph(layout, row, index, &seen, flags.seen.is_empty());
     }
+    // An address may be one of another form too, or a number of the driver.
+    let facts = machine::find(what);
+    facts.iter().for_each(|fact| text += &fact.text());
     if voice.json {
-        text = format!("{}\n", json!({ "schema": "anemone.explain/1", "fields": documents }));
+        let topics: Vec<Value> = facts.iter().map(|fact| fact.json()).collect();
+        text = match topics.is_empty() {
+            true => format!("{}\n", json!({ "schema": "anemone.explain/1", "fields": documents })),
+            false => format!("{}\n", json!({ "schema": "anemone.explain/1", "fields": documents, "topics": topics })),
+        };
     }
     print(&text)?;
     Ok(0)

@@ -131,7 +131,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let options = Options { compat, ..Options::default() };
     let described = matches!(model, Model::Descriptor(_));
     let compiled = match &model {
-        Model::Net { .. } if !flags.engine_only && !flags.via.wanted() => segmented(model, chip, &options, voice),
+        Model::Net { .. } if !flags.engine_only => segmented(model, chip, &options, voice),
         _ => model.chain(&flags.model, chip, &options),
     };
     bar.finish_and_clear();
@@ -141,9 +141,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let message = "--trace records this process's own run; with --via the driver runs the program";
         return Err(Diagnostic::new(Code::Usage, message).help("leave out --via, or ask for --perfetto"));
     }
-    if several && (flags.trace.is_some() || flags.via.wanted()) {
+    if several && flags.trace.is_some() {
         let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
-        let message = format!("{programs} programs and {hosts} host segments: --trace and --via take one program");
+        let message = format!("{programs} programs and {hosts} host segments: --trace takes one program");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
@@ -186,7 +186,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut steps = Vec::new();
     let mut run = loop {
         let run = match &mut execution {
-            None => flags.via.execute(&flags.model, chip.target, &inputs, flags.numerics.arithmetic()),
+            None => {
+                let request = super::via::Request {
+                    model: &flags.model,
+                    target: chip.target,
+                    arithmetic: flags.numerics.arithmetic(),
+                    engine_only: flags.engine_only,
+                };
+                flags.via.execute(&request, &inputs)
+            }
             Some(execution) => execution.run(&inputs),
         };
         let run = run.map_err(in_file)?;
@@ -252,10 +260,7 @@ fn segmented(model: Model, chip: &'static Chip, options: &Options, voice: Voice)
     let Model::Net { net, .. } = model else {
         return Err(Diagnostic::new(Code::Usage, "a compiled program has no host segments"));
     };
-    let (chain, reasons) = Chain::with_host(&net, chip, options).map_err(|error| {
-        let compiled = anemone::compile::program_of(&net, chip, options, &mut ());
-        compiled.err().unwrap_or(error)
-    })?;
+    let (chain, reasons) = Chain::whole(&net, chip, options)?;
     reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
     for (before, part) in chain.hosts() {
         let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();

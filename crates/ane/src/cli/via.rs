@@ -1,7 +1,8 @@
 //! `ane run --via`: through the runtime, in this process or through a broker.
 
 use super::places::{cache, refused, socket};
-use anemone::runtime::ModelCompiler;
+use anemone::host::Evaluator;
+use anemone::runtime::{ENGINE_ONLY, ModelCompiler};
 use anemone::{Array, Code, Diagnostic, Result, Run, files};
 use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::driver::{Arithmetic, Config};
@@ -46,6 +47,19 @@ pub enum Via {
     Inprocess,
 }
 
+/// What is run.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Model or compiled file.
+    pub model: &'a Path,
+    /// Compiler target.
+    pub target: &'a str,
+    /// How the device computes.
+    pub arithmetic: Arithmetic,
+    /// Refuse what needs host segments.
+    pub engine_only: bool,
+}
+
 impl Flags {
     /// Whether the runtime is asked for.
     pub fn wanted(&self) -> bool {
@@ -53,13 +67,8 @@ impl Flags {
     }
 
     /// Compiles, loads and dispatches; outputs as a run has them.
-    pub fn execute(
-        &self,
-        model: &Path,
-        target: &str,
-        inputs: &[(String, Array)],
-        arithmetic: Arithmetic,
-    ) -> Result<Run> {
+    pub fn execute(&self, request: &Request, inputs: &[(String, Array)]) -> Result<Run> {
+        let Request { model, target, arithmetic, engine_only } = *request;
         if arithmetic == Arithmetic::Exact && !matches!(self.via, Some(Via::Inprocess)) {
             let message = "--numerics exact: the broker decides the arithmetic of what it runs";
             return Err(Diagnostic::new(Code::Usage, message).help("ane broker --numerics exact, or --via inprocess"));
@@ -81,9 +90,13 @@ impl Flags {
                 Runtime::new(device, Arc::new(ModelCompiler), Some(cache(self.cache.clone())?))
             }
         };
+        let runtime = runtime.with_host(Arc::new(Evaluator));
         let runtime = Arc::new(if self.perfetto.is_some() { runtime.with_trace() } else { runtime });
         let custom = format!("TargetArchitecture={target}");
-        let options = CompileOptions { platform: target.into(), custom, ..CompileOptions::default() };
+        let mut options = CompileOptions { platform: target.into(), custom, ..CompileOptions::default() };
+        if engine_only {
+            options.segmenter = ENGINE_ONLY.into();
+        }
         let library = runtime.compile(model, &options).map_err(refused)?;
         let operation = library.function("main").and_then(|f| f.operation()).map_err(refused)?;
         let mut outputs = Vec::new();

@@ -4,7 +4,7 @@
 //! and the names of the other tables are decoded from Apple's serializer (B); what the inner tables hold is a
 //! reconstruction (C): see `docs/evidence.md`, key `e5`.
 
-use super::Evidence::{self, Bytes, Claimed};
+use super::Evidence::{self, Bytes, Claimed, Own};
 use super::{Code, code};
 
 /// Value of the root's last field.
@@ -25,7 +25,12 @@ pub static OP_TYPES: &[Code] = &[
     code(CAST, "Cast", Claimed, "converts between the host's layout and the engine's"),
     code(ANE_INFERENCE, "AneInference", Claimed, "one call of an engine program: a whole fused graph"),
     code(2, "EirInference", Claimed, "a call of an intermediate-representation program"),
-    code(3, "CpuInference", Claimed, "a call on the processor"),
+    code(
+        CPU_INFERENCE,
+        "CpuInference",
+        Claimed,
+        "a call on the processor: a part of the graph that the engine has no way for",
+    ),
     code(4, "BnnsCpuInference", Claimed, "a call of a BNNS graph"),
     code(5, "MlcCpuInference", Claimed, "a call of an ML Compute graph"),
     code(6, "MpsGraphInference", Claimed, "a call on the graphics processor"),
@@ -39,6 +44,10 @@ pub static OP_TYPES: &[Code] = &[
 pub const CAST: u32 = 0;
 /// Number of an engine program's call.
 pub const ANE_INFERENCE: u32 = 1;
+/// Number of a call on the processor.
+pub const CPU_INFERENCE: u32 = 3;
+/// Language of a processor call's code that this project writes: the text form of its networks.
+pub const CODE_LANGUAGE: &str = "anemone-net 1";
 
 /// Kinds of sections; numbers are ours.
 pub static SECTION_KINDS: &[Code] = &[
@@ -121,7 +130,7 @@ const fn field(name: &'static str, kind: Kind, evidence: Evidence, meaning: &'st
 /// The root table's name.
 pub const ROOT: &str = "E5Program";
 
-/// Attribute tables in the order of [`OP_TYPES`]; those but the first two have no known field.
+/// Attribute tables in the order of [`OP_TYPES`]. Fields are known for casts and engine calls; those of a processor call are ours.
 pub static ATTRIBUTES: &[&str] = &[
     "CastAttrs",
     "AneInferenceAttrs",
@@ -197,6 +206,8 @@ pub static TABLES: &[TableRow] = &[
             field("name", Kind::Text, Claimed, "name that callers use"),
             field("anehash_path", Kind::Text, Claimed, "path of the hash of the engine program"),
             field("blocks", Kind::Vector(&Kind::Table("Block")), Claimed, "runs of operations"),
+            field("inputs", Kind::Vector(&Kind::Text), Own, "what the caller gives, where processor calls take part"),
+            field("outputs", Kind::Vector(&Kind::Text), Own, "what the caller gets, where processor calls take part"),
         ],
     },
     TableRow {
@@ -288,7 +299,16 @@ pub static TABLES: &[TableRow] = &[
         ],
     },
     unknown("EirInferenceAttrs"),
-    unknown("CpuInferenceAttrs"),
+    TableRow {
+        name: "CpuInferenceAttrs",
+        meaning: "a call on the processor; Apple's fields are not known",
+        fields: &[
+            field("function_name", Kind::Text, Own, "name of the part of the graph"),
+            field("language", Kind::Text, Own, "language of the code"),
+            field("code", Kind::Text, Own, "operations with the types of what goes in and out"),
+            field("constants", Kind::Nested(&[]), Own, "tables that the code refers to, by their number"),
+        ],
+    },
     unknown("BnnsCpuInferenceAttrs"),
     unknown("MlcCpuInferenceAttrs"),
     unknown("MpsGraphInferenceAttrs"),
@@ -319,7 +339,7 @@ pub fn schema() -> String {
     }
     let mut out = String::from(
         "// The dispatch descriptor. Made by `cargo xtask docs` from crates/facts/src/formats/e5.rs: change it there.\n\
-         // Letters: B the bytes or symbols of Apple's files show it, C a reconstruction.\n\n",
+         // Letters: B the bytes or symbols of Apple's files show it, C a reconstruction, O this project's own.\n\n",
     );
     for (name, base, codes) in
         [("OpType", "ubyte", OP_TYPES), ("SectionKind", "int", SECTION_KINDS), ("StorageType", "int", TYPES)]

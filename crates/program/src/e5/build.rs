@@ -1,13 +1,15 @@
-//! Descriptors made from programs: casts of what goes in, one inference a program, casts of what comes out.
+//! Descriptors made from programs: casts of what goes in, one inference a program, casts of what comes out. A part of the graph
+//! on the processor reads and makes tensors on the host's side of the casts.
 //!
 //! The size follows the number of dispatches and of bound tensors, never what a program computes.
 
-use anemone_facts::formats::{by_name, e5 as rows, hwx};
+use anemone_facts::formats::{e5 as rows, hwx};
 use sha2::{Digest, Sha256};
 
+use super::layout::{Layout, number, numbers, operand, record, storage, table, tables, text};
 use super::{Descriptor, Record, Value};
 use crate::hwx::Container;
-use crate::{Direction, Element, Nchw, Port, Program, Strides};
+use crate::{Direction, Port, Program};
 
 /// A program in the chain.
 #[derive(Clone, Copy, Debug)]
@@ -40,31 +42,115 @@ pub struct Info {
     pub outputs: Vec<String>,
 }
 
+/// A tensor on the host's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostTensor {
+    /// Name.
+    pub name: String,
+    /// Code of the element type.
+    pub storage: u32,
+    /// Extents.
+    pub shape: Vec<u64>,
+}
+
+/// A part of the graph that the processor computes. What the code says is its language's matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCall {
+    /// Name.
+    pub name: String,
+    /// Language of the code.
+    pub language: String,
+    /// The operations.
+    pub code: String,
+    /// Tables that the code refers to.
+    pub constants: Vec<u8>,
+    /// What it reads.
+    pub inputs: Vec<HostTensor>,
+    /// What it makes.
+    pub outputs: Vec<HostTensor>,
+}
+
+/// One step of a chain.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// A program of the engine.
+    Engine(Call<'a>),
+    /// On the processor.
+    Host(&'a HostCall),
+}
+
 /// The descriptor of a chain of programs.
 pub fn from_calls(calls: &[Call], states: &[State], info: &Info) -> Descriptor {
-    let mut chain = Chain { info, states, names: Vec::new(), operations: Vec::new() };
-    let made = |name: &str, calls: &[Call]| {
-        calls.iter().any(|c| c.program.ports_of(Direction::Output).any(|p| p.name == name))
+    let steps: Vec<Step> = calls.iter().map(|&call| Step::Engine(call)).collect();
+    from_steps(&steps, &[], states, info)
+}
+
+/// The descriptor of a chain of programs and processor calls. `inputs` are what the caller gives and `info.outputs` what it gets;
+/// both are written where a processor call takes part, since casts alone do not tell then.
+pub fn from_steps(steps: &[Step], inputs: &[String], states: &[State], info: &Info) -> Descriptor {
+    let mut chain = Chain { info, states, names: Vec::new(), operations: Vec::new(), ends: None };
+    let ports = |step: &Step, direction| -> Vec<Port> {
+        match step {
+            Step::Engine(call) => call.program.ports_of(direction).cloned().collect(),
+            Step::Host(_) => Vec::new(),
+        }
     };
-    let used =
-        |name: &str, calls: &[Call]| calls.iter().any(|c| c.program.ports_of(Direction::Input).any(|p| p.name == name));
-    let mut cast: Vec<&str> = Vec::new();
-    for (i, call) in calls.iter().enumerate() {
-        for port in call.program.ports_of(Direction::Input) {
-            if !made(&port.name, &calls[..i]) && !cast.contains(&port.name.as_str()) {
-                cast.push(&port.name);
-                chain.cast(port);
+    let made = |name: &str, steps: &[Step]| {
+        steps.iter().any(|step| match step {
+            Step::Engine(_) => ports(step, Direction::Output).iter().any(|p| p.name == name),
+            Step::Host(call) => call.outputs.iter().any(|t| t.name == name),
+        })
+    };
+    let used = |name: &str, steps: &[Step]| {
+        steps.iter().any(|step| ports(step, Direction::Input).iter().any(|p| p.name == name))
+    };
+    let mut cast: Vec<String> = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        for port in ports(step, Direction::Input) {
+            if !made(&port.name, &steps[..i]) && !cast.contains(&port.name) {
+                chain.cast(&port);
+                cast.push(port.name);
             }
         }
     }
-    for call in calls {
-        chain.inference(call);
-    }
-    for (i, call) in calls.iter().enumerate() {
-        let given_out = |p: &&Port| info.outputs.contains(&p.name) || !used(&p.name, &calls[i + 1..]);
-        for port in call.program.ports_of(Direction::Output).filter(given_out) {
-            chain.cast(port);
+    let mut back: Vec<String> = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        match step {
+            Step::Engine(call) => {
+                for port in ports(step, Direction::Input) {
+                    let on_host = steps[..i]
+                        .iter()
+                        .any(|s| matches!(s, Step::Host(call) if call.outputs.iter().any(|t| t.name == port.name)));
+                    if on_host && !cast.contains(&port.name) {
+                        chain.cast(&port);
+                        cast.push(port.name);
+                    }
+                }
+                chain.inference(call);
+            }
+            Step::Host(call) => {
+                let before = steps[..i].iter().flat_map(|s| ports(s, Direction::Output));
+                let wanted = before.filter(|p| call.inputs.iter().any(|t| t.name == p.name));
+                for port in wanted.collect::<Vec<_>>() {
+                    if !back.contains(&port.name) {
+                        chain.cast(&port);
+                        back.push(port.name);
+                    }
+                }
+                chain.on_host(call);
+            }
         }
+    }
+    for (i, step) in steps.iter().enumerate() {
+        for port in ports(step, Direction::Output) {
+            let given_out = info.outputs.contains(&port.name) || !used(&port.name, &steps[i + 1..]);
+            if given_out && !back.contains(&port.name) {
+                chain.cast(&port);
+            }
+        }
+    }
+    if steps.iter().any(|step| matches!(step, Step::Host(_))) {
+        chain.ends = Some((inputs.to_vec(), info.outputs.clone()));
     }
     chain.finish()
 }
@@ -116,76 +202,14 @@ struct Planned {
     aliases: Vec<(String, String)>,
 }
 
-/// How a tensor lies.
-struct Layout {
-    shape: Nchw,
-    strides: Strides,
-    element: Element,
-}
-
-impl Layout {
-    fn engine(port: &Port) -> Layout {
-        Layout { shape: port.shape, strides: port.strides, element: port.element }
-    }
-
-    /// Without padding.
-    fn host(port: &Port) -> Layout {
-        let s = port.shape;
-        let row_bytes = (s.w as u64).saturating_mul(port.element.bytes());
-        let plane_bytes = row_bytes.saturating_mul(s.h as u64);
-        let batch_bytes = plane_bytes.saturating_mul(s.c as u64);
-        Layout { strides: Strides { batch_bytes, plane_bytes, row_bytes }, ..Layout::engine(port) }
-    }
-}
-
-fn storage(element: Element) -> u64 {
-    let name = match element {
-        Element::Uint8 => "uint8",
-        Element::Int8 => "int8",
-        Element::Float16 => "float16",
-    };
-    by_name(anemone_facts::enums::ELEMENTS, name).map_or(0, |c| c.code as u64)
-}
-
-/// A record by table and field names.
-fn record(table: &str, fields: Vec<(&str, Value)>) -> Record {
-    let row = rows::table(table).unwrap_or(&rows::TABLES[0]);
-    let mut out = Record::empty(row);
-    for (name, value) in fields {
-        debug_assert!(row.field(name).is_some(), "{table}.{name}");
-        if let Some(i) = row.field(name) {
-            out.fields[i] = value;
-        }
-    }
-    out
-}
-
-fn text(text: impl Into<String>) -> Value {
-    Value::Text(text.into())
-}
-
-fn number(n: impl Into<u64>) -> Value {
-    Value::Number(n.into())
-}
-
-fn numbers(all: impl IntoIterator<Item = u64>) -> Value {
-    Value::List(all.into_iter().map(Value::Number).collect())
-}
-
-fn table(record: Record) -> Value {
-    Value::Record(Box::new(record))
-}
-
-fn tables(all: Vec<Record>) -> Value {
-    Value::List(all.into_iter().map(table).collect())
-}
-
 struct Chain<'a> {
     info: &'a Info,
     states: &'a [State],
     /// Tensors in order of first use.
     names: Vec<String>,
     operations: Vec<Planned>,
+    /// What the caller gives and gets, where it is written.
+    ends: Option<(Vec<String>, Vec<String>)>,
 }
 
 impl Chain<'_> {
@@ -211,6 +235,26 @@ impl Chain<'_> {
         self.plan(rows::CAST, vec![from], vec![to], record("CastAttrs", fields));
     }
 
+    fn on_host(&mut self, call: &HostCall) {
+        let tensors = |all: &[HostTensor]| -> Vec<(String, Layout)> {
+            all.iter().map(|t| (t.name.clone(), Layout::of_shape(&t.shape, u64::from(t.storage)))).collect()
+        };
+        let attributes = record(
+            "CpuInferenceAttrs",
+            vec![
+                ("function_name", text(&call.name)),
+                ("language", text(&call.language)),
+                ("code", text(&call.code)),
+                ("constants", Value::Bytes(call.constants.clone())),
+            ],
+        );
+        self.plan(rows::CPU_INFERENCE, tensors(&call.inputs), tensors(&call.outputs), attributes);
+        let aliases = self.aliases(|output| call.outputs.iter().any(|t| t.name == output).then(|| output.to_string()));
+        if let Some(op) = self.operations.last_mut() {
+            op.aliases = aliases;
+        }
+    }
+
     fn inference(&mut self, call: &Call) {
         let ports = |direction| -> Vec<(String, Layout)> {
             call.program.ports_of(direction).map(|p| (engine_name(p), Layout::engine(p))).collect()
@@ -229,14 +273,23 @@ impl Chain<'_> {
         );
         self.plan(rows::ANE_INFERENCE, ports(Direction::Input), ports(Direction::Output), attributes);
         let windows = self.windows(call, &declared);
-        let aliases = self.states.iter().filter_map(|s| {
-            let port = |name: &str| call.program.ports.iter().find(|p| p.name == name).map(engine_name);
-            Some((port(&s.output)?, port(&s.input)?))
+        let aliases = self.aliases(|output| {
+            let port = call.program.ports_of(Direction::Output).find(|p| p.name == output);
+            port.map(engine_name)
         });
-        let aliases = aliases.collect();
         if let Some(op) = self.operations.last_mut() {
             (op.ports, op.aliases) = (windows, aliases);
         }
+    }
+
+    /// States whose output the last call makes: the output's name, as `made` tells it, and the input's on the side where it is read.
+    fn aliases(&self, made: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let states = self.states.iter().filter_map(|state| {
+            let engine = format!("{}{ENGINE_SUFFIX}", state.input);
+            let held = [engine, state.input.clone()].into_iter().find(|name| self.names.contains(name))?;
+            Some((made(&state.output)?, held))
+        });
+        states.collect()
     }
 
     /// Apertures of the call's ports: those of its container. Where `container` holds no window of a port, windows follow
@@ -325,11 +378,15 @@ impl Chain<'_> {
     fn function(&self) -> Record {
         let block = vec![("name", text("block0")), ("operations", numbers(0..self.operations.len() as u64))];
         let name = &self.info.function;
-        let fields = vec![
+        let mut fields = vec![
             ("name", text(name)),
             ("anehash_path", text(format!("{name}/{name}_ane/model.anehash"))),
             ("blocks", tables(vec![record("Block", block)])),
         ];
+        if let Some((inputs, outputs)) = &self.ends {
+            let names = |all: &[String]| Value::List(all.iter().map(text).collect());
+            fields.extend([("inputs", names(inputs)), ("outputs", names(outputs))]);
+        }
         record("Function", fields)
     }
 }
@@ -345,28 +402,4 @@ fn operation(op: &Planned, index: &dyn Fn(&str) -> u64, section: &dyn Fn(&Planne
         ("attrs_section", text(section(op, rows::OP_ATTRS))),
     ];
     record("Operation", fields)
-}
-
-fn operand(l: &Layout) -> Record {
-    let s = l.shape;
-    let extents = [s.n, s.c, s.h, s.w].map(u64::from);
-    let element = l.element.bytes();
-    let strides = [l.strides.batch_bytes, l.strides.plane_bytes, l.strides.row_bytes, element];
-    let fields = vec![
-        ("dim", numbers(extents)),
-        ("stride", numbers(strides)),
-        ("width", number(extents[3])),
-        ("height", number(extents[2])),
-        ("channels", number(extents[1])),
-        ("batch_number", number(extents[0])),
-        ("sequence_length", number(1u64)),
-        ("stride_width", number(strides[3])),
-        ("stride_height", number(strides[2])),
-        ("stride_channels", number(strides[1])),
-        ("stride_batch_number", number(strides[0])),
-        ("stride_sequence_length", number(strides[0])),
-        ("storage_type", number(storage(l.element))),
-        ("component_pack", number(1u64)),
-    ];
-    record("Operand", vec![("descriptor", table(record("TensorDescriptor", fields)))])
 }

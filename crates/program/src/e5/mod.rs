@@ -5,15 +5,20 @@
 
 mod build;
 mod check;
+mod layout;
 mod read;
+mod sequence;
 mod write;
 
 use anemone_facts::formats::e5::TableRow;
 use std::collections::HashMap;
 
-pub use build::{Call, Declared, ENGINE_SUFFIX, Info, State, container_hash, from_calls};
+pub use build::{
+    Call, Declared, ENGINE_SUFFIX, HostCall, HostTensor, Info, State, Step, container_hash, from_calls, from_steps,
+};
 pub use check::Problem;
 pub use read::Error;
+pub use sequence::{Dispatch, EngineCall, Sequence, Unfollowed};
 
 /// A value of a table's field.
 #[derive(Clone, Debug, PartialEq, Eq)]

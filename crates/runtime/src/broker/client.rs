@@ -103,8 +103,8 @@ struct RemoteProgram {
 }
 
 impl Device for Remote {
-    fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>> {
-        let image = hex(&sha256(&bundle.image));
+    fn load(&self, image: &[u8], _: &str) -> Result<Arc<dyn Loaded>> {
+        let image = hex(&sha256(image));
         let control = socket::connect(&self.socket)?;
         wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: self.qos })?;
         let message = exchange(&control)?;

@@ -32,10 +32,16 @@ use std::time::Duration;
 const MAX_KNOWN: usize = 1024;
 const MAX_KNOWN_BYTES: usize = 1 << 31;
 
+/// An image, and the function that it is of.
+struct KnownImage {
+    image: Vec<u8>,
+    name: String,
+}
+
 /// Images by digest, and the order they came in.
 #[derive(Default)]
 struct Known {
-    images: BTreeMap<String, Arc<crate::cache::Bundle>>,
+    images: BTreeMap<String, Arc<KnownImage>>,
     order: VecDeque<String>,
     bytes: usize,
 }
@@ -104,23 +110,27 @@ impl Broker {
         self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, bundle: &crate::cache::Bundle) -> String {
-        let digest = hex(&sha256(&bundle.image));
-        let mut known = lock(&self.known);
-        if !known.images.contains_key(&digest) {
-            while known.order.len() >= MAX_KNOWN || known.bytes + bundle.image.len() > MAX_KNOWN_BYTES {
+    /// Keeps the images of a bundle, to be loaded by their digests.
+    fn remember(&self, bundle: &crate::cache::Bundle) {
+        for image in &bundle.images {
+            let digest = hex(&sha256(image));
+            let mut known = lock(&self.known);
+            if known.images.contains_key(&digest) {
+                continue;
+            }
+            while known.order.len() >= MAX_KNOWN || known.bytes + image.len() > MAX_KNOWN_BYTES {
                 let Some(old) = known.order.pop_front() else { break };
-                let gone = known.images.remove(&old).map_or(0, |b| b.image.len());
+                let gone = known.images.remove(&old).map_or(0, |k| k.image.len());
                 known.bytes -= gone;
             }
-            known.bytes += bundle.image.len();
+            known.bytes += image.len();
             known.order.push_back(digest.clone());
-            known.images.insert(digest.clone(), Arc::new(bundle.clone()));
+            let name = bundle.function.name.clone();
+            known.images.insert(digest, Arc::new(KnownImage { image: image.clone(), name }));
         }
-        digest
     }
 
-    fn recall(&self, digest: &str) -> Option<Arc<crate::cache::Bundle>> {
+    fn recall(&self, digest: &str) -> Option<Arc<KnownImage>> {
         lock(&self.known).images.get(digest).cloned()
     }
 

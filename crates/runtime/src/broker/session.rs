@@ -114,19 +114,19 @@ impl Session<'_> {
                 drop(turn);
                 let bundle = library.bundle();
                 self.broker.remember(bundle);
-                wire::answer(socket, &wire::compiled(bundle), &[&bundle.image, &bundle.descriptor], &[])
+                wire::answer(socket, &wire::compiled(bundle), &wire::tail(bundle), &[])
             }
             Ask::Load { image, stats_mask, depth, power_saving, qos } => {
                 if *power_saving {
                     self.need("aggressive power saving", keys::POWER_SAVING)?;
                 }
-                let bundle = self.broker.recall(image);
-                let bundle = bundle.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.clone() })?;
+                let known = self.broker.recall(image);
+                let known = known.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.clone() })?;
                 // Counters are for programs that the policy knows.
                 let trusted = self.need("counters", keys::ALLOW).is_ok();
                 let stats_mask = if trusted { *stats_mask } else { 0 };
-                let file = self.broker.signer.sign(&bundle.image);
-                let create = Create { image: &file, name: &bundle.function.name, stats_mask };
+                let file = self.broker.signer.sign(&known.image);
+                let create = Create { image: &file, name: &known.name, stats_mask };
                 let created = self.client.create(create).map_err(|code| self.client.why_not_created(code))?;
                 send(&self.settle(created, *depth, stats_mask, *qos)?)
             }

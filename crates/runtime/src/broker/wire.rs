@@ -145,12 +145,12 @@ pub enum Answer {
     Done,
     /// A content key, hexadecimal.
     Content(String),
-    /// A compiled function; image and descriptor follow the document.
+    /// A compiled function; images and descriptor follow the document.
     Compiled {
         /// Function.
         function: Function,
-        /// Bytes of the image that follow.
-        image_bytes: u64,
+        /// Bytes of each image that follows.
+        image_bytes: Vec<u64>,
         /// Bytes of the descriptor that follow those.
         descriptor_bytes: u64,
     },
@@ -229,9 +229,14 @@ pub fn read_answer(message: &Message) -> Result<(Answer, &[u8])> {
 pub fn compiled(bundle: &Bundle) -> Answer {
     Answer::Compiled {
         function: bundle.function.clone(),
-        image_bytes: bundle.image.len() as u64,
+        image_bytes: bundle.images.iter().map(|image| image.len() as u64).collect(),
         descriptor_bytes: bundle.descriptor.len() as u64,
     }
+}
+
+/// What follows such an answer.
+pub fn tail(bundle: &Bundle) -> Vec<&[u8]> {
+    bundle.images.iter().chain([&bundle.descriptor]).map(Vec::as_slice).collect()
 }
 
 /// The bundle of an answer.
@@ -239,11 +244,18 @@ pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
     let Answer::Compiled { function, image_bytes, descriptor_bytes } = answer else {
         return Err(Error::Protocol { what: "another answer than a bundle", found: 0, limit: 0 });
     };
-    let split = usize::try_from(image_bytes).ok().filter(|&n| n <= tail.len());
-    match split.map(|n| tail.split_at(n)) {
-        Some((image, descriptor)) if descriptor.len() as u64 == descriptor_bytes => {
-            Ok(Bundle { image: image.to_vec(), descriptor: descriptor.to_vec(), function })
-        }
-        _ => Err(Error::Protocol { what: "bytes of a bundle", found: tail.len() as u64, limit: image_bytes }),
+    let limit = image_bytes.iter().fold(descriptor_bytes, |all, &n| all.saturating_add(n));
+    let broken = Error::Protocol { what: "bytes of a bundle", found: tail.len() as u64, limit };
+    if limit != tail.len() as u64 {
+        return Err(broken);
     }
+    let mut rest = tail;
+    let mut images = Vec::new();
+    for bytes in image_bytes {
+        // Their sum is the length of the tail.
+        let Some((image, after)) = rest.split_at_checked(bytes as usize) else { return Err(broken) };
+        images.push(image.to_vec());
+        rest = after;
+    }
+    Ok(Bundle { images, descriptor: rest.to_vec(), function })
 }

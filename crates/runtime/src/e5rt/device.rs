@@ -1,6 +1,5 @@
 //! Where programs run: this process's own driver, or another behind a socket.
 
-use crate::cache::Bundle;
 use crate::driver::client::{Client, Create, Submit};
 use crate::driver::sign::Signer;
 use crate::driver::task::{Identity, Task};
@@ -15,8 +14,8 @@ use std::time::Duration;
 
 /// Loads programs.
 pub trait Device: Send + Sync {
-    /// Loads a bundle's program, ready to be submitted.
-    fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>>;
+    /// Loads a program image of a bundle, ready to be submitted, under the function's name.
+    fn load(&self, image: &[u8], name: &str) -> Result<Arc<dyn Loaded>>;
 }
 
 /// A loaded program.
@@ -73,12 +72,12 @@ struct OwnProgram {
 }
 
 impl Device for InProcess {
-    fn load(&self, bundle: &Bundle) -> Result<Arc<dyn Loaded>> {
+    fn load(&self, image: &[u8], name: &str) -> Result<Arc<dyn Loaded>> {
         let refused = |what| move |code| Error::driver(what, code);
         let client = self.driver.open(&self.task, 0).map_err(refused("open"))?;
         client.open().map_err(refused("handshake"))?;
-        let file = self.signer.sign(&bundle.image);
-        let create = Create { image: &file, name: &bundle.function.name, stats_mask: 0 };
+        let file = self.signer.sign(image);
+        let create = Create { image: &file, name, stats_mask: 0 };
         let token = client.create(create).map_err(|code| client.why_not_created(code))?.token;
         client.prepare(token).map_err(refused("prepare"))?;
         Ok(Arc::new(OwnProgram { client, token }))

@@ -6,22 +6,30 @@
 //!
 //! One buffer on an output and an input port is resident state: the device keeps the value, inputs are read before outputs
 //! are written, and the host sends it again only when it has changed the buffer.
+//!
+//! A model may be several programs with host segments between them; the descriptor says their order. What a program leaves for
+//! the next in the same layout stays on the device; host segments are run by the executor that the caller hands over
+//! ([`Runtime::with_host`]).
 
 pub mod cast;
 mod compiler;
 pub mod device;
+mod host;
+mod library;
+mod operation;
 mod stream;
 pub mod trace;
 
-use crate::cache::{Bundle, Cache, Function as Signature, Key, PortInfo};
-use crate::driver::task::lock;
+use crate::cache::{Bundle, Cache, Key};
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
-use anemone_program::{Direction, Port, Program};
 pub use compiler::{CompileOptions, Compiler};
-use device::{Device, Loaded, read_image};
+use device::Device;
+pub use host::{HostExecutor, HostSegment};
+pub use library::{Function, Library};
+pub use operation::{IoPort, Operation};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 pub use stream::{Event, Stream, StreamConfig};
 
@@ -44,12 +52,15 @@ pub struct Counts {
     pub state_bytes: AtomicU64,
     /// Bytes of other inputs that the host sent.
     pub input_bytes: AtomicU64,
+    /// Host segments that ran.
+    pub host_segments: AtomicU64,
 }
 
 /// Everything that objects share.
 pub struct Runtime {
     pub(crate) device: Arc<dyn Device>,
     compiler: Arc<dyn Compiler>,
+    pub(crate) host: Option<Arc<dyn HostExecutor>>,
     cache: Option<Cache>,
     pub(crate) quirks: Quirks,
     pub(crate) counts: Counts,
@@ -70,6 +81,7 @@ impl Runtime {
         Runtime {
             device,
             compiler,
+            host: None,
             cache,
             quirks: Quirks::default(),
             counts: Counts::default(),
@@ -77,6 +89,12 @@ impl Runtime {
             trace: None,
             submitted: AtomicU64::new(0),
         }
+    }
+
+    /// With an executor of host segments. Without one, a model that has them is refused.
+    pub fn with_host(mut self, host: Arc<dyn HostExecutor>) -> Runtime {
+        self.host = Some(host);
+        self
     }
 
     /// With quirks.
@@ -171,130 +189,6 @@ impl Runtime {
     }
 }
 
-/// A compiled model.
-#[derive(Clone)]
-pub struct Library {
-    runtime: Arc<Runtime>,
-    bundle: Arc<Bundle>,
-    program: Arc<Program>,
-}
-
-impl Library {
-    fn new(runtime: Arc<Runtime>, bundle: Bundle) -> Result<Library> {
-        let program = read_image(&bundle.image)?;
-        for port in &program.ports {
-            let info = bundle.function.ports.iter().find(|i| i.name == port.name);
-            let info = info.ok_or_else(|| Error::Unknown { what: "port", name: port.name.clone() })?;
-            cast::check(info, port)?;
-        }
-        Ok(Library { runtime, bundle: Arc::new(bundle), program: Arc::new(program) })
-    }
-
-    /// Function of a name; a model has one.
-    pub fn function(&self, name: &str) -> Result<Function> {
-        if name != self.bundle.function.name {
-            return Err(Error::Unknown { what: "function", name: name.into() });
-        }
-        let shared = Loading { bundle: Arc::clone(&self.bundle), loaded: Mutex::new(None) };
-        Ok(Function {
-            runtime: Arc::clone(&self.runtime),
-            program: Arc::clone(&self.program),
-            loading: Arc::new(shared),
-        })
-    }
-
-    /// What the function is called with.
-    pub fn signature(&self) -> &Signature {
-        &self.bundle.function
-    }
-
-    /// The bundle.
-    pub fn bundle(&self) -> &Bundle {
-        &self.bundle
-    }
-}
-
-struct Loading {
-    bundle: Arc<Bundle>,
-    loaded: Mutex<Option<Arc<dyn Loaded>>>,
-}
-
-/// A function of a library.
-#[derive(Clone)]
-pub struct Function {
-    runtime: Arc<Runtime>,
-    program: Arc<Program>,
-    loading: Arc<Loading>,
-}
-
-impl Function {
-    /// Loads the program, once; operations do it if nobody did.
-    pub fn load(&self) -> Result<()> {
-        self.loaded().map(drop)
-    }
-
-    fn loaded(&self) -> Result<Arc<dyn Loaded>> {
-        let mut slot = lock(&self.loading.loaded);
-        if let Some(loaded) = &*slot {
-            return Ok(Arc::clone(loaded));
-        }
-        let loaded = self.runtime.device.load(&self.loading.bundle)?;
-        *slot = Some(Arc::clone(&loaded));
-        Ok(loaded)
-    }
-
-    /// An operation that runs the function.
-    pub fn operation(&self) -> Result<Arc<Operation>> {
-        let loaded = self.loaded()?;
-        let signature = &self.loading.bundle.function;
-        let mut ports = Vec::new();
-        for port in &self.program.ports {
-            let info = signature.ports.iter().find(|i| i.name == port.name);
-            let info = info.ok_or_else(|| Error::Unknown { what: "port", name: port.name.clone() })?.clone();
-            let device = Arc::new(Shared::new(port.bytes)?);
-            let surface = loaded.add_surface(Arc::clone(&device))?;
-            let dense = cast::dense_bytes(&info).unwrap_or(0) as usize;
-            let buffers =
-                Scratch { dense: vec![0; dense], strided: vec![0; port.bytes as usize], sent: vec![0; dense] };
-            ports.push(OpPort {
-                info,
-                port: port.clone(),
-                device,
-                surface,
-                bound: Mutex::new(None),
-                scratch: Mutex::new(buffers),
-            });
-        }
-        let prepared = AtomicBool::new(false);
-        Ok(Arc::new(Operation { runtime: Arc::clone(&self.runtime), loaded, ports, prepared, busy: Mutex::new(()) }))
-    }
-}
-
-struct Scratch {
-    dense: Vec<u8>,
-    strided: Vec<u8>,
-    /// What the device has, as the host would see it.
-    sent: Vec<u8>,
-}
-
-struct OpPort {
-    info: PortInfo,
-    port: Port,
-    device: Arc<Shared>,
-    surface: u32,
-    bound: Mutex<Option<Arc<Buffer>>>,
-    scratch: Mutex<Scratch>,
-}
-
-/// An operation: a function with ports.
-pub struct Operation {
-    runtime: Arc<Runtime>,
-    loaded: Arc<dyn Loaded>,
-    ports: Vec<OpPort>,
-    prepared: AtomicBool,
-    busy: Mutex<()>,
-}
-
 /// Memory of the host that is bound to ports.
 #[derive(Debug)]
 pub struct Buffer {
@@ -321,138 +215,6 @@ impl Buffer {
     /// All bytes as single floats.
     pub fn read_f32(&self) -> Vec<f32> {
         self.shared.to_vec().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-    }
-}
-
-/// A port of an operation.
-#[derive(Clone)]
-pub struct IoPort {
-    operation: Arc<Operation>,
-    index: usize,
-}
-
-impl IoPort {
-    /// Binds a buffer; its size must be the tensor's or more.
-    pub fn bind(&self, buffer: &Arc<Buffer>) -> Result<()> {
-        let port = &self.operation.ports[self.index];
-        let expected = cast::dense_bytes(&port.info).unwrap_or(0);
-        let found = buffer.shared.len() as u64;
-        if found < expected {
-            return Err(Error::Size { what: format!("buffer for {}", port.info.name), found, expected });
-        }
-        *lock(&port.bound) = Some(Arc::clone(buffer));
-        Ok(())
-    }
-
-    /// What the port takes or gives.
-    pub fn info(&self) -> &PortInfo {
-        &self.operation.ports[self.index].info
-    }
-}
-
-impl Operation {
-    /// A port by name and direction.
-    pub fn port(self: &Arc<Self>, name: &str, output: bool) -> Result<IoPort> {
-        let way = if output { Direction::Output } else { Direction::Input };
-        let found = self.ports.iter().position(|p| p.port.name == name && p.port.direction == way);
-        let index = found.ok_or_else(|| Error::Unknown { what: "port", name: name.into() })?;
-        Ok(IoPort { operation: Arc::clone(self), index })
-    }
-
-    /// Prepares for encoding; encoding does it if nobody did.
-    pub fn prepare(&self) {
-        self.prepared.store(true, Relaxed);
-    }
-
-    /// Whether every port has a buffer.
-    pub(crate) fn check_bound(&self) -> Result<()> {
-        match self.ports.iter().find(|p| lock(&p.bound).is_none()) {
-            None => Ok(()),
-            Some(p) => Err(Error::Unknown { what: "buffer bound to port", name: p.info.name.clone() }),
-        }
-    }
-
-    /// One dispatch: casts in, inference, casts out.
-    pub(crate) fn run(&self, limit: Option<std::time::Duration>) -> Result<()> {
-        // Ports' memory on the device is this operation's; two runs of it take turns.
-        let _turn = lock(&self.busy);
-        let trace = self.runtime.trace.as_ref();
-        let now = || trace.map(|_| std::time::Instant::now());
-        let span = |name, begin: Option<_>| {
-            if let Some((trace, begin)) = trace.zip(begin) {
-                trace.span(trace::Lane::Host, name, begin);
-            }
-        };
-        let all = now();
-        let mut bound = Vec::with_capacity(self.ports.len());
-        for p in &self.ports {
-            let buffer = lock(&p.bound).clone();
-            bound.push(
-                buffer.ok_or_else(|| Error::Unknown { what: "buffer bound to port", name: p.info.name.clone() })?,
-            );
-        }
-        let is = |i: usize, way| self.ports[i].port.direction == way;
-        let alias = |i: usize| {
-            (0..self.ports.len()).find(|&o| {
-                is(o, Direction::Output) && Arc::ptr_eq(&bound[i], &bound[o]) && same(&self.ports[i], &self.ports[o])
-            })
-        };
-        let (mut inputs, mut outputs) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        let begin = now();
-        for (i, buffer) in bound.iter().enumerate() {
-            if is(i, Direction::Output) {
-                outputs.push(self.ports[i].surface);
-                continue;
-            }
-            let state = alias(i);
-            let p = &self.ports[state.unwrap_or(i)];
-            inputs.push(p.surface);
-            let mut scratch = lock(&p.scratch);
-            let Scratch { dense, strided, sent } = &mut *scratch;
-            buffer.shared.read(dense);
-            if state.is_some() && dense == sent {
-                continue;
-            }
-            cast::to_device(dense, p.info.dtype, &p.port, strided);
-            p.device.write(strided);
-            let count =
-                if state.is_some() { &self.runtime.counts.state_bytes } else { &self.runtime.counts.input_bytes };
-            count.fetch_add(dense.len() as u64, Relaxed);
-        }
-        span("DRIVER_REQUEST cast in", begin);
-        let begin = now();
-        self.loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
-        span("DRIVER_REQUEST inference", begin);
-        if let Some((trace, begin)) = trace.zip(begin) {
-            trace.stages(begin);
-        }
-        let begin = now();
-        for (i, buffer) in bound.iter().enumerate().filter(|&(i, _)| is(i, Direction::Output)) {
-            let p = &self.ports[i];
-            let mut scratch = lock(&p.scratch);
-            let Scratch { dense, strided, sent } = &mut *scratch;
-            p.device.read(strided);
-            cast::to_host(strided, &p.port, p.info.dtype, dense);
-            buffer.shared.write(dense);
-            sent.copy_from_slice(dense);
-        }
-        span("DRIVER_REQUEST cast out", begin);
-        span("EVAL", all);
-        self.runtime.counts.dispatches.fetch_add(1, Relaxed);
-        Ok(())
-    }
-}
-
-/// Whether two ports have the same tensor in the same layout.
-fn same(a: &OpPort, b: &OpPort) -> bool {
-    let (x, y) = (&a.port, &b.port);
-    (&a.info.shape, a.info.dtype) == (&b.info.shape, b.info.dtype)
-        && (x.shape, x.strides, x.element, x.bytes) == (y.shape, y.strides, y.element, y.bytes)
-}
-
-impl Drop for Operation {
-    fn drop(&mut self) {
-        self.ports.iter().for_each(|p| self.loaded.remove_surface(p.surface));
     }
 }
 

@@ -116,7 +116,7 @@ fn b13_one_key_each() {
     let runtime = d.runtime(Route::Broker);
     let model = d.model(ADD_ONE);
     let bundle = runtime.compile(&model, &CompileOptions::default()).expect("compiles").bundle().clone();
-    let image = hex(&sha256(&bundle.image));
+    let image = hex(&sha256(&bundle.images[0]));
     let holder = Remote::connect(&d.socket(), Route::Broker).expect("connects");
     let load = |power_saving| Ask::Load { image: image.clone(), stats_mask: 0, depth: 500, power_saving, qos: 21 };
     let Answer::Loaded { token, depth, .. } = holder.ask(&load(false)).expect("loads") else { panic!("loaded") };
@@ -240,7 +240,7 @@ fn i07_third_party_mask() {
     let runtime = d.runtime(Route::Broker);
     let bundle = runtime.compile(&d.model(ADD_ONE), &CompileOptions::default()).expect("compiles").bundle().clone();
     let load =
-        Ask::Load { image: hex(&sha256(&bundle.image)), stats_mask: 0xf, depth: 1, power_saving: false, qos: 21 };
+        Ask::Load { image: hex(&sha256(&bundle.images[0])), stats_mask: 0xf, depth: 1, power_saving: false, qos: 21 };
     let Answer::Loaded { stats_mask, .. } = d.ask(&load).expect("loads") else { panic!("loaded") };
     assert_eq!(stats_mask, 0);
     d.broker.set_policy(with_keys(&[keys::ALLOW]));
@@ -261,7 +261,7 @@ fn refusals_change_nothing() {
     let d = daemon(Policy::default());
     let runtime = d.runtime(Route::Broker);
     let bundle = runtime.compile(&d.model(ADD_ONE), &CompileOptions::default()).expect("compiles").bundle().clone();
-    let image = hex(&sha256(&bundle.image));
+    let image = hex(&sha256(&bundle.images[0]));
     // A program that the broker did not compile, a token of another connection, an unknown key.
     let own = Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, qos: 21 };
     assert_eq!(d.ask(&own).expect_err("unknown").code(), Code::NOT_FOUND);

@@ -1,0 +1,140 @@
+//! A model ready to run: run, listed, and written in compiled forms.
+
+use crate::chain::Chain;
+use crate::compile::program_of;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::execute::{own_extents, state_at_start};
+use crate::files;
+use crate::forms::{self, File, Form};
+use crate::model::Model;
+use crate::tensor::Array;
+use anemone_compile::Options;
+use anemone_engine as engine;
+use anemone_facts::chips::Chip;
+use anemone_net::Net;
+use anemone_program::{Direction, Port, text};
+use std::path::{Path, PathBuf};
+
+/// Programs of a model in their order, with host segments between them where the engine has no way.
+#[derive(Clone, Debug)]
+pub struct Executable {
+    /// Programs and host segments.
+    pub chain: Chain,
+    /// The network that they come from, if any: names and extents of inputs and outputs.
+    pub net: Option<Box<Net>>,
+    /// Why there are host segments, one sentence for each operation that was refused.
+    pub reasons: Vec<String>,
+}
+
+impl Model {
+    /// The model at `path`, ready to run on `chip`; a file that is compiled already is taken as it is. With `engine_only`, a
+    /// network that needs host segments is refused, as the compiler says it.
+    pub fn executable(
+        self,
+        path: &Path,
+        chip: &'static Chip,
+        options: &Options,
+        engine_only: bool,
+    ) -> Result<Executable> {
+        if let Model::Net { net, .. } = self {
+            let (chain, reasons) = match engine_only {
+                true => (Chain::of_network(&net, program_of(&net, chip, options, &mut ())?), Vec::new()),
+                false => Chain::whole(&net, chip, options)?,
+            };
+            return Ok(Executable { chain, net: Some(net), reasons });
+        }
+        let (chain, net) = self.chain(path, chip, options)?;
+        Ok(Executable { chain, net, reasons: Vec::new() })
+    }
+}
+
+impl Executable {
+    /// Inputs or outputs by name with their extents: the network's own, or the ports'.
+    pub fn ends(&self, direction: Direction) -> Vec<(String, Vec<usize>)> {
+        let of_port = |p: &Port| {
+            let own = self.net.as_deref().and_then(|net| net.find(&p.name).map(|id| &net.value(id).ty));
+            let own = own.or(self.chain.declared(&p.name)).map(|ty| ty.shape.clone());
+            let s = p.shape;
+            (p.name.clone(), own.unwrap_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec()))
+        };
+        self.chain.ports(direction).map(of_port).collect()
+    }
+
+    /// What a port holds before the first run, where it is a state: zeros.
+    fn at_start(&self, port: &Port) -> Option<Array> {
+        let of_net = self.net.as_deref().and_then(|net| state_at_start(net, port));
+        let held = self.chain.states().iter().any(|state| state.input == port.name);
+        let s = port.shape;
+        let zeros = || Array {
+            shape: [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(),
+            data: vec![0.0; s.elements() as usize],
+        };
+        of_net.or_else(|| held.then(zeros))
+    }
+
+    /// Names of the inputs that a caller has to give: states are none.
+    pub fn real_inputs(&self) -> Vec<String> {
+        let ports = self.chain.ports(Direction::Input);
+        ports.filter(|port| self.at_start(port).is_none()).map(|port| port.name.clone()).collect()
+    }
+
+    /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
+    /// run; outputs have the network's own extents.
+    pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
+        let known: Vec<&str> = self.chain.ports(Direction::Input).map(|p| p.name.as_str()).collect();
+        if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let message = format!("the program has no input {name}");
+            return Err(Diagnostic::new(Code::Usage, message).help(format!("it has: {}", known.join(", "))));
+        }
+        let mut all = inputs.to_vec();
+        for port in self.chain.ports(Direction::Input) {
+            if inputs.iter().all(|(name, _)| *name != port.name)
+                && let Some(zeros) = self.at_start(port)
+            {
+                all.push((port.name.clone(), zeros));
+            }
+        }
+        self.chain.programs().iter().try_for_each(crate::execute::check)?;
+        let mut outputs = self.chain.execution(options)?.run(&all)?.outputs;
+        if let Some(net) = &self.net {
+            own_extents(net, &mut outputs);
+        }
+        Ok(outputs)
+    }
+
+    /// The listing that assembles back, of one program after the other.
+    pub fn listing(&self) -> String {
+        self.chain.programs().iter().map(text::list).collect()
+    }
+
+    /// Writes the forms into a folder, which is made where it is missing; the paths. Files are named after `stem`, in which only
+    /// letters, digits, `-`, `_` and dots within stay. A dispatch descriptor among the forms has each segment compiled alone, by
+    /// the same `options` for the same chip. A form that cannot carry host segments is refused by name.
+    pub fn save(
+        &self,
+        folder: &Path,
+        stem: &str,
+        forms: &[Form],
+        chip: &'static Chip,
+        options: &Options,
+    ) -> Result<Vec<PathBuf>> {
+        let segmented = match &self.net {
+            Some(net) if forms.contains(&Form::E5) && self.chain.hosts().is_empty() => {
+                Some(Chain::of_net(net, true, |segment| program_of(segment, chip, options, &mut ()))?)
+            }
+            _ => None,
+        };
+        let chain = segmented.as_ref().unwrap_or(&self.chain);
+        let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let plain: String = stem.chars().map(kept).collect();
+        let plain = Some(plain.trim_start_matches('.')).filter(|s| !s.is_empty()).unwrap_or("model");
+        let files: Vec<File> = forms::files(chain, chip, forms, plain, stem)?;
+        let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+        let paths: Vec<PathBuf> = files.iter().map(|f| folder.join(&f.name)).collect();
+        let all: Vec<(&Path, &[u8])> =
+            paths.iter().zip(&files).map(|(path, f)| (path.as_path(), f.bytes.as_slice())).collect();
+        files::write_all(&all)?;
+        Ok(paths)
+    }
+}

@@ -1,0 +1,169 @@
+//! Host segments: parts of a network that the processor computes, and how a dispatch descriptor carries them.
+//!
+//! The code of a processor call is the network's text; its constants are one table. An entry of the table is a code of the
+//! element type, the rank, the extents and the number of bytes as 64-bit little-endian words, then the bytes, dense.
+
+use anemone_facts::formats::e5::CODE_LANGUAGE;
+use anemone_net::{DType, Data, Net, Tensor, eval, text};
+use anemone_program::e5::{HostCall, HostTensor};
+use std::sync::Arc;
+
+/// Element types of the table, by their code.
+const DTYPES: [DType; 8] =
+    [DType::F16, DType::F32, DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::Bool];
+/// Most axes of a constant.
+const MOST_AXES: u64 = 16;
+
+/// Code of an element type among the descriptor's; truth values are bytes.
+pub fn storage(dtype: DType) -> u32 {
+    match dtype {
+        DType::U8 | DType::Bool => 1,
+        DType::I8 => 2,
+        DType::F16 => 3,
+        DType::F32 => 4,
+        DType::I16 => 5,
+        DType::U16 => 6,
+        DType::I32 => 7,
+    }
+}
+
+/// A host segment as a descriptor carries it.
+pub fn call_of(net: &Net) -> HostCall {
+    let (code, blobs) = text::print(net);
+    let mut constants = Vec::new();
+    for blob in blobs {
+        let dtype = blob.data.dtype();
+        let code = DTYPES.iter().position(|d| *d == dtype).unwrap_or(0) as u64;
+        let mut bytes = Vec::new();
+        blob.data.dense().stored(&mut |part| bytes.extend_from_slice(part));
+        let extents = blob.shape.iter().map(|&n| n as u64);
+        for word in [code, blob.shape.len() as u64].into_iter().chain(extents).chain([bytes.len() as u64]) {
+            constants.extend_from_slice(&word.to_le_bytes());
+        }
+        constants.extend_from_slice(&bytes);
+    }
+    let tensors = |ids: &[anemone_net::ValueId]| -> Vec<HostTensor> {
+        let tensor = |&id| {
+            let value = net.value(id);
+            let shape = value.ty.shape.iter().map(|&n| n as u64).collect();
+            HostTensor { name: value.name.clone(), storage: storage(value.ty.dtype), shape }
+        };
+        ids.iter().map(tensor).collect()
+    };
+    HostCall {
+        name: net.name.clone(),
+        language: CODE_LANGUAGE.into(),
+        code,
+        constants,
+        inputs: tensors(&net.inputs),
+        outputs: tensors(&net.outputs),
+    }
+}
+
+/// The network of a processor call, checked.
+pub fn net_of(call: &HostCall) -> Result<Net, String> {
+    if call.language != CODE_LANGUAGE {
+        return Err(format!("code in {:?}; {CODE_LANGUAGE:?} is run here", call.language));
+    }
+    let blobs = tensors_of(&call.constants).ok_or("its constants are cut off, or no table of tensors")?;
+    let net = text::parse(&call.code, &blobs).map_err(|e| e.to_string())?;
+    if let Err(errors) = anemone_net::check::check(&net) {
+        return Err(errors.first().map_or("a network that is not sound".into(), |e| e.to_string()));
+    }
+    let ends =
+        |ids: &[anemone_net::ValueId]| -> Vec<String> { ids.iter().map(|&id| net.value(id).name.clone()).collect() };
+    let named = |all: &[HostTensor]| -> Vec<String> { all.iter().map(|t| t.name.clone()).collect() };
+    if ends(&net.inputs) != named(&call.inputs) || ends(&net.outputs) != named(&call.outputs) {
+        let (found, expected) = (ends(&net.inputs), named(&call.inputs));
+        return Err(format!("its code takes {found:?}, the call gives {expected:?}, or their results differ"));
+    }
+    Ok(net)
+}
+
+fn tensors_of(mut rest: &[u8]) -> Option<Vec<Arc<Tensor>>> {
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let mut word = || {
+            let (head, tail) = rest.split_first_chunk::<8>()?;
+            rest = tail;
+            Some(u64::from_le_bytes(*head))
+        };
+        let dtype = *DTYPES.get(usize::try_from(word()?).ok()?)?;
+        let rank = word().filter(|&n| n <= MOST_AXES)?;
+        let shape: Vec<usize> = (0..rank).map(|_| usize::try_from(word()?).ok()).collect::<Option<_>>()?;
+        let bytes = usize::try_from(word()?).ok()?;
+        let elements = shape.iter().try_fold(1usize, |all, &n| all.checked_mul(n))?;
+        if elements.checked_mul(dtype.bytes())? != bytes {
+            return None;
+        }
+        let (data, tail) = rest.split_at_checked(bytes)?;
+        rest = tail;
+        all.push(Arc::new(Tensor { shape, data: Data::from_le_bytes(dtype, data) }));
+    }
+    Some(all)
+}
+
+/// Runs a host segment, in the element types that it declares. The error names it.
+pub fn evaluate(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    eval::eval_typed(net, inputs).map_err(|e| format!("host segment {}: {e}", net.name))
+}
+
+/// Runs host segments for the runtime.
+#[cfg(feature = "system")]
+pub use of_runtime::Evaluator;
+
+#[cfg(feature = "system")]
+mod of_runtime {
+    use super::*;
+    use anemone_runtime::e5rt::{HostExecutor, HostSegment};
+
+    /// The evaluator of networks, as the runtime asks for it.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Evaluator;
+
+    struct Segment(Net);
+
+    impl HostExecutor for Evaluator {
+        fn prepare(&self, call: &HostCall) -> Result<Arc<dyn HostSegment>, String> {
+            Ok(Arc::new(Segment(net_of(call)?)))
+        }
+    }
+
+    impl HostSegment for Segment {
+        fn run(&self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+            let Segment(net) = self;
+            let tensors = net.inputs.iter().zip(inputs).map(|(&id, bytes)| {
+                let ty = &net.value(id).ty;
+                Tensor { shape: ty.shape.clone(), data: Data::from_le_bytes(ty.dtype, bytes) }
+            });
+            let results = evaluate(net, &tensors.collect::<Vec<_>>())?;
+            let bytes = |(&id, tensor): (&anemone_net::ValueId, Tensor)| {
+                let mut out = Vec::new();
+                tensor.cast(net.value(id).ty.dtype).data.stored(&mut |part| out.extend_from_slice(part));
+                out
+            };
+            Ok(net.outputs.iter().zip(results).map(bytes).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_comes_back_as_it_was() {
+        let net = text::parse(
+            "net \"n\" {\n  input %i: i32[3]\n  const %t: f16[2, 2] = [1.0, 2.0, 3.0, 4.5]\n  %e: f16[3, 2] = \
+             gather(%t, %i) axis=0\n  output %e\n}\n",
+            &[],
+        )
+        .expect("the text parses");
+        let mut call = call_of(&net);
+        assert_eq!(text::print(&net_of(&call).expect("the code reads")), text::print(&net));
+        call.constants.push(0);
+        assert!(net_of(&call).is_err(), "a byte too many");
+        call.language = "another".into();
+        assert!(net_of(&call).unwrap_err().contains("another"));
+    }
+}

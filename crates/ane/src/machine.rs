@@ -1,0 +1,83 @@
+//! Facts of formats and driver by word or number: selectors, structures, codes, entitlements, commands, properties, magics, load
+//! commands, segments, tables of the dispatch descriptor, registers of the descriptor image.
+
+mod driver;
+mod formats;
+
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+/// One fact.
+#[derive(Clone, Debug, Default)]
+pub struct Fact {
+    /// What it is, in a word or two.
+    pub kind: &'static str,
+    /// Name.
+    pub name: String,
+    /// Other names.
+    pub also: Vec<String>,
+    /// Numbers that it is known by.
+    pub numbers: Vec<u64>,
+    /// What it means, a sentence a line.
+    pub lines: Vec<String>,
+    /// Letter of the evidence.
+    pub evidence: &'static str,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+impl Fact {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!("{} ({})\n", self.name, self.kind);
+        for line in &self.lines {
+            text += &format!("  {line}\n");
+        }
+        text + &format!("  evidence: {}, source {} in docs/evidence.md\n", self.evidence, self.source)
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "kind": self.kind, "name": self.name, "also": self.also, "numbers": self.numbers, "lines": self.lines,
+            "evidence": self.evidence, "source": self.source,
+        })
+    }
+}
+
+/// Every fact, by the same name or the same number.
+pub fn find(word: &str) -> Vec<&'static Fact> {
+    let same = |name: &String| name.eq_ignore_ascii_case(word);
+    let number = number(word);
+    let named: Vec<&Fact> = all().iter().filter(|f| same(&f.name) || f.also.iter().any(same)).collect();
+    match number {
+        Some(n) => all().iter().filter(|f| f.numbers.contains(&n)).collect(),
+        None => named,
+    }
+}
+
+/// Every name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().iter().flat_map(|f| std::iter::once(&f.name).chain(&f.also)).map(String::as_str)
+}
+
+/// A number as it is written: hexadecimal after `0x`, else decimal.
+fn number(text: &str) -> Option<u64> {
+    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+}
+
+/// The table, made once.
+fn all() -> &'static [Fact] {
+    static ALL: OnceLock<Vec<Fact>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut facts = Vec::new();
+        driver::clients(&mut facts);
+        driver::structures(&mut facts);
+        driver::rest_of_driver(&mut facts);
+        formats::descriptor(&mut facts);
+        formats::container(&mut facts);
+        formats::dialects(&mut facts);
+        formats::image(&mut facts);
+        facts
+    })
+}

@@ -1,0 +1,294 @@
+//! What a descriptor has done, step by step: engine calls with the containers that they name, processor calls with their code.
+
+use anemone_facts::formats::{by_code, e5 as rows};
+use std::collections::{HashMap, HashSet};
+
+use super::build::{ENGINE_SUFFIX, HostCall, HostTensor, State};
+use super::{Descriptor, Record, Value};
+
+/// Most calls of a descriptor that are followed: each holds its program.
+const MOST_CALLS: usize = 1024;
+
+/// A call of an engine program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineCall {
+    /// Name of the operation.
+    pub name: String,
+    /// Hash of the container, hexadecimal.
+    pub hash: String,
+    /// Name of the program in its container.
+    pub symbol: String,
+    /// Ports that it reads.
+    pub inputs: Vec<String>,
+    /// Ports that it writes.
+    pub outputs: Vec<String>,
+    /// Name and address of the windows of its ports.
+    pub windows: Vec<(String, u64)>,
+}
+
+/// A call, in the order of the descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Of an engine program.
+    Engine(EngineCall),
+    /// On the processor.
+    Host(HostCall),
+}
+
+/// The calls of a descriptor between what the caller gives and what it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Calls in order.
+    pub calls: Vec<Dispatch>,
+    /// What the caller gives.
+    pub inputs: Vec<String>,
+    /// What the caller gets.
+    pub outputs: Vec<String>,
+    /// Tensors held from run to run.
+    pub states: Vec<State>,
+}
+
+/// Why a descriptor cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Unfollowed {
+    /// What is wrong, with the operation's name.
+    pub what: String,
+    /// Whether the descriptor is sound and asks for what nothing here does.
+    pub unsupported: bool,
+}
+
+fn malformed(what: String) -> Unfollowed {
+    Unfollowed { what, unsupported: false }
+}
+
+impl Descriptor {
+    /// The calls in order. Every tensor is made before it is read, and states are an input and an output of the caller's.
+    pub fn sequence(&self) -> Result<Sequence, Unfollowed> {
+        let mut reading = Reading {
+            symbols: self.root.list("symbol_names"),
+            attributes: self.attributes(),
+            out: Sequence::default(),
+            on_engine: HashSet::new(),
+            on_host: HashSet::new(),
+            named: false,
+        };
+        for frame in self.frames() {
+            if let Some(function) = frame.record("function") {
+                reading.ends(function);
+            }
+            if let Some(op) = frame.record("operation") {
+                reading.operation(op, frame)?;
+            }
+        }
+        reading.finish()
+    }
+}
+
+/// A descriptor followed operation by operation.
+struct Reading<'a> {
+    symbols: &'a [Value],
+    attributes: HashMap<&'a str, &'a Record>,
+    out: Sequence,
+    /// Tensors that are there on the engine's side, by their name there.
+    on_engine: HashSet<&'a str>,
+    /// Tensors that a call made and that are there on the host's side.
+    on_host: HashSet<String>,
+    /// Whether the function names its ends itself.
+    named: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// Ends that the function names itself: processor calls take part, and what they alone read has no cast.
+    fn ends(&mut self, function: &Record) {
+        let names = |side| -> Vec<String> {
+            let text = |value: &Value| if let Value::Text(name) = value { Some(name.clone()) } else { None };
+            function.list(side).iter().filter_map(text).collect()
+        };
+        self.named = !function.list("outputs").is_empty();
+        if self.named {
+            (self.out.inputs, self.out.outputs) = (names("inputs"), names("outputs"));
+        }
+    }
+
+    /// Tensors that an operation reads or makes.
+    fn tensors(&self, op: &Record, side: &str) -> Result<Vec<&'a str>, Unfollowed> {
+        let name = |value: &Value| match value {
+            Value::Number(at) => match usize::try_from(*at).ok().and_then(|at| self.symbols.get(at)) {
+                Some(Value::Text(name)) => Ok(name.as_str()),
+                _ => Err(malformed(format!("{}: no symbol {at} in {side}", op.text("name")))),
+            },
+            other => Err(malformed(format!("{}: {side} has {other:?}", op.text("name")))),
+        };
+        op.list(side).iter().map(name).collect()
+    }
+
+    fn operation(&mut self, op: &Record, frame: &Record) -> Result<(), Unfollowed> {
+        let (inputs, outputs) = (self.tensors(op, "inputs")?, self.tensors(op, "outputs")?);
+        if self.out.calls.len() == MOST_CALLS {
+            return Err(malformed(format!("{}: it has more than {MOST_CALLS} calls", op.text("name"))));
+        }
+        match op.number("op_type") as u32 {
+            rows::CAST => self.cast(op, &inputs, &outputs),
+            rows::ANE_INFERENCE => {
+                self.inference((op, frame), &inputs, &outputs)?;
+                self.aliases(op, frame)
+            }
+            rows::CPU_INFERENCE => self.processor((op, frame), &inputs, &outputs),
+            kind => {
+                let meaning = by_code(rows::OP_TYPES, kind).map_or("a kind that is not known", |c| c.meaning);
+                let name = op.text("name");
+                let what = format!("{name}: {meaning}; engine programs and processor calls are run here");
+                Err(Unfollowed { what, unsupported: true })
+            }
+        }
+    }
+
+    /// A tensor comes in or goes out; its bytes are laid out anew by whoever binds the port.
+    fn cast(&mut self, op: &Record, inputs: &[&'a str], outputs: &[&'a str]) -> Result<(), Unfollowed> {
+        let name = op.text("name");
+        let (&[from], &[to]) = (inputs, outputs) else {
+            let (i, o) = (inputs.len(), outputs.len());
+            return Err(malformed(format!("{name}: a cast of {i} tensors to {o}")));
+        };
+        if to.strip_suffix(ENGINE_SUFFIX) == Some(from) {
+            let known = self.on_host.contains(from) || self.out.inputs.iter().any(|n| n == from);
+            if !known && self.named {
+                return Err(malformed(format!("{name}: nothing before it makes {from}")));
+            }
+            if !known {
+                self.out.inputs.push(from.to_string());
+            }
+            self.on_engine.insert(to);
+            return Ok(());
+        }
+        if from.strip_suffix(ENGINE_SUFFIX) == Some(to) && self.on_engine.contains(from) {
+            self.on_host.insert(to.to_string());
+            if !self.named {
+                self.out.outputs.push(to.to_string());
+            }
+            return Ok(());
+        }
+        Err(malformed(format!("{name}: casts {from} to {to}, which is neither in nor out")))
+    }
+
+    fn inference(
+        &mut self,
+        (op, frame): (&Record, &Record),
+        inputs: &[&'a str],
+        outputs: &[&'a str],
+    ) -> Result<(), Unfollowed> {
+        let name = op.text("name").to_string();
+        let ports = |tensors: &[&str]| -> Result<Vec<String>, Unfollowed> {
+            let port = |t: &&str| t.strip_suffix(ENGINE_SUFFIX).map(str::to_string);
+            let all: Option<Vec<String>> = tensors.iter().map(port).collect();
+            all.ok_or_else(|| malformed(format!("{name}: binds {tensors:?}, of which one is not on the engine's side")))
+        };
+        if let Some(missing) = inputs.iter().find(|t| !self.on_engine.contains(**t)) {
+            return Err(malformed(format!("{name}: nothing before it makes {missing}")));
+        }
+        let attributes = self.attributes.get(op.text("attrs_section")).copied();
+        let attribute = |field| attributes.map_or("", |a| a.text(field)).to_string();
+        let window = |w: &Record| {
+            let port = w.text("name").strip_suffix(ENGINE_SUFFIX)?;
+            Some((port.to_string(), w.number("aperture_va")))
+        };
+        let call = EngineCall {
+            hash: attribute("anehash"),
+            symbol: attribute("program_symbol"),
+            inputs: ports(inputs)?,
+            outputs: ports(outputs)?,
+            windows: frame.records("ports").filter_map(window).collect(),
+            name,
+        };
+        self.on_engine.extend(outputs);
+        self.out.calls.push(Dispatch::Engine(call));
+        Ok(())
+    }
+
+    fn processor(
+        &mut self,
+        (op, frame): (&Record, &Record),
+        inputs: &[&'a str],
+        outputs: &[&'a str],
+    ) -> Result<(), Unfollowed> {
+        let name = op.text("name");
+        let missing = inputs.iter().find(|t| !self.on_host.contains(**t) && !self.out.inputs.iter().any(|n| n == *t));
+        if let Some(missing) = missing {
+            return Err(malformed(format!("{name}: nothing before it makes {missing}")));
+        }
+        let attributes = self.attributes.get(op.text("attrs_section")).copied();
+        let Some(attributes) = attributes.filter(|a| a.table.name == "CpuInferenceAttrs") else {
+            return Err(malformed(format!("{name}: a processor call without code")));
+        };
+        let descriptors: Vec<&Record> =
+            frame.records("operands").filter_map(|operand| operand.record("descriptor")).collect();
+        if descriptors.len() != inputs.len() + outputs.len() {
+            let (found, expected) = (descriptors.len(), inputs.len() + outputs.len());
+            return Err(malformed(format!("{name}: {found} operands for {expected} tensors")));
+        }
+        let tensor = |(name, descriptor): (&&str, &&Record)| {
+            let extent = |value: &Value| if let Value::Number(n) = value { *n } else { 0 };
+            let shape = descriptor.list("dim").iter().map(extent).collect();
+            HostTensor { name: name.to_string(), storage: descriptor.number("storage_type") as u32, shape }
+        };
+        let constants = match attributes.get("constants") {
+            Value::Bytes(bytes) => bytes.clone(),
+            _ => Vec::new(),
+        };
+        let (read, made) = descriptors.split_at(inputs.len());
+        self.out.calls.push(Dispatch::Host(HostCall {
+            name: attributes.text("function_name").to_string(),
+            language: attributes.text("language").to_string(),
+            code: attributes.text("code").to_string(),
+            constants,
+            inputs: inputs.iter().zip(read).map(tensor).collect(),
+            outputs: outputs.iter().zip(made).map(tensor).collect(),
+        }));
+        self.on_host.extend(outputs.iter().map(|t| t.to_string()));
+        self.aliases(op, frame)
+    }
+
+    /// States of a call: an output that shares memory with an input.
+    fn aliases(&mut self, op: &Record, frame: &Record) -> Result<(), Unfollowed> {
+        for alias in frame.records("aliases") {
+            let at = alias.number("symbol_index");
+            let held = usize::try_from(at).ok().and_then(|at| self.symbols.get(at));
+            let input = if let Some(Value::Text(name)) = held { Some(self.plain(name)) } else { None };
+            let output = Some(self.plain(alias.text("name"))).filter(|name| !name.is_empty());
+            let name = op.text("name");
+            let (Some(input), Some(output)) = (input, output) else {
+                return Err(malformed(format!("{name}: alias {:?} of symbol {at}", alias.text("name"))));
+            };
+            let state = State { input: input.to_string(), output: output.to_string() };
+            if let Some(other) = self.out.states.iter().find(|s| s.input == state.input || s.output == state.output) {
+                let what = format!("{name}: {} = {} and {} = {}", other.input, other.output, input, output);
+                return Err(malformed(what));
+            }
+            self.out.states.push(state);
+        }
+        Ok(())
+    }
+
+    /// A tensor's name without what marks the engine's side.
+    fn plain<'n>(&self, name: &'n str) -> &'n str {
+        name.strip_suffix(ENGINE_SUFFIX).filter(|_| self.on_engine.contains(name)).unwrap_or(name)
+    }
+
+    fn finish(self) -> Result<Sequence, Unfollowed> {
+        let given = |name: &String| self.on_host.contains(name) || self.out.inputs.contains(name);
+        if let Some(missing) = self.out.outputs.iter().find(|name| !given(name)) {
+            return Err(malformed(format!("nothing makes the output {missing}")));
+        }
+        if self.out.calls.is_empty() {
+            return Err(malformed("it names no program of the engine".into()));
+        }
+        for State { input, output } in &self.out.states {
+            if !self.out.inputs.contains(input) || !self.on_host.contains(output) {
+                let what = format!("state {input} = {output}: an input cast in and an output cast out are needed");
+                return Err(malformed(what));
+            }
+        }
+        Ok(self.out)
+    }
+}

@@ -1,0 +1,241 @@
+//! Libraries and functions: what a descriptor has done, planned over the tensors that pass between its calls.
+
+use super::device::{Loaded, read_image};
+use super::operation::{Call, DevicePort, End, Operation};
+use super::{HostExecutor, HostSegment, Runtime, cast};
+use crate::cache::{Bundle, Function as Signature, PortInfo};
+use crate::driver::task::lock;
+use crate::error::{Error, Result};
+use crate::os::shared::Shared;
+use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, container_hash};
+use anemone_program::{Direction, Program};
+use std::sync::{Arc, Mutex};
+
+/// A tensor that passes between calls, or between them and the caller.
+type Slot = usize;
+
+/// A call with the tensors that it reads and makes.
+enum Step {
+    /// Image by its place in the bundle, and one tensor a port.
+    Engine { image: usize, program: Arc<Program>, ports: Vec<Slot> },
+    /// On the host.
+    Host { call: HostCall, inputs: Vec<Slot>, outputs: Vec<Slot> },
+}
+
+/// The calls of a bundle in order.
+struct Plan {
+    steps: Vec<Step>,
+    tensors: Vec<PortInfo>,
+    /// Tensors of the function's ports, in the order of its signature.
+    ends: Vec<Slot>,
+}
+
+impl Plan {
+    fn of(bundle: &Bundle) -> Result<Plan> {
+        let broken = |e: &dyn std::fmt::Display| Error::Compile(format!("dispatch descriptor: {e}"));
+        let descriptor = Descriptor::read(&bundle.descriptor).map_err(|e| broken(&e))?;
+        let sequence = descriptor.sequence().map_err(|e| broken(&e))?;
+        let hashes: Vec<String> = bundle.images.iter().map(|image| container_hash(image)).collect();
+        let mut plan = Plan { steps: Vec::new(), tensors: bundle.function.ports.clone(), ends: Vec::new() };
+        plan.ends = (0..plan.tensors.len()).collect();
+        for name in sequence.inputs.iter().chain(&sequence.outputs) {
+            plan.find(name).ok_or_else(|| Error::Unknown { what: "port", name: name.clone() })?;
+        }
+        // What a host segment declares comes first: an engine's port says fp16 and four extents.
+        for call in &sequence.calls {
+            if let Dispatch::Host(call) = call {
+                call.inputs.iter().chain(&call.outputs).for_each(|tensor| plan.declare(tensor));
+            }
+        }
+        for call in sequence.calls {
+            let step = match call {
+                Dispatch::Host(call) => {
+                    let inputs = call.inputs.iter().map(|t| plan.slot(&t.name)).collect::<Result<_>>()?;
+                    let outputs = call.outputs.iter().map(|t| plan.slot(&t.name)).collect::<Result<_>>()?;
+                    Step::Host { call, inputs, outputs }
+                }
+                Dispatch::Engine(call) => {
+                    let image = hashes.iter().position(|hash| *hash == call.hash);
+                    let image = image.ok_or_else(|| Error::Unknown { what: "program image", name: call.name })?;
+                    plan.engine(image, read_image(&bundle.images[image])?)?
+                }
+            };
+            plan.steps.push(step);
+        }
+        Ok(plan)
+    }
+
+    fn find(&self, name: &str) -> Option<Slot> {
+        self.tensors.iter().position(|t| t.name == name)
+    }
+
+    fn slot(&self, name: &str) -> Result<Slot> {
+        self.find(name).ok_or_else(|| Error::Unknown { what: "tensor", name: name.into() })
+    }
+
+    fn declare(&mut self, tensor: &HostTensor) {
+        if self.find(&tensor.name).is_none() {
+            let HostTensor { name, storage, shape } = tensor.clone();
+            self.tensors.push(PortInfo { name, dtype: storage as u8, shape, output: false });
+        }
+    }
+
+    fn engine(&mut self, image: usize, program: Program) -> Result<Step> {
+        let mut ports = Vec::new();
+        for port in &program.ports {
+            let slot = self.find(&port.name).unwrap_or_else(|| {
+                let s = port.shape;
+                let shape = [s.n, s.c, s.h, s.w].map(u64::from).to_vec();
+                self.tensors.push(PortInfo { name: port.name.clone(), dtype: 3, shape, output: false });
+                self.tensors.len() - 1
+            });
+            cast::check(&self.tensors[slot], port)?;
+            ports.push(slot);
+        }
+        Ok(Step::Engine { image, program: Arc::new(program), ports })
+    }
+}
+
+/// A compiled model.
+#[derive(Clone)]
+pub struct Library {
+    runtime: Arc<Runtime>,
+    bundle: Arc<Bundle>,
+    plan: Arc<Plan>,
+}
+
+impl Library {
+    pub(super) fn new(runtime: Arc<Runtime>, bundle: Bundle) -> Result<Library> {
+        let plan = Arc::new(Plan::of(&bundle)?);
+        Ok(Library { runtime, bundle: Arc::new(bundle), plan })
+    }
+
+    /// Function of a name; a model has one.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        if name != self.bundle.function.name {
+            return Err(Error::Unknown { what: "function", name: name.into() });
+        }
+        let loading = Loading { bundle: Arc::clone(&self.bundle), loaded: Mutex::new(None) };
+        Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(&self.plan), loading: Arc::new(loading) })
+    }
+
+    /// What the function is called with.
+    pub fn signature(&self) -> &Signature {
+        &self.bundle.function
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// Engine programs and host segments.
+    pub fn calls(&self) -> (usize, usize) {
+        let hosts = self.plan.steps.iter().filter(|step| matches!(step, Step::Host { .. })).count();
+        (self.plan.steps.len() - hosts, hosts)
+    }
+}
+
+/// A call that is loaded: a program on the device, or a segment of the host.
+#[derive(Clone)]
+enum Ready {
+    Engine(Arc<dyn Loaded>),
+    Host(Arc<dyn HostSegment>),
+}
+
+struct Loading {
+    bundle: Arc<Bundle>,
+    loaded: Mutex<Option<Vec<Ready>>>,
+}
+
+/// A function of a library.
+#[derive(Clone)]
+pub struct Function {
+    runtime: Arc<Runtime>,
+    plan: Arc<Plan>,
+    loading: Arc<Loading>,
+}
+
+impl Function {
+    /// Loads the programs, once; operations do it if nobody did.
+    pub fn load(&self) -> Result<()> {
+        self.loaded().map(drop)
+    }
+
+    fn loaded(&self) -> Result<Vec<Ready>> {
+        let mut slot = lock(&self.loading.loaded);
+        if let Some(loaded) = &*slot {
+            return Ok(loaded.clone());
+        }
+        let name = &self.loading.bundle.function.name;
+        let ready = |step: &Step| match step {
+            Step::Engine { image, .. } => {
+                self.runtime.device.load(&self.loading.bundle.images[*image], name).map(Ready::Engine)
+            }
+            Step::Host { call, .. } => prepare(self.runtime.host.as_deref(), call).map(Ready::Host),
+        };
+        let loaded = self.plan.steps.iter().map(ready).collect::<Result<Vec<_>>>()?;
+        *slot = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// An operation that runs the function.
+    pub fn operation(&self) -> Result<Arc<Operation>> {
+        let mut calls: Vec<Call> = Vec::new();
+        for (step, ready) in self.plan.steps.iter().zip(self.loaded()?) {
+            let call = match (step, ready) {
+                (Step::Engine { program, ports, .. }, Ready::Engine(loaded)) => {
+                    let ports = self.device_ports((program, ports), loaded.as_ref(), &calls)?;
+                    Call::Engine { loaded, ports }
+                }
+                (Step::Host { call, inputs, outputs }, Ready::Host(segment)) => Call::Host {
+                    name: call.name.clone(),
+                    segment,
+                    inputs: inputs.clone(),
+                    outputs: outputs.iter().map(|&slot| (slot, self.dense_bytes(slot))).collect(),
+                },
+                _ => return Err(Error::State { what: "operation", state: "loaded otherwise" }),
+            };
+            calls.push(call);
+        }
+        let info = |&slot: &Slot| End::new(self.plan.tensors[slot].clone(), slot);
+        let ends = self.plan.ends.iter().map(info).collect();
+        let sizes = (0..self.plan.tensors.len()).map(|slot| self.dense_bytes(slot));
+        Ok(Arc::new(Operation::new(Arc::clone(&self.runtime), ends, calls, sizes)))
+    }
+
+    fn dense_bytes(&self, slot: Slot) -> usize {
+        cast::dense_bytes(&self.plan.tensors[slot]).unwrap_or(0) as usize
+    }
+
+    /// Memory on the device for every port. What another program's port has made in the same layout is read where it lies.
+    fn device_ports(
+        &self,
+        (program, slots): (&Program, &[Slot]),
+        loaded: &dyn Loaded,
+        before: &[Call],
+    ) -> Result<Vec<DevicePort>> {
+        let mut ports = Vec::with_capacity(program.ports.len());
+        for (port, &slot) in program.ports.iter().zip(slots) {
+            let made = match port.direction {
+                Direction::Input => before.iter().rev().find_map(|call| call.maker(slot, port)),
+                Direction::Output => None,
+            };
+            let memory = match &made {
+                Some(memory) => Arc::clone(memory),
+                None => Arc::new(Shared::new(port.bytes)?),
+            };
+            let surface = loaded.add_surface(Arc::clone(&memory))?;
+            let info = self.plan.tensors[slot].clone();
+            ports.push(DevicePort::new((info, slot), port.clone(), (memory, surface), made.is_some()));
+        }
+        Ok(ports)
+    }
+}
+
+/// A segment of the caller's executor.
+fn prepare(host: Option<&dyn HostExecutor>, call: &HostCall) -> Result<Arc<dyn HostSegment>> {
+    let refuse = |why: String| Error::Compile(format!("host segment {}: {why}", call.name));
+    let host = host.ok_or_else(|| refuse("this runtime was given no host executor".into()))?;
+    host.prepare(call).map_err(refuse)
+}

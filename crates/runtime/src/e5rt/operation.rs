@@ -1,0 +1,353 @@
+//! Operations: a function with memory for its ports, and one dispatch of it.
+
+use super::device::Loaded;
+use super::{Buffer, HostSegment, Runtime, cast, trace};
+use crate::cache::PortInfo;
+use crate::driver::task::lock;
+use crate::error::{Error, Result};
+use crate::os::shared::Shared;
+use anemone_program::{Direction, Port};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Scratch {
+    strided: Vec<u8>,
+    /// What the device has, as the host would see it.
+    sent: Vec<u8>,
+}
+
+/// A port of a program, with its memory on the device.
+pub(super) struct DevicePort {
+    info: PortInfo,
+    /// Tensor that it reads or makes.
+    slot: usize,
+    port: Port,
+    memory: Arc<Shared>,
+    surface: u32,
+    /// Whether the memory is that of the program that makes the tensor: nothing is cast.
+    chained: bool,
+    scratch: Mutex<Scratch>,
+}
+
+impl DevicePort {
+    pub(super) fn new(
+        (info, slot): (PortInfo, usize),
+        port: Port,
+        (memory, surface): (Arc<Shared>, u32),
+        chained: bool,
+    ) -> DevicePort {
+        let dense = cast::dense_bytes(&info).unwrap_or(0) as usize;
+        let bytes = if chained { 0 } else { port.bytes as usize };
+        let scratch = Mutex::new(Scratch { strided: vec![0; bytes], sent: vec![0; dense] });
+        DevicePort { info, slot, port, memory, surface, chained, scratch }
+    }
+
+    fn is(&self, direction: Direction) -> bool {
+        self.port.direction == direction
+    }
+}
+
+/// One call of a dispatch.
+pub(super) enum Call {
+    /// A program of the engine.
+    Engine {
+        /// On the device.
+        loaded: Arc<dyn Loaded>,
+        /// In the order of the program's.
+        ports: Vec<DevicePort>,
+    },
+    /// A host segment.
+    Host {
+        /// Name.
+        name: String,
+        /// What computes it.
+        segment: Arc<dyn HostSegment>,
+        /// Tensors that it reads.
+        inputs: Vec<usize>,
+        /// Tensors that it makes, with their bytes.
+        outputs: Vec<(usize, usize)>,
+    },
+}
+
+impl Call {
+    /// Memory in which this call makes a tensor, where it lies as `reader` has it.
+    pub(super) fn maker(&self, slot: usize, reader: &Port) -> Option<Arc<Shared>> {
+        let Call::Engine { ports, .. } = self else { return None };
+        let port = ports.iter().find(|p| p.slot == slot && p.is(Direction::Output))?;
+        alike(&port.port, reader).then(|| Arc::clone(&port.memory))
+    }
+}
+
+/// A port of the function.
+pub(super) struct End {
+    info: PortInfo,
+    slot: usize,
+    bound: Mutex<Option<Arc<Buffer>>>,
+}
+
+impl End {
+    pub(super) fn new(info: PortInfo, slot: usize) -> End {
+        End { info, slot, bound: Mutex::new(None) }
+    }
+}
+
+/// An operation: a function with ports.
+pub struct Operation {
+    runtime: Arc<Runtime>,
+    ends: Vec<End>,
+    calls: Vec<Call>,
+    prepared: AtomicBool,
+    /// Dense bytes of every tensor; two runs of the operation take turns.
+    tensors: Mutex<Vec<Vec<u8>>>,
+}
+
+/// A port of an operation.
+#[derive(Clone)]
+pub struct IoPort {
+    operation: Arc<Operation>,
+    index: usize,
+}
+
+impl IoPort {
+    /// Binds a buffer; its size must be the tensor's or more.
+    pub fn bind(&self, buffer: &Arc<Buffer>) -> Result<()> {
+        let end = &self.operation.ends[self.index];
+        let expected = cast::dense_bytes(&end.info).unwrap_or(0);
+        let found = buffer.shared.len() as u64;
+        if found < expected {
+            return Err(Error::Size { what: format!("buffer for {}", end.info.name), found, expected });
+        }
+        *lock(&end.bound) = Some(Arc::clone(buffer));
+        Ok(())
+    }
+
+    /// What the port takes or gives.
+    pub fn info(&self) -> &PortInfo {
+        &self.operation.ends[self.index].info
+    }
+}
+
+/// What one dispatch works on.
+struct Dispatching<'a> {
+    /// Buffers of the ends, in their order.
+    bound: &'a [Arc<Buffer>],
+    tensors: &'a mut [Vec<u8>],
+    /// Tensors that lie on the device only, so far.
+    stale: Vec<bool>,
+}
+
+impl Operation {
+    pub(super) fn new(
+        runtime: Arc<Runtime>,
+        ends: Vec<End>,
+        calls: Vec<Call>,
+        bytes: impl Iterator<Item = usize>,
+    ) -> Operation {
+        let tensors = Mutex::new(bytes.map(|n| vec![0; n]).collect());
+        Operation { runtime, ends, calls, prepared: AtomicBool::new(false), tensors }
+    }
+
+    /// A port by name and direction.
+    pub fn port(self: &Arc<Self>, name: &str, output: bool) -> Result<IoPort> {
+        let found = self.ends.iter().position(|end| end.info.name == name && end.info.output == output);
+        let index = found.ok_or_else(|| Error::Unknown { what: "port", name: name.into() })?;
+        Ok(IoPort { operation: Arc::clone(self), index })
+    }
+
+    /// Prepares for encoding; encoding does it if nobody did.
+    pub fn prepare(&self) {
+        self.prepared.store(true, Relaxed);
+    }
+
+    /// Whether every port has a buffer.
+    pub(crate) fn check_bound(&self) -> Result<()> {
+        match self.ends.iter().find(|end| lock(&end.bound).is_none()) {
+            None => Ok(()),
+            Some(end) => Err(unbound(end)),
+        }
+    }
+
+    /// One dispatch: every call with its casts in and out, and host segments between them.
+    pub(crate) fn run(&self, limit: Option<Duration>) -> Result<()> {
+        let mut tensors = lock(&self.tensors);
+        let begin = Instant::now();
+        let all = self.now();
+        let bound = self.ends.iter().map(|end| lock(&end.bound).clone().ok_or_else(|| unbound(end)));
+        let bound = bound.collect::<Result<Vec<_>>>()?;
+        let stale = vec![false; tensors.len()];
+        let mut work = Dispatching { bound: &bound, tensors: &mut tensors, stale };
+        for (end, buffer) in self.ends.iter().zip(&bound).filter(|(end, _)| !end.info.output) {
+            buffer.shared.read(&mut work.tensors[end.slot]);
+        }
+        for call in &self.calls {
+            match call {
+                Call::Engine { loaded, ports } => {
+                    self.on_engine(
+                        loaded.as_ref(),
+                        ports,
+                        &mut work,
+                        limit.map(|l| l.saturating_sub(begin.elapsed())),
+                    )?;
+                }
+                Call::Host { name, segment, inputs, outputs } => {
+                    let begin = self.now();
+                    self.fetch(inputs, &mut work);
+                    on_host((name, segment.as_ref()), inputs, outputs, &mut work)?;
+                    self.runtime.counts.host_segments.fetch_add(1, Relaxed);
+                    self.span(&format!("HOST_SEGMENT {name}"), begin);
+                }
+            }
+        }
+        let begin = self.now();
+        let outputs: Vec<usize> = self.ends.iter().filter(|end| end.info.output).map(|end| end.slot).collect();
+        self.fetch(&outputs, &mut work);
+        for (end, buffer) in self.ends.iter().zip(&bound).filter(|(end, _)| end.info.output) {
+            buffer.shared.write(&work.tensors[end.slot]);
+        }
+        self.span("DRIVER_REQUEST cast out", begin);
+        self.span("EVAL", all);
+        self.runtime.counts.dispatches.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn now(&self) -> Option<Instant> {
+        self.runtime.trace.as_ref().map(|_| Instant::now())
+    }
+
+    fn span(&self, name: &str, begin: Option<Instant>) {
+        if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
+            trace.span(trace::Lane::Host, name, begin);
+        }
+    }
+
+    /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them.
+    fn on_engine(
+        &self,
+        loaded: &dyn Loaded,
+        ports: &[DevicePort],
+        work: &mut Dispatching,
+        limit: Option<Duration>,
+    ) -> Result<()> {
+        let begin = self.now();
+        let wanted: Vec<usize> =
+            ports.iter().filter(|p| p.is(Direction::Input) && !p.chained).map(|p| p.slot).collect();
+        self.fetch(&wanted, work);
+        let (mut inputs, mut outputs) = (Vec::with_capacity(8), Vec::with_capacity(8));
+        for port in ports {
+            if port.is(Direction::Output) {
+                outputs.push(port.surface);
+                continue;
+            }
+            let state = self.state_of(port, ports, work.bound);
+            let held = state.unwrap_or(port);
+            inputs.push(held.surface);
+            if port.chained {
+                continue;
+            }
+            let dense = &work.tensors[port.slot];
+            let mut scratch = lock(&held.scratch);
+            let Scratch { strided, sent } = &mut *scratch;
+            if state.is_some() && dense == sent {
+                continue;
+            }
+            cast::to_device(dense, port.info.dtype, &held.port, strided);
+            held.memory.write(strided);
+            let counts = &self.runtime.counts;
+            let count = if state.is_some() { &counts.state_bytes } else { &counts.input_bytes };
+            count.fetch_add(dense.len() as u64, Relaxed);
+        }
+        self.span("DRIVER_REQUEST cast in", begin);
+        let begin = self.now();
+        loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
+        self.span("DRIVER_REQUEST inference", begin);
+        if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
+            trace.stages(begin);
+        }
+        ports.iter().filter(|p| p.is(Direction::Output)).for_each(|p| work.stale[p.slot] = true);
+        Ok(())
+    }
+
+    /// Casts tensors out that lie on the device only.
+    fn fetch(&self, wanted: &[usize], work: &mut Dispatching) {
+        for &slot in wanted {
+            if !std::mem::replace(&mut work.stale[slot], false) {
+                continue;
+            }
+            let ports = self.calls.iter().rev().filter_map(|call| match call {
+                Call::Engine { ports, .. } => Some(ports),
+                Call::Host { .. } => None,
+            });
+            let port = ports.flatten().find(|p| p.slot == slot && p.is(Direction::Output));
+            let Some(port) = port else { continue };
+            let mut scratch = lock(&port.scratch);
+            let Scratch { strided, sent } = &mut *scratch;
+            let dense = &mut work.tensors[slot];
+            port.memory.read(strided);
+            cast::to_host(strided, &port.port, port.info.dtype, dense);
+            sent.copy_from_slice(dense);
+        }
+    }
+
+    /// The output port whose memory an input port shares: one buffer is bound to both. The device keeps the value.
+    fn state_of<'p>(
+        &self,
+        input: &DevicePort,
+        ports: &'p [DevicePort],
+        bound: &[Arc<Buffer>],
+    ) -> Option<&'p DevicePort> {
+        let buffer = |port: &DevicePort, output: bool| {
+            let at = self.ends.iter().position(|end| end.slot == port.slot && end.info.output == output)?;
+            bound.get(at)
+        };
+        let held = buffer(input, false)?;
+        ports.iter().find(|p| {
+            p.is(Direction::Output)
+                && buffer(p, true).is_some_and(|b| Arc::ptr_eq(b, held))
+                && (&p.info.shape, p.info.dtype) == (&input.info.shape, input.info.dtype)
+                && alike(&p.port, &input.port)
+        })
+    }
+}
+
+/// Runs a host segment on dense tensors.
+fn on_host(
+    (name, segment): (&str, &dyn HostSegment),
+    inputs: &[usize],
+    outputs: &[(usize, usize)],
+    work: &mut Dispatching,
+) -> Result<()> {
+    let read: Vec<&[u8]> = inputs.iter().map(|&slot| work.tensors[slot].as_slice()).collect();
+    let made = segment.run(&read).map_err(Error::Host)?;
+    if made.len() != outputs.len() {
+        let (found, expected) = (made.len() as u64, outputs.len() as u64);
+        return Err(Error::Size { what: format!("results of {name}"), found, expected });
+    }
+    for (bytes, &(slot, expected)) in made.into_iter().zip(outputs) {
+        if bytes.len() != expected {
+            let found = bytes.len() as u64;
+            return Err(Error::Size { what: format!("result of {name}"), found, expected: expected as u64 });
+        }
+        work.tensors[slot] = bytes;
+    }
+    Ok(())
+}
+
+fn unbound(end: &End) -> Error {
+    Error::Unknown { what: "buffer bound to port", name: end.info.name.clone() }
+}
+
+/// Whether two ports lie alike.
+fn alike(x: &Port, y: &Port) -> bool {
+    (x.shape, x.strides, x.element, x.bytes) == (y.shape, y.strides, y.element, y.bytes)
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        for call in &self.calls {
+            if let Call::Engine { loaded, ports } = call {
+                ports.iter().for_each(|p| loaded.remove_surface(p.surface));
+            }
+        }
+    }
+}
