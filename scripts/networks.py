@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Small networks of many families with random weights: exported, compiled, run, and put into docs/networks.md.
 
-    python3 -m venv v && v/bin/pip install torch==2.7.0 coremltools==9.0 "numpy<2.4"
+    python3 -m venv v && v/bin/pip install torch==2.7.0 coremltools==9.0 "numpy<2.4" onnx
     v/bin/python scripts/networks.py export FOLDER [NAME ...]
     python3 scripts/networks.py measure FOLDER [--ane target/quick/ane] [--write docs/networks.md] [NAME ...]
 
-`export` writes FOLDER/NAME/model.mlpackage, inputs x0.npy, ... and expected.npy (PyTorch, fp32). `measure` needs numpy alone.
+`export` writes FOLDER/NAME/model.mlpackage, model.onnx, inputs x0.npy, ... and expected.npy (PyTorch, fp32). `measure` needs nothing
+but the tool. Further networks are in families.py.
 """
 import json
 import os
@@ -615,6 +616,8 @@ def networks():
     yield "wide_pooling", lambda: S(cbr(3, 16, 3, 2), nn.AvgPool2d(16, 8), nn.Flatten(), nn.Linear(144, 10)), img(64)
     yield "text_cnn", lambda: Fn(lambda s, x: s.o(torch.cat([c(x).relu().max(2)[0] for c in s.c], 1)),
                                  c=nn.ModuleList([nn.Conv1d(50, 16, k) for k in (3, 4, 5)]), o=nn.Linear(48, 4)), (R(1, 50, 100),)
+    from families import families
+    yield from families()
 
 
 def export(folder, names):
@@ -649,6 +652,8 @@ def export(folder, names):
             with open(f"{path}/meta.json", "w") as file:
                 json.dump({"ops": ops, "computing": computing}, file)
             print(f"{name}: {time.time() - started:.1f} s", flush=True)
+            torch.onnx.export(model, inputs, f"{path}/model.onnx", input_names=[f"x{i}" for i in range(len(inputs))],
+                              output_names=["y"], opset_version=17, dynamo=False)
         except Exception as error:
             print(f"{name}: not exported: {type(error).__name__} {str(error)[:200]}", flush=True)
 

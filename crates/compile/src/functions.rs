@@ -3,7 +3,7 @@
 //! A table of one's own cannot be handed to the engine (`docs/evidence.md`, key `h13-lut`). A line through chosen knots can:
 //! a linear layer, relu, a linear layer. [`chain`] makes it.
 
-use crate::lut::Table;
+use crate::lut::{Knots, Table};
 use anemone_net::{DType, Net, Op, OpKind, Tensor, TensorType, Unary, Value, ValueId};
 use half::f16;
 use std::sync::Arc;
@@ -51,11 +51,11 @@ macro_rules! functions {
 }
 
 functions! {
-    "sigmoid-1/2" "sigmoid less one half; a second step adds it" [-12.0, 12.0] Table::sigmoid_half, |x| sigmoid(x) - 0.5;
+    "sigmoid-1/2" "sigmoid less one half; a second step adds it" [-12.0, 12.0] || Table::sigmoid_half(Knots::On), |x| sigmoid(x) - 0.5;
     "sigmoid" "sigmoid in one table, as compiler 4.2.1 has it" [-12.0, 12.0] Table::sigmoid_plain, sigmoid;
-    "tanh" "hyperbolic tangent" [-6.0, 6.0] Table::tanh, f64::tanh;
-    "erf" "error function" [-5.0, 5.0] Table::erf, libm::erf;
-    "gauss-1/2" "Gaussian distribution function less one half" [-6.0, 6.0] Table::gauss_half,
+    "tanh" "hyperbolic tangent" [-6.0, 6.0] || Table::tanh(Knots::On), f64::tanh;
+    "erf" "error function" [-5.0, 5.0] || Table::erf(Knots::On), libm::erf;
+    "gauss-1/2" "Gaussian distribution function less one half" [-6.0, 6.0] || Table::gauss_half(Knots::On),
         |x| libm::erf(x * SQRT_HALF) / 2.0;
     "gelu" "x times the Gaussian distribution function, in one table" [-6.0, 6.0] Table::gelu,
         |x| x * (1.0 + libm::erf(x * SQRT_HALF)) / 2.0;

@@ -27,6 +27,30 @@ struct Form {
     tails: [f32; 4],
 }
 
+/// Where the knots of a table lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knots {
+    /// On the function, as Apple's tables have them.
+    On,
+    /// Off the function by half of what the chords beside a knot are off, so that the error is the same at knots and between
+    /// them, and half of that of knots on the function.
+    Between,
+}
+
+impl Knots {
+    /// What a knot at an argument holds; knots are `2^-shift` apart.
+    fn of(self, shift: i16, f: impl Fn(f64) -> f64) -> impl Fn(f64) -> f64 {
+        let step = (-f64::from(shift)).exp2();
+        move |x| match self {
+            Knots::On => f(x),
+            Knots::Between => {
+                let chord = |low: f64| (f(low) + f(low + step)) / 2.0 - f(low + step / 2.0);
+                f(x) - (chord(x - step) + chord(x)) / 4.0
+            }
+        }
+    }
+}
+
 /// Shift at which every nonzero argument leaves the knots, so that only limits and tails act.
 const TAILS_ONLY: i16 = 64;
 const INF: f32 = f32::INFINITY;
@@ -189,24 +213,25 @@ impl Table {
         Table::build(name, form, |i| f(i as f64 * step))
     }
 
-    /// `sigmoid(x) - 1/2`.
-    pub fn sigmoid_half() -> Table {
-        Table::odd("sigmoid-1/2", 2, 10.0, 0.5, |x| 1.0 / (1.0 + (-x).exp()) - 0.5)
+    /// `sigmoid(x) - 1/2`, with knots as asked for.
+    pub fn sigmoid_half(knots: Knots) -> Table {
+        Table::odd("sigmoid-1/2", 2, 10.0, 0.5, knots.of(2, |x| 1.0 / (1.0 + (-x).exp()) - 0.5))
     }
 
-    /// Hyperbolic tangent.
-    pub fn tanh() -> Table {
-        Table::odd("tanh", 3, 5.0, 1.0, f64::tanh)
+    /// Hyperbolic tangent, with knots as asked for.
+    pub fn tanh(knots: Knots) -> Table {
+        Table::odd("tanh", 3, 5.0, 1.0, knots.of(3, f64::tanh))
     }
 
-    /// `erf(x)`.
-    pub fn erf() -> Table {
-        Table::odd("erf", 3, 4.0, 1.0, libm::erf)
+    /// `erf(x)`, with knots as asked for.
+    pub fn erf(knots: Knots) -> Table {
+        Table::odd("erf", 3, 4.0, 1.0, knots.of(3, libm::erf))
     }
 
-    /// `erf(x / sqrt 2) / 2`: one half of the Gaussian distribution function.
-    pub fn gauss_half() -> Table {
-        Table::odd("gauss-1/2", 3, 4.5, 0.5, |x| libm::erf(x * std::f64::consts::FRAC_1_SQRT_2) / 2.0)
+    /// `erf(x / sqrt 2) / 2`: one half of the Gaussian distribution function, with knots as asked for.
+    pub fn gauss_half(knots: Knots) -> Table {
+        let gauss = |x: f64| libm::erf(x * std::f64::consts::FRAC_1_SQRT_2) / 2.0;
+        Table::odd("gauss-1/2", 3, 4.5, 0.5, knots.of(3, gauss))
     }
 
     /// Sigmoid in one table, as compiler 4.2.1 has it for netplists. Its lower limit is a constant of the sample.
@@ -345,9 +370,11 @@ impl Table {
         Table::build("atan.high", form, knot)
     }
 
-    /// Sine of arguments between -4 and 4.
-    pub fn sine() -> Table {
-        Table::odd("sin", 3, 4.0, 4f32.sin(), f64::sin)
+    /// Sine of arguments in half turns, between -1 and 1 and a little beyond.
+    pub fn sine_of_half_turns() -> Table {
+        const HIGH: f32 = 1.0625;
+        let sine = |x: f64| (x * std::f64::consts::PI).sin();
+        Table::odd("sin", 5, HIGH, sine(f64::from(HIGH)) as f32, Knots::Between.of(5, sine))
     }
 
     /// Tables whose sum is the arc tangent.

@@ -3,9 +3,9 @@
 use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
-use crate::lut::Table;
+use crate::lut::{Knots, Table};
 use anemone_net::{Binary, DType, GeluMode, Unary, ValueId};
-use std::f32::consts::{LN_2, LOG2_E};
+use std::f32::consts::{FRAC_1_PI, LN_2, LOG2_E, PI, TAU};
 use std::sync::Arc;
 
 /// Distance of the fp16 numbers from 1 to 2, 2^-10.
@@ -88,6 +88,8 @@ impl Lowerer<'_> {
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let f = if self.net.value(out).ty.dtype.is_integer() { of_integers(f) } else { f };
         let table = self.one_table(f, x);
+        let steps = self.options.conventions().tables_of_two_steps;
+        self.knots = if steps && !self.net.inputs.contains(&x) { Knots::Between } else { Knots::On };
         // Of a program's own input Apple's words, whose table has zero for the logarithm of infinity.
         let input = self.net.inputs.contains(&x);
         let own = |lowerer: &mut Self, from: &View, to: &View| match table {
@@ -106,8 +108,8 @@ impl Lowerer<'_> {
     }
 
     /// The single table that Apple's compilers have for a function, where it is taken. It is off by up to 3e-3 (sigmoid,
-    /// gelu) or 8e-3 (silu), several times what the steps that it stands for are. So a program's own input goes by Apple's words, and so does gelu of a
-    /// product, which is one layer then, and of a norm; other intermediate results take the steps.
+    /// gelu) or 8e-3 (silu), several times what the steps that it stands for are. So a program's own input goes by Apple's words, and so does a
+    /// network's only gelu where products and norms alone lie before it; other intermediate results take the steps.
     fn one_table(&self, f: Unary, x: ValueId) -> Option<fn() -> Table> {
         let input = self.net.inputs.contains(&x);
         let steps = self.options.conventions().tables_of_two_steps;
@@ -115,11 +117,25 @@ impl Lowerer<'_> {
             Unary::Sigmoid if input || !steps => Some(Table::sigmoid_plain),
             Unary::Silu if input && steps => Some(Table::silu),
             Unary::Gelu(GeluMode::Exact | GeluMode::Tanh)
-                if steps && (input || self.products.contains(&x) || self.norms.contains(&x)) =>
+                if steps && (input || self.lone_gelu && self.near_input(x)) =>
             {
                 Some(Table::gelu)
             }
             _ => None,
+        }
+    }
+
+    /// Whether nothing but products with constants and norms lies between a program's input and a value.
+    fn near_input(&self, mut x: ValueId) -> bool {
+        loop {
+            if self.net.inputs.contains(&x) {
+                return true;
+            }
+            if !self.products.contains(&x) && !self.norms.contains(&x) {
+                return false;
+            }
+            let Some(maker) = self.net.ops.iter().find(|op| op.outputs.contains(&x)) else { return false };
+            x = maker.inputs[0];
         }
     }
 
@@ -140,8 +156,8 @@ impl Lowerer<'_> {
             Unary::Threshold { alpha } => self.table(Table::clip(alpha, f32::INFINITY), 0.0, 1.0, from, to),
             Unary::LeakyRelu { alpha } => self.table(Table::leaky_relu(alpha), 0.0, 1.0, from, to),
             Unary::Sign => self.table(Table::sign(), 0.0, 1.0, from, to),
-            Unary::Tanh => self.table(Table::tanh(), 0.0, 1.0, from, to),
-            Unary::Erf => self.table(Table::erf(), 0.0, 1.0, from, to),
+            Unary::Tanh => self.table(Table::tanh(self.knots), 0.0, 1.0, from, to),
+            Unary::Erf => self.table(Table::erf(self.knots), 0.0, 1.0, from, to),
             Unary::Exp2 => self.table(Table::exp2(), 0.0, 1.0, from, to),
             Unary::Exp => self.table(Table::exp2(), 0.0, LOG2_E, from, to),
             Unary::Log2 => self.table(self.logarithm(), 0.0, 1.0, from, to),
@@ -152,7 +168,7 @@ impl Lowerer<'_> {
             Unary::Neg => self.planar_one(from, to, Affine { pre_scale: -1.0, ..Affine::UNIT }, false),
             Unary::Square => self.planar_two(PlanarOp::Mul, Affine::UNIT, from, from, to),
             Unary::Sigmoid => {
-                let half = self.tabled("half", Table::sigmoid_half(), 0.0, 1.0, from)?;
+                let half = self.tabled("half", Table::sigmoid_half(self.knots), 0.0, 1.0, from)?;
                 self.planar_one(&half, to, biased(0.5), false)
             }
             Unary::SigmoidHard { alpha, beta } => {
@@ -160,13 +176,13 @@ impl Lowerer<'_> {
                 self.table(Table::clip(0.0, 1.0), 0.0, 1.0, &line, to)
             }
             Unary::ScaledTanh { alpha, beta } => {
-                let tanh = self.tabled("tanh", Table::tanh(), 0.0, beta, from)?;
+                let tanh = self.tabled("tanh", Table::tanh(self.knots), 0.0, beta, from)?;
                 self.planar_one(&tanh, to, scaled(alpha), false)
             }
-            Unary::Silu => self.gated(Table::sigmoid_half(), 1.0, from, to),
-            Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(), 1.702, from, to),
+            Unary::Silu => self.gated(Table::sigmoid_half(self.knots), 1.0, from, to),
+            Unary::Gelu(GeluMode::Sigmoid) => self.gated(Table::sigmoid_half(self.knots), 1.702, from, to),
             // The tanh form differs from the exact one by less than the table does.
-            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(), 1.0, from, to),
+            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) => self.gated(Table::gauss_half(self.knots), 1.0, from, to),
             Unary::Log { epsilon } => self.natural_logarithm(self.logarithm(), epsilon, from, to),
             Unary::Elu { alpha } => {
                 let low = self.tabled("low", Table::clip(f32::NEG_INFINITY, 0.0), 0.0, 1.0, from)?;
@@ -228,12 +244,29 @@ impl Lowerer<'_> {
                 let sign = self.tabled("sign", Table::sign(), 0.0, 1.0, from)?;
                 self.planar_two(PlanarOp::Mul, Affine::UNIT, &sum, &sign, to)
             }
-            // Within a turn: whole ones were taken off (`rewrite/functions.rs`).
-            Unary::Sin => self.table(Table::sine(), 0.0, 1.0, from, to),
-            Unary::Cos | Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
+            Unary::Sin => self.sine(0.0, from, to),
+            Unary::Cos => self.sine(0.5, from, to),
+            Unary::Tan | Unary::Asin | Unary::Acos | Unary::Sinh | Unary::Cosh | Unary::Atanh => {
                 Err(self.unsupported(format!("{} has no table", f.name()), "compute it on the host"))
             }
         }
+    }
+
+    /// The sine of an argument and so many half turns more. Whole turns are taken off: their number is `trunc(2t) - trunc(t)`
+    /// of the argument `t` in turns, which rounds to the nearest one. A turn is two fp16 numbers, of which the first times a small
+    /// number of turns is exact.
+    fn sine(&mut self, half_turns: f32, from: &View, to: &View) -> Result<()> {
+        const TURN: f32 = 6.281_25;
+        let shape = from.shape();
+        let angle = half_turns * PI;
+        let twice = self.tabled("twice", Table::truncate(), angle, FRAC_1_PI, from)?;
+        let once = self.tabled("once", Table::truncate(), angle, FRAC_1_PI / 2.0, from)?;
+        let [turns, near, rest] = ["turns", "near", "rest"].map(|name| self.scratch(name, &shape));
+        self.planar_two(PlanarOp::Sub, Affine::UNIT, &twice, &once, &turns)?;
+        self.planar_two(PlanarOp::Add, Affine { pre_scale: -TURN, ..Affine::UNIT }, &turns, from, &near)?;
+        let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, bias: half_turns, ..Affine::UNIT };
+        self.planar_two(PlanarOp::Add, last, &turns, &near, &rest)?;
+        self.table(Table::sine_of_half_turns(), 0.0, 1.0, &rest, to)
     }
 
     /// The base-2 logarithm's table: Apple's of 4.2.1, or with a value at infinity.

@@ -26,9 +26,10 @@ mod strided;
 
 use crate::error::{Error, Result};
 use crate::ir::*;
+use crate::lut::Knots;
 use crate::options::Options;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
+use anemone_net::{Net, Op, OpKind, Tensor, Unary, ValueId};
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
             .flat_map(|op| &op.outputs)
             .copied()
             .collect(),
+        lone_gelu: net.ops.iter().filter(|op| matches!(op.kind, OpKind::Unary(Unary::Gelu(_)))).count() == 1,
+        knots: Knots::On,
         operands_alone: product::operands_alone(net),
         stay_turned: product::stay(net),
         by_rows: product::by_rows(net),
@@ -86,6 +89,10 @@ pub(crate) struct Lowerer<'a> {
     products: HashSet<ValueId>,
     /// Results of layer normalization.
     norms: HashSet<ValueId>,
+    /// Whether the network has one gelu and no more.
+    lone_gelu: bool,
+    /// Where the tables of the operation at hand have their knots.
+    knots: Knots,
     /// Values that nothing but products with one constant matrix reads.
     operands_alone: HashSet<ValueId>,
     /// Values that only products read, so that their channels may stay channels.

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use anemone_net::{Binary, Op, OpKind, Unary, ValueId};
-use std::f32::consts::{FRAC_PI_2, TAU};
+use std::f32::consts::FRAC_PI_2;
 
 impl Builder<'_> {
     /// Writes a function as others; `false` where it has a table or steps of its own.
@@ -10,16 +10,8 @@ impl Builder<'_> {
         let (x, out) = (op.inputs[0], op.outputs[0]);
         let shape = self.shape(out);
         match f {
-            Unary::Cos => {
-                let moved = self.with("moved", Binary::Add, x, FRAC_PI_2, &shape);
-                self.sine(moved, Some(out), &shape);
-            }
-            Unary::Sin => {
-                self.sine(x, Some(out), &shape);
-            }
             Unary::Tan => {
-                let moved = self.with("moved", Binary::Add, x, FRAC_PI_2, &shape);
-                let (sine, cosine) = (self.sine(x, None, &shape), self.sine(moved, None, &shape));
+                let [sine, cosine] = [Unary::Sin, Unary::Cos].map(|f| self.apply(f.name(), f, x, &shape));
                 self.push(OpKind::Binary(Binary::Div), &[sine, cosine], out);
             }
             Unary::Sinh | Unary::Cosh => {
@@ -64,21 +56,6 @@ impl Builder<'_> {
     fn last(&mut self, f: Binary, x: ValueId, number: f32, out: ValueId) {
         let number = self.constant("number", vec![1], vec![number]);
         self.push(OpKind::Binary(f), &[x, number], out);
-    }
-
-    /// The sine, whose table reaches from -4 to 4: whole turns are taken off before.
-    fn sine(&mut self, x: ValueId, out: Option<ValueId>, shape: &[usize]) -> ValueId {
-        let turns = self.with("turns", Binary::Mul, x, 1.0 / TAU, shape);
-        let whole = self.apply("whole", Unary::Round, turns, shape);
-        let angle = self.with("angle", Binary::Mul, whole, TAU, shape);
-        let rest = self.op("rest", OpKind::Binary(Binary::Sub), &[x, angle], shape.to_vec());
-        match out {
-            Some(out) => {
-                self.push(OpKind::Unary(Unary::Sin), &[rest], out);
-                out
-            }
-            None => self.apply("sine", Unary::Sin, rest, shape),
-        }
     }
 
     /// `atan(x / sqrt(1 - x^2))`; the power has no value where the root has none.
