@@ -82,6 +82,7 @@ conventions! {
     single_groups_have_stride: true false, "A single group has the stride of a whole depth; else none.";
     format_of_kernels_stated: true false, "The format of coefficients is stated where there are none.";
     planar_palette_stated: true false, "Planar tasks state that they have no palette.";
+    concatenations_in_place: true false, "Parts of a concatenation are computed where it has them.";
     ports_by_name: true false, "Ports are numbered by name; else outputs first.";
     results_stay_in_tile_memory: true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

@@ -9,6 +9,7 @@ mod conv;
 mod elementwise;
 mod gather;
 mod integers;
+mod joined;
 mod layout;
 mod means;
 mod native;
@@ -43,6 +44,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         graph: Graph { name: net.name.clone(), ..Graph::default() },
         views: HashMap::new(),
         pending: HashMap::new(),
+        reserved: HashMap::new(),
         uses: uses(net),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net),
@@ -65,6 +67,9 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
     };
     lowerer.bind_ports()?;
     lowerer.constant_outputs()?;
+    if options.conventions().concatenations_in_place {
+        lowerer.reserve_parts();
+    }
     for op in &net.ops {
         lowerer.op = op.name.clone();
         lowerer.kind = op.kind.name().into();
@@ -82,6 +87,8 @@ pub(crate) struct Lowerer<'a> {
     views: HashMap<ValueId, View>,
     /// Values that lie in others' memory as no view can say; copied when an operation wants them.
     pending: HashMap<ValueId, pending::Pending>,
+    /// Where values will stand that parts of concatenations are computed as.
+    reserved: HashMap<ValueId, View>,
     /// How often each value is read.
     uses: Vec<usize>,
     outputs: HashSet<ValueId>,
@@ -284,8 +291,13 @@ impl Lowerer<'_> {
         if let Some(view) = self.views.get(&id) {
             return view.clone();
         }
-        let shape = self.shape(id);
-        let view = self.scratch("", &shape);
+        let view = match self.reserved.remove(&id) {
+            Some(view) => view,
+            None => {
+                let shape = self.shape(id);
+                self.scratch("", &shape)
+            }
+        };
         self.views.insert(id, view.clone());
         view
     }

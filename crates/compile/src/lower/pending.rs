@@ -2,6 +2,7 @@
 //! before.
 
 use super::Lowerer;
+use super::joined::{alike, part_of};
 use super::product::Turned;
 use super::rearrange::{Loop, Move};
 use super::strided::Strided;
@@ -128,23 +129,19 @@ impl Lowerer<'_> {
     /// Parts side by side along an axis where each begins on a boundary. Parts that lie as far apart in one buffer as in the result
     /// are one copy.
     pub(super) fn concat_parts(&mut self, axis: usize, inputs: &[ValueId], sizes: &[usize], to: &View) -> Result<()> {
-        let last = to.lead.len();
         let mut parts: Vec<(Strided, View)> = Vec::new();
         let mut start = 0;
         for (&input, &size) in inputs.iter().zip(sizes) {
             // What several read is copied for all of them.
             let once = self.uses[input.0 as usize] == 1;
             let from = if once { self.strided(input)? } else { Strided::from(&self.view(input)?) };
-            let mut part = to.clone();
-            if axis < last {
-                part.offset_bytes += start as u64 * part.lead[axis].stride_bytes;
-                part.lead[axis].extent = size;
-            } else {
-                part.offset_bytes += start as u64 * ELEMENT_BYTES;
-                part.width = size;
-            }
+            let part = part_of(to, axis, start, size);
+            let part = part.ok_or_else(|| self.unsupported("columns off a boundary", "report this as a defect"))?;
             start += size;
-            parts.push((from, part));
+            // A part may have been computed in its place.
+            if !from.view().is_some_and(|view| alike(&view, &part)) {
+                parts.push((from, part));
+            }
         }
         let mut at = 0;
         while at < parts.len() {

@@ -1,0 +1,93 @@
+//! Concatenations written in place: what computes a part of one writes it where the concatenation has it, so that nothing is copied.
+
+use super::Lowerer;
+use crate::ir::*;
+use anemone_net::{Op, OpKind, ValueId};
+use std::collections::HashMap;
+
+impl Lowerer<'_> {
+    /// Gives the parts of concatenations their places, before anything computes them. The last concatenation comes first, so that one
+    /// within another has its place when its own parts get theirs. Whoever computes a part by a view of something else leaves
+    /// its place alone, and the part is copied.
+    pub(super) fn reserve_parts(&mut self) {
+        let net = self.net;
+        let makers: HashMap<ValueId, &Op> =
+            net.ops.iter().flat_map(|op| op.outputs.iter().map(move |&id| (id, op))).collect();
+        for op in net.ops.iter().rev() {
+            let (OpKind::Concat { axis }, Some(&out)) = (&op.kind, op.outputs.first()) else { continue };
+            let free = |id: &ValueId| self.is_free(*id, &makers);
+            if op.inputs.len() < 2 || net.value(out).data.is_some() || !op.inputs.iter().any(free) {
+                continue;
+            }
+            self.op = op.name.clone();
+            let to = self.place(out);
+            let mut start = 0;
+            for &input in &op.inputs {
+                let size = self.shape(input)[*axis];
+                let part = part_of(&to, *axis, start, size);
+                start += size;
+                let Some(part) = part else { break };
+                self.reserve(input, part, &makers);
+            }
+        }
+    }
+
+    /// Reserves a place for a value, or for what it is a reshape of.
+    fn reserve(&mut self, id: ValueId, place: View, makers: &HashMap<ValueId, &Op>) {
+        if !self.is_free(id, makers) {
+            return;
+        }
+        let Some(maker) = makers.get(&id) else { return };
+        if maker.kind != OpKind::Reshape {
+            self.reserved.insert(id, place);
+            return;
+        }
+        let from = maker.inputs[0];
+        if let Ok(Some(place)) = self.reshaped(&place, &self.shape(from)) {
+            self.reserve(from, place, makers);
+        }
+    }
+
+    /// Whether an operation of the network computes a value that has no place yet.
+    fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
+        let taken = self.views.contains_key(&id) || self.reserved.contains_key(&id);
+        makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
+    }
+
+    /// Where a concatenation's result will stand.
+    fn place(&mut self, out: ValueId) -> View {
+        if let Some(view) = self.views.get(&out).or_else(|| self.reserved.get(&out)) {
+            return view.clone();
+        }
+        let shape = self.shape(out);
+        let view = self.scratch("", &shape);
+        self.reserved.insert(out, view.clone());
+        view
+    }
+}
+
+/// Some of a view along an axis; `None` where columns do not begin on a boundary.
+pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Option<View> {
+    let mut part = to.clone();
+    match part.lead.get_mut(axis) {
+        Some(lead) => {
+            part.offset_bytes += start as u64 * lead.stride_bytes;
+            lead.extent = size;
+        }
+        None => {
+            let offset_bytes = start as u64 * ELEMENT_BYTES;
+            if !offset_bytes.is_multiple_of(ROW_ALIGN) {
+                return None;
+            }
+            part.offset_bytes += offset_bytes;
+            part.width = size;
+        }
+    }
+    Some(part)
+}
+
+/// Whether two views are the same elements in the same order.
+pub(super) fn alike(a: &View, b: &View) -> bool {
+    let axes = |v: &View| v.lead.iter().filter(|axis| axis.extent > 1).copied().collect::<Vec<Axis>>();
+    a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)
+}
