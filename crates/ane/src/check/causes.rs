@@ -1,7 +1,7 @@
 //! Causes: why operations are off the engine, one entry for each with its operations and every chip that it holds on.
 
 use super::{Answer, Report, reason};
-use anemone_compile::check::{Route, Verdict, describe};
+use anemone_compile::check::{Placement, Route, Verdict, describe};
 
 /// A cause.
 pub struct Cause<'a> {
@@ -52,9 +52,19 @@ impl<'a> Cause<'a> {
 
 /// Every cause by a route, in the order of the operations.
 pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
+    gathered(report, route, |placement, at| !placement.on_engine(at))
+}
+
+/// What Apple's compiler refuses and this one compiles, in the order of the operations.
+pub fn rewritten(report: &Report) -> Vec<Cause<'_>> {
+    let refused = |placement: &Placement, at: usize| placement.verdicts[at].refusal.is_some();
+    gathered(report, Route::Direct, |placement, at| placement.on_engine(at) && refused(placement, at))
+}
+
+fn gathered(report: &Report, route: Route, chosen: impl Fn(&Placement, usize) -> bool) -> Vec<Cause<'_>> {
     let mut causes: Vec<Cause<'_>> = Vec::new();
     for answer in &report.answers {
-        for (code, cause, limit, ops) in on(answer, route) {
+        for (code, cause, limit, ops) in on(answer, route, &chosen) {
             match causes.iter_mut().find(|c| c.code == code && c.cause == cause && c.ops == ops) {
                 Some(known) => known.chips.push((answer, limit)),
                 None => causes.push(Cause { code, cause, ops, chips: vec![(answer, limit)], route }),
@@ -65,10 +75,14 @@ pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
 }
 
 /// Causes on one chip: code, what was found, the limit, the operations.
-fn on(answer: &Answer, route: Route) -> Vec<(&'static str, String, String, Vec<usize>)> {
+fn on(
+    answer: &Answer,
+    route: Route,
+    chosen: impl Fn(&Placement, usize) -> bool,
+) -> Vec<(&'static str, String, String, Vec<usize>)> {
     let placement = answer.by(route);
     let mut own: Vec<(&'static str, String, String, Vec<usize>)> = Vec::new();
-    for at in (0..placement.verdicts.len()).filter(|&at| !placement.on_engine(at)) {
+    for at in (0..placement.verdicts.len()).filter(|&at| chosen(placement, at)) {
         let (code, cause, limit) = match &placement.verdicts[at].refusal {
             Some(r) if r.cause != r.message => (r.code, r.cause.clone(), r.limit.clone()),
             Some(r) => (r.code, r.message.clone(), String::new()),

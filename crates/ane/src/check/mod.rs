@@ -14,11 +14,12 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
 use anemone_compile::check::lint::{self, Assumptions, Finding};
-use anemone_compile::check::{Here, Place, Placement, Route, check, here};
+use anemone_compile::check::{Here, Place, Placement, Route, check, here, on_host};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 use anemone_net::read;
 use anemone_program::hwx::Container;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A program to check, or a container whose records can be checked as a load would.
@@ -208,14 +209,22 @@ pub struct Fallback {
 }
 
 impl Report {
-    /// Compiles the program for every chip: what this compiler does, beside the verdicts on Apple's. A program that cannot be
-    /// read as a network has no such answer; why is what `ane compile` says.
+    /// Compiles the program for every chip. The verdicts of the direct route are what comes of it, with what Apple's compiler refuses
+    /// beside them. A program that cannot be read as a network has no such answer; why is what `ane compile` says.
     pub fn compile(&mut self, path: &Path, choices: &Choices) {
         let Ok(Model::Net { net, .. }) = Model::load_with(path, choices) else { return };
         for at in 0..self.answers.len() {
             let chip = self.answers[at].direct.chip;
             let known = self.answers[..at].iter().find(|a| a.direct.chip.target == chip.target);
             self.answers[at].here = known.map_or_else(|| here(&net, chip), |a| a.here.clone());
+            let host = match &self.answers[at].here {
+                None => None,
+                Some(Here::Compiled { .. }) => Some(BTreeMap::new()),
+                Some(Here::Refused(_)) => on_host(&net, chip),
+            };
+            if let Some(host) = host {
+                self.answers[at].direct.settle(&self.outline, &host);
+            }
         }
     }
 

@@ -45,6 +45,7 @@ pub fn render(report: &Report, style: Style) -> String {
         listing(report, &mut out);
     }
     refusals(report, style, &mut out);
+    rewritten(report, style, &mut out);
     warnings(report, style.verbose, &mut out);
     here(report, &mut out);
     let last = verdict::last_line(report, &failing, !style.baseline.is_empty());
@@ -199,6 +200,20 @@ fn refusals(report: &Report, style: Style, out: &mut String) {
         return;
     }
     let _ = writeln!(out, "falls back to CPU ({}):", route_name(report.route));
+    for cause in &causes {
+        let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
+        block(report, cause, style.verbose, out);
+    }
+    out.push('\n');
+}
+
+/// Operations that this compiler takes and Apple's is known to refuse.
+fn rewritten(report: &Report, style: Style, out: &mut String) {
+    let causes = causes::rewritten(report);
+    if causes.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "decomposed here, refused by Apple's compiler (direct):");
     for cause in &causes {
         let _ = writeln!(out, "  {}", style.paint(BOLD, &format!("{} {}", cause.code, cause.cause)));
         block(report, cause, style.verbose, out);

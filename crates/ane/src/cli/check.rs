@@ -113,6 +113,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                     Ok(Subject::Program(outline, _)) => {
                         let mut report = check::report(model, *outline, chips, route, assumed);
                         choose(&mut report);
+                        report.compile(model, &choices);
                         Outcome::Report(Box::new(report))
                     }
                     Ok(Subject::Container(_)) => {

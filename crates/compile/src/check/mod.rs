@@ -18,7 +18,7 @@ pub mod segment;
 mod types;
 pub mod validate;
 
-pub use here::{Here, here};
+pub use here::{Here, here, on_host};
 pub use layer::{Layer, Tensor};
 pub use legal::{Refusal, Route};
 pub use place::{Place, Verdict};
@@ -26,6 +26,10 @@ pub use segment::{Backend, Choice, Segment};
 
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
+use std::collections::BTreeMap;
+
+/// What this compiler writes where Apple's is known to refuse, and no row of [`own::REWRITES`] says more.
+pub const REWRITTEN: &str = "what its own passes make of it (`ane compile --dump-ir` shows them)";
 
 /// The verdicts on a program for one chip by one route, and what they come to.
 #[derive(Clone, Debug)]
@@ -68,6 +72,35 @@ impl Placement {
         (0..self.verdicts.len()).filter(|&at| !self.on_engine(at)).count()
     }
 
+    /// Says of every operation what this compiler does with it: on the engine, but for those that it leaves to the host. What Apple's
+    /// compiler refuses is decomposed then; its refusal stays beside the verdict.
+    pub fn settle(&mut self, outline: &Outline, host: &BTreeMap<String, String>) {
+        for (op, verdict) in outline.ops.iter().zip(&mut self.verdicts) {
+            if place::idle(op) {
+                continue;
+            }
+            match host.get(&op.name) {
+                Some(reason) if verdict.place.on_engine() => *verdict = Verdict::for_host(reason),
+                Some(_) => verdict.place = Place::Host,
+                None if verdict.place.on_engine() => {}
+                None => {
+                    let into = *verdict.own.get_or_insert(REWRITTEN);
+                    (verdict.place, verdict.into) = (Place::Decomposed, into.into());
+                }
+            }
+        }
+        self.count(outline);
+    }
+
+    /// What the verdicts come to.
+    fn count(&mut self, outline: &Outline) {
+        let macs: Vec<u64> = outline.ops.iter().map(describe::macs).collect();
+        self.segments = segment::segments(outline, &self.verdicts, &|at| self.on_engine(at));
+        self.hand_overs = segment::hand_overs(&self.segments);
+        self.macs = macs.iter().sum();
+        self.macs_engine = macs.iter().enumerate().filter(|&(at, _)| self.on_engine(at)).map(|(_, n)| n).sum();
+    }
+
     /// Segments on the engine.
     pub fn engine_segments(&self) -> usize {
         self.segments.iter().filter(|s| s.engine).count()
@@ -83,12 +116,8 @@ impl Placement {
 pub fn check(outline: &Outline, chip: &'static Chip, route: Route) -> Placement {
     let verdicts = place::place(outline, chip, route);
     let choice = (route == Route::Framework).then(|| segment::choose(outline, &verdicts, chip));
-    let macs: Vec<u64> = outline.ops.iter().map(describe::macs).collect();
     let mut placement =
         Placement { chip, route, verdicts, choice, segments: Vec::new(), hand_overs: 0, macs: 0, macs_engine: 0 };
-    placement.segments = segment::segments(outline, &placement.verdicts, &|at| placement.on_engine(at));
-    placement.hand_overs = segment::hand_overs(&placement.segments);
-    placement.macs = macs.iter().sum();
-    placement.macs_engine = macs.iter().enumerate().filter(|&(at, _)| placement.on_engine(at)).map(|(_, n)| n).sum();
+    placement.count(outline);
     placement
 }

@@ -101,6 +101,12 @@ impl Verdict {
         }
     }
 
+    /// An operation that this compiler leaves to the host, though Apple's is not known to.
+    pub(super) fn for_host(reason: &str) -> Verdict {
+        let fix = "`ane run` computes it on the host between programs".to_string();
+        Verdict::refused(Place::Host, host("E18", Basis::Decoded, reason.to_string(), fix))
+    }
+
     fn refused(place: Place, refusal: Refusal) -> Verdict {
         let (basis, source) = (refusal.basis, refusal.source);
         Verdict { refusal: Some(refusal), ..Verdict::new(place, "", basis, source) }

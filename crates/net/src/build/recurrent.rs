@@ -1,4 +1,7 @@
 //! Recurrent layers, unrolled step by step.
+//!
+//! Everything between a layer's operand and its result has features as channels, steps as rows and the batch as columns: then a step,
+//! a gate and the states of all steps are slices and concatenations of leading axes, and products are convolutions of 1x1.
 
 use super::{Builder, Built};
 use crate::error::Error;
@@ -46,9 +49,9 @@ pub struct Weights {
     pub recurrent_bias: Option<ValueId>,
 }
 
-/// What one direction gives.
+/// What one direction gives, each `[1, H, 1, N]`.
 pub struct Sequence {
-    /// State after each step, `[N, H]`, in the order of the input.
+    /// State after each step, in the order of the input.
     pub states: Vec<ValueId>,
     /// State after the last step.
     pub last: ValueId,
@@ -68,25 +71,67 @@ impl Builder {
         clip: Option<f32>,
     ) -> Result<Sequence, Error> {
         let shape = self.shape(x);
-        let [steps, n, _] = shape[..] else { return Err(self.unsupported("recurrent", "operand not of rank 3")) };
+        let [steps, n, features] = shape[..] else {
+            return Err(self.unsupported("recurrent", "operand not of rank 3"));
+        };
         if steps > STEPS {
             return Err(self.unsupported("recurrent", format!("{steps} steps, at most {STEPS} are unrolled")));
         }
         // All products with the input at once.
-        let mut inputs = vec![x, weights.input];
-        inputs.extend(weights.input_bias);
-        let all = self.op("inputs", OpKind::Linear, &inputs)?;
-        let (mut hidden, mut cell) = start;
+        let x = self.transpose(x, &[2, 0, 1])?;
+        let x = self.reshape(x, [1, features, steps, n])?;
+        let all = self.pointwise("inputs", x, weights.input, weights.input_bias)?;
+        let mut hidden = self.as_channels(start.0)?;
+        let mut cell = start.1.map(|cell| self.as_channels(cell)).transpose()?;
         let mut states = vec![hidden; steps];
         for step in 0..steps {
             let step = if backwards { steps - 1 - step } else { step };
-            let now = self.slice(all, 0, step, step + 1)?;
-            let rows = self.shape(now)[2];
-            let now = self.reshape(now, [n, rows])?;
+            let now = self.slice(all, 2, step, step + 1)?;
             (hidden, cell) = self.cell(kind, now, weights, (hidden, cell), clip)?;
             states[step] = hidden;
         }
         Ok(Sequence { states, last: hidden, cell })
+    }
+
+    /// A state `[N, H]` as `[1, H, 1, N]`.
+    fn as_channels(&mut self, state: ValueId) -> Built {
+        let &[n, size] = self.shape(state).as_slice() else {
+            return Err(self.unsupported("recurrent", "state not of rank 2"));
+        };
+        let turned = self.transpose(state, &[1, 0])?;
+        self.reshape(turned, [1, size, 1, n])
+    }
+
+    /// States `[1, H, 1, N]` of several directions as `[N, H]` each, one beside the other: `[N, D H]`.
+    pub fn as_rows(&mut self, states: &[ValueId]) -> Built {
+        let beside = self.concat(states, 1)?;
+        let &[_, size, _, n] = self.shape(beside).as_slice() else {
+            return Err(self.unsupported("recurrent", "state not of rank 4"));
+        };
+        let flat = self.reshape(beside, [size, n])?;
+        self.transpose(flat, &[1, 0])
+    }
+
+    /// The states of all steps of each direction, `[D H, steps, N]`.
+    pub fn all_states(&mut self, runs: &[Sequence]) -> Built {
+        let mut sides = Vec::with_capacity(runs.len());
+        for run in runs {
+            sides.push(self.concat(&run.states, 2)?);
+        }
+        let all = self.concat(&sides, 1)?;
+        let shape = self.shape(all)[1..].to_vec();
+        self.reshape(all, shape)
+    }
+
+    /// A product of channels.
+    fn pointwise(&mut self, suffix: &str, x: ValueId, matrix: ValueId, bias: Option<ValueId>) -> Built {
+        let mut shape = self.shape(matrix);
+        shape.extend([1, 1]);
+        let kernel = self.reshape(matrix, shape)?;
+        let kind = OpKind::Conv { strides: vec![1; 2], pads: vec![(0, 0); 2], dilations: vec![1; 2], groups: 1 };
+        let mut inputs = vec![x, kernel];
+        inputs.extend(bias);
+        self.op(suffix, kind, &inputs)
     }
 
     fn cell(
@@ -97,9 +142,7 @@ impl Builder {
         (hidden, cell): (ValueId, Option<ValueId>),
         clip: Option<f32>,
     ) -> Result<(ValueId, Option<ValueId>), Error> {
-        let mut inputs = vec![hidden, weights.recurrent];
-        inputs.extend(weights.recurrent_bias);
-        let past = self.op("past", OpKind::Linear, &inputs)?;
+        let past = self.pointwise("past", hidden, weights.recurrent, weights.recurrent_bias)?;
         let size = self.shape(hidden)[1];
         match kind {
             Cell::Plain(f) => {
@@ -107,54 +150,24 @@ impl Builder {
                 let sum = self.clipped(sum, clip)?;
                 Ok((self.unary(*f, sum)?, None))
             }
-            Cell::Long { gate, candidate, output, order, peephole, coupled } => {
+            Cell::Long { .. } => {
                 let cell = cell.ok_or_else(|| self.unsupported("recurrent", "no initial cell"))?;
                 let sum = self.binary(Binary::Add, now, past)?;
-                let part = |b: &mut Builder, i: usize| b.slice(sum, 1, order[i] * size, (order[i] + 1) * size);
-                let peep = |b: &mut Builder, x: ValueId, i: usize, cell: ValueId| match peephole {
-                    None => Ok(x),
-                    Some(p) => {
-                        let seen = b.binary(Binary::Mul, cell, p[i])?;
-                        b.binary(Binary::Add, x, seen)
-                    }
-                };
-                let sum_i = part(self, 0)?;
-                let i = peep(self, sum_i, 0, cell)?;
-                let i = self.clipped(i, clip)?;
-                let i = self.unary(*gate, i)?;
-                let f = if *coupled {
-                    let one = self.scalar(1.0, i);
-                    self.binary(Binary::Sub, one, i)?
-                } else {
-                    let sum_f = part(self, 1)?;
-                    let f = peep(self, sum_f, 1, cell)?;
-                    let f = self.clipped(f, clip)?;
-                    self.unary(*gate, f)?
-                };
-                let g = part(self, 3)?;
-                let g = self.clipped(g, clip)?;
-                let g = self.unary(*candidate, g)?;
-                let kept = self.binary(Binary::Mul, f, cell)?;
-                let new = self.binary(Binary::Mul, i, g)?;
-                let cell = self.binary(Binary::Add, kept, new)?;
-                let sum_o = part(self, 2)?;
-                let o = peep(self, sum_o, 2, cell)?;
-                let o = self.clipped(o, clip)?;
-                let o = self.unary(*gate, o)?;
-                let shown = self.unary(*output, cell)?;
-                Ok((self.binary(Binary::Mul, o, shown)?, Some(cell)))
+                self.long(kind, sum, size, cell, clip)
             }
             Cell::Gated { gate, candidate, order, after } => {
-                let part =
-                    |b: &mut Builder, x: ValueId, i: usize| b.slice(x, 1, order[i] * size, (order[i] + 1) * size);
-                let mut gates = Vec::with_capacity(2);
-                for i in 0..2 {
-                    let (a, b) = (part(self, now, i)?, part(self, past, i)?);
-                    let sum = self.binary(Binary::Add, a, b)?;
-                    let sum = self.clipped(sum, clip)?;
-                    gates.push(self.unary(*gate, sum)?);
+                let part = |b: &mut Builder, x: ValueId, i: usize| b.gate(x, order[i], size);
+                // The two gates as one; what lies between them is not looked at.
+                let (first, last) = (order[0].min(order[1]), order[0].max(order[1]) + 1);
+                let mut pair = [now, past];
+                for x in &mut pair {
+                    *x = self.slice(*x, 1, first * size, last * size)?;
                 }
-                let (reset, update) = (gates[0], gates[1]);
+                let sum = self.binary(Binary::Add, pair[0], pair[1])?;
+                let sum = self.clipped(sum, clip)?;
+                let gates = self.unary(*gate, sum)?;
+                let reset = self.gate(gates, order[0] - first, size)?;
+                let update = self.gate(gates, order[1] - first, size)?;
                 let fresh = part(self, now, 2)?;
                 let seen = if *after {
                     let seen = part(self, past, 2)?;
@@ -162,11 +175,9 @@ impl Builder {
                 } else {
                     let kept = self.binary(Binary::Mul, reset, hidden)?;
                     let rows = |b: &mut Builder, w: ValueId| b.slice(w, 0, order[2] * size, (order[2] + 1) * size);
-                    let mut inputs = vec![kept, rows(self, weights.recurrent)?];
-                    if let Some(bias) = weights.recurrent_bias {
-                        inputs.push(rows(self, bias)?);
-                    }
-                    self.op("seen", OpKind::Linear, &inputs)?
+                    let matrix = rows(self, weights.recurrent)?;
+                    let bias = weights.recurrent_bias.map(|bias| rows(self, bias)).transpose()?;
+                    self.pointwise("seen", kept, matrix, bias)?
                 };
                 let sum = self.binary(Binary::Add, fresh, seen)?;
                 let sum = self.clipped(sum, clip)?;
@@ -177,6 +188,64 @@ impl Builder {
                 Ok((self.binary(Binary::Add, new, change)?, None))
             }
         }
+    }
+
+    /// State and cell of a layer with a cell, from the sums of its gates.
+    fn long(
+        &mut self,
+        kind: &Cell,
+        sum: ValueId,
+        size: usize,
+        cell: ValueId,
+        clip: Option<f32>,
+    ) -> Result<(ValueId, Option<ValueId>), Error> {
+        let Cell::Long { gate, candidate, output, order, peephole, coupled } = kind else {
+            return Err(self.unsupported("recurrent", "no layer with a cell"));
+        };
+        // Gates that nothing but the sum reaches are one tensor; what lies between them is not looked at.
+        let (first, last) = order[..3].iter().fold((3, 0), |(a, b), &at| (a.min(at), b.max(at + 1)));
+        let together = match peephole {
+            Some(_) => None,
+            None => {
+                let sum = self.slice(sum, 1, first * size, last * size)?;
+                let sum = self.clipped(sum, clip)?;
+                Some(self.unary(*gate, sum)?)
+            }
+        };
+        let opened = |b: &mut Builder, i: usize, cell: ValueId| match (together, peephole) {
+            (Some(gates), _) => b.gate(gates, order[i] - first, size),
+            (None, peephole) => {
+                let mut x = b.gate(sum, order[i], size)?;
+                if let Some(p) = peephole {
+                    let factor = b.reshape(p[i], [1, size, 1, 1])?;
+                    let seen = b.binary(Binary::Mul, cell, factor)?;
+                    x = b.binary(Binary::Add, x, seen)?;
+                }
+                let x = b.clipped(x, clip)?;
+                b.unary(*gate, x)
+            }
+        };
+        let i = opened(self, 0, cell)?;
+        let f = if *coupled {
+            let one = self.scalar(1.0, i);
+            self.binary(Binary::Sub, one, i)?
+        } else {
+            opened(self, 1, cell)?
+        };
+        let g = self.gate(sum, order[3], size)?;
+        let g = self.clipped(g, clip)?;
+        let g = self.unary(*candidate, g)?;
+        let kept = self.binary(Binary::Mul, f, cell)?;
+        let new = self.binary(Binary::Mul, i, g)?;
+        let cell = self.binary(Binary::Add, kept, new)?;
+        let o = opened(self, 2, cell)?;
+        let shown = self.unary(*output, cell)?;
+        Ok((self.binary(Binary::Mul, o, shown)?, Some(cell)))
+    }
+
+    /// One gate of several.
+    fn gate(&mut self, x: ValueId, at: usize, size: usize) -> Built {
+        self.slice(x, 1, at * size, (at + 1) * size)
     }
 
     fn clipped(&mut self, x: ValueId, clip: Option<f32>) -> Built {

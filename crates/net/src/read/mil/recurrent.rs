@@ -90,25 +90,23 @@ fn activation(call: &Call, name: &str, default: &str) -> Result<Unary, Error> {
 
 /// States of all steps or the last, then the last state and cell; two directions side by side.
 fn give(call: &mut Call, runs: &[Sequence]) -> Result<bool, Error> {
-    let whole = call.flag("output_sequence", false)?;
-    let beside = |call: &mut Call, parts: Vec<ValueId>| {
-        let axis = call.shape(parts[0]).len() - 1;
-        call.build().concat(&parts, axis)
+    let lasts: Vec<ValueId> = runs.iter().map(|r| r.last).collect();
+    let sequence = if call.flag("output_sequence", false)? {
+        let all = call.build().all_states(runs)?;
+        call.build().transpose(all, &[1, 2, 0])?
+    } else {
+        let last = call.build().as_rows(&lasts)?;
+        call.build().stack(&[last], 0)?
     };
-    let mut sequences = Vec::new();
-    for run in runs {
-        let states = if whole { run.states.clone() } else { vec![run.last] };
-        sequences.push(call.build().stack(&states, 0)?);
-    }
-    let sequence = beside(call, sequences)?;
     call.done(0, sequence)?;
     if call.op.outputs.len() > 1 {
-        let last = beside(call, runs.iter().map(|r| r.last).collect())?;
+        let last = call.build().as_rows(&lasts)?;
         call.done(1, last)?;
     }
     if call.op.outputs.len() > 2 {
         let cells: Option<Vec<ValueId>> = runs.iter().map(|r| r.cell).collect();
-        let cell = beside(call, cells.ok_or_else(|| call.missing("initial_c"))?)?;
+        let cells = cells.ok_or_else(|| call.missing("initial_c"))?;
+        let cell = call.build().as_rows(&cells)?;
         call.done(2, cell)?;
     }
     Ok(true)

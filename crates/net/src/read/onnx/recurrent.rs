@@ -141,15 +141,10 @@ fn activation(name: &str, alpha: Option<f32>, beta: Option<f32>) -> Option<Unary
 fn give(n: &mut Node, runs: &[Sequence], steps: usize, batch_first: bool) -> Result<bool, Error> {
     let wanted = |n: &Node, i: usize| n.node.output.get(i).is_some_and(|o| !o.is_empty());
     if wanted(n, 0) {
-        let mut all = Vec::with_capacity(steps);
-        for step in 0..steps {
-            let each: Vec<ValueId> = runs.iter().map(|r| r.states[step]).collect();
-            all.push(n.build().stack(&each, 0)?);
-        }
-        let mut id = n.build().stack(&all, 0)?;
-        if batch_first {
-            id = n.build().transpose(id, &[2, 0, 1, 3])?;
-        }
+        let all = n.build().all_states(runs)?;
+        let shape = n.shape(all);
+        let sides = n.build().reshape(all, [runs.len(), shape[0] / runs.len(), steps, shape[2]])?;
+        let id = n.build().transpose(sides, if batch_first { &[3, 2, 0, 1] } else { &[2, 0, 3, 1] })?;
         n.output(0, id);
     }
     for (index, cell) in [(1, false), (2, true)] {
@@ -158,10 +153,8 @@ fn give(n: &mut Node, runs: &[Sequence], steps: usize, batch_first: bool) -> Res
         }
         let each: Option<Vec<ValueId>> = runs.iter().map(|r| if cell { r.cell } else { Some(r.last) }).collect();
         let each = each.ok_or_else(|| n.unsupported("a third output"))?;
-        let mut id = n.build().stack(&each, 0)?;
-        if batch_first {
-            id = n.build().transpose(id, &[1, 0, 2])?;
-        }
+        let rows = each.iter().map(|&state| n.build().as_rows(&[state])).collect::<Result<Vec<ValueId>, Error>>()?;
+        let id = n.build().stack(&rows, usize::from(batch_first))?;
         n.output(index, id);
     }
     n.finish(3)
