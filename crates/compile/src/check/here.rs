@@ -65,7 +65,7 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
     Some(Here::Refused(refusals))
 }
 
-/// Operations that this compiler leaves to the host, by name, each with the reason. `None` where a network is refused even so, and
+/// What this compiler leaves to the host, by names of results, each with the reason. `None` where a network is refused even so, and
 /// for chips that nothing is compiled for.
 pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
     let cut = segments::cut(net, chip, &Options::default()).ok()?;
@@ -79,8 +79,14 @@ pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String
     });
     let beside = |kind: &str| format!("{kind} is computed beside operations that the engine has no way for");
     let reason = |name: &str, kind: &str| reasons.get(name).cloned().unwrap_or_else(|| beside(kind));
-    let ops = hosts.flat_map(|part| &part.ops);
-    Some(ops.map(|op| (op.name.clone(), reason(&op.name, op.kind.name()))).collect())
+    let mut made = BTreeMap::new();
+    for part in hosts {
+        for op in &part.ops {
+            let reason = reason(&op.name, op.kind.name());
+            made.extend(op.outputs.iter().map(|&id| (part.value(id).name.clone(), reason.clone())));
+        }
+    }
+    Some(made)
 }
 
 /// The operation that an error is about.

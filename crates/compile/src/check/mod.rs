@@ -79,7 +79,12 @@ impl Placement {
             if place::idle(op) {
                 continue;
             }
-            match host.get(&op.name) {
+            // An operation in parts has the name of its result before theirs.
+            let part = |name: &str| {
+                host.range(format!("{name}.")..).next().filter(|(of, _)| of.starts_with(&format!("{name}.")))
+            };
+            let reason = |name: &String| host.get(name).or_else(|| part(name).map(|(_, reason)| reason));
+            match op.outputs.iter().find_map(|output| reason(&output.name)) {
                 Some(reason) if verdict.place.on_engine() => *verdict = Verdict::for_host(reason),
                 Some(_) => verdict.place = Place::Host,
                 None if verdict.place.on_engine() => {}

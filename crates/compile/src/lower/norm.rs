@@ -17,6 +17,9 @@ fn table(table: Table) -> Nonlinear {
 /// Differences go to the exponential in base 2.
 const BASE2: Affine = Affine { scale: LOG2_E, ..Affine::UNIT };
 
+/// Most tasks that compute a turned statistic: Apple's compiler is seen to take four for 512 rows of a matrix, and no more.
+const MOST_TURNED: usize = 4;
+
 /// A view of one batch, whose rows are channels where so asked.
 pub(super) fn planes(view: &View, by_rows: bool) -> Option<View4> {
     let view = view.nchw().filter(|v| v.groups() == 1)?;
@@ -197,7 +200,9 @@ impl Lowerer<'_> {
         let (channels, width) = (source.channels(), source.width);
         let limits = self.axis_limits();
         let wide = |n: usize| self.chip.hal.max_tensor_width.is_some_and(|most| n as u64 > most);
-        if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) {
+        // Two tasks for every 192 rows: for many of them three tasks whose numbers stand as they come are fewer.
+        let many = channels.div_ceil(TURNED_CHANNELS) > MOST_TURNED;
+        if channels == 1 || width == 1 || channels > limits[1] || wide(width.max(channels)) || many {
             return false;
         }
         let numbers = self.scratch("statistics", &[2, channels]);

@@ -24,6 +24,10 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
                 builder.norm(op, &axes, *epsilon, true);
             }
             OpKind::Gather { axis } if builder.net.value(op.inputs[1]).data.is_some() => builder.gather(op, *axis)?,
+            OpKind::Gather { axis: 0 } if builder.is_small_table(op) => builder.rows_of_table(op),
+            OpKind::MatMul { transpose_x: false, transpose_y: false } if builder.is_many_vectors(op) => {
+                builder.vectors(op);
+            }
             OpKind::Gather { axis } if builder.shape(op.inputs[1]).is_empty() => builder.gather_one(op, *axis),
             OpKind::ArgReduce { greatest, last, axis, .. } => builder.arg_reduce(op, *greatest, *last, *axis)?,
             OpKind::Reduce { kind: ReduceKind::Prod, axes, .. } => builder.product_along(op, axes)?,

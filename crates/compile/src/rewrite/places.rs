@@ -1,15 +1,79 @@
-//! Places of extremes, products along axes, and parameters of linear layers and convolutions that are computed at run time.
+//! Places of extremes, rows of tables, products along axes and with many vectors, and parameters of linear layers and convolutions that are
+//! computed at run time.
 
 use super::Builder;
 use crate::error::{Error, Result};
-use anemone_net::{Binary, Op, OpKind, ReduceKind, ValueId};
+use anemone_net::{Binary, DType, Data, Op, OpKind, ReduceKind, ValueId};
 
 /// Whole numbers up to here are fp16 numbers.
 const LARGEST_WHOLE: usize = 2048;
 /// Most factors of a product along axes: each is a layer.
 const MOST_FACTORS: usize = 512;
 
+/// Rows of a constant table that are chosen among by a product; of fewer the right one is left alone by comparisons, of more the host
+/// takes it.
+const TABLE_ROWS: std::ops::RangeInclusive<usize> = 9..=128;
+/// Most products of a matrix with a vector that are products of the engine, each with tasks of its own.
+const MOST_VECTORS: usize = 64;
+
 impl Builder<'_> {
+    /// Whether an operation gathers rows of a constant matrix of numbers at computed places.
+    pub(super) fn is_small_table(&self, op: &Op) -> bool {
+        let (table, places) = (self.net.value(op.inputs[0]), self.net.value(op.inputs[1]));
+        let finite = |data: &Data| data.to_f32().iter().all(|x| x.is_finite());
+        table.ty.shape.len() == 2
+            && TABLE_ROWS.contains(&table.ty.shape[0])
+            && places.data.is_none()
+            && table.data.as_ref().is_some_and(|tensor| finite(&tensor.data))
+    }
+
+    /// Rows of a table: for each place a row of zeros with a one, times the table. Places below zero count from the end.
+    pub(super) fn rows_of_table(&mut self, op: &Op) {
+        let (table, places, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
+        let Some(tensor) = self.net.value(table).data.clone() else { return };
+        let (rows, columns) = (tensor.shape[0], tensor.shape[1]);
+        let mut shape = self.shape(places);
+        shape.push(1);
+        let at = self.op("at", OpKind::Reshape, &[places], shape.clone());
+        if let Some(last) = shape.last_mut() {
+            *last = rows;
+        }
+        let counted = |from: f32| (0..rows).map(|i| i as f32 - from).collect::<Vec<f32>>();
+        let mut chosen = Vec::new();
+        let signed = !matches!(self.net.value(places).ty.dtype, DType::U8 | DType::U16 | DType::Bool);
+        for from in [0.0, rows as f32].into_iter().take(if signed { 2 } else { 1 }) {
+            let numbers = self.constant("rows", vec![rows], counted(from));
+            chosen.push(self.op("chosen", OpKind::Binary(Binary::Equal), &[at, numbers], shape.clone()));
+        }
+        let one = match chosen.as_slice() {
+            [one] => *one,
+            both => self.op("one", OpKind::Binary(Binary::Add), both, shape),
+        };
+        let data = tensor.data.to_f32();
+        let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
+        let matrix = self.constant("table", vec![columns, rows], turned);
+        self.push(OpKind::Linear, &[one, matrix], out);
+    }
+
+    /// Whether an operation multiplies so many matrices with a vector each that sums of products are fewer tasks.
+    pub(super) fn is_many_vectors(&self, op: &Op) -> bool {
+        let (y, out) = (self.shape(op.inputs[1]), self.shape(op.outputs[0]));
+        let batch: usize = out.iter().rev().skip(2).product();
+        out.len() > 2 && y.len() > 1 && y.last() == Some(&1) && batch > MOST_VECTORS
+    }
+
+    /// `x[.., M, K] y[.., K, 1]` as the sums of `x y'`, with `y'[.., 1, K]`.
+    pub(super) fn vectors(&mut self, op: &Op) {
+        let (x, y, out) = (op.inputs[0], op.inputs[1], op.outputs[0]);
+        let (mut row, mut whole) = (self.shape(y), self.shape(out));
+        let (rank, last) = (row.len(), whole.len() - 1);
+        row.swap(rank - 2, rank - 1);
+        whole[last] = row[rank - 1];
+        let row = self.op("row", OpKind::Reshape, &[y], row);
+        let products = self.op("products", OpKind::Binary(Binary::Mul), &[x, row], whole);
+        self.push(OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![last], keep_dims: true }, &[products], out);
+    }
+
     /// The place of the greatest or least element: those equal to it are marked with their place, counted so that the one
     /// that is wanted has the greatest mark.
     pub(super) fn arg_reduce(&mut self, op: &Op, greatest: bool, last: bool, axis: usize) -> Result<()> {

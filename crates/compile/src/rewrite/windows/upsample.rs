@@ -5,6 +5,9 @@ use super::axis::Axis;
 use super::{Conv, Windows};
 use anemone_net::{Op, OpKind, ValueId};
 
+/// Most phases of a result that are a convolution each; more are channels of one.
+const MOST_PHASES: usize = 9;
+
 /// One axis: outputs `q * stride + r`, `r` below the stride, read elements `q + first ..` of the operand.
 struct Phases {
     stride: usize,
@@ -63,12 +66,14 @@ impl Windows<'_, '_> {
         let taps = |i: usize| i.checked_sub(1).map_or(1, |_| phases[phases.len() - i].taps);
         let side = if strides.len() > 1 { taps(2) } else { 1 };
         let interleaved = self.limits.interleave;
-        let native =
-            strides.len() < 3 && self.limits.takes([side, taps(1)]) && strides.iter().all(|&s| s <= interleaved);
+        let steps: usize = strides.iter().product();
+        let native = strides.len() < 3
+            && self.limits.takes([side, taps(1)])
+            && strides.iter().all(|&s| s <= interleaved)
+            && steps <= MOST_PHASES;
         if native {
             return None;
         }
-        let steps: usize = strides.iter().product();
         self.notes.push(format!("phases of stride {strides:?} as {steps} sets of output channels"));
         let (inputs, per_output) = (given.shape[0], given.shape[1]);
         let per_input = inputs / groups;
