@@ -10,13 +10,15 @@ use anemone_compile::segments::{self, Segment};
 use anemone_compile::{Options, native};
 use anemone_engine as engine;
 use anemone_facts::chips::Chip;
-use anemone_net::{Data, Net, Tensor, TensorType, Value};
+use anemone_facts::numerics;
+use anemone_net::{Data, Net, Tensor, TensorType, Value, eval};
 use anemone_program::e5::{
     Call, Declared, Descriptor, Dispatch, EngineCall, HostCall, Sequence, State, Step, container_hash,
 };
 use anemone_program::hwx::Container;
 use anemone_program::{Direction, Element, Nchw, Port, Program, Strides};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// Programs in order of dispatch. A single program is a chain of one.
@@ -228,21 +230,36 @@ impl Chain {
         steps
     }
 
+    /// The arithmetic of the generation that it is compiled for.
+    pub fn exact_model(&self) -> Result<numerics::Model> {
+        let Some(program) = self.programs.first() else { return Ok(numerics::Model::Fast) };
+        let generation = program.layout.generation;
+        numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
+            let message = format!("no arithmetic is known for {generation}");
+            Diagnostic::new(Code::UnsupportedOp, message).help("--numerics fast")
+        })
+    }
+
     /// Every program checked and planned.
-    pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<'_>> {
-        check_together(&self.programs)?;
-        let executions = self.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
-        Ok(ChainExecution { chain: self, executions })
+    pub fn execution(&self, options: engine::Options) -> Result<ChainExecution<&Chain>> {
+        ChainExecution::new(self, options)
     }
 }
 
 /// A chain planned once, to be run many times.
-pub struct ChainExecution<'a> {
-    chain: &'a Chain,
-    executions: Vec<Execution<'a>>,
+pub struct ChainExecution<C> {
+    chain: C,
+    executions: Vec<Execution>,
 }
 
-impl ChainExecution<'_> {
+impl<C: Deref<Target = Chain>> ChainExecution<C> {
+    /// Every program checked and planned.
+    pub fn new(chain: C, options: engine::Options) -> Result<Self> {
+        check_together(&chain.programs)?;
+        let executions = chain.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
+        Ok(ChainExecution { chain, executions })
+    }
+
     /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
         if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
@@ -296,26 +313,51 @@ fn host_port(value: &Value, direction: Direction) -> Option<Port> {
 
 /// Runs a host segment on what is known.
 fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+    let outputs = host::evaluate(net, &tensors(net, known, false)?)
+        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;
+    Ok(named_outputs(net, outputs))
+}
+
+/// Evaluates a network in fp32, without compiling it: arrays by name in, arrays by name out. States that are not given are zeros.
+pub fn evaluate(net: &Net, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+    let known: Vec<&str> = net.inputs.iter().map(|&id| net.value(id).name.as_str()).collect();
+    if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        let message = format!("the network has no input {name}");
+        return Err(Diagnostic::new(Code::Usage, message).help(format!("it has: {}", known.join(", "))));
+    }
+    let outputs = eval::eval(net, &tensors(net, inputs, true)?);
+    Ok(named_outputs(net, outputs.map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?))
+}
+
+/// A network's inputs of arrays by name; of several of one name, the last.
+fn tensors(net: &Net, known: &[(String, Array)], zero_states: bool) -> Result<Vec<Tensor>> {
     let mut tensors = Vec::new();
     for &id in &net.inputs {
         let value = net.value(id);
-        let found = known.iter().rev().find(|(name, _)| *name == value.name);
-        let (_, array) =
-            found.ok_or_else(|| Diagnostic::new(Code::Usage, format!("no data for input {}", value.name)))?;
-        if array.data.len() != value.ty.elements() {
-            let (name, expected, found) = (&value.name, &value.ty.shape, &array.shape);
-            return Err(Diagnostic::new(Code::BadTensor, format!("input {name} is {found:?}, expected {expected:?}")));
-        }
+        let found = known.iter().rev().find(|(name, _)| *name == value.name).map(|(_, array)| array);
+        let zeros =
+            || (zero_states && net.states.iter().any(|s| s.input == id)).then(|| vec![0.0; value.ty.elements()]);
+        let given = match found {
+            Some(array) if array.data.len() == value.ty.elements() => array.data.clone(),
+            Some(array) => {
+                let (name, expected, found) = (&value.name, &value.ty.shape, &array.shape);
+                let message = format!("input {name} is {found:?}, expected {expected:?}");
+                return Err(Diagnostic::new(Code::BadTensor, message));
+            }
+            None => zeros().ok_or_else(|| Diagnostic::new(Code::Usage, format!("no data for input {}", value.name)))?,
+        };
         let data = match value.ty.dtype {
-            dtype if dtype.is_float() => Data::F32(array.data.clone()),
-            dtype => Data::from_i32(dtype, &array.data.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+            dtype if dtype.is_float() => Data::F32(given),
+            dtype => Data::from_i32(dtype, &given.iter().map(|&x| x as i32).collect::<Vec<_>>()),
         };
         tensors.push(Tensor { shape: value.ty.shape.clone(), data });
     }
-    let outputs = host::evaluate(net, &tensors)
-        .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;
+    Ok(tensors)
+}
+
+fn named_outputs(net: &Net, outputs: Vec<Tensor>) -> Vec<(String, Array)> {
     let names = net.outputs.iter().map(|&id| net.value(id).name.clone());
-    Ok(names.zip(outputs).map(|(name, t)| (name, Array { data: t.data.to_f32(), shape: t.shape })).collect())
+    names.zip(outputs).map(|(name, t)| (name, Array { data: t.data.to_f32(), shape: t.shape })).collect()
 }
 
 /// Input and output of each state that a network writes, by port name.

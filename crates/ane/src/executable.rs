@@ -81,6 +81,15 @@ impl Executable {
     /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
     /// run; outputs have the network's own extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
+        let all = self.with_states(inputs)?;
+        self.chain.programs().iter().try_for_each(crate::execute::check)?;
+        let mut outputs = self.chain.execution(options)?.run(&all)?.outputs;
+        self.give_own_extents(&mut outputs);
+        Ok(outputs)
+    }
+
+    /// The inputs, and zeros for states that are not among them; a name that no input has is refused.
+    pub(crate) fn with_states(&self, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
         let known: Vec<&str> = self.chain.ports(Direction::Input).map(|p| p.name.as_str()).collect();
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             let message = format!("the program has no input {name}");
@@ -94,12 +103,14 @@ impl Executable {
                 all.push((port.name.clone(), zeros));
             }
         }
-        self.chain.programs().iter().try_for_each(crate::execute::check)?;
-        let mut outputs = self.chain.execution(options)?.run(&all)?.outputs;
+        Ok(all)
+    }
+
+    /// Gives outputs the extents that the network declares.
+    pub(crate) fn give_own_extents(&self, outputs: &mut [(String, Array)]) {
         if let Some(net) = &self.net {
-            own_extents(net, &mut outputs);
+            own_extents(net, outputs);
         }
-        Ok(outputs)
     }
 
     /// The listing that assembles back, of one program after the other.

@@ -70,38 +70,38 @@ pub fn execute(program: &Program, inputs: &[(String, Array)], options: Options) 
 }
 
 /// A program planned once, to be run many times.
-pub struct Execution<'a> {
-    program: &'a Program,
+pub struct Execution {
+    ports: Vec<Port>,
     plan: Plan,
     memory: Memory,
 }
 
-impl<'a> Execution<'a> {
+impl Execution {
     /// Checks and plans.
-    pub fn new(program: &'a Program, options: Options) -> Result<Self> {
+    pub fn new(program: &Program, options: Options) -> Result<Self> {
         check(program)?;
         let plan = Plan::new(program, options)?;
         let memory = plan.memory();
-        Ok(Execution { program, plan, memory })
+        Ok(Execution { ports: program.ports.clone(), plan, memory })
     }
 
     /// Runs once. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
     /// joined, added or left out, but not exchanged.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
-        bind(self.program, &mut self.memory, inputs)?;
+        bind(&self.ports, &mut self.memory, inputs)?;
         let outcome = self.plan.run(&mut self.memory)?;
         if let Some(name) = outcome.incomplete.first() {
             return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
         }
         let skipped = outcome.skipped.iter().map(|f| f.to_string()).collect();
-        let outputs = take(self.program, &self.memory)?;
+        let outputs = take(&self.ports, &self.memory)?;
         Ok(Run { outputs, tasks: outcome.tasks, skipped, trace: outcome.trace })
     }
 }
 
 /// Writes inputs where their ports are.
-fn bind(program: &Program, memory: &mut Memory, inputs: &[(String, Array)]) -> Result<()> {
-    for port in program.ports_of(Direction::Input) {
+fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(String, Array)]) -> Result<()> {
+    for port in ports.iter().filter(|p| p.direction == Direction::Input) {
         let Some((_, array)) = inputs.iter().find(|(name, _)| *name == port.name) else {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
         };
@@ -130,9 +130,9 @@ fn bind(program: &Program, memory: &mut Memory, inputs: &[(String, Array)]) -> R
 }
 
 /// Outputs by port name, in port order.
-fn take(program: &Program, memory: &Memory) -> Result<Vec<(String, Array)>> {
+fn take(ports: &[Port], memory: &Memory) -> Result<Vec<(String, Array)>> {
     let mut outputs = Vec::new();
-    for port in program.ports_of(Direction::Output) {
+    for port in ports.iter().filter(|p| p.direction == Direction::Output) {
         let bytes = memory.region(port.bar).ok_or_else(|| defect(port))?.bytes();
         let mut data = Vec::with_capacity(port.shape.elements() as usize);
         for (start, width) in rows(port) {

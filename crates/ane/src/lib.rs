@@ -10,10 +10,15 @@
 //! and `flate2` (with its decoder in Rust) read the archives `.npz`, `serde_json` prints JSON, `tempfile` makes writes atomic, `half` converts fp16,
 //! `thiserror` words errors, `clap_complete`
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
-//! one is near to, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
+//! one is near to, `rayon` gives a session threads of its own, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
+
+// The command line's files name the library as its other users do.
+extern crate self as anemone;
 
 pub mod chain;
 pub mod check;
+#[cfg(feature = "system")]
+pub mod cli;
 pub mod compile;
 pub mod compiled;
 pub mod convert;
@@ -36,6 +41,7 @@ pub mod overview;
 pub mod reference;
 #[cfg(feature = "system")]
 pub mod runtime;
+pub mod session;
 pub mod tensor;
 pub mod warnings;
 pub mod words;
@@ -48,4 +54,5 @@ pub use execute::{Run, execute};
 pub use forms::Form;
 pub use graph::Graph;
 pub use model::{Choices, Model};
+pub use session::Session;
 pub use tensor::Array;

@@ -125,6 +125,7 @@ pub const CRATES: &[Crate] = &[
             &["chain"],
             &["forms"],
             &["compiled", "executable"],
+            &["session"],
             &["runtime"],
         ],
     },

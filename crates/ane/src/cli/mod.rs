@@ -13,6 +13,7 @@ mod doctor;
 mod dump;
 mod explain;
 mod fix;
+mod guard;
 mod lut;
 mod new;
 mod ops;
@@ -21,6 +22,7 @@ mod patch;
 mod places;
 mod reference;
 mod run;
+mod sweep;
 mod targets;
 mod trace;
 mod via;
@@ -83,6 +85,8 @@ enum Verb {
     Convert(convert::Flags),
     /// Write refused operations in forms that the chip takes
     Fix(fix::Flags),
+    /// Check, compile and run many models for many chips, on joblib, Dask or Ray
+    Sweep(sweep::Flags),
     /// Put new weights, biases or tables into a compiled file
     Patch(patch::Flags),
     /// List chips, their names and limits
@@ -190,8 +194,18 @@ impl Voice {
     }
 }
 
+/// Runs the command line, the first argument being the program's name; the exit code. Errors are printed, a panic as a defect.
+pub fn main(arguments: Vec<OsString>) -> u8 {
+    // Known before the arguments are understood: usage errors follow it too.
+    let json = arguments.iter().any(|a| a == "--json");
+    guard::guarded(|| run(arguments, json)).unwrap_or_else(|diagnostic| {
+        report(&diagnostic, json);
+        diagnostic.code.exit()
+    })
+}
+
 /// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
-pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
+fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
     let parsed = command().try_get_matches_from(with_verb(arguments)).and_then(|m| Args::from_arg_matches(&m));
     let args = match parsed {
         Ok(args) => args,
@@ -207,6 +221,7 @@ pub fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Asm(flags) => asm::run(flags, voice),
         Verb::Convert(flags) => convert::run(flags, voice),
         Verb::Fix(flags) => fix::run(flags, voice),
+        Verb::Sweep(flags) => sweep::run(flags),
         Verb::Patch(flags) => patch::run(flags, voice),
         Verb::Targets(flags) => targets::run(flags, voice),
         Verb::Broker(flags) => broker::run(flags, voice),
@@ -285,7 +300,7 @@ fn usage(error: clap::Error, json: bool) -> Result<u8> {
 }
 
 /// Prints a refusal.
-pub fn report(diagnostic: &Diagnostic, json: bool) {
+fn report(diagnostic: &Diagnostic, json: bool) {
     if json {
         let _ = print(&format!("{}\n", diagnostic.json()));
     } else {

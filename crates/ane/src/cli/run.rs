@@ -155,7 +155,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         };
         let model = match flags.numerics {
             Numerics::Fast => numerics::Model::Fast,
-            Numerics::Exact => exact_model(&chain)?,
+            Numerics::Exact => chain.exact_model()?,
         };
         let execution = anemone_engine::Options { lenient: flags.lenient, model, trace: false };
         return super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice);
@@ -173,7 +173,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
 
     let model = match flags.numerics {
         Numerics::Fast => numerics::Model::Fast,
-        Numerics::Exact => exact_model(&chain)?,
+        Numerics::Exact => chain.exact_model()?,
     };
     let bar = voice.progress("executing".into());
     let options = anemone_engine::Options { lenient: flags.lenient, model, trace: true };
@@ -349,15 +349,6 @@ fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>
         wanted.shape
     );
     Err(Diagnostic::new(Code::BadTensor, message))
-}
-
-/// The arithmetic of the program's generation.
-fn exact_model(chain: &Chain) -> Result<numerics::Model> {
-    let Some(program) = chain.programs().first() else { return Ok(numerics::Model::Fast) };
-    let generation = program.layout.generation;
-    numerics::generation(generation).map(|g| g.mac).ok_or_else(|| {
-        Diagnostic::new(Code::UnsupportedOp, format!("no arithmetic is known for {generation}")).help("--numerics fast")
-    })
 }
 
 /// Input arrays by port name: given, or random; states are zeros.
