@@ -42,6 +42,8 @@ const STEPS: &[Step] = &[
     Chore("links", links::run, &[]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
+    // The Python package beside joblib, Dask, mypy and notebooks; skips as the one above.
+    Program("python3", &["scripts/python_package.py"]),
     // What `ane check` says of this compiler, over the models that the suite has left.
     Cargo(&["test", "--release", "--workspace", "--test", "check_and_compile", "suite"]),
 ];

@@ -1,9 +1,11 @@
 //! Diagnostics as exceptions, with what they say as attributes.
 
-use anemone::Diagnostic;
+use anemone::{Code, Diagnostic};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 create_exception!(anemone, Error, PyException, "A refusal with a stable code.");
 create_exception!(anemone, Refused, Error, "The answer is no: codes ANE1xxx.");
@@ -38,7 +40,38 @@ pub fn raised(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
     error
 }
 
-/// Runs without the interpreter, and raises what is refused.
-pub fn apart<T: Send>(py: Python<'_>, work: impl FnOnce() -> anemone::Result<T> + Send) -> PyResult<T> {
-    py.detach(work).map_err(|diagnostic| raised(py, diagnostic))
+/// How long the interpreter waits for its next look at signals.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// Runs without the interpreter, and raises what is refused. On the main thread, where signals arrive, an interrupt ends the call
+/// at once: the work itself goes on to its end aside, and its result is dropped.
+pub fn apart<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> anemone::Result<T> + Send + 'static,
+) -> PyResult<T> {
+    if !on_main_thread(py)? {
+        return py.detach(work).map_err(|diagnostic| raised(py, diagnostic));
+    }
+    let (send, mut receive) = sync_channel(1);
+    std::thread::Builder::new().spawn(move || {
+        // Nobody listens any more after an interrupt.
+        let _ = send.send(work());
+    })?;
+    loop {
+        let receive = &mut receive;
+        match py.detach(move || receive.recv_timeout(SIGNALS)) {
+            Ok(result) => return result.map_err(|diagnostic| raised(py, diagnostic)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let diagnostic = Diagnostic::new(Code::Defect, "the work ended without a result");
+                return Err(raised(py, diagnostic.help("please report it, with the model if you can share it")));
+            }
+        }
+    }
+}
+
+fn on_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let current = threading.call_method0("current_thread")?;
+    Ok(current.is(&threading.call_method0("main_thread")?))
 }

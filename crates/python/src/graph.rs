@@ -9,6 +9,7 @@ use anemone_compile::Options;
 use anemone_net::native::Raw;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::path::Path;
 
 /// A value of a graph.
 #[pyclass(frozen, module = "anemone", from_py_object)]
@@ -91,13 +92,11 @@ impl Graph {
     /// Compiles for a chip.
     #[pyo3(signature = (chip="m1"))]
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
-        apart(py, || {
-            let chip = reference::chip(chip)?;
-            let nowhere = std::path::Path::new("");
-            let compiled = self.graph.model()?.executable(nowhere, chip, &Options::default(), true)?;
-            let stem = compiled.chain.name().to_string();
-            Ok(Program::new(compiled, chip, stem))
-        })
+        let chip = reference::chip(chip).map_err(|d| raised(py, d))?;
+        let model = self.graph.model().map_err(|d| raised(py, d))?;
+        let compiled = apart(py, move || model.executable(Path::new(""), chip, &Options::default(), true))?;
+        let stem = compiled.chain.name().to_string();
+        Ok(Program::new(compiled, chip, stem, None, None))
     }
 }
 

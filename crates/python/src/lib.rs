@@ -31,6 +31,12 @@ mod _anemone {
     #[pymodule_export]
     use super::program::Program;
 
+    /// Runs the command line, the first argument being the program's name; its exit code.
+    #[pyfunction]
+    fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
+        py.detach(|| anemone::cli::main(arguments.into_iter().map(Into::into).collect()))
+    }
+
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add("__version__", env!("CARGO_PKG_VERSION"))

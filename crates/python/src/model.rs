@@ -1,9 +1,10 @@
 //! Models and what a check says of them.
 
+use crate::arrays;
 use crate::error::{apart, raised};
 use crate::program::Program;
 use anemone::check::{self, Subject};
-use anemone::{Choices, Code, Diagnostic, explain, reference};
+use anemone::{Choices, Code, Diagnostic, chain, explain, reference};
 use anemone_compile::Options;
 use anemone_compile::check::lint::Assumptions;
 use anemone_program::text::Selection;
@@ -11,7 +12,8 @@ use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// A model file: a network, or a program compiled already.
@@ -20,15 +22,23 @@ pub struct Model {
     path: PathBuf,
     notes: Vec<String>,
     choices: Choices,
+    portable: bool,
+    /// SHA-256 of its content, once somebody asked.
+    digest: OnceLock<String>,
     /// Holds the file of a model that came as an object.
     _folder: Option<TempDir>,
 }
 
 /// Reads a model file or package, or a model object of coremltools. `dim` gives extents that the file leaves open, by the
-/// name of the dimension or as `input.axis`.
+/// name of the dimension or as `input.axis`. A `portable` model pickles with its bytes, others with their place.
 #[pyfunction]
-#[pyo3(signature = (model, *, dim=None))]
-pub fn load(py: Python<'_>, model: &Bound<'_, PyAny>, dim: Option<HashMap<String, usize>>) -> PyResult<Model> {
+#[pyo3(signature = (model, *, dim=None, portable=false))]
+pub fn load(
+    py: Python<'_>,
+    model: &Bound<'_, PyAny>,
+    dim: Option<HashMap<String, usize>>,
+    portable: bool,
+) -> PyResult<Model> {
     let (path, folder) = match model.extract::<PathBuf>() {
         Ok(path) if !path.exists() => {
             return Err(PyFileNotFoundError::new_err(format!("no such model: {}", path.display())));
@@ -47,13 +57,14 @@ pub fn load(py: Python<'_>, model: &Bound<'_, PyAny>, dim: Option<HashMap<String
     };
     let mut choices = Choices::default();
     choices.options.extents = dim.unwrap_or_default();
-    let notes = apart(py, || {
-        Ok(match anemone::Model::load_with(&path, &choices)? {
+    let (place, chosen) = (path.clone(), choices.clone());
+    let notes = apart(py, move || {
+        Ok(match anemone::Model::load_with(&place, &chosen)? {
             anemone::Model::Net { notes, .. } => notes,
             _ => Vec::new(),
         })
     })?;
-    Ok(Model { path, notes, choices, _folder: folder })
+    Ok(Model { path, notes, choices, portable, digest: OnceLock::new(), _folder: folder })
 }
 
 #[pymethods]
@@ -70,41 +81,93 @@ impl Model {
         self.notes.clone()
     }
 
-    /// Places every operation on a chip, or on several separated by commas.
+    /// Extents that were given for what the file leaves open.
+    #[getter]
+    fn dim(&self) -> HashMap<String, usize> {
+        self.choices.options.extents.iter().map(|(name, &extent)| (name.clone(), extent)).collect()
+    }
+
+    /// SHA-256 of its content, in hexadecimal.
+    #[getter]
+    fn digest(&self, py: Python<'_>) -> PyResult<String> {
+        if let Some(digest) = self.digest.get() {
+            return Ok(digest.clone());
+        }
+        let digest: String = travel(py)?.call_method1("content_hash", (&self.path,))?.extract()?;
+        Ok(self.digest.get_or_init(|| digest).clone())
+    }
+
+    /// Whether it pickles with its bytes.
+    #[getter]
+    fn portable(&self) -> bool {
+        self.portable
+    }
+
+    /// Places every operation on a chip, or on several: a list, or names separated by commas.
     #[pyo3(signature = (chip=Chips::m1(), *, route="direct"))]
-    fn check(&self, py: Python<'_>, chip: Chips, route: &str) -> PyResult<Report> {
-        let report = apart(py, || {
-            let (chips, route) = (reference::chip_list(&chip.0)?, check::route(route)?);
-            let Subject::Program(outline, _) = check::load(&self.path, &self.choices)? else {
+    fn check(slf: Bound<'_, Self>, chip: Chips, route: &str) -> PyResult<Report> {
+        let (py, model) = (slf.py(), slf.get());
+        let (path, choices) = (model.path.clone(), model.choices.clone());
+        let (names, route) = (chip.0.clone(), route.to_string());
+        let report = apart(py, move || {
+            let (chips, route) = (reference::chip_list(&names)?, check::route(&route)?);
+            let Subject::Program(outline, _) = check::load(&path, &choices)? else {
                 let message = "a compiled container has no operations to place";
-                return Err(Diagnostic::new(Code::Usage, message).at(self.path.display()));
+                return Err(Diagnostic::new(Code::Usage, message).at(path.display()));
             };
-            let mut report = check::report(&self.path, *outline, &chips, route, &Assumptions::default());
-            report.compile(&self.path, &Choices::default());
+            let mut report = check::report(&path, *outline, &chips, route, &Assumptions::default());
+            report.compile(&path, &choices);
             Ok(report)
         })?;
-        Ok(Report { report })
+        Ok(Report { report, source: slf.clone().unbind(), chips: chip.0 })
     }
 
     /// Compiles for a chip; a program compiled already is taken as it is. Operations that the engine has no way for run on the
-    /// host, unless `engine_only` is set: then they are refused.
-    #[pyo3(signature = (chip="m1", *, engine_only=false))]
-    fn compile(&self, py: Python<'_>, chip: &str, engine_only: bool) -> PyResult<Program> {
-        apart(py, || {
-            let chip = reference::chip(chip)?;
-            let refused = check::refused(&self.path, &self.choices, chip)?;
+    /// host, unless `engine_only` is set: then they are refused. `threads`: as many for each run, in place of all cores.
+    #[pyo3(signature = (chip="m1", *, engine_only=false, threads=None))]
+    fn compile(slf: Bound<'_, Self>, chip: &str, engine_only: bool, threads: Option<usize>) -> PyResult<Program> {
+        let (py, model) = (slf.py(), slf.get());
+        let chip = reference::chip(chip).map_err(|d| raised(py, d))?;
+        let (path, choices) = (model.path.clone(), model.choices.clone());
+        let compiled = apart(py, move || {
+            let refused = check::refused(&path, &choices, chip)?;
             if let Some(refused) = refused.as_ref().filter(|_| engine_only) {
                 return Err(refused.clone());
             }
-            let model = anemone::Model::load_with(&self.path, &self.choices)?;
-            let compiled = model.executable(&self.path, chip, &Options::default(), engine_only);
-            let compiled = compiled.map_err(|d| d.or_at(self.path.display()))?;
-            if let Some(refused) = refused.filter(|_| compiled.chain.hosts().is_empty()) {
-                return Err(refused);
+            let model = anemone::Model::load_with(&path, &choices)?;
+            let compiled = model.executable(&path, chip, &Options::default(), engine_only);
+            let compiled = compiled.map_err(|d| d.or_at(path.display()))?;
+            match refused.filter(|_| compiled.chain.hosts().is_empty()) {
+                Some(refused) => Err(refused),
+                None => Ok(compiled),
             }
-            let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(Program::new(compiled, chip, stem))
-        })
+        })?;
+        let stem = model.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let source = Source { model: slf.clone().unbind(), engine_only };
+        Ok(Program::new(compiled, chip, stem, Some(source), threads))
+    }
+
+    /// Outputs of the graph's plain evaluator in fp32: arrays by name in, arrays by name out.
+    fn evaluate<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = arrays::by_name(inputs)?;
+        let (path, choices) = (self.path.clone(), self.choices.clone());
+        let outputs = apart(py, move || {
+            let anemone::Model::Net { net, .. } = anemone::Model::load_with(&path, &choices)? else {
+                let message = "a compiled program has no graph to evaluate";
+                return Err(Diagnostic::new(Code::Usage, message).at(path.display()));
+            };
+            chain::evaluate(&net, &arrays)
+        })?;
+        let dict = PyDict::new(py);
+        for (name, array) in outputs {
+            dict.set_item(name, arrays::given(py, array)?)?;
+        }
+        Ok(dict)
+    }
+
+    fn __reduce__<'py>(slf: Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let travel = travel(slf.py())?;
+        Ok((travel.getattr("model")?, travel.call_method1("model_state", (slf,))?))
     }
 
     fn __repr__(&self) -> String {
@@ -132,10 +195,24 @@ impl<'py> FromPyObject<'_, 'py> for Chips {
     }
 }
 
+/// What a program was compiled from.
+pub struct Source {
+    pub model: Py<Model>,
+    pub engine_only: bool,
+}
+
+/// How objects are pickled.
+pub fn travel(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("anemone._travel")
+}
+
 /// What runs on the engine of which chip, and why not.
 #[pyclass(frozen, module = "anemone")]
 pub struct Report {
     report: check::Report,
+    source: Py<Model>,
+    /// As they were asked for.
+    chips: Vec<String>,
 }
 
 #[pymethods]
@@ -196,6 +273,13 @@ impl Report {
         check::html::frame(&self.report)
     }
 
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let travel = travel(py)?;
+        let state = travel.call_method1("model_state", (&self.source,))?;
+        let arguments = (state, self.chips.clone(), check::route_name(self.report.route)).into_pyobject(py)?;
+        Ok((travel.getattr("report")?, arguments.into_any()))
+    }
+
     fn __str__(&self) -> String {
         self.table(false)
     }
@@ -208,6 +292,5 @@ impl Report {
 /// A compiled file explained, every field named.
 #[pyfunction]
 pub fn dump(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let path: &Path = &path;
-    apart(py, || Ok(explain::explain(&anemone::Model::load(path)?, path, &Selection::default())?.render()))
+    apart(py, move || Ok(explain::explain(&anemone::Model::load(&path)?, &path, &Selection::default())?.render()))
 }

@@ -26,18 +26,39 @@ from ._anemone import (
 )
 from .testing import assert_on_ane
 
+# Loaded when they are asked for: an import of the package stays short.
+_LATER = {
+    "Evaluation": "_evaluate", "Score": "_evaluate", "evaluate": "_evaluate", "Sweep": "_sweep", "sweep": "_sweep",
+}
+
+
+def __getattr__(name):
+    if name in _LATER:
+        import importlib
+
+        found = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "BadInput",
     "Defect",
     "Error",
+    "Evaluation",
     "Graph",
     "Model",
     "Program",
     "Refused",
     "Report",
+    "Score",
+    "Sweep",
     "Tensor",
     "__version__",
     "assert_on_ane",
     "dump",
+    "evaluate",
     "load",
+    "sweep",
 ]

@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from numpy import float32
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +49,22 @@ class Model:
     def path(self) -> str: ...
     @property
     def notes(self) -> List[str]: ...
+    @property
+    def dim(self) -> Dict[str, int]: ...
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the model's content, in hexadecimal."""
+
+    @property
+    def portable(self) -> bool:
+        """Whether it pickles with its bytes."""
+
     def check(self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report: ...
-    def compile(self, chip: str = "m1") -> Program: ...
+    def compile(
+        self, chip: str = "m1", *, engine_only: bool = False, threads: Optional[int] = None
+    ) -> Program: ...
+    def evaluate(self, inputs: Mapping[str, ArrayLike]) -> Dict[str, NDArray[float32]]:
+        """Outputs in fp32 of the graph's plain evaluator, by name."""
 
 class Program:
     """A compiled program, with the software engine to run it."""
@@ -61,7 +75,31 @@ class Program:
     def inputs(self) -> Dict[str, Tuple[int, ...]]: ...
     @property
     def outputs(self) -> Dict[str, Tuple[int, ...]]: ...
-    def run(self, only: Optional[ArrayLike] = None, **inputs: ArrayLike) -> Dict[str, NDArray[float32]]: ...
+    @property
+    def real_inputs(self) -> List[str]:
+        """Names of the inputs that are no states."""
+
+    @property
+    def on_host(self) -> List[str]:
+        """Why operations run on the host, a sentence each."""
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the engine."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of task descriptors and coefficients."""
+
+    def run(
+        self,
+        only: Optional[ArrayLike] = None,
+        *,
+        numerics: str = "fast",
+        threads: Optional[int] = None,
+        inputs: Optional[Mapping[str, ArrayLike]] = None,
+        **named: ArrayLike,
+    ) -> Dict[str, NDArray[float32]]: ...
     def save(self, folder: Union[str, PathLike[str]], emit: Sequence[str] = ("hwx",)) -> List[str]: ...
     def listing(self) -> str: ...
 
@@ -83,7 +121,9 @@ class Graph:
     def output(self, tensor: Tensor) -> None: ...
     def compile(self, chip: str = "m1") -> Program: ...
 
-def load(model: Union[str, PathLike[str], Any], *, dim: Optional[Dict[str, int]] = None) -> Model:
+def load(
+    model: Union[str, PathLike[str], Any], *, dim: Optional[Dict[str, int]] = None, portable: bool = False
+) -> Model:
     """Reads a model file or package, or a model object of coremltools; `dim` gives open extents by name."""
 
 def dump(path: Union[str, PathLike[str]]) -> str:
@@ -91,3 +131,64 @@ def dump(path: Union[str, PathLike[str]]) -> str:
 
 def assert_on_ane(model: Any, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report:
     """Fails with the report's table unless every operation runs on the engine of the chip."""
+
+class Score:
+    """Mean of a metric with its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+class Evaluation:
+    """What :func:`evaluate` gave."""
+
+    metric: str
+    program: Score
+    reference: Optional[Score]
+    values: List[float]
+    errors: List[str]
+    def row(self) -> Dict[str, Any]: ...
+
+def evaluate(
+    model: Union[str, PathLike[str], Model, Program],
+    dataset: Iterable[Tuple[Any, Any]],
+    metric: Union[str, Callable[[Any, Any], float]] = "top1",
+    *,
+    chip: str = "m1",
+    numerics: str = "exact",
+    reference: Optional[Callable[..., Any]] = None,
+    output: Optional[str] = None,
+    threads: Optional[int] = None,
+    confidence: float = 0.95,
+    limit: Optional[int] = None,
+) -> Evaluation:
+    """Mean of a metric over a data set, computed by a program with the arithmetic of the device."""
+
+class Sweep:
+    """The rows of :func:`sweep`, computed as they are asked for, once."""
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]: ...
+    def __len__(self) -> int: ...
+    @property
+    def rows(self) -> List[Dict[str, Any]]: ...
+    def to_pandas(self) -> Any: ...
+    def to_parquet(self, path: Union[str, PathLike[str]]) -> None: ...
+    def to_jsonl(self, path: Union[str, PathLike[str]]) -> None: ...
+
+def sweep(
+    models: Union[str, PathLike[str], Model, Sequence[Union[str, PathLike[str], Model]]],
+    *,
+    chips: Union[str, Sequence[str]] = ("m1",),
+    actions: Union[str, Sequence[str]] = ("check",),
+    options: Union[None, Dict[str, Any], Sequence[Dict[str, Any]]] = None,
+    data: Any = None,
+    metrics: Union[str, Sequence[Union[str, Callable[[Any, Any], float]]]] = ("max_abs",),
+    backend: Any = "joblib",
+    workers: Optional[int] = None,
+    file: Union[None, str, PathLike[str]] = None,
+    ordered: bool = False,
+    time_limit: Optional[float] = None,
+    progress: Optional[bool] = None,
+) -> Sweep:
+    """Checks, compiles, runs or evaluates models for chips; an iterator of rows."""

@@ -1,0 +1,405 @@
+"""Models x chips x actions x options, on the engines that people already run."""
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+from . import _anemone
+from ._backends import WorkerDied, chosen
+from .metrics import named
+
+ACTIONS = ("check", "compile", "run", "evaluate")
+#: Options of a row, each with the actions that read it.
+OPTIONS = {
+    "dim": ACTIONS,
+    "route": ("check",),
+    "numerics": ("run", "evaluate"),
+    "threads": ("run", "evaluate"),
+    "seed": ("run",),
+    "metric": ("evaluate",),
+    "limit": ("evaluate",),
+}
+
+
+def sweep(
+    models, *, chips=("m1",), actions=("check",), options=None, data=None, metrics=("max_abs",), backend="joblib",
+    workers=None, file=None, ordered=False, time_limit=None, progress=None,
+):
+    """Checks, compiles, runs or evaluates models for chips; an iterator of rows (dictionaries).
+
+    ``models``: paths, folders of models, patterns, or ``Model`` objects. ``options``: a dictionary or a list of them, each a
+    variant (``dim``, ``route``, ``numerics``, ``threads``, ``seed``; for evaluation ``metric``, ``limit``). ``data``: for
+    ``run`` inputs by name (an ``.npz`` or a dictionary; random where absent), the expected outputs being the evaluator's;
+    for ``evaluate`` the data set. ``backend``: ``joblib``, ``dask``, ``ray``, ``serial``, or a client of Dask. ``file``:
+    JSON lines; a sweep that ended early goes on where it was. ``ordered``: rows in the order of the tasks. ``time_limit``:
+    seconds for one row. An error is a row with ``ok`` false, its code and its text.
+    """
+    return Sweep(
+        models, chips=chips, actions=actions, options=options, data=data, metrics=metrics, backend=backend,
+        workers=workers, file=file, ordered=ordered, time_limit=time_limit, progress=progress,
+    )
+
+
+class Sweep:
+    """The rows of :func:`sweep`, computed as they are asked for, once."""
+
+    def __init__(
+        self, models, *, chips, actions, options, data, metrics, backend, workers, file, ordered, time_limit, progress
+    ):
+        actions = [actions] if isinstance(actions, str) else list(actions)
+        chips = [chips] if isinstance(chips, str) else list(chips)
+        for action in actions:
+            if action not in ACTIONS:
+                raise ValueError(f"no action is called {action!r}; known: {', '.join(ACTIONS)}")
+        variants = [options or {}] if options is None or isinstance(options, dict) else list(options)
+        for key in itertools.chain.from_iterable(variants):
+            if key not in OPTIONS:
+                raise ValueError(f"no option is called {key!r}; known: {', '.join(OPTIONS)}")
+        metrics = [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics)
+        for metric in metrics:
+            named(metric)
+        if "evaluate" in actions and data is None:
+            raise ValueError("evaluate needs data=: an iterable of (inputs, target)")
+        self.tasks = []
+        for model, action, variant in itertools.product(found(models), actions, variants):
+            kept = {k: v for k, v in variant.items() if action in OPTIONS[k]}
+            for chip in chips:
+                task = {"model": model, "action": action, "chip": chip, "options": kept, "time_limit": time_limit}
+                if action in ("run", "evaluate"):
+                    task.update(data=data, metrics=metrics)
+                if all(key_of(t) != key_of(task) for t in self.tasks[-len(chips) * len(variants):]):
+                    self.tasks.append(task)
+        self.backend, self.workers = backend, workers
+        self.file = pathlib.Path(file) if file is not None else None
+        self.ordered, self.progress = ordered, progress
+        self._rows = None
+
+    def __len__(self):
+        return len(self.tasks)
+
+    def __iter__(self):
+        if self._rows is not None:
+            yield from self._rows
+            return
+        rows = []
+        for row in self._computed():
+            rows.append(row)
+            yield row
+        self._rows = rows
+
+    @property
+    def rows(self):
+        """All rows; computed now where that was not done."""
+        return list(self)
+
+    def to_pandas(self):
+        """All rows as a data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def to_parquet(self, path):
+        """All rows as a Parquet file."""
+        self.to_pandas().to_parquet(path)
+
+    def to_jsonl(self, path):
+        """All rows as JSON lines."""
+        text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in self.rows)
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+
+    def _computed(self):
+        kept, journal = {}, None
+        if self.file is not None:
+            journal = Journal(self.file)
+            kept = journal.kept
+        try:
+            left = [(n, t) for n, t in enumerate(self.tasks) if key_of(t) not in kept]
+            have = [(n, kept[key_of(t)]) for n, t in enumerate(self.tasks) if key_of(t) in kept]
+            meter = Meter(len(self.tasks), len(have), self.progress)
+            waiting, following = dict(have), 0
+            if not self.ordered:
+                yield from (row for _, row in have)
+            for number, row in self._run(left):
+                if isinstance(row, WorkerDied):
+                    row = failed(self.tasks[number], row)
+                row = {k: row[k] for k in sorted(row)}
+                if journal is not None:
+                    journal.add(row)
+                meter.step()
+                if not self.ordered:
+                    yield row
+                    continue
+                waiting[number] = row
+                while following in waiting:
+                    yield waiting.pop(following)
+                    following += 1
+            if self.ordered:
+                yield from (waiting[n] for n in sorted(waiting))
+            meter.close()
+        finally:
+            if journal is not None:
+                journal.close()
+
+    def _run(self, left):
+        return chosen(self.backend, self.workers).map(work, left) if left else iter(())
+
+
+def found(models):
+    """Models to sweep: objects as they are; folders and patterns give the models within."""
+    endings = (".mlpackage", ".onnx", ".mil", ".plist", ".hwx", ".mlmodelc")
+    models = [models] if isinstance(models, (str, os.PathLike, _anemone.Model)) else list(models)
+    all_found = []
+    for model in models:
+        if isinstance(model, _anemone.Model):
+            all_found.append(model)
+            continue
+        path = pathlib.Path(model)
+        if path.is_dir() and path.suffix not in endings:
+            within = sorted(p for p in path.iterdir() if p.suffix in endings)
+        elif not path.exists() and any(c in str(path) for c in "*?["):
+            within = sorted(pathlib.Path().glob(str(path)) if not path.is_absolute() else path.parent.glob(path.name))
+        else:
+            within = [path]
+        if not within:
+            raise FileNotFoundError(f"{model}: no model ({', '.join(endings)})")
+        all_found += [str(p) for p in within]
+    return all_found
+
+
+def identity(model):
+    """Place of a model, as rows say it."""
+    return model.path if isinstance(model, _anemone.Model) else str(model)
+
+
+def key_of(task):
+    """What makes a row one row: a hash of all but its data."""
+    options = json.dumps(task["options"], sort_keys=True, default=str)
+    text = "\0".join([identity(task["model"]), task["action"], task["chip"], options])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def base(task):
+    return {
+        "key": key_of(task), "model": identity(task["model"]), "action": task["action"], "chip": task["chip"],
+        "options": task["options"],
+    }
+
+
+def failed(task, error):
+    """The row of an error."""
+    code = getattr(error, "code", None) or type(error).__name__
+    return {**base(task), "ok": False, "code": code, "error": str(error).split("\n")[0]}
+
+
+def work(task):
+    """One row, in whatever process this is. Errors of the task are rows; nothing is raised."""
+    begun = time.perf_counter()
+    result = []
+
+    def guarded():
+        try:
+            result.append(act(task))
+        except Exception as error:  # noqa: BLE001 - a row for every error
+            result.append(failed(task, error))
+
+    if task["time_limit"] is None:
+        guarded()
+    else:
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        thread.join(task["time_limit"])
+        if not result:
+            result.append(failed(task, TimeoutError(f"not done in {task['time_limit']} s")))
+    return {**result[0], "seconds": round(time.perf_counter() - begun, 4)}
+
+
+def act(task):
+    options, model = task["options"], task["model"]
+    if not isinstance(model, _anemone.Model):
+        model = _anemone.load(model, dim=options.get("dim"))
+    row = {**base(task), "ok": True, "digest": model.digest}
+    if task["action"] == "check":
+        report = model.check(task["chip"], route=options.get("route", "direct"))
+        operations = len(report.operations)
+        off = len(report.failures)
+        row.update(ok=report.ok, operations=operations, on_engine=operations - off, summary="; ".join(report.summary))
+        if off:
+            row["first_failure"] = " ".join(str(report.failures[0][k]) for k in ("op", "name", "reason"))
+        return row
+    # A worker has one core of many.
+    threads = options.get("threads", 1)
+    program = model.compile(task["chip"], threads=threads)
+    row.update(tasks=program.tasks, program_bytes=program.size_bytes)
+    if task["action"] == "run":
+        row.update(ran(model, program, task))
+    elif task["action"] == "evaluate":
+        from ._evaluate import evaluate
+
+        data = task["data"]() if callable(task["data"]) else task["data"]
+        result = evaluate(
+            program, data, options.get("metric", task["metrics"][0]), numerics=options.get("numerics", "exact"),
+            threads=threads, limit=options.get("limit"),
+        )
+        row.update(result.row())
+        if result.errors:
+            row.update(ok=False, code="data", error=result.errors[0])
+    return row
+
+
+def ran(model, program, task):
+    """A run against the evaluator in fp32."""
+    import numpy as np
+
+    data = task["data"]
+    if isinstance(data, (str, os.PathLike)):
+        data = dict(np.load(data))
+    if data is None:
+        random = np.random.default_rng(task["options"].get("seed", 0))
+        data = {name: random.uniform(-1, 1, program.inputs[name]) for name in program.real_inputs}
+    threads = task["options"].get("threads", 1)
+    outputs = program.run(inputs=data, numerics=task["options"].get("numerics", "fast"), threads=threads)
+    expected = model.evaluate(data)
+    row = {}
+    for name, score in map(named, task["metrics"]):
+        values = {output: score(outputs[output], expected[output]) for output in outputs if output in expected}
+        row[name] = values if len(values) != 1 else next(iter(values.values()))
+    return row
+
+
+class Journal:
+    """A file of rows that a sweep goes on from. One sweep at a time has it."""
+
+    def __init__(self, path):
+        self.path, self.kept = path, {}
+        self.lock = path.with_name(path.name + ".lock")
+        self._take()
+        try:
+            end = 0
+            if path.exists():
+                for line in path.read_bytes().splitlines(keepends=True):
+                    # A line that was cut by a crash is written again.
+                    if not line.endswith(b"\n"):
+                        break
+                    row = json.loads(line)
+                    self.kept[row["key"]] = row
+                    end += len(line)
+            self.stream = open(path, "r+b" if path.exists() else "w+b")
+            self.stream.truncate(end)
+            self.stream.seek(end)
+        except (ValueError, KeyError, TypeError) as error:
+            self._give()
+            raise ValueError(f"{path}: not a file of a sweep: {error}") from error
+        except OSError:
+            self._give()
+            raise
+
+    def _take(self):
+        for _ in range(2):
+            try:
+                with open(self.lock, "x") as stream:
+                    stream.write(str(os.getpid()))
+                return
+            except FileExistsError:
+                try:
+                    owner = int(self.lock.read_text() or 0)
+                    os.kill(owner, 0)
+                except (ValueError, ProcessLookupError, FileNotFoundError):
+                    # Its sweep has ended without taking it away.
+                    self.lock.unlink(missing_ok=True)
+                    continue
+                except PermissionError:
+                    pass
+                break
+        raise RuntimeError(f"{self.path}: another sweep writes it (process {self.lock.read_text()}); give another file=")
+
+    def _give(self):
+        self.lock.unlink(missing_ok=True)
+
+    def add(self, row):
+        """A row, whole or not at all."""
+        line = (json.dumps(row, sort_keys=True, default=str) + "\n").encode()
+        at = self.stream.tell()
+        try:
+            self.stream.write(line)
+            self.stream.flush()
+        except OSError as error:
+            self.stream.seek(at)
+            self.stream.truncate(at)
+            raise OSError(error.errno, f"{error.strerror}; the rows so far are kept, the sweep goes on from them", str(self.path)) from error
+
+    def close(self):
+        """Gives the file free."""
+        self.stream.close()
+        self._give()
+
+
+class Meter:
+    """A line of progress on standard error, with the time that remains."""
+
+    def __init__(self, total, done, wanted):
+        self.total, self.done, self.first = total, done, done
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        self.begun = self.shown = time.monotonic()
+
+    def step(self):
+        self.done += 1
+        now = time.monotonic()
+        if self.wanted and (now - self.shown > 0.5 or self.done == self.total):
+            self.shown = now
+            left = (now - self.begun) / max(1, self.done - self.first) * (self.total - self.done)
+            sys.stderr.write(f"\r{self.done} of {self.total} rows, {left:.0f} s remain  ")
+            sys.stderr.flush()
+
+    def close(self):
+        if self.wanted and self.done > self.first:
+            sys.stderr.write("\n")
+
+
+def main(arguments):
+    """``ane sweep SPEC.toml``: rows as JSON lines on standard output, or in the file that the specification names."""
+    parser = argparse.ArgumentParser(
+        prog="ane sweep",
+        description="Checks, compiles, runs models for chips, on joblib, Dask or Ray.",
+        epilog="SPEC.toml has the arguments of anemone.sweep: models, chips, actions, options (a table or an array of tables), "
+        "data (.npz), metrics, backend, workers, file, ordered, time_limit. Paths are those of the working folder.",
+    )
+    parser.add_argument("spec", metavar="SPEC.toml")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file of rows to go on from")
+    parser.add_argument("--backend", help="joblib, dask, ray or serial")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    args = parser.parse_args(arguments)
+    try:
+        import tomllib
+    except ImportError:
+        import tomli as tomllib
+    try:
+        with open(args.spec, "rb") as stream:
+            spec = tomllib.load(stream)
+        spec.update({k: v for k, v in (("file", args.output), ("backend", args.backend)) if v})
+        unknown = set(spec) - {
+            "models", "chips", "actions", "options", "data", "metrics", "backend", "workers", "file", "ordered", "time_limit"
+        }
+        if unknown or "models" not in spec:
+            problem = f"unknown: {', '.join(sorted(unknown))}" if unknown else "models is missing"
+            raise ValueError(f"{args.spec}: {problem}")
+        rows = sweep(spec.pop("models"), progress=False if args.quiet else None, **spec)
+        bad = 0
+        for row in rows:
+            bad += not row["ok"]
+            if "file" not in spec:
+                print(json.dumps(row, sort_keys=True, default=str), flush=True)
+    except (OSError, ValueError, TypeError, ImportError, RuntimeError, _anemone.Error) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if bad:
+        print(f"{bad} of {len(rows)} rows are not ok", file=sys.stderr)
+    return 1 if bad else 0
+
+
+__all__ = ["Sweep", "main", "sweep"]

@@ -1,0 +1,80 @@
+"""Metrics of an output against a target, each a number: functions ``(output, target) -> float``."""
+
+import math
+
+
+def _pair(output, target):
+    import numpy as np
+
+    a, b = np.asarray(output, np.float64).ravel(), np.asarray(target, np.float64).ravel()
+    if a.shape != b.shape:
+        raise ValueError(f"the output has {a.size} elements, the target {b.size}")
+    return a, b
+
+
+def max_abs(output, target):
+    """Largest absolute difference."""
+    a, b = _pair(output, target)
+    return float(abs(a - b).max(initial=0.0))
+
+
+def mean_abs(output, target):
+    """Mean absolute difference."""
+    a, b = _pair(output, target)
+    return float(abs(a - b).mean()) if a.size else 0.0
+
+
+def mse(output, target):
+    """Mean squared difference."""
+    a, b = _pair(output, target)
+    return float(((a - b) ** 2).mean()) if a.size else 0.0
+
+
+def relative(output, target):
+    """Largest absolute difference by the largest absolute target."""
+    a, b = _pair(output, target)
+    largest = abs(b).max(initial=0.0)
+    return float(abs(a - b).max(initial=0.0) / largest) if largest else float(abs(a - b).max(initial=0.0))
+
+
+def cosine(output, target):
+    """Cosine of the angle between both as vectors."""
+    a, b = _pair(output, target)
+    norms = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
+    return float(a @ b) / norms if norms else 1.0
+
+
+def snr(output, target):
+    """Signal to noise in decibels: the target's energy by that of the difference."""
+    a, b = _pair(output, target)
+    noise, signal = float(((a - b) ** 2).sum()), float((b**2).sum())
+    return math.inf if noise == 0 else 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+def _top(k):
+    def top(output, target):
+        import numpy as np
+
+        scores = np.asarray(output).ravel()
+        wanted = np.asarray(target)
+        label = int(wanted.ravel()[0]) if wanted.size == 1 else int(wanted.ravel().argmax())
+        return float(label in np.argsort(-scores, kind="stable")[:k])
+
+    top.__name__ = f"top{k}"
+    top.__doc__ = f"1.0 where the target's class is among the {k} largest outputs, else 0.0; the target is a label or scores."
+    return top
+
+
+top1 = _top(1)
+top5 = _top(5)
+
+BY_NAME = {f.__name__: f for f in (max_abs, mean_abs, mse, relative, cosine, snr, top1, top5)}
+
+
+def named(metric):
+    """``(name, function)`` of a metric's name or of a function."""
+    if callable(metric):
+        return getattr(metric, "__name__", "metric"), metric
+    if metric not in BY_NAME:
+        raise ValueError(f"no metric is called {metric!r}; known: {', '.join(BY_NAME)}")
+    return metric, BY_NAME[metric]

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Tests of the Python package with what it works beside: joblib, Dask, mypy, notebooks.
+
+    cargo build --release && python3 scripts/python_package.py                # the module that cargo built
+    python3 scripts/python_package.py --wheel target/release-files/X.whl      # an installed wheel
+    ANE_TEST_RAY=1 ANE_TEST_RUNS=100000 python3 scripts/python_package.py     # by hand: Ray too, a long run
+
+It makes a virtual environment (--venv). Where the registry of packages is not reachable, it says so and ends with 0.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGES = ["numpy>=2,<3", "joblib==1.5.2", "distributed==2025.9.1", "mypy==1.18.2", "nbclient==0.10.2", "ipykernel==6.30.1"]
+
+
+def environment(folder, packages):
+    """The interpreter of an environment with the packages; None where it cannot be made."""
+    python, mark = folder / "bin" / "python", folder / "installed"
+    if not mark.exists() or mark.read_text() != " ".join(packages):
+        made = subprocess.run([sys.executable, "-m", "venv", folder])
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+        if made.returncode or subprocess.run(pip).returncode:
+            return None
+        mark.write_text(" ".join(packages))
+    return python
+
+
+def lay(python, module):
+    """Puts the package with a module that cargo built where the environment finds it."""
+    where = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    package = pathlib.Path(where.strip()) / "anemone"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "crates/python/python/anemone", package)
+    shutil.copy(module, package / "_anemone.abi3.so")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--module", type=pathlib.Path, default=ROOT / "target/release/lib_anemone.so")
+    parser.add_argument("--wheel", type=pathlib.Path)
+    parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "target/python-venv")
+    args = parser.parse_args()
+    packages = PACKAGES + (["ray"] if os.environ.get("ANE_TEST_RAY") else [])
+    python = environment(args.venv.resolve(), packages)
+    if python is None:
+        print("skipped: the packages cannot be installed here")
+        return 0
+    if args.wheel:
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", args.wheel], check=True)
+    elif args.module.exists():
+        lay(python, args.module)
+    else:
+        print(f"{args.module}: not built: cargo build --release --workspace", file=sys.stderr)
+        return 2
+    told = {**os.environ, "ANE_EXAMPLE": str(ROOT / "examples/digits"), "PYTHONDONTWRITEBYTECODE": "1"}
+    tests = ROOT / "crates/python/tests"
+    steps = [
+        [python, "-m", "unittest", "-q", "test_anemone", "test_sweep"],
+        [python, "-m", "mypy", "--strict", "--no-error-summary", str(tests / "typed.py")],
+        [python, str(ROOT / "examples/will-it-run/execute.py")],
+    ]
+    failed = [s for s in steps if subprocess.run(s, cwd=tests, env=told).returncode]
+    for step in failed:
+        print("failed:", *map(str, step[1:]), file=sys.stderr)
+    print(f"{len(steps) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
