@@ -46,7 +46,7 @@ pub fn read_npz(path: &Path) -> Result<Vec<(String, Array)>> {
 }
 
 fn bad(path: &Path, message: String) -> Diagnostic {
-    Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save, in C order")
+    Diagnostic::new(Code::BadTensor, message).at(path.display()).help("write it with numpy.save")
 }
 
 /// Most bytes unpacked from one entry of a `.npz` file.

@@ -284,7 +284,6 @@ fn arrays_of_wrong_types_and_orders() {
         ("string", npy("<U4", false, shape, &[0; 48 * 16]), "element type <U4"),
         ("complex", npy("<c8", false, shape, &[0; 48 * 8]), "element type <c8"),
         ("pickled", npy("|O", false, shape, &[0; 48]), "element type |O"),
-        ("fortran", npy("<f4", true, shape, &[0; 48 * 4]), "[1, 3, 1, 16] is in Fortran order"),
         ("huge", npy("<f4", false, "(9223372036854775807, 4)", &[]), "more elements than any file has"),
         ("magic", b"\x93NUMPX\x01\x00\x00\x00".to_vec(), "58], expected [93, 4e, 55, 4d, 50, 59]"),
         ("empty", Vec::new(), "begins with []"),

@@ -18,6 +18,8 @@ pub struct Npy<'a> {
     pub descr: String,
     kind: Kind,
     big_endian: bool,
+    /// The first axis varies fastest in the file.
+    by_columns: bool,
     bytes: &'a [u8],
 }
 
@@ -49,16 +51,15 @@ impl<'a> Npy<'a> {
         let Some(elements) = elements else {
             return Err(format!("the array's extents are {extents:?}: more elements than any file has"));
         };
-        if header.fortran_order && extents.iter().filter(|&&n| n > 1).count() > 1 {
-            return Err(format!("the array {extents:?} is in Fortran order"));
-        }
+        // With one axis at most, both orders are the same.
+        let by_columns = header.fortran_order && extents.iter().filter(|&&n| n > 1).count() > 1;
         let length = usize::try_from(elements * size).ok();
         let Some(bytes) = length.and_then(|n| data.get(..n)) else {
             let descr = &header.descr;
             return Err(format!("cut short: {elements} elements of {descr} {extents:?} are more than the file has"));
         };
         let shape = extents.iter().map(|&n| n as usize).collect();
-        Ok(Npy { shape, descr: header.descr, kind, big_endian, bytes })
+        Ok(Npy { shape, descr: header.descr, kind, big_endian, by_columns, bytes })
     }
 
     /// Elements, row after row, each the nearest fp32 value.
@@ -87,7 +88,31 @@ impl<'a> Npy<'a> {
             }
             value(b)
         };
-        chunks.iter().map(|&b| ordered(b)).collect()
+        if !self.by_columns {
+            return chunks.iter().map(|&b| ordered(b)).collect();
+        }
+        let mut strides = Vec::with_capacity(self.shape.len());
+        let mut next = 1;
+        for &extent in &self.shape {
+            strides.push(next);
+            next *= extent;
+        }
+        // Counts through the places row after row; `at` is the element's place in the file.
+        let (mut place, mut at) = (vec![0; self.shape.len()], 0);
+        let mut out = Vec::with_capacity(chunks.len());
+        for _ in 0..chunks.len() {
+            out.extend(chunks.get(at).map(|&b| ordered(b)));
+            for ((count, &extent), &stride) in place.iter_mut().zip(&self.shape).zip(&strides).rev() {
+                *count += 1;
+                at += stride;
+                if *count < extent {
+                    break;
+                }
+                at -= extent * stride;
+                *count = 0;
+            }
+        }
+        out
     }
 }
 
@@ -339,10 +364,17 @@ mod tests {
     }
 
     #[test]
+    fn columns_first_is_read_as_well() {
+        let values: Vec<u8> = (0..6).flat_map(|n| (n as f32).to_le_bytes()).collect();
+        let array = file(1, &header("<f4", "(2, 3)").replace("False", "True"), &values);
+        let array = Npy::read(&array).expect("reads");
+        assert_eq!((array.shape.as_slice(), array.to_f32()), (&[2, 3][..], vec![0.0, 2.0, 4.0, 1.0, 3.0, 5.0]));
+    }
+
+    #[test]
     fn what_is_refused_and_why() {
         let plain = |shape: &str| header("<f4", shape);
         let cases = [
-            (plain("(2, 2)").replace("False", "True"), "Fortran order"),
             (plain("(3,)"), "cut short: 3 elements of <f4 [3]"),
             (plain("(4294967296, 4294967296)"), "more elements than any file has"),
             (plain("(99999999999999999999,)"), "expected a number"),
