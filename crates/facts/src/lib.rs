@@ -6,6 +6,7 @@
 mod basis;
 pub mod chips;
 pub mod code;
+pub mod cost;
 pub mod driver;
 pub mod enums;
 mod fields;

@@ -8,6 +8,7 @@
 //! gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes vectors of them, `sha2` names kernels.
 
 mod bytes;
+pub mod cost;
 pub mod coverage;
 pub mod e5;
 pub mod firmware;

@@ -199,6 +199,8 @@ struct Side {
     base: Field,
     strides: [Field; 3],
     broadcast: Option<[Field; 3]>,
+    /// Flags that say, one for each engine, that C and W are exchanged in memory.
+    turned: &'static [Field],
 }
 
 const SIDES: [Side; 3] = [
@@ -209,6 +211,7 @@ const SIDES: [Side; 3] = [
         base: Field::Src1Base,
         strides: [Field::Src1GroupStride, Field::Src1PlaneStride, Field::Src1RowStride],
         broadcast: Some([Field::Src1BroadcastC, Field::Src1BroadcastH, Field::Src1BroadcastW]),
+        turned: &[Field::Src1Transpose],
     },
     Side {
         base_register: Field::RBase1,
@@ -217,6 +220,7 @@ const SIDES: [Side; 3] = [
         base: Field::Src2Base,
         strides: [Field::Src2GroupStride, Field::Src2PlaneStride, Field::Src2RowStride],
         broadcast: Some([Field::Src2BroadcastC, Field::Src2BroadcastH, Field::Src2BroadcastW]),
+        turned: &[Field::Src2Transpose],
     },
     Side {
         base_register: Field::WBase,
@@ -225,13 +229,13 @@ const SIDES: [Side; 3] = [
         base: Field::DstBase,
         strides: [Field::DstGroupStride, Field::DstPlaneStride, Field::DstRowStride],
         broadcast: None,
+        turned: &[Field::NeTranspose, Field::ResultTranspose],
     },
 ];
 
 /// Memory that the tasks of a stream access, task by task: source 1, source 2, destination.
 ///
-/// Transposed operands are described as stored only where the descriptor's extents are; see the layout's notes on
-/// output extents.
+/// Operands that are read or written with C and W exchanged are described as they lie in memory.
 pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
     let mut out = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
@@ -254,6 +258,12 @@ pub fn accesses(layout: &Layout, tasks: &[Task]) -> Result<Vec<Access>, Error> {
             // A reduction states its input extents where the output's should be; it leaves one element per plane.
             if side.broadcast.is_none() && reduces {
                 (shape.h, shape.w) = (1, 1);
+            }
+            // The neural engine turns its results, the planar engine its own and its sources.
+            let of_neural = class == "ne";
+            let obeyed = |field: &Field| (*field == Field::NeTranspose) == of_neural;
+            if side.turned.iter().any(|field| obeyed(field) && get(*field) == 1) {
+                (shape.c, shape.w) = (shape.w, shape.c);
             }
             let [batch_bytes, plane_bytes, row_bytes] = side.strides.map(|f| task.bytes(layout, f));
             out.push(Access {

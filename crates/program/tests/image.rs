@@ -133,6 +133,7 @@ fn random_images_survive_records_bytes_and_text() {
         let descriptor = Descriptor { image: ok(Image::of_bytes(&bytes)), bars, live_ins: vec![live] };
         let listing = text::list_image(&descriptor);
         assert_eq!(text::assemble_image(&listing).unwrap_or_else(|e| panic!("{e}\n{listing}")), descriptor);
+        assert_eq!(Descriptor::read(&descriptor.write()).as_ref(), Ok(&descriptor), "bars and live-ins have bytes");
         let cut: String = listing.lines().take(3).map(|l| format!("{l}\n")).collect();
         assert!(text::assemble_image(&cut).is_err(), "a cut text is refused");
     }

@@ -15,7 +15,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "facts",
         layers: &[
-            &["basis", "code", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
+            &["basis", "code", "cost", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
             &["hal", "legal", "lint", "lut", "probes", "table", "validators"],
             &["driver", "fields", "formats", "layout", "weights"],
             &["chips", "enums", "silicon"],
@@ -147,6 +147,7 @@ pub const UPWARD: &[(&str, &str, &str)] = &[
     ("net", "native", "graph"),
     ("net", "stored", "graph"),
     ("program", "bytes", "hwx"),
+    ("program", "cost", "lib"),
     ("program", "coverage", "lib"),
     ("program", "e5", "lib"),
     ("program", "firmware", "lib"),

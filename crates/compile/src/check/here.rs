@@ -5,6 +5,7 @@ use crate::segments::{self, Segment};
 use crate::{Error, Options, compile};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
+use anemone_program::cost;
 use std::collections::BTreeMap;
 
 /// Most refusals that are told: each costs a compile.
@@ -26,6 +27,8 @@ pub enum Here {
     Compiled {
         /// Tasks.
         tasks: usize,
+        /// A run on silicon in nanoseconds, the least and the most of it, where the chip has measured rates.
+        time_ns: Option<[u64; 3]>,
     },
     /// Operations that keep it from one, first things first; at most a few are told.
     Refused(Vec<Refused>),
@@ -46,7 +49,11 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
         let error = match compile(&rest, chip, &Options::default(), &mut ()) {
             Ok(_) if !refusals.is_empty() => break,
             Ok(program) => {
-                return Some(Here::Compiled { tasks: program.tasks().map_or(0, |tasks| tasks.len()) });
+                let time_ns = cost::of_program(&program, chip).map(|cost| {
+                    let (least, most) = cost.band_ns();
+                    [cost.total_ns(), least, most]
+                });
+                return Some(Here::Compiled { tasks: program.tasks().map_or(0, |tasks| tasks.len()), time_ns });
             }
             Err(Error::NoLayout { .. }) if refusals.is_empty() => return None,
             Err(error) => error,

@@ -111,6 +111,12 @@ pub mod properties {
         }
     }
 
+    /// Names under which services are looked for in the registry, and what is found.
+    pub static SERVICES: &[(&str, &str)] = &[
+        ("H11ANEIn", "the device; role ANE"),
+        ("H1xANELoadBalancer", "the load balancer, which user clients are opened on where there is one"),
+    ];
+
     /// A component of the driver: bundle, principal class, provider.
     pub static COMPONENTS: &[(&str, &str, &str)] = &[
         ("AppleH11ANEInterface", "ANEHWDevice", "RTBuddyService"),

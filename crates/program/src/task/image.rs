@@ -78,6 +78,15 @@ pub struct Image {
     bytes: Vec<u8>,
 }
 
+/// Whether bytes are the structure: of its size, alone or with patches behind it, and not all zeros. No task stream of versions up to 7 has this
+/// size.
+pub fn is_image(bytes: &[u8]) -> bool {
+    let whole = bytes.get(..IMAGE_BYTES as usize);
+    let Some(Ok(image)) = whole.map(Image::of_bytes) else { return false };
+    let trailer = &bytes[IMAGE_BYTES as usize..];
+    (trailer.is_empty() || trailer.starts_with(PATCHES_MAGIC)) && image.bytes.iter().any(|b| *b != 0)
+}
+
 impl Default for Image {
     fn default() -> Image {
         Image { bytes: vec![0; IMAGE_BYTES as usize] }
@@ -354,6 +363,97 @@ impl LiveIn {
             return Err(range(&what, value.into(), self.start.into(), self.stop.into(), self.step.into()));
         }
         self.bar.apply(image, value)
+    }
+}
+
+/// First bytes behind a structure that has patches: an encoding of this project's own, since none is known.
+pub const PATCHES_MAGIC: &[u8; 8] = b"TDPATCH1";
+
+impl Descriptor {
+    /// The structure's bytes; where the loader does something to it, its bars and live-ins follow in this project's own
+    /// encoding: the magic, the numbers of both, then 32-bit words for places, 64-bit words for values, names with their length.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = self.image.bytes.clone();
+        if self.bars.is_empty() && self.live_ins.is_empty() {
+            return out;
+        }
+        out.extend_from_slice(PATCHES_MAGIC);
+        let words = |out: &mut Vec<u8>, all: &[u32]| all.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
+        words(&mut out, &[self.bars.len() as u32, self.live_ins.len() as u32]);
+        let place = |out: &mut Vec<u8>, b: &CustomBar| words(out, &[b.register, b.bit, b.width, b.kind as u32]);
+        self.bars.iter().for_each(|b| place(&mut out, b));
+        for live in &self.live_ins {
+            place(&mut out, &live.bar);
+            [live.start, live.stop, live.step].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+            words(&mut out, &[live.input.len() as u32]);
+            out.extend_from_slice(live.input.as_bytes());
+        }
+        out
+    }
+
+    /// Reads a structure, with or without patches behind it.
+    pub fn read(bytes: &[u8]) -> Result<Descriptor, ImageError> {
+        let split = bytes.len().min(IMAGE_BYTES as usize);
+        let (structure, mut rest) = bytes.split_at(split);
+        let image = Image::of_bytes(structure)?;
+        if rest.is_empty() {
+            return Ok(Descriptor { image, ..Descriptor::default() });
+        }
+        let wrong = |what, found, expected| ImageError::Record { offset: IMAGE_BYTES as usize, what, found, expected };
+        rest = rest.strip_prefix(PATCHES_MAGIC).ok_or_else(|| ImageError::Size { found: bytes.len() })?;
+        let mut words = Words(rest);
+        let cut = || wrong("patches", bytes.len() as u64, "whole");
+        let (bars, lives) = (words.word().ok_or_else(cut)?, words.word().ok_or_else(cut)?);
+        let mut out = Descriptor { image, ..Descriptor::default() };
+        for _ in 0..bars {
+            out.bars.push(words.place().ok_or_else(cut)?);
+        }
+        for _ in 0..lives {
+            out.live_ins.push(words.live_in().ok_or_else(cut)?);
+        }
+        if !words.0.is_empty() {
+            return Err(wrong("bytes behind the patches", words.0.len() as u64, "none"));
+        }
+        Ok(out)
+    }
+
+    /// Binds a live-in by the name of its input.
+    pub fn bind(&mut self, input: &str, value: u64) -> Result<(), ImageError> {
+        let known: Vec<&LiveIn> = self.live_ins.iter().filter(|l| l.input == input).collect();
+        if known.is_empty() {
+            return Err(ImageError::Field { name: input.to_string() });
+        }
+        known.into_iter().try_for_each(|live| live.bind(&mut self.image, value))
+    }
+}
+
+/// Patches being read.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn word(&mut self) -> Option<u32> {
+        let (head, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*head))
+    }
+
+    fn wide(&mut self) -> Option<u64> {
+        Some(u64::from(self.word()?) | u64::from(self.word()?) << 32)
+    }
+
+    fn place(&mut self) -> Option<CustomBar> {
+        let (register, bit, width) = (self.word()?, self.word()?, self.word()?);
+        let kind = [BarKind::Address, BarKind::DataSet, BarKind::Offset].get(self.word()? as usize).copied()?;
+        Some(CustomBar { register, bit, width, kind })
+    }
+
+    fn live_in(&mut self) -> Option<LiveIn> {
+        let bar = self.place()?;
+        let (start, stop, step) = (self.wide()?, self.wide()?, self.wide()?);
+        let length = self.word()? as usize;
+        let (name, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(LiveIn { input: String::from_utf8(name.to_vec()).ok()?, start, stop, step, bar })
     }
 }
 

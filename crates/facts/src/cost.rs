@@ -1,0 +1,69 @@
+//! What running a program costs on silicon: rates of a chip, fitted to published measurements, with their error.
+//!
+//! These say how long a program takes; they are not the compiler's own estimates, which decide how it splits and places work
+//! (`ESTIMATE_BYTES` of [`crate::code`], [`crate::placement`]). See `docs/evidence.md`, key `cost`.
+
+/// Multiply-accumulates in a cycle of the array, on every chip.
+pub const MACS_PER_CYCLE: u64 = 4096;
+
+/// Rates of a chip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Compiler targets that they hold for.
+    pub targets: &'static [&'static str],
+    /// Machine that was measured.
+    pub machine: &'static str,
+    /// Host copies of inputs, bytes in a nanosecond.
+    pub in_bytes_per_ns: f64,
+    /// Host copies of outputs, bytes in a nanosecond.
+    pub out_bytes_per_ns: f64,
+    /// Coefficients from memory, bytes in a nanosecond.
+    pub weight_bytes_per_ns: f64,
+    /// Activations that pass through memory, bytes in a nanosecond.
+    pub activation_bytes_per_ns: f64,
+    /// Elements in a nanosecond of the planar engine.
+    pub planar_per_ns: f64,
+    /// A task, in nanoseconds.
+    pub task_ns: f64,
+    /// Points that were measured.
+    pub points: u32,
+    /// Median error on points held out of the fit, in percent.
+    pub median_percent: u32,
+    /// Error that nine in ten points stay within, in percent.
+    pub most_percent: u32,
+}
+
+/// Every chip with a fit. Chips without one have no rates: a time is not guessed.
+pub static RATES: &[Rates] = &[
+    Rates {
+        targets: &["h13", "t1"],
+        machine: "M1",
+        in_bytes_per_ns: 9.2,
+        out_bytes_per_ns: 4.8,
+        weight_bytes_per_ns: 59.0,
+        activation_bytes_per_ns: 40.0,
+        planar_per_ns: 7.5,
+        task_ns: 260.0,
+        points: 13,
+        median_percent: 8,
+        most_percent: 24,
+    },
+    Rates {
+        targets: &["h13g"],
+        machine: "M1 Max",
+        in_bytes_per_ns: 13.1,
+        out_bytes_per_ns: 4.7,
+        weight_bytes_per_ns: 63.5,
+        activation_bytes_per_ns: 75.0,
+        planar_per_ns: 4.7,
+        task_ns: 100.0,
+        points: 73,
+        median_percent: 11,
+        most_percent: 40,
+    },
+];
+
+/// Rates of a compiler target.
+pub fn rates(target: &str) -> Option<&'static Rates> {
+    RATES.iter().find(|r| r.targets.contains(&target))
+}

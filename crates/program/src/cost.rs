@@ -1,0 +1,172 @@
+//! What one dispatch of a program takes on silicon: the stages of a dispatch, copies by bytes, and the engine's part from the
+//! work that its tasks state. Rates and their error are rows of [`anemone_facts::cost`].
+
+use anemone_facts::chips::Chip;
+use anemone_facts::code::{self, class, kernel, neural};
+use anemone_facts::cost::{MACS_PER_CYCLE, Rates, rates};
+use anemone_facts::driver::limits as stages;
+use anemone_facts::kernel::ENGINES;
+use anemone_facts::{Field, Layout};
+
+use crate::{Direction, Program, Task};
+
+/// The engine's part of the measured small graph, which the firmware's round trip includes: 2 % of its budget.
+pub const SMALL_ENGINE_NS: u64 = stages::ROUND_TRIP_NS / 50;
+
+/// What a dispatch takes, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Binding and the runtime.
+    pub bind_ns: u64,
+    /// Copies of inputs and outputs by the host.
+    pub copy_ns: u64,
+    /// Building the request.
+    pub build_ns: u64,
+    /// The doorbell.
+    pub kick_ns: u64,
+    /// Firmware, to the engine and back.
+    pub firmware_ns: u64,
+    /// The engine.
+    pub engine_ns: u64,
+    /// Completion.
+    pub complete_ns: u64,
+    /// Where the rates come from, and how far they are off.
+    pub rates: &'static Rates,
+}
+
+impl Cost {
+    /// Call to result.
+    pub fn total_ns(&self) -> u64 {
+        self.bind_ns + self.copy_ns + self.inside_ns()
+    }
+
+    /// Entry to return of the submit selector.
+    pub fn inside_ns(&self) -> u64 {
+        self.build_ns + self.kick_ns + self.round_trip_ns() + self.complete_ns
+    }
+
+    /// Firmware and engine.
+    pub fn round_trip_ns(&self) -> u64 {
+        self.firmware_ns + self.engine_ns
+    }
+
+    /// Between which times nine in ten measured points lie.
+    pub fn band_ns(&self) -> (u64, u64) {
+        let (total, most) = (self.total_ns(), u64::from(self.rates.most_percent));
+        (total.saturating_mul(100) / (100 + most), total.saturating_mul(100 + most) / 100)
+    }
+
+    /// Of programs that are dispatched one after the other.
+    pub fn sum(all: impl IntoIterator<Item = Cost>) -> Option<Cost> {
+        all.into_iter().reduce(|a, b| Cost {
+            bind_ns: a.bind_ns + b.bind_ns,
+            copy_ns: a.copy_ns + b.copy_ns,
+            build_ns: a.build_ns + b.build_ns,
+            kick_ns: a.kick_ns + b.kick_ns,
+            firmware_ns: a.firmware_ns + b.firmware_ns,
+            engine_ns: a.engine_ns + b.engine_ns,
+            complete_ns: a.complete_ns + b.complete_ns,
+            rates: a.rates,
+        })
+    }
+}
+
+impl std::fmt::Display for Cost {
+    /// One line: total, band, and what it is made of.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let (least, most) = self.band_ns();
+        write!(
+            f,
+            "{:.0} us a run on the {} ({:.0} to {:.0}): {:.0} to get there and back, {:.1} copies, {:.1} engine",
+            us(self.total_ns()),
+            self.rates.machine,
+            us(least),
+            us(most),
+            us(self.total_ns() - self.copy_ns - self.engine_ns),
+            us(self.copy_ns),
+            us(self.engine_ns)
+        )
+    }
+}
+
+/// What one dispatch of a program takes on a chip; `None` where the chip has no rates, or the stream is no chain of tasks.
+pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
+    let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
+    let tasks = program.tasks().ok()?;
+    let engine: f64 = tasks.iter().map(|task| task_ns(program.layout, task, rates, clock_hz as f64)).sum();
+    let bytes = |direction| program.ports_of(direction).map(|p| p.shape.elements() * p.element.bytes()).sum::<u64>();
+    let copy = bytes(Direction::Input) as f64 / rates.in_bytes_per_ns;
+    let copy = copy + bytes(Direction::Output) as f64 / rates.out_bytes_per_ns;
+    Some(Cost {
+        bind_ns: stages::BIND_NS,
+        copy_ns: copy as u64,
+        build_ns: stages::BUILD_NS,
+        kick_ns: stages::KICK_NS,
+        firmware_ns: stages::ROUND_TRIP_NS - SMALL_ENGINE_NS,
+        engine_ns: engine as u64,
+        complete_ns: stages::COMPLETE_NS,
+        rates,
+    })
+}
+
+/// One task: the longest of products, coefficients, activations through memory and planar elements.
+fn task_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
+    let get = |field| u64::from(task.get(layout, field).unwrap_or(0));
+    let product =
+        |fields: &[Field]| fields.iter().fold(get(Field::NumGroups).max(1), |n, &f| n.saturating_mul(get(f).max(1)));
+    let kind = task.get(layout, Field::TaskClass).unwrap_or(class::NEURAL);
+    let sources = product(&[Field::Cin, Field::Hin, Field::Win]);
+    let results = product(&[Field::Cout, Field::Hout, Field::Wout]);
+    let size = |field| if task.get(layout, field) == Some(code::format::FP16) { 2 } else { 1 };
+    let moved = get(Field::Rbe0) * sources.saturating_mul(size(Field::InFmt))
+        + get(Field::Rbe1) * sources.saturating_mul(size(Field::Src2Fmt))
+        + get(Field::Wbe) * results.saturating_mul(size(Field::OutFmt));
+    let coefficients: u64 = (0..ENGINES as u32)
+        .filter(|&i| task.get_at(layout, Field::CoeffEn, i) == Some(1))
+        .map(|i| task.bytes_at(layout, Field::CoeffSize, i))
+        .sum();
+    let taps = get(Field::Kw).max(1).saturating_mul(get(Field::Kh).max(1));
+    let mut macs = 0;
+    if kind == class::NEURAL && task.get(layout, Field::NeOpMode) == Some(neural::MAC) {
+        let channels = if get(Field::UnicastEn) == 1 { get(Field::UnicastCin) } else { get(Field::Cin) }.max(1);
+        let real = task.get(layout, Field::KernelMode) == Some(kernel::REAL);
+        macs = results.saturating_mul(channels).saturating_mul(if real { taps } else { 1 });
+    }
+    let planar = if kind == class::NEURAL { 0 } else { sources.max(results).saturating_mul(taps) };
+    let parts = [
+        macs as f64 / MACS_PER_CYCLE as f64 / clock_hz * 1e9,
+        coefficients as f64 / rates.weight_bytes_per_ns,
+        moved as f64 / rates.activation_bytes_per_ns,
+        planar as f64 / rates.planar_per_ns,
+    ];
+    rates.task_ns + parts.into_iter().fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::chips::CHIPS;
+
+    #[test]
+    fn a_program_without_tasks_costs_the_way_there_and_back() {
+        let cost = Cost {
+            bind_ns: stages::BIND_NS,
+            copy_ns: 0,
+            build_ns: stages::BUILD_NS,
+            kick_ns: stages::KICK_NS,
+            firmware_ns: stages::ROUND_TRIP_NS - SMALL_ENGINE_NS,
+            engine_ns: SMALL_ENGINE_NS,
+            complete_ns: stages::COMPLETE_NS,
+            rates: rates(CHIPS[0].target).expect("the M1 is measured"),
+        };
+        // The chapter's small graph: 183.5 us in all, 158.5 us inside the selector.
+        assert_eq!((cost.total_ns(), cost.inside_ns(), cost.round_trip_ns()), (183_500, 158_500, 130_000));
+        let (least, most) = cost.band_ns();
+        assert!(least < cost.total_ns() && cost.total_ns() < most);
+        let twice = Cost::sum([cost, cost]).expect("two");
+        assert_eq!(twice.total_ns(), 2 * cost.total_ns());
+        assert_eq!(Cost::sum([]), None);
+        assert!(cost.to_string().starts_with("184 us a run on the M1"), "{cost}");
+    }
+}
