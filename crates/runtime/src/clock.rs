@@ -1,6 +1,7 @@
 //! The modelled clock: what a dispatch would cost on an M1 by the measured budget. Nothing here sleeps.
 
 use anemone_facts::driver::limits as rows;
+use anemone_program::cost::Cost;
 
 /// Stages of one dispatch, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,18 @@ impl Stages {
         complete_ns: rows::COMPLETE_NS,
     };
 
+    /// The stages of a program's dispatch on an idle, awake engine, as its own work gives them.
+    pub fn of(cost: &Cost) -> Stages {
+        Stages {
+            bind_ns: cost.bind_ns + cost.copy_ns,
+            build_ns: cost.build_ns,
+            kick_ns: cost.kick_ns,
+            wait_ns: 0,
+            round_trip_ns: cost.round_trip_ns(),
+            complete_ns: cost.complete_ns,
+        }
+    }
+
     /// Call to result.
     pub fn total_ns(&self) -> u64 {
         self.bind_ns + self.inside_ns()
@@ -58,10 +71,9 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// One dispatch of a lane; `round_trip_ns` where it is not the small program's. Advances both.
-    pub fn dispatch(&mut self, lane: &mut Lane, round_trip_ns: Option<u64>) -> Stages {
-        let mut stages = Stages::SMALL;
-        stages.round_trip_ns = round_trip_ns.unwrap_or(stages.round_trip_ns);
+    /// One dispatch of a lane; `of` where it is not the small program's. Advances both.
+    pub fn dispatch(&mut self, lane: &mut Lane, of: Option<Stages>) -> Stages {
+        let mut stages = of.unwrap_or(Stages::SMALL);
         let ready = lane.now_ns + stages.bind_ns;
         let idle = ready.saturating_sub(self.free_ns);
         stages.wait_ns = self.free_ns.saturating_sub(ready);

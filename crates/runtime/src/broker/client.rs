@@ -5,7 +5,7 @@ use crate::cache::{Bundle, hex};
 use crate::driver::client::Submit;
 use crate::driver::sign::sha256;
 use crate::driver::task::lock;
-use crate::e5rt::device::{Device, Loaded};
+use crate::e5rt::device::{Device, Loaded, Piece};
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Code, Error, Result};
 use crate::os::BorrowedDescriptor;
@@ -102,13 +102,21 @@ struct RemoteProgram {
     token: u64,
 }
 
-impl Device for Remote {
-    fn load(&self, image: &[u8], _: &str) -> Result<Arc<dyn Loaded>> {
+impl Remote {
+    fn instance(&self, image: &[u8], pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
         let image = hex(&sha256(image));
         let control = socket::connect(&self.socket)?;
         wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: self.qos })?;
         let message = exchange(&control)?;
-        let Answer::Loaded { token, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
+        let Answer::Loaded { token: base, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
+        let mut token = base;
+        if !pieces.is_empty() {
+            let pieces = pieces.iter().map(|(at, bytes)| (*at, hex(bytes))).collect();
+            wire::ask(&control, &Ask::Adapt { base, pieces, qos: self.qos })?;
+            let message = exchange(&control)?;
+            let Answer::Loaded { token: adapted, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
+            token = adapted;
+        }
         if self.path == Route::Broker {
             return Ok(Arc::new(RemoteProgram { _control: None, line: Mutex::new(control), token }));
         }
@@ -117,6 +125,16 @@ impl Device for Remote {
         wire::read_answer(&message)?;
         let line = message.descriptors.pop().map(socket::from_descriptor).ok_or_else(gone)?;
         Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line), token }))
+    }
+}
+
+impl Device for Remote {
+    fn load(&self, image: &[u8], _: &str) -> Result<Arc<dyn Loaded>> {
+        self.instance(image, &[])
+    }
+
+    fn adapt(&self, image: &[u8], _: &str, pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+        self.instance(image, pieces)
     }
 }
 

@@ -13,6 +13,7 @@ mod session;
 pub mod wire;
 
 use crate::cache::hex;
+use crate::driver::client::{Client, Created};
 use crate::driver::sign::{Signer, sha256};
 use crate::driver::task::lock;
 use crate::driver::{Config, Driver};
@@ -53,6 +54,9 @@ pub struct Broker {
     runtime: Arc<Runtime>,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
+    /// Tokens of instances by the digest of their image: whoever has the same identity attaches to what is resident.
+    attachable: Mutex<BTreeMap<String, Vec<u64>>>,
+    attached: AtomicU64,
     /// Where compiles wait: the compile service does one at a time.
     door: door::Door,
     clients: AtomicUsize,
@@ -83,6 +87,8 @@ impl Broker {
             runtime,
             policy: RwLock::new(policy),
             known: Mutex::default(),
+            attachable: Mutex::default(),
+            attached: AtomicU64::new(0),
             door: door::Door::default(),
             clients: AtomicUsize::new(0),
             served: AtomicU64::new(0),
@@ -130,6 +136,29 @@ impl Broker {
         }
     }
 
+    /// An instance of an image that is resident for the same identity: one copy in memory, whoever asks. `None` where there is
+    /// none; the driver compares identities.
+    fn attach(&self, client: &Client, digest: &str) -> Option<Created> {
+        let tokens = lock(&self.attachable).get(digest).cloned().unwrap_or_default();
+        let created = tokens.into_iter().find_map(|token| client.create_instance(token, &[]).ok())?;
+        self.attached.fetch_add(1, Relaxed);
+        Some(created)
+    }
+
+    /// Lets others of the identity attach to an instance.
+    fn offer(&self, digest: &str, token: u64) {
+        lock(&self.attachable).entry(digest.to_string()).or_default().push(token);
+    }
+
+    /// Instances that are gone.
+    fn withdraw(&self, gone: &[u64]) {
+        let mut attachable = lock(&self.attachable);
+        attachable.retain(|_, tokens| {
+            tokens.retain(|token| !gone.contains(token));
+            !tokens.is_empty()
+        });
+    }
+
     fn recall(&self, digest: &str) -> Option<Arc<KnownImage>> {
         lock(&self.known).images.get(digest).cloned()
     }
@@ -153,6 +182,7 @@ impl Broker {
             "direct_clients": registry.direct,
             "programs": programs,
             "instances": instances,
+            "attached": self.attached.load(Relaxed),
             "programs_by_engine": self.driver.resident(),
             "pending": self.driver.pending(),
             "completed": counters.completed,
@@ -160,6 +190,9 @@ impl Broker {
             "preempted": counters.preempted,
             "doorbells": counters.doorbells,
             "interrupts": counters.interrupts,
+            "engine_requests_by_queue": counters.engine_requests,
+            "chained": counters.chained,
+            "secure_phases": counters.secure_phases,
             "compiles_waiting": self.door.waiting(),
             "compiles": counts.compiles.load(Relaxed),
             "purged": self.purged.load(Relaxed),

@@ -69,6 +69,13 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
     Ok(())
 }
 
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let gone: Vec<u64> = self.loaded.keys().copied().collect();
+        self.broker.withdraw(&gone);
+    }
+}
+
 fn kernel_key(key: &str) -> Option<&'static str> {
     keys::ENTITLEMENTS.iter().find(|e| e.key == key && e.kernel).map(|e| e.key)
 }
@@ -125,10 +132,20 @@ impl Session<'_> {
                 // Counters are for programs that the policy knows.
                 let trusted = self.need("counters", keys::ALLOW).is_ok();
                 let stats_mask = if trusted { *stats_mask } else { 0 };
-                let file = self.broker.signer.sign(&known.image);
-                let create = Create { image: &file, name: &known.name, stats_mask };
-                let created = self.client.create(create).map_err(|code| self.client.why_not_created(code))?;
-                send(&self.settle(created, *depth, stats_mask, *qos)?)
+                let resident = if stats_mask == 0 { self.broker.attach(&self.client, image) } else { None };
+                let created = match resident {
+                    Some(created) => created,
+                    None => {
+                        let file = self.broker.signer.sign(&known.image);
+                        let create = Create { image: &file, name: &known.name, stats_mask };
+                        self.client.create(create).map_err(|code| self.client.why_not_created(code))?
+                    }
+                };
+                let (answer, token) = (self.settle(created, *depth, stats_mask, *qos)?, created.token);
+                if stats_mask == 0 {
+                    self.broker.offer(image, token);
+                }
+                send(&answer)
             }
             Ask::Share { token, qos } => {
                 self.need("share", keys::MODEL_SHARE)?;
@@ -154,6 +171,7 @@ impl Session<'_> {
             }
             Ask::Unload { token, .. } => {
                 self.loaded.remove(token).ok_or(Error::Driver { what: "unload", code: Code::NOT_FOUND })?;
+                self.broker.withdraw(&[*token]);
                 self.client.destroy(*token).map_err(refused("destroy"))?;
                 send(&Answer::Done)
             }

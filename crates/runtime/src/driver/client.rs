@@ -4,13 +4,14 @@ use super::request::WakePort;
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
 use crate::error::{Code, Error};
+use crate::firmware::chain::Set;
 use crate::os::shared::Shared;
 use crate::words::{put32, put64, u64_at};
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{self, Client as Kind, Selector};
 use anemone_facts::driver::structures::{
-    arguments, chain, create, destroy, handshake, instance, prepare, request, status,
+    active, arguments, chain, create, destroy, handshake, inputs, instance, outputs, prepare, request, status,
 };
 use std::sync::Arc;
 
@@ -399,6 +400,49 @@ impl Client {
     pub fn chain(&self, token: u64) -> Result<u64, Code> {
         let output = self.with_token(9, token, chain::BYTES, 24)?;
         Ok(u64_at(&output, 0))
+    }
+
+    /// Direct selector 8: makes a handler its group's active one.
+    pub fn activate(&self, token: u64, handler: u64) -> Result<(), Code> {
+        let mut input = [0; active::BYTES];
+        put64(&mut input, active::TOKEN, token);
+        put64(&mut input, active::HANDLER, handler);
+        self.structures(8, &input, &mut [])
+    }
+
+    /// Direct selector 3: the output set that the handler's next call writes and keeps.
+    pub fn enqueue_outputs(&self, token: u64, handler: u64, surfaces: &[u32]) -> Result<(), Code> {
+        let list: Vec<u8> = surfaces.iter().flat_map(|s| s.to_le_bytes()).collect();
+        let at = self.task.stage(&list)?;
+        let mut input = [0; outputs::BYTES];
+        put64(&mut input, outputs::TOKEN, token);
+        put64(&mut input, outputs::HANDLER, handler);
+        put32(&mut input, outputs::BUFFERS, surfaces.len() as u32);
+        put64(&mut input, outputs::SURFACES, at);
+        let done = self.structures(3, &input, &mut []);
+        self.task.unstage(at);
+        done
+    }
+
+    /// Direct selector 4: the handler's call, with a later time stamp than the one before; until done.
+    pub fn inputs_are_ready(&self, token: u64, handler: u64, timestamp: u64, surfaces: &[u32]) -> Result<(), Code> {
+        if surfaces.len() as u64 > rows::TRIGGER_INPUTS {
+            return Err(Code::BAD_ARGUMENT);
+        }
+        let mut input = vec![0; inputs::BYTES];
+        put64(&mut input, inputs::TOKEN, token);
+        put64(&mut input, inputs::HANDLER, handler);
+        put64(&mut input, inputs::TIMESTAMP, timestamp);
+        put32(&mut input, inputs::INPUTS, surfaces.len() as u32);
+        for (i, &surface) in surfaces.iter().enumerate() {
+            put32(&mut input, inputs::SURFACES + 12 * i, surface);
+        }
+        self.structures(4, &input, &mut [])
+    }
+
+    /// Whether a handler's output set is given back: nothing is posted and nothing writes it.
+    pub fn is_idle(&self, handler: u64) -> bool {
+        lock(&self.driver.gate).firmware.chain.set(handler) == Some(Set::None)
     }
 
     /// Selector 2 without a wake port: until done.

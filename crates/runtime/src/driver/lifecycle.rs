@@ -115,6 +115,7 @@ impl Client {
             handlers: Vec::new(),
             outputs: BTreeMap::new(),
             pid: self.task.pid,
+            secure: false,
         };
         gate.instances.insert(token, instance);
         Ok(created)

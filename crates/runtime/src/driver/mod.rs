@@ -10,6 +10,7 @@ mod lifecycle;
 pub mod methods;
 mod request;
 pub mod resident;
+mod settings;
 pub mod sign;
 pub mod task;
 mod turns;
@@ -142,6 +143,8 @@ pub(crate) struct Instance {
     pub handlers: Vec<u64>,
     pub outputs: BTreeMap<u64, Vec<u32>>,
     pub pid: u32,
+    /// Runs in secure mode alone.
+    pub secure: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -188,6 +191,12 @@ pub struct Counters {
     pub interrupts: u64,
     /// Most commands that were ever posted at once, without and with a preemptor.
     pub most_posted: u32,
+    /// Engine requests that the firmware pushed, by task queue: one for each partition of a program's tasks.
+    pub engine_requests: [u64; rows::QUEUES as usize],
+    /// Calls whose output set stayed with the device as the next one's input.
+    pub chained: u64,
+    /// Secure phases entered.
+    pub secure_phases: u64,
 }
 
 /// Everything behind the command gate.
@@ -357,32 +366,6 @@ impl Driver {
         let count = |kind| gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count();
         let (control, direct) = (count(Kind::Control), count(Kind::Direct));
         Registry { device: true, load_balancer: true, hint_client: true, control, direct }
-    }
-
-    /// Divides what programs may have outstanding among so many clients, those already loaded included.
-    pub fn share_among(&self, clients: usize) {
-        let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);
-        lock(&self.gate).share = share.max(1) as u32;
-        self.idle.notify_all();
-    }
-
-    /// Gives an instance a class of service: requests of the default priority get that of the class. Whether its owner may have
-    /// the class is the caller's to know.
-    pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
-        let mut gate = lock(&self.gate);
-        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
-        instance.priority = priority_of(qos);
-        Ok(())
-    }
-
-    /// Bounds the requests that an instance may have at once; at least one. What is out already stays.
-    pub fn limit_depth(&self, token: u64, depth: u32) -> std::result::Result<(), Code> {
-        let mut gate = lock(&self.gate);
-        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
-        instance.depth = depth.clamp(1, rows::PROGRAM_OUTSTANDING as u32);
-        drop(gate);
-        self.idle.notify_all();
-        Ok(())
     }
 
     /// Counters of each task of an instance's program, over its runs, in the order of

@@ -1,12 +1,15 @@
 //! A resident program: what is loaded once, and the executors that run it.
 
+use crate::clock::Stages;
 use crate::driver::Arithmetic;
 use crate::driver::task::lock;
 use crate::error::Code;
 use crate::firmware::counters::{self, Counts};
 use crate::os::shared::Shared;
 use anemone_engine::{Memory, Options, Plan};
-use anemone_program::{Direction, Port, Program};
+use anemone_facts::Field;
+use anemone_facts::chips::CHIPS;
+use anemone_program::{Direction, Port, Program, Task, cost};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -23,6 +26,12 @@ struct Executor {
     memory: Memory,
 }
 
+/// Modelled stages of a program's dispatch on the first chip of its generation.
+pub fn modelled(program: &Program) -> Option<Stages> {
+    let chip = CHIPS.iter().find(|chip| chip.layout.is_some_and(|l| l.generation == program.layout.generation))?;
+    cost::of_program(program, chip).as_ref().map(Stages::of)
+}
+
 /// A program with its (lazily made) executors.
 pub struct Resident {
     program: Arc<Program>,
@@ -32,6 +41,10 @@ pub struct Resident {
     expansions: AtomicU64,
     /// Counters of one run, by task.
     counted: OnceLock<Vec<Counts>>,
+    /// Modelled stages of a dispatch.
+    stages: OnceLock<Option<Stages>>,
+    /// Groups of tasks.
+    partitions: OnceLock<u64>,
     /// Runs that completed.
     runs: AtomicU64,
 }
@@ -63,6 +76,8 @@ impl Resident {
             idle: Mutex::default(),
             expansions: AtomicU64::new(0),
             counted: OnceLock::new(),
+            stages: OnceLock::new(),
+            partitions: OnceLock::new(),
             runs: AtomicU64::new(0),
         })
     }
@@ -90,6 +105,21 @@ impl Resident {
 
     fn of_one_run(&self) -> &[Counts] {
         self.counted.get_or_init(|| counters::of_program(&self.program))
+    }
+
+    /// Partitions of the tasks: groups that end where the engine may switch. Each is one request to the engine.
+    pub(crate) fn partitions(&self) -> u64 {
+        let count = || {
+            let layout = self.program.layout;
+            let ends = |task: &Task| task.get(layout, Field::Tsr) == Some(1);
+            self.program.tasks().map_or(1, |tasks| tasks.iter().filter(|task| ends(task)).count() as u64).max(1)
+        };
+        *self.partitions.get_or_init(count)
+    }
+
+    /// Modelled stages of a dispatch, where rates of its generation are known.
+    pub(crate) fn stages(&self) -> Option<Stages> {
+        *self.stages.get_or_init(|| modelled(&self.program))
     }
 
     /// Counters of each task, over all runs that completed.

@@ -1,9 +1,11 @@
 //! Libraries and functions: what a descriptor has done, planned over the tensors that pass between its calls.
 
-use super::device::{Loaded, read_image};
+use super::device::{Loaded, Piece, read_image};
 use super::operation::{Call, DevicePort, End, Operation};
 use super::{HostExecutor, HostSegment, Runtime, cast};
 use crate::cache::{Bundle, Function as Signature, PortInfo};
+use crate::clock::Stages;
+use crate::driver::resident::modelled;
 use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
@@ -102,12 +104,38 @@ pub struct Library {
     runtime: Arc<Runtime>,
     bundle: Arc<Bundle>,
     plan: Arc<Plan>,
+    kept: bool,
+    adapter: Arc<Vec<Piece>>,
 }
 
 impl Library {
-    pub(super) fn new(runtime: Arc<Runtime>, bundle: Bundle) -> Result<Library> {
+    /// `kept` tells whether the bundle comes from the cache.
+    pub(super) fn new(runtime: Arc<Runtime>, bundle: Bundle, kept: bool) -> Result<Library> {
         let plan = Arc::new(Plan::of(&bundle)?);
-        Ok(Library { runtime, bundle: Arc::new(bundle), plan })
+        Ok(Library { runtime, bundle: Arc::new(bundle), plan, kept, adapter: Arc::default() })
+    }
+
+    /// The same with an adapter: kernel data of its one program that an instance of its own replaces. The base is loaded once
+    /// and shared.
+    pub fn adapted(&self, pieces: Vec<Piece>) -> Result<Library> {
+        if self.calls() != (1, 0) {
+            let (found, what) = (self.calls().0 as u64, "programs of an adapted model".to_string());
+            return Err(Error::Size { what, found, expected: 1 });
+        }
+        Ok(Library { adapter: Arc::new(pieces), ..self.clone() })
+    }
+
+    /// Whether it came from the cache: nothing was compiled for it.
+    pub fn was_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Programs of the engine, in the order of their calls.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.plan.steps.iter().filter_map(|step| match step {
+            Step::Engine { program, .. } => Some(program.as_ref()),
+            Step::Host { .. } => None,
+        })
     }
 
     /// Function of a name; a model has one.
@@ -115,7 +143,8 @@ impl Library {
         if name != self.bundle.function.name {
             return Err(Error::Unknown { what: "function", name: name.into() });
         }
-        let loading = Loading { bundle: Arc::clone(&self.bundle), loaded: Mutex::new(None) };
+        let (bundle, adapter) = (Arc::clone(&self.bundle), Arc::clone(&self.adapter));
+        let loading = Loading { bundle, adapter, loaded: Mutex::new(None) };
         Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(&self.plan), loading: Arc::new(loading) })
     }
 
@@ -145,6 +174,7 @@ enum Ready {
 
 struct Loading {
     bundle: Arc<Bundle>,
+    adapter: Arc<Vec<Piece>>,
     loaded: Mutex<Option<Vec<Ready>>>,
 }
 
@@ -170,7 +200,12 @@ impl Function {
         let name = &self.loading.bundle.function.name;
         let ready = |step: &Step| match step {
             Step::Engine { image, .. } => {
-                self.runtime.device.load(&self.loading.bundle.images[*image], name).map(Ready::Engine)
+                let image = &self.loading.bundle.images[*image];
+                let loaded = match self.loading.adapter.as_slice() {
+                    [] => self.runtime.device.load(image, name),
+                    pieces => self.runtime.device.adapt(image, name, pieces),
+                };
+                loaded.map(Ready::Engine)
             }
             Step::Host { call, .. } => prepare(self.runtime.host.as_deref(), call).map(Ready::Host),
         };
@@ -186,7 +221,7 @@ impl Function {
             let call = match (step, ready) {
                 (Step::Engine { program, ports, .. }, Ready::Engine(loaded)) => {
                     let ports = self.device_ports((program, ports), loaded.as_ref(), &calls)?;
-                    Call::Engine { loaded, ports }
+                    Call::Engine { loaded, ports, stages: modelled(program).unwrap_or(Stages::SMALL) }
                 }
                 (Step::Host { call, inputs, outputs }, Ready::Host(segment)) => Call::Host {
                     name: call.name.clone(),

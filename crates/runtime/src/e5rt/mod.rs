@@ -151,6 +151,7 @@ impl Runtime {
         let key = self.key(model, options)?;
         let fetch = || self.cache.as_ref().and_then(|c| c.fetch(&key)).filter(|_| !options.force_recompilation);
         let begin = std::time::Instant::now();
+        let mut kept = true;
         let bundle = match fetch() {
             Some(bundle) => bundle,
             None if options.force_fetch => {
@@ -162,6 +163,7 @@ impl Runtime {
                 match fetch().filter(|_| claim.is_some()) {
                     Some(bundle) => bundle,
                     None => {
+                        kept = false;
                         self.counts.compiles.fetch_add(1, Relaxed);
                         let bundle = self.compiler.compile(model, options).map_err(Error::Compile)?;
                         if let Some(Err(error)) = self.cache.as_ref().map(|c| c.store(&key, &bundle)) {
@@ -175,12 +177,12 @@ impl Runtime {
         if let Some(trace) = &self.trace {
             trace.span(trace::Lane::Host, "COMPILE", begin);
         }
-        Library::new(Arc::clone(self), bundle)
+        Library::new(Arc::clone(self), bundle, kept)
     }
 
     /// A library of a bundle.
     pub fn library(self: &Arc<Self>, bundle: Bundle) -> Result<Library> {
-        Library::new(Arc::clone(self), bundle)
+        Library::new(Arc::clone(self), bundle, true)
     }
 
     /// A buffer of so many bytes, all zero.

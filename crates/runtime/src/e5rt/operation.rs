@@ -3,6 +3,7 @@
 use super::device::Loaded;
 use super::{Buffer, HostSegment, Runtime, cast, trace};
 use crate::cache::PortInfo;
+use crate::clock::Stages;
 use crate::driver::task::lock;
 use crate::error::{Error, Result};
 use crate::os::shared::Shared;
@@ -56,6 +57,8 @@ pub(super) enum Call {
         loaded: Arc<dyn Loaded>,
         /// In the order of the program's.
         ports: Vec<DevicePort>,
+        /// Modelled stages of one submission.
+        stages: Stages,
     },
     /// A host segment.
     Host {
@@ -182,13 +185,9 @@ impl Operation {
         }
         for call in &self.calls {
             match call {
-                Call::Engine { loaded, ports } => {
-                    self.on_engine(
-                        loaded.as_ref(),
-                        ports,
-                        &mut work,
-                        limit.map(|l| l.saturating_sub(begin.elapsed())),
-                    )?;
+                Call::Engine { loaded, ports, stages } => {
+                    let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
+                    self.on_engine((loaded.as_ref(), *stages), ports, &mut work, left)?;
                 }
                 Call::Host { name, segment, inputs, outputs } => {
                     let begin = self.now();
@@ -224,7 +223,7 @@ impl Operation {
     /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them.
     fn on_engine(
         &self,
-        loaded: &dyn Loaded,
+        (loaded, stages): (&dyn Loaded, Stages),
         ports: &[DevicePort],
         work: &mut Dispatching,
         limit: Option<Duration>,
@@ -262,7 +261,7 @@ impl Operation {
         loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
         self.span("DRIVER_REQUEST inference", begin);
         if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
-            trace.stages(begin);
+            trace.stages(begin, stages);
         }
         ports.iter().filter(|p| p.is(Direction::Output)).for_each(|p| work.stale[p.slot] = true);
         Ok(())
@@ -345,7 +344,7 @@ fn alike(x: &Port, y: &Port) -> bool {
 impl Drop for Operation {
     fn drop(&mut self) {
         for call in &self.calls {
-            if let Call::Engine { loaded, ports } = call {
+            if let Call::Engine { loaded, ports, .. } = call {
                 ports.iter().for_each(|p| loaded.remove_surface(p.surface));
             }
         }

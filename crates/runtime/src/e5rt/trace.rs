@@ -3,6 +3,7 @@
 
 use crate::clock::Stages;
 use crate::driver::task::lock;
+use anemone_program::cost::SMALL_ENGINE_NS;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -66,10 +67,11 @@ impl Trace {
         self.push(lane, name, start, self.since(Instant::now()).saturating_sub(start));
     }
 
-    /// The modelled stages of a dispatch that began then.
-    pub fn stages(&self, begin: Instant) {
-        let (s, mut at) = (Stages::SMALL, self.since(begin));
-        let engine = s.round_trip_ns / 50;
+    /// The modelled stages of a dispatch that began then, and the engine's part of its round trip.
+    pub fn stages(&self, begin: Instant, s: Stages) {
+        let mut at = self.since(begin);
+        let idle = Stages::SMALL.round_trip_ns - SMALL_ENGINE_NS;
+        let engine = s.round_trip_ns.saturating_sub(idle);
         for (lane, name, length) in [
             (Lane::Driver, "build request", s.build_ns),
             (Lane::Driver, "doorbell", s.kick_ns),

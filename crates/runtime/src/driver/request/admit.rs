@@ -110,8 +110,8 @@ impl Client {
             gate = self.driver.pump(gate, None);
             gate = self.driver.sleep(gate, left);
         }
-        let (resident, class) = match gate.instances.get(&plan.token) {
-            Some(instance) => (Arc::clone(&instance.resident), instance.priority),
+        let (resident, class, secure) = match gate.instances.get(&plan.token) {
+            Some(instance) => (Arc::clone(&instance.resident), instance.priority, instance.secure),
             None => return Err(Code::NOT_FOUND),
         };
         let class = gate.clients.get(&self.id).and_then(|c| c.priority).unwrap_or(class);
@@ -131,6 +131,8 @@ impl Client {
         let (id, order) = (gate.next, gate.queue.order);
         let Plan { token, sequence, priority, doorbell, call, command } = plan;
         let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
+        // Queues are as many as priorities: the class of service decides both.
+        let call = Call { queue: priority, secure: call.secure || secure, ..call };
         let client = self.id;
         let request =
             Request { id, client, token, sequence, priority, doorbell, call, command, inputs, outputs, wake, resident };

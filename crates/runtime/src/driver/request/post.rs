@@ -1,6 +1,7 @@
 //! Behind the gate: which request is next, its way through the firmware, and its one answer.
 
 use super::{Message, Posted, Request, answer};
+use crate::clock::penalty_ns;
 use crate::driver::{Driver, Gate, Trouble};
 use crate::error::Code;
 use crate::firmware::call::Call;
@@ -17,15 +18,21 @@ impl Gate {
             if !self.firmware.is_ready() || self.queue.preemptor.is_some() {
                 return None;
             }
-            let (&key, _) = self.queue.waiting.first_key_value()?;
+            let (&key, next) = self.queue.waiting.first_key_value()?;
+            let crosses = next.call.secure != self.firmware.is_secure();
             if let Some(running) = &mut self.queue.posted {
-                if key.0 >= running.priority || running.withheld.is_some() {
+                // Nothing goes before what runs on the other side of the secure boundary.
+                if key.0 >= running.priority || running.withheld.is_some() || crosses {
                     return None;
                 }
                 running.aborted = true;
                 running.stop.store(true, Relaxed);
             }
             let request = self.queue.waiting.remove(&key)?;
+            if crosses && let Err(code) = self.cross(request.call.secure) {
+                self.finish(request, code);
+                continue;
+            }
             self.queue.turns.taken(key.0, key.1);
             if self.queue.waiting.is_empty() {
                 self.queue.turns.idle();
@@ -34,6 +41,14 @@ impl Gate {
                 return Some(request);
             }
         }
+    }
+
+    /// Over the secure boundary: power off and on, everything resident wiped.
+    fn cross(&mut self, enter: bool) -> Result<(), Code> {
+        self.firmware.cross(enter)?;
+        self.counters.secure_phases += u64::from(enter);
+        self.now_ns += penalty_ns(rows::LONG_GAP_NS);
+        Ok(())
     }
 
     /// Posts a request and lets the firmware take it. `None` where it was answered already.
@@ -157,13 +172,23 @@ impl Gate {
         }
         if code == Code::SUCCESS {
             request.resident.ran(&mut self.firmware.counters);
+            let queue = request.call.queue as usize;
+            if let Some(pushed) = self.counters.engine_requests.get_mut(queue) {
+                *pushed += request.resident.partitions();
+            }
+            self.counters.chained += u64::from(request.call.handler != 0);
+        }
+        let next_secure = self.queue.waiting.first_key_value().is_some_and(|(_, next)| next.call.secure);
+        if request.call.secure && self.queue.posted.is_none() && !next_secure && self.firmware.is_secure() {
+            // The boundary is crossed back at once: nothing of a secure tenant stays.
+            let _ = self.cross(false);
         }
         if request.call.handler != 0 {
             self.firmware.chain.stage_done(request.call.handler);
         }
         let lane = self.lanes.entry(request.client).or_default();
         lane.id = request.client;
-        self.timeline.dispatch(lane, None);
+        self.timeline.dispatch(lane, request.resident.stages());
         self.now_ns = self.now_ns.max(self.timeline.free_ns());
         self.counters.interrupts += 2;
         let mut steps = Vec::new();

@@ -1,0 +1,41 @@
+//! What a broker settles for an instance: its class of service, its share of requests, secure mode.
+
+use super::task::lock;
+use super::{Driver, priority_of};
+use crate::error::Code;
+use anemone_facts::driver::limits as rows;
+
+impl Driver {
+    /// Divides what programs may have outstanding among so many clients, those already loaded included.
+    pub fn share_among(&self, clients: usize) {
+        let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);
+        lock(&self.gate).share = share.max(1) as u32;
+        self.idle.notify_all();
+    }
+
+    /// Gives an instance a class of service: requests of the default priority get that of the class. Whether its owner may have
+    /// the class is the caller's to know.
+    pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        instance.priority = priority_of(qos);
+        Ok(())
+    }
+
+    /// Has an instance run in secure mode: its requests exclude others, with the engine power-cycled before and after.
+    pub fn set_secure(&self, token: u64) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.secure = true;
+        Ok(())
+    }
+
+    /// Bounds the requests that an instance may have at once; at least one. What is out already stays.
+    pub fn limit_depth(&self, token: u64, depth: u32) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;
+        instance.depth = depth.clamp(1, rows::PROGRAM_OUTSTANDING as u32);
+        drop(gate);
+        self.idle.notify_all();
+        Ok(())
+    }
+}
