@@ -2,15 +2,18 @@
 
 #![allow(non_camel_case_types)]
 
-use crate::handle::{Refusal, call, give, locked, object, runtime, set, take, text};
+use crate::handle::{
+    OVERLAPPED_STREAMS, Refusal, Setting, call, give, locked, object, overlap, runtime, set, take, text,
+};
 use anemone_runtime::cache::Cache;
 use anemone_runtime::e5rt::{CompileOptions, Function, Library, Runtime};
 use std::ffi::c_char;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Where a compiler keeps what it makes.
-pub struct e5rt_e5_compiler_config(Mutex<Option<PathBuf>>);
+/// Where a compiler keeps what it makes, and whose device it compiles for.
+pub struct e5rt_e5_compiler_config(Mutex<Setting>);
 /// A compiler.
 pub struct e5rt_e5_compiler(Arc<Runtime>);
 /// What a compile is asked.
@@ -27,10 +30,12 @@ pub struct e5rt_program_function(pub(crate) Function);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e5_compiler_config) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { give(config, || Ok(e5rt_e5_compiler_config(Mutex::new(None)))) })
+    call(|| unsafe { give(config, || Ok(e5rt_e5_compiler_config(Mutex::default()))) })
 }
 
-/// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache.
+/// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
+/// compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
+/// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
 ///
 /// # Safety
 /// Pointers are null, or as the front page says.
@@ -44,7 +49,10 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
     call(|| unsafe {
         let (config, key, value) = (object(config)?, text(key)?, text(value)?);
         match key {
-            "cache_bundle_location" => *locked(&config.0) = Some(PathBuf::from(value)),
+            "cache_bundle_location" => locked(&config.0).cache = Some(PathBuf::from(value)),
+            "broker" => locked(&config.0).broker = Some(PathBuf::from(value)),
+            "quirk" if value == OVERLAPPED_STREAMS => overlap().store(true, Ordering::Relaxed),
+            "quirk" => return Err(Refusal::option(value)),
             other => return Err(Refusal::option(other)),
         }
         Ok(())
@@ -68,7 +76,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
-    call(|| unsafe { give(compiler, || Ok(e5rt_e5_compiler(runtime(None)?))) })
+    call(|| unsafe { give(compiler, || Ok(e5rt_e5_compiler(runtime(&Setting::default())?))) })
 }
 
 /// Makes a compiler with a configuration.
@@ -82,8 +90,8 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
 ) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
     call(|| unsafe {
-        let folder = locked(&object(config)?.0).clone();
-        give(compiler, || Ok(e5rt_e5_compiler(runtime(folder.as_deref())?)))
+        let setting = locked(&object(config)?.0).clone();
+        give(compiler, || Ok(e5rt_e5_compiler(runtime(&setting)?)))
     })
 }
 
@@ -245,7 +253,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(
         give(library, || {
             let file = std::fs::read(&path).map_err(failed)?;
             let bundle = Cache::open_export(&file)?.1;
-            Ok(e5rt_program_library(runtime(None)?.library(bundle)?))
+            Ok(e5rt_program_library(runtime(&Setting::default())?.library(bundle)?))
         })
     })
 }

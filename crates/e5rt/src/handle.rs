@@ -2,14 +2,16 @@
 
 use anemone::host::Evaluator;
 use anemone::runtime::ModelCompiler;
+use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::cache::Cache;
-use anemone_runtime::e5rt::Runtime;
 use anemone_runtime::e5rt::device::InProcess;
+use anemone_runtime::e5rt::{Quirks, Runtime};
 use anemone_runtime::{Code, Error};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Codes of the calls. Numbers are ours: no source has the vendor's.
@@ -205,10 +207,43 @@ fn device() -> Result<Arc<InProcess>, Refusal> {
 /// Most bytes of the cache.
 const CACHE_BYTES: u64 = 4 << 30;
 
-/// A runtime whose cache is in `folder`; without one nothing is kept.
-pub(crate) fn runtime(folder: Option<&Path>) -> Result<Arc<Runtime>, Refusal> {
-    let cache = folder.map(|f| Cache::new(f, CACHE_BYTES));
-    Ok(Arc::new(Runtime::new(device()?, Arc::new(ModelCompiler), cache).with_host(Arc::new(Evaluator))))
+/// Where a broker listens, for programs that do not say it themselves.
+const BROKER: &str = "ANEMONE_BROKER";
+/// Defects of the M1's runtime to have, for programs that do not say it themselves.
+const QUIRK: &str = "ANEMONE_QUIRK";
+/// The one that is known: the second of two overlapped streams never completes.
+pub(crate) const OVERLAPPED_STREAMS: &str = "overlapped-streams";
+
+/// What a runtime is made with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setting {
+    /// Folder of the cache; without one nothing is kept.
+    pub cache: Option<PathBuf>,
+    /// Where a broker listens; without one the device is this process's own.
+    pub broker: Option<PathBuf>,
+}
+
+/// Has the process's streams show the defect, those that exist already excepted.
+pub(crate) fn overlap() -> &'static AtomicBool {
+    static OVERLAP: OnceLock<AtomicBool> = OnceLock::new();
+    OVERLAP.get_or_init(|| AtomicBool::new(std::env::var(QUIRK).is_ok_and(|quirk| quirk == OVERLAPPED_STREAMS)))
+}
+
+/// A runtime. A broker compiles and keeps programs itself; host segments run in this process either way.
+pub(crate) fn runtime(setting: &Setting) -> Result<Arc<Runtime>, Refusal> {
+    let broker = setting.broker.clone().or_else(|| std::env::var_os(BROKER).map(PathBuf::from));
+    let runtime = match broker {
+        Some(socket) => {
+            let remote = Arc::new(Remote::connect(&socket, Route::Broker)?);
+            Runtime::new(remote.clone(), remote, None)
+        }
+        None => {
+            let cache = setting.cache.as_deref().map(|folder| Cache::new(folder, CACHE_BYTES));
+            Runtime::new(device()?, Arc::new(ModelCompiler), cache)
+        }
+    };
+    let quirks = Quirks { stream_overlap: overlap().load(Ordering::Relaxed) };
+    Ok(Arc::new(runtime.with_host(Arc::new(Evaluator)).with_quirks(quirks)))
 }
 
 /// The runtime of streams, which no compiler made.
@@ -217,6 +252,6 @@ pub(crate) fn shared() -> Result<Arc<Runtime>, Refusal> {
     if let Some(runtime) = SHARED.get() {
         return Ok(Arc::clone(runtime));
     }
-    let made = runtime(None)?;
+    let made = runtime(&Setting::default())?;
     Ok(Arc::clone(SHARED.get_or_init(|| made)))
 }

@@ -39,6 +39,11 @@ impl Form {
 }
 
 fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
+    run_with(&Path::new("tests/c").join(source), net, cache, form, None)
+}
+
+/// Builds and runs a program on a model, given as text; with a broker's socket, its device and compiler are the broker's.
+fn run_with(source: &Path, model_text: &str, cache: bool, form: Form, broker: Option<&Path>) -> Option<String> {
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: no C compiler called cc");
         return None;
@@ -46,13 +51,14 @@ fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
     let library = form.file().expect("the library beside the test");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");
-    let (binary, model) = (folder.path().join("program"), folder.path().join("model.net"));
-    std::fs::write(&model, net).expect("written");
+    let extension = if model_text.starts_with("net") { "net" } else { "mil" };
+    let (binary, model) = (folder.path().join("program"), folder.path().join("model").with_extension(extension));
+    std::fs::write(&model, model_text).expect("written");
     let built = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"])
         .arg("-I")
         .arg(root.join("include"))
-        .arg(root.join("tests/c").join(source))
+        .arg(root.join(source))
         .arg("-o")
         .arg(&binary)
         .args(form.arguments(&library))
@@ -64,6 +70,8 @@ fn run(source: &str, net: &str, cache: bool, form: Form) -> Option<String> {
     if cache {
         command.arg(folder.path().join("cache"));
     }
+    command.env_remove("ANEMONE_BROKER").env_remove("ANEMONE_QUIRK");
+    command.envs(broker.map(|socket| ("ANEMONE_BROKER", socket)));
     let ran = command.output().expect("runs");
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(ran.status.success(), "{:?}: {text}{}", ran.status, String::from_utf8_lossy(&ran.stderr));
@@ -85,6 +93,60 @@ fn h01_h08_state() {
     if let Some(text) = run("state.c", &net, false, Form::Shared) {
         assert_eq!(text, "1 2 3 4\n");
     }
+}
+
+/// Rows of a table by their numbers: more rows than the engine chooses among, then twice.
+fn rows() -> String {
+    let table: Vec<String> = (0..600 * 8).map(|i| format!("{:?}", (i / 8) as f32 / 2.0)).collect();
+    format!(
+        "net \"rows\" {{\n  input %ids: i32[2]\n  const %t: f32[600, 8] = [{}]\n  %r: f32[2, 8] = gather(%t, %ids) axis=0\n  \
+         %y: f32[2, 8] = add(%r, %r)\n  output %y\n}}\n",
+        table.join(", ")
+    )
+}
+
+const ROWS: &str = "8 bytes in, 64 bytes out\n599 3\n0\n";
+
+#[test]
+fn host_segments_run_from_c() {
+    if let Some(text) = run("hosts.c", &rows(), false, Form::Shared) {
+        assert_eq!(text, ROWS);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_broker_compiles_and_executes_for_c() {
+    use anemone::runtime::ModelCompiler;
+    use anemone_runtime::broker::{Broker, Listening, policy::Policy};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("aned.sock");
+    let broker = Broker::new(Policy::default(), Arc::new(ModelCompiler), None).expect("a broker");
+    let listening = Listening::bind(&socket).expect("listens");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (served, stopped) = (broker.clone(), stop.clone());
+    let thread = std::thread::spawn(move || listening.serve(&served, &stopped).expect("serves"));
+    let text = run_with(Path::new("tests/c/hosts.c"), &rows(), false, Form::Shared, Some(&socket));
+    if let Some(text) = text {
+        assert_eq!(text, ROWS);
+        let stat = broker.stat();
+        // The engine's part of three runs, of which one ended on the host.
+        assert_eq!((&stat["compiles"], &stat["completed"]), (&1.into(), &2.into()), "{stat}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    thread.join().expect("the broker ends");
+}
+
+#[test]
+fn a_network_is_trained_from_c() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/train");
+    let step = std::fs::read_to_string(example.join("step.mil")).expect("the example");
+    let Some(text) = run_with(&example.join("train.c"), &step, false, Form::Shared, None) else { return };
+    let losses: Vec<f32> = text.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    assert_eq!(losses.len(), 11, "{text}");
+    assert!(losses[10] < 0.1 * losses[0], "{text}");
 }
 
 #[test]
