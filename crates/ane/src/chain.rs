@@ -177,6 +177,14 @@ impl Chain {
         &self.programs
     }
 
+    /// The program of a chain of one.
+    pub fn only_program_mut(&mut self) -> Option<&mut Program> {
+        match (self.programs.as_mut_slice(), self.hosts.as_slice()) {
+            ([program], []) => Some(program),
+            _ => None,
+        }
+    }
+
     /// Names of the results that the caller gets.
     pub fn outputs(&self) -> &[String] {
         &self.ends[1]

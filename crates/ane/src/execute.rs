@@ -8,7 +8,7 @@ use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
 
 /// What a run gave.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Run {
     /// Outputs by name, in port order, with the ports' extents.
     pub outputs: Vec<(String, Array)>,

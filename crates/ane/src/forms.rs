@@ -3,10 +3,11 @@
 use crate::chain::Chain;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_facts::chips::Chip;
+use anemone_facts::formats::dialects::Dialect;
 use anemone_facts::formats::raw::anec;
 use anemone_net::Net;
 use anemone_program::e5::{self, Call, Info, State, Step};
-use anemone_program::{Direction, PortOrder, Program, firmware, hwx, raw};
+use anemone_program::{Direction, Port, PortOrder, Program, firmware, hwx, raw};
 use std::collections::HashSet;
 
 /// A form of a compiled program.
@@ -80,6 +81,17 @@ pub struct File {
 /// `chip` is the target that they say they are for. Only names are written: the same model gives the same bytes, wherever
 /// it lies and wherever they go.
 pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &str) -> Result<Vec<File>> {
+    files_as(chain, chip, forms, (stem, source), hwx::Options::default().dialect)
+}
+
+/// As [`files`], with containers in the layout of a compiler's version; the names are the stem and the source.
+pub fn files_as(
+    chain: &Chain,
+    chip: &Chip,
+    forms: &[Form],
+    (stem, source): (&str, &str),
+    dialect: &'static Dialect,
+) -> Result<Vec<File>> {
     let programs = chain.programs();
     let several = programs.len() > 1;
     let name = |at: usize, form: Form| match several {
@@ -88,6 +100,7 @@ pub fn files(chain: &Chain, chip: &Chip, forms: &[Form], stem: &str, source: &st
     };
     let around = |at: usize| {
         let container = hwx::Options {
+            dialect,
             // Native layers on a chip whose registers are not known are written in those of another.
             target: chip.layout.map_or(String::new(), |_| chip.target.to_string()),
             netplist_path: source.to_string(),
@@ -210,6 +223,39 @@ fn check_states(program: &Program, states: &[State]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a raw stream of the program does not give back: the first port that reads otherwise than it is. The stream has no
+/// header; who reads it takes extents from the tasks that read and write a port.
+pub fn lost_in_stream(program: &Program) -> Option<String> {
+    let read = match raw::read_bin(&raw::write_bin(program)) {
+        Ok(read) => read,
+        Err(error) => return Some(error.to_string()),
+    };
+    let same = |port: &Port| {
+        let found = read.ports.iter().find(|p| (p.bar, p.direction) == (port.bar, port.direction));
+        found.is_some_and(|found| places(found).eq(places(port)))
+    };
+    if read.ports.len() != program.ports.len() {
+        return Some(format!("{} ports would be read where the program has {}", read.ports.len(), program.ports.len()));
+    }
+    program.ports.iter().find(|port| !same(port)).map(|port| {
+        let found = read.ports.iter().find(|p| p.bar == port.bar).map_or(port.shape, |p| p.shape);
+        let (s, f) = (port.shape, found);
+        format!("port {} is {:?} and would be read as {:?}", port.name, [s.n, s.c, s.h, s.w], [f.n, f.c, f.h, f.w])
+    })
+}
+
+/// Byte offset of every element of a port, in order.
+fn places(port: &Port) -> impl Iterator<Item = u64> {
+    let (s, d, bytes) = (port.shape, port.strides, port.element.bytes());
+    let row = move |n: u32, c: u32, h: u32| {
+        u64::from(n) * d.batch_bytes + u64::from(c) * d.plane_bytes + u64::from(h) * d.row_bytes
+    };
+    (0..s.n).flat_map(move |n| {
+        (0..s.c)
+            .flat_map(move |c| (0..s.h).flat_map(move |h| (0..s.w).map(move |w| row(n, c, h) + u64::from(w) * bytes)))
+    })
 }
 
 /// A program's bytes in a form.

@@ -6,6 +6,8 @@
 use anemone_facts::formats::e5::CODE_LANGUAGE;
 use anemone_net::{DType, Data, Net, Tensor, eval, text};
 use anemone_program::e5::{HostCall, HostTensor};
+#[cfg(feature = "system")]
+use anemone_runtime::e5rt::{HostExecutor, HostSegment};
 use std::sync::Arc;
 
 /// Element types of the table, by their code.
@@ -108,42 +110,36 @@ pub fn evaluate(net: &Net, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     eval::eval_typed(net, inputs).map_err(|e| format!("host segment {}: {e}", net.name))
 }
 
-/// Runs host segments for the runtime.
+/// The evaluator of networks, as the runtime asks for it.
 #[cfg(feature = "system")]
-pub use of_runtime::Evaluator;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evaluator;
 
 #[cfg(feature = "system")]
-mod of_runtime {
-    use super::*;
-    use anemone_runtime::e5rt::{HostExecutor, HostSegment};
+struct Segment(Net);
 
-    /// The evaluator of networks, as the runtime asks for it.
-    #[derive(Clone, Copy, Debug, Default)]
-    pub struct Evaluator;
-
-    struct Segment(Net);
-
-    impl HostExecutor for Evaluator {
-        fn prepare(&self, call: &HostCall) -> Result<Arc<dyn HostSegment>, String> {
-            Ok(Arc::new(Segment(net_of(call)?)))
-        }
+#[cfg(feature = "system")]
+impl HostExecutor for Evaluator {
+    fn prepare(&self, call: &HostCall) -> Result<Arc<dyn HostSegment>, String> {
+        Ok(Arc::new(Segment(net_of(call)?)))
     }
+}
 
-    impl HostSegment for Segment {
-        fn run(&self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
-            let Segment(net) = self;
-            let tensors = net.inputs.iter().zip(inputs).map(|(&id, bytes)| {
-                let ty = &net.value(id).ty;
-                Tensor { shape: ty.shape.clone(), data: Data::from_le_bytes(ty.dtype, bytes) }
-            });
-            let results = evaluate(net, &tensors.collect::<Vec<_>>())?;
-            let bytes = |(&id, tensor): (&anemone_net::ValueId, Tensor)| {
-                let mut out = Vec::new();
-                tensor.cast(net.value(id).ty.dtype).data.stored(&mut |part| out.extend_from_slice(part));
-                out
-            };
-            Ok(net.outputs.iter().zip(results).map(bytes).collect())
-        }
+#[cfg(feature = "system")]
+impl HostSegment for Segment {
+    fn run(&self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+        let Segment(net) = self;
+        let tensors = net.inputs.iter().zip(inputs).map(|(&id, bytes)| {
+            let ty = &net.value(id).ty;
+            Tensor { shape: ty.shape.clone(), data: Data::from_le_bytes(ty.dtype, bytes) }
+        });
+        let results = evaluate(net, &tensors.collect::<Vec<_>>())?;
+        let bytes = |(&id, tensor): (&anemone_net::ValueId, Tensor)| {
+            let mut out = Vec::new();
+            tensor.cast(net.value(id).ty.dtype).data.stored(&mut |part| out.extend_from_slice(part));
+            out
+        };
+        Ok(net.outputs.iter().zip(results).map(bytes).collect())
     }
 }
 

@@ -8,6 +8,7 @@ use anemone_net::read;
 use anemone_program::e5::Descriptor;
 use anemone_program::firmware::Package;
 use anemone_program::hwx::Container;
+use anemone_program::task::image;
 use anemone_program::{Program, raw};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,8 @@ enum Kind {
     Anec,
     Bin,
     Net,
+    /// The register image of descriptor version 10, which is no task stream.
+    Image,
     Unknown,
 }
 
@@ -72,6 +75,9 @@ impl Kind {
         }
         if bytes.get(formats::e5::ROOT_VTABLE_OFFSET..).is_some_and(|b| b.starts_with(&formats::e5::ROOT_VTABLE)) {
             return Kind::E5;
+        }
+        if image::is_image(bytes) {
+            return Kind::Image;
         }
         let named = match extension {
             "hwx" => Kind::Hwx,
@@ -156,6 +162,12 @@ impl Model {
                 }
                 checked(path, read::read(&bytes, files, options))
             }
+            Kind::Image => Err(Diagnostic::new(
+                Code::UnsupportedOp,
+                "the register image of a descriptor of version 10: listed and patched here, not executed",
+            )
+            .at(path.display())
+            .help("ane dump FILE --image lists it")),
             Kind::Unknown => {
                 let start = &bytes[..bytes.len().min(4)];
                 let message = format!("not a file this program reads: it begins with {start:02x?}");

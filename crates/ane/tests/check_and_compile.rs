@@ -74,7 +74,7 @@ fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
 /// Where the two differ, in words.
 fn contradiction(here: &Here, compiled: &Result<usize, String>) -> Option<String> {
     let agree = match (here, compiled) {
-        (Here::Compiled { tasks }, Ok(made)) => tasks == made,
+        (Here::Compiled { tasks, .. }, Ok(made)) => tasks == made,
         (Here::Refused(refusals), Err(why)) => refusals.first().is_some_and(|first| why.contains(&first.message)),
         _ => false,
     };

@@ -9,6 +9,8 @@ mod common;
 mod bad_files;
 #[path = "cli/bad_usage.rs"]
 mod bad_usage;
+#[path = "cli/chapters.rs"]
+mod chapters;
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/damage.rs"]

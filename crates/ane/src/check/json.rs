@@ -53,7 +53,11 @@ fn answer(report: &Report, answer: &Answer) -> Value {
 /// What this compiler does.
 fn here(here: &Here) -> Value {
     match here {
-        Here::Compiled { tasks } => json!({ "compiles": true, "tasks": tasks, "refusals": [] }),
+        Here::Compiled { tasks, time_ns } => {
+            let time =
+                time_ns.map(|[total, least, most]| json!({ "total_ns": total, "least_ns": least, "most_ns": most }));
+            json!({ "compiles": true, "tasks": tasks, "modelled": time, "refusals": [] })
+        }
         Here::Refused(refusals) => {
             let refusals: Vec<Value> = refusals.iter().map(|r| json!({ "op": r.op, "message": r.message })).collect();
             json!({ "compiles": false, "tasks": null, "refusals": refusals })

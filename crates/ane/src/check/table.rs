@@ -69,8 +69,12 @@ fn here(report: &Report, out: &mut String) {
     let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.chip.as_str(), a.here.as_ref()?))).collect();
     for (chip, here) in &told {
         match here {
-            Here::Compiled { tasks } => {
-                let _ = writeln!(out, "`ane compile -t {chip}`: compiles, {tasks} tasks");
+            Here::Compiled { tasks, time_ns } => {
+                let us = |ns: u64| ns as f64 / 1000.0;
+                let time = time_ns.map_or(String::new(), |[total, least, most]| {
+                    format!(", modelled: {:.0} us a run ({:.0} to {:.0})", us(total), us(least), us(most))
+                });
+                let _ = writeln!(out, "`ane compile -t {chip}`: compiles, {tasks} tasks{time}");
             }
             Here::Refused(refusals) => {
                 let _ = writeln!(out, "`ane compile -t {chip}`: refuses");

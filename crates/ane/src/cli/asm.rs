@@ -19,7 +19,7 @@ Examples:
 
 The listing of a container, dispatch descriptor or firmware container becomes that file. The listing of a raw stream becomes \
 a raw stream, or, by the extension of the file to write, another form (.hwx, .anec, .e5, .anefw). The listing of a register \
-image becomes the structure, or its records for registers from address 0 on (.records).")]
+image becomes the structure, its bars and live-ins behind it, or its records for registers from address 0 on (.records).")]
 pub struct Flags {
     /// Listing, as `ane dump --asm` prints it; `-` for standard input
     listing: PathBuf,
@@ -67,13 +67,12 @@ fn assemble(listing: &str, output: &Path) -> Result<Vec<u8>> {
         Some("firmware") => Ok(text::assemble_package(listing).map_err(malformed)?.write()),
         Some("image") => {
             let descriptor = text::assemble_image(listing).map_err(malformed)?;
-            if !descriptor.bars.is_empty() || !descriptor.live_ins.is_empty() {
-                let message = "bars and live-ins have no bytes: no form of theirs is known";
-                return Err(Diagnostic::new(Code::UnsupportedOp, message).help("take those lines out"));
-            }
             let records = output.extension().is_some_and(|e| e == "records");
-            let image = descriptor.image;
-            Ok(if records { write_records(&image.records(0)) } else { image.bytes().to_vec() })
+            if records && !(descriptor.bars.is_empty() && descriptor.live_ins.is_empty()) {
+                let message = "records have no place for bars and live-ins";
+                return Err(Diagnostic::new(Code::UnsupportedOp, message).help("write the structure, which has"));
+            }
+            Ok(if records { write_records(&descriptor.image.records(0)) } else { descriptor.write() })
         }
         _ => Ok(text::assemble_container(listing).map_err(malformed)?.write()),
     }

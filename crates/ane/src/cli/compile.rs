@@ -1,6 +1,6 @@
 //! `ane compile`: a model becomes a container.
 
-use super::{FIRST, ModelFlags, Voice, chip, print, target};
+use super::{FIRST, ModelFlags, Voice, chip, print, target, trace};
 use anemone::chain::Chain;
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
@@ -8,8 +8,9 @@ use anemone::{Code, Diagnostic, Model, Result, files, runtime};
 use anemone_compile::{Compat, Log, Options, Stage, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
+use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_net::Net;
-use anemone_program::Program;
+use anemone_program::{Program, cost, hwx};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -41,7 +42,8 @@ pub struct Flags {
     /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
-    /// Whose conventions to follow where they differ
+    /// Compiler whose conventions and container layout are followed [default: conventions of zin-9.509 in the layout of
+    /// zin-4.2.1, which every reader takes]
     #[arg(long)]
     compat: Option<CompatName>,
     /// Write every stage into this folder: its text, a drawing (.dot), and the reasons of what was fused, split and cut
@@ -78,7 +80,7 @@ pub enum CompatName {
     /// zin_ane_compiler v4.2.1
     #[value(name = "zin-4.2.1")]
     Zin421,
-    /// Apple's compiler of 2026 (the default)
+    /// Apple's compiler of 2026
     #[value(name = "zin-9.509")]
     Zin9509,
 }
@@ -90,6 +92,11 @@ impl CompatName {
             CompatName::Zin421 => Compat::Zin421,
             CompatName::Zin9509 => Compat::Zin9509,
         }
+    }
+
+    /// Layout of its containers.
+    pub fn dialect(self) -> Option<&'static Dialect> {
+        self.to_possible_value().and_then(|value| dialects::by_name(value.get_name()))
     }
 }
 
@@ -181,7 +188,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let encoded = forms::files(&chain, chip, &wanted, &stem, &name)?;
+    let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
+    let encoded = forms::files_as(&chain, chip, &wanted, (&stem, &name), dialect)?;
     let programs = chain.programs();
     let defect = |e: anemone_program::StreamError| Diagnostic::new(Code::Defect, e.to_string());
     // As the words say it: how many tasks, whose coefficients are indices, and whose are without their zeros.
@@ -205,6 +213,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             let _ = std::fs::remove_dir(output);
         }
     })?;
+    let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
     let written: Vec<_> =
         files.iter().map(|(path, bytes)| json!({ "path": path.display().to_string(), "bytes": bytes.len() })).collect();
     if voice.json {
@@ -219,6 +228,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             "stream_bytes": stream_bytes,
             "kernel_bytes": kernel_bytes,
             "scratch_bytes": scratch_bytes,
+            "modelled": time.as_ref().map(trace::time),
             "files": written,
         });
         print(&format!("{document}\n"))?;
@@ -231,6 +241,14 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         };
         for path in &paths {
             voice.note(format!("{}: {whole} for {}", path.display(), chip.target));
+        }
+        if let Some(time) = &time {
+            voice.note(format!("modelled: {time}"));
+        }
+        if wanted.contains(&Form::Bin)
+            && let Some(lost) = programs.iter().find_map(forms::lost_in_stream)
+        {
+            voice.note(format!("a raw stream does not state its ports: {lost}; run another form"));
         }
         if wanted.contains(&Form::E5) && !wanted.contains(&Form::Hwx) {
             voice.note("the containers that the descriptor names are not written: --emit hwx,e5");

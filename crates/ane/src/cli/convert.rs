@@ -32,7 +32,7 @@ Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open
 goes with the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of \
 it. A network becomes a program with `ane compile`.")]
 pub struct Flags {
-    /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin or .anefw
+    /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin, .anefw or .e5
     file: PathBuf,
     /// Form to write [default: as the extension of the file to write says]
     #[arg(long, value_parser = target())]
@@ -54,7 +54,7 @@ pub struct Flags {
     seed: u64,
     #[command(flatten, next_help_heading = "Networks")]
     choices: ModelFlags,
-    /// Compiler whose container layout is followed [default: zin-9.509]
+    /// Compiler whose container layout is followed [default: that of the file, else zin-4.2.1]
     #[arg(long, value_parser = super::dialects(), help_heading = "Programs")]
     compat: Option<&'static Dialect>,
     /// Byte offset of the data in an .anec file: 0x1000, or 0x800 for the first loaders

@@ -49,6 +49,9 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", value_parser = address,
           conflicts_with_all = ["part", "td", "summary", "coverage", "loaded"])]
     image: Option<u64>,
+    /// Binds a live-in parameter of a register image by the name of its input, and shows the image so patched
+    #[arg(long, value_name = "NAME=VALUE", requires = "image")]
+    live_in: Vec<String>,
 }
 
 fn address(text: &str) -> std::result::Result<u64, String> {
@@ -58,7 +61,7 @@ fn address(text: &str) -> std::result::Result<u64, String> {
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(aperture) = flags.image {
-        return listed(&image(&flags.file, aperture)?, voice);
+        return listed(&image(&flags.file, aperture, &flags.live_in)?, voice);
     }
     if flags.summary
         && let Some(container) = files::outline(&flags.file)?
@@ -126,19 +129,30 @@ fn listed(listing: &str, voice: Voice) -> Result<u8> {
 }
 
 /// The listing of a register image: told by its size, which is no whole number of records.
-fn image(file: &Path, aperture: u64) -> Result<String> {
+fn image(file: &Path, aperture: u64, live_ins: &[String]) -> Result<String> {
     let bytes = files::read(file)?;
-    let found = if bytes.len() == IMAGE_BYTES as usize || !bytes.len().is_multiple_of(RECORD_BYTES) {
-        image::Image::of_bytes(&bytes)
+    let records = !bytes.is_empty() && bytes.len().is_multiple_of(RECORD_BYTES) && !image::is_image(&bytes);
+    let found = if records {
+        let read = image::read_records(&bytes).and_then(|records| image::Image::of_records(&records, aperture));
+        read.map(|image| image::Descriptor { image, ..image::Descriptor::default() })
     } else {
-        image::read_records(&bytes).and_then(|records| image::Image::of_records(&records, aperture))
+        image::Descriptor::read(&bytes)
     };
     let malformed = |e: image::ImageError| {
         Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()).help(format!(
             "the structure has {IMAGE_BYTES:#x} bytes, a record {RECORD_BYTES}; --image ADDRESS for records"
         ))
     };
-    let descriptor = image::Descriptor { image: found.map_err(malformed)?, ..image::Descriptor::default() };
+    let mut descriptor = found.map_err(malformed)?;
+    for text in live_ins {
+        let wrong = |why: String| Diagnostic::new(Code::Usage, format!("--live-in {text}: {why}")).at(file.display());
+        let (name, value) = text.split_once('=').ok_or_else(|| wrong("NAME=VALUE expected".into()))?;
+        let value = address(value).map_err(wrong)?;
+        descriptor.bind(name, value).map_err(|e| match e {
+            image::ImageError::Field { .. } => wrong("the image has no live-in of this name".into()),
+            other => wrong(other.to_string()),
+        })?;
+    }
     Ok(text::list_image(&descriptor))
 }
 

@@ -10,6 +10,7 @@ mod completions;
 mod convert;
 mod diff;
 mod doctor;
+mod driver;
 mod dump;
 mod explain;
 mod fix;
@@ -30,7 +31,7 @@ mod via;
 use anemone::reference::chip;
 use anemone::{Code, Diagnostic, Form, Model, Result};
 use anemone_facts::chips::{self, Chip};
-use anemone_facts::formats::dialects::{self, DIALECTS, Dialect, ZIN_421};
+use anemone_facts::formats::dialects::{self, DIALECTS, Dialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -95,6 +96,8 @@ enum Verb {
     Broker(broker::Flags),
     /// Print the broker's counters
     Stat(broker::StatFlags),
+    /// List the driver's interface, and call a selector by hand
+    Driver(driver::Flags),
     /// List, verify and move compiled programs that are kept
     Cache(cache::Flags),
     /// Reads models for the broker
@@ -226,6 +229,7 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::Targets(flags) => targets::run(flags, voice),
         Verb::Broker(flags) => broker::run(flags, voice),
         Verb::Stat(flags) => broker::stat(flags, voice),
+        Verb::Driver(flags) => driver::run(flags, voice),
         Verb::Cache(flags) => cache::run(flags, voice),
         Verb::CompileService => broker::compile_service(voice),
         Verb::New(flags) => new::run(flags, voice),
@@ -329,9 +333,6 @@ fn forms() -> impl TypedValueParser<Value = Form> {
     let names = PossibleValuesParser::new(Form::ALL.map(Form::name));
     names.try_map(|name| Form::ALL.into_iter().find(|f| f.name() == name).ok_or("not a form"))
 }
-
-/// Name of the dialect that is written unless another is asked for.
-const DIALECT: &str = ZIN_421.name;
 
 /// Reads a container's dialect by name.
 fn dialects() -> impl TypedValueParser<Value = &'static Dialect> {

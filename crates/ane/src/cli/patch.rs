@@ -17,19 +17,24 @@ Examples:
   ane patch model.hwx
   ane patch model.hwx --weights td0=w.npy -o new.hwx
   ane patch model.hwx --weights K596A=w.npy --weights td0.bias=b.npy -o new.hwx
+  ane patch model.hwx --weights td0=conv.npy --weights td2=product.npy --transposed=td2 -o new.hwx
 
 Without --weights it lists what can be changed. NAME is a task (td0, td1, ...) or the beginning of its kernel symbol, then \
 .bias or .lut for the biases or the 33 knots of the activation table. Weights have the extents [out, in, rows, columns], \
-those of products [out, in]; --transposed takes [in, out]. Values are rounded to fp16. The task stream is not touched.")]
+those of products [out, in]; --transposed takes [in, out], --transposed=NAME for one array alone. Values are rounded to fp16; \
+what it cannot hold is refused. The task stream is not touched.")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin or .anefw
     file: PathBuf,
     /// What to change, and the file with the new values
     #[arg(long, value_name = "NAME=FILE.npy")]
     weights: Vec<String>,
-    /// Two-dimensional weights are [in, out]
+    /// Two-dimensional weights are [in, out]: all of them, or those of the names given
+    #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    transposed: Option<Vec<String>>,
+    /// Values beyond fp16 become its largest; without it they are refused
     #[arg(long)]
-    transposed: bool,
+    saturate: bool,
     /// File to write
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -55,14 +60,21 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let mut bytes = files::read(&flags.file)?;
     let mut changed = Vec::new();
+    let given = |name: &String| flags.weights.iter().any(|w| w.split_once('=').is_some_and(|(n, _)| n == name));
+    if let Some(name) = flags.transposed.iter().flatten().find(|name| !given(name)) {
+        let message = format!("--transposed={name}: no --weights {name}=FILE is given");
+        return Err(Diagnostic::new(Code::Usage, message));
+    }
     for argument in &flags.weights {
         let (name, file) = argument
             .split_once('=')
             .ok_or_else(|| Diagnostic::new(Code::Usage, format!("--weights {argument}: NAME=FILE expected")))?;
         let (kernel, part) = find(name, &target, &found)?;
         let array = read_npy(Path::new(file))?;
-        let (edits, rounded) =
-            edits(&target.program, kernel, part, &array, flags.transposed).map_err(|d| d.or_at(file))?;
+        let transposed =
+            flags.transposed.as_ref().is_some_and(|names| names.is_empty() || names.iter().any(|n| n == name));
+        let array = fp16(array, flags.saturate).map_err(|d| d.or_at(file))?;
+        let (edits, rounded) = edits(&target.program, kernel, part, &array, transposed).map_err(|d| d.or_at(file))?;
         apply(&mut bytes, target.kernel_at, &edits);
         let others: Vec<usize> =
             found.iter().flatten().filter(|k| k.task != kernel.task && k.reads(&edits)).map(|k| k.task).collect();
@@ -186,6 +198,55 @@ fn find<'a>(name: &str, target: &Target, found: &'a Found) -> Result<(&'a Kernel
     let help =
         if known.is_empty() { "no task has kernel data".into() } else { format!("kernels: {}", known.join(", ")) };
     Err(Diagnostic::new(Code::Usage, format!("no kernel is called {stem}")).help(help))
+}
+
+/// Kernel data of a program with arrays in the place of its own, by the names that a listing of the program shows.
+pub fn adapted(program: &Program, arrays: Vec<(String, Array)>) -> Result<Vec<u8>> {
+    let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
+    let target = Target { program: program.clone(), kernel_at: 0, symbols: Vec::new() };
+    let mut kernel = program.kernel.clone();
+    for (name, array) in arrays {
+        let (at, part) = find(&name, &target, &found)?;
+        let array = fp16(array, false)?;
+        let (edits, _) = edits(program, at, part, &array, false)?;
+        apply(&mut kernel, 0, &edits);
+    }
+    Ok(kernel)
+}
+
+/// What of kernel data another replaces, in pieces of 64 bytes or more.
+pub fn pieces(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    const LEAST: usize = 64;
+    let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (i, (old, new)) in before.chunks(LEAST).zip(after.chunks(LEAST)).enumerate() {
+        let at = (i * LEAST) as u64;
+        match all.last_mut() {
+            _ if old == new => {}
+            Some((start, bytes)) if *start + bytes.len() as u64 == at => bytes.extend_from_slice(new),
+            _ => all.push((at, new.to_vec())),
+        }
+    }
+    all
+}
+
+/// Refuses what fp16 cannot hold: no number, or values beyond its largest, which become that where it is wanted.
+fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
+    let largest = f16::MAX.to_f32();
+    for (at, x) in array.data.iter_mut().enumerate() {
+        let beyond = !f16::from_f32(*x).is_finite();
+        if x.is_nan() || beyond && !saturate {
+            let message = match x.is_nan() {
+                true => format!("value {at} is not a number"),
+                false => format!("value {at} is {x}, fp16 reaches {largest}"),
+            };
+            let refused = Diagnostic::new(Code::BadTensor, message);
+            return Err(if x.is_nan() { refused } else { refused.help("--saturate writes the largest instead") });
+        }
+        if beyond {
+            *x = largest.copysign(*x);
+        }
+    }
+    Ok(array)
 }
 
 /// Edits, and how many values were not fp16 numbers.

@@ -1,5 +1,6 @@
 //! `ane run`: compile if needed, execute on the software engine, compare.
 
+mod parts;
 mod report;
 
 use super::compile::CompatName;
@@ -7,14 +8,15 @@ use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
 use anemone::tensor::{self, Array};
-use anemone::{Chain, Code, Diagnostic, Model, Result, files, warnings, warnings::Warning};
+use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
 use anemone_net::Net;
-use anemone_program::Direction;
+use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
+use parts::{adapt, hosts_told};
 use report::{Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -84,6 +86,9 @@ pub struct Flags {
     #[arg(long, value_name = "FILE.npz", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["reference", "expect", "output", "trace", "repeat"])]
     by_layer: Option<Option<PathBuf>>,
+    /// Other weights on the same base: arrays by the names that `ane patch` lists for the compiled program
+    #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
+    adapter: Option<PathBuf>,
     /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
     #[arg(long)]
     engine_only: bool,
@@ -135,7 +140,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         _ => model.chain(&flags.model, chip, &options),
     };
     bar.finish_and_clear();
-    let (chain, net) = compiled.map_err(in_file)?;
+    let (mut chain, net) = compiled.map_err(in_file)?;
+    let adapter = flags.adapter.as_deref().map(|path| adapt(&mut chain, path)).transpose()?.unwrap_or_default();
     let several = chain.programs().len() != 1 || !chain.hosts().is_empty();
     if flags.trace.is_some() && flags.via.wanted() {
         let message = "--trace records this process's own run; with --via the driver runs the program";
@@ -145,6 +151,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
         let message = format!("{programs} programs and {hosts} host segments: --trace takes one program");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
+    }
+    if described {
+        hosts_told(&chain, voice);
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
     let mut inputs = inputs(&flags, &chain, net.as_deref(), voice)?;
@@ -183,18 +192,19 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         );
     }
     let mut execution = if flags.via.wanted() { None } else { Some(chain.execution(options).map_err(in_file)?) };
+    let request = super::via::Request {
+        model: &flags.model,
+        target: chip.target,
+        arithmetic: flags.numerics.arithmetic(),
+        engine_only: flags.engine_only,
+        adapter: &adapter,
+    };
+    let session = flags.via.wanted().then(|| flags.via.open(&request, chain.states(), voice)).transpose();
+    let session = session.map_err(in_file)?;
     let mut steps = Vec::new();
     let mut run = loop {
         let run = match &mut execution {
-            None => {
-                let request = super::via::Request {
-                    model: &flags.model,
-                    target: chip.target,
-                    arithmetic: flags.numerics.arithmetic(),
-                    engine_only: flags.engine_only,
-                };
-                flags.via.execute(&request, &inputs)
-            }
+            None => session.as_ref().map_or_else(|| Ok(Run::default()), |session| session.run(&inputs)),
             Some(execution) => execution.run(&inputs),
         };
         let run = run.map_err(in_file)?;
@@ -205,6 +215,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         chain.hand_over(&run.outputs, &mut inputs);
     };
     bar.finish_and_clear();
+    if let Some(session) = &session {
+        session.told(voice);
+    }
     // The last one is told below, with what is expected of it.
     if !voice.json {
         for (i, step) in steps.iter().enumerate().take(steps.len() - 1) {
@@ -232,6 +245,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
         print(&format!("{risk}\n"))?;
     }
+    let costs = chain.programs().iter().map(|program| cost::of_program(program, chip));
+    let time = costs.collect::<Option<Vec<_>>>().and_then(cost::Cost::sum);
+    if let Some(time) = time.as_ref().filter(|_| !voice.json && !voice.quiet) {
+        print(&format!("modelled: {time}\n"))?;
+    }
     if let Some(path) = &flags.trace {
         let document = trace::document(&chain.programs()[0], chip.target, model, &run.trace);
         files::write_all(&[(path, format!("{document:#}\n").as_bytes())])?;
@@ -246,12 +264,21 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let document = json!({
             "schema": "anemone.run/1", "chip": chip.target, "tasks": run.tasks, "numerics": model.name(),
             "programs": chain.programs().len(), "host_segments": chain.hosts().len(),
+            "modelled": time.as_ref().map(trace::time),
             "risk": risk.as_ref().map(Risk::json), "runs": flags.repeat, "outputs": reports,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
         print(&format!("{document}\n"))?;
     }
-    voice.detail(format!("{} tasks executed", run.tasks));
+    if flags.via.wanted() {
+        voice.detail(format!(
+            "{} programs and {} host segments dispatched",
+            chain.programs().len(),
+            chain.hosts().len()
+        ));
+    } else {
+        voice.detail(format!("{} tasks executed", run.tasks));
+    }
     Ok(u8::from(failed))
 }
 
@@ -262,10 +289,7 @@ fn segmented(model: Model, chip: &'static Chip, options: &Options, voice: Voice)
     };
     let (chain, reasons) = Chain::whole(&net, chip, options)?;
     reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
-    for (before, part) in chain.hosts() {
-        let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();
-        voice.detail(format!("host segment after {before} programs: {}", kinds.join(", ")));
-    }
+    hosts_told(&chain, voice);
     Ok((chain, Some(net)))
 }
 

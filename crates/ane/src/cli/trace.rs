@@ -4,6 +4,7 @@ use anemone_engine::{Operand, Site, TaskTrace, Values};
 use anemone_facts::numerics::Model;
 use anemone_facts::{Coding, Field};
 use anemone_program::Program;
+use anemone_program::cost::Cost;
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -104,4 +105,15 @@ fn operand(o: &Operand) -> Value {
 
 fn values(v: &Values) -> Value {
     json!({ "largest": v.largest, "infinite": v.infinite, "nan": v.nan, "subnormal": v.subnormal })
+}
+
+/// A modelled time for programs that read the output.
+pub fn time(cost: &Cost) -> Value {
+    let (least, most) = cost.band_ns();
+    json!({
+        "machine": cost.rates.machine, "total_ns": cost.total_ns(), "least_ns": least, "most_ns": most,
+        "bind_ns": cost.bind_ns, "copy_ns": cost.copy_ns, "build_ns": cost.build_ns, "kick_ns": cost.kick_ns,
+        "firmware_ns": cost.firmware_ns, "engine_ns": cost.engine_ns, "complete_ns": cost.complete_ns,
+        "points": cost.rates.points, "median_error_percent": cost.rates.median_percent,
+    })
 }

@@ -154,6 +154,16 @@ pub(super) fn rest_of_driver(facts: &mut Vec<Fact>) {
     ] {
         facts.extend(rows.iter().map(|row| named(kind, row)));
     }
+    for (name, what) in properties::SERVICES {
+        facts.push(Fact {
+            kind: "service of the registry",
+            name: name.to_string(),
+            lines: vec![what.to_string()],
+            evidence: "C",
+            source: "driver",
+            ..Fact::default()
+        });
+    }
     for (bundle, class, provider) in properties::COMPONENTS {
         let version = properties::COMPONENT_VERSION;
         facts.push(Fact {

@@ -30,9 +30,10 @@ fn forms_are_converted_and_assembled() {
             ane!("dump", back, "--json").fine().json("anemone.dump/1");
         }
     }
-    ane!("convert", scratch.out("a.e5"), "-o", scratch.out("c.hwx")).refused(2, "ANE2004", &["holds none", ".hwx"]);
     // It names the container of this folder by its hash.
     ane!("run", scratch.out("a.e5")).fine();
+    ane!("convert", scratch.out("a.e5"), "-o", scratch.out("c.anec")).fine();
+    ane!("run", scratch.out("c.anec")).fine();
     ane!("convert", hwx, "-o", scratch.out("x.exe")).refused(2, "ANE2004", &["exe", "--to", "anefw"]);
     ane!("convert", hwx, "-o", scratch.out("x.e5"), "--state", "a=b").refused(2, "ANE2004", &["no input is called a"]);
     ane!("convert", hwx, "-o", scratch.out("x.anec"), "--anec-data", "0x900").refused(2, "ANE2004", &["0x800"]);
@@ -193,5 +194,16 @@ fn a_register_image_is_listed_and_comes_back() {
     ane!("dump", cut, "--image").refused(2, "ANE2002", &["an image of 0x63 bytes"]);
     let bars =
         scratch.file("bars.ane-asm", listing.replace("end\n", "bar register=0 bit=0 width=1 kind=offset\nend\n"));
-    ane!("asm", bars, "-o", scratch.out("no.image")).refused(1, "ANE1001", &["bars and live-ins"]);
+    let patched = scratch.out("bars.image");
+    ane!("asm", bars, "-o", patched).fine();
+    assert!(ane!("dump", patched, "--image").fine().out.contains("bar register=0x0 bit=0 width=1 kind=offset"));
+    ane!("asm", bars, "-o", scratch.out("no.records")).refused(1, "ANE1001", &["bars and live-ins"]);
+    let live = "live-in \"W\" start=1 stop=99 step=2 register=0 bit=0 width=15 kind=offset\nend\n";
+    let lives = scratch.file("live.ane-asm", listing.replace("end\n", live));
+    ane!("asm", lives, "-o", patched).fine();
+    assert!(ane!("dump", patched, "--image", "--live-in", "W=77").fine().out.contains("Win = 77"));
+    ane!("dump", patched, "--image", "--live-in", "W=78").refused(2, "ANE2004", &["W=78", "steps of 2"]);
+    ane!("dump", patched, "--image", "--live-in", "V=1").refused(2, "ANE2004", &["no live-in of this name"]);
+    // By its content it is no task stream.
+    ane!("run", patched).refused(1, "ANE1001", &["register image", "not executed"]);
 }

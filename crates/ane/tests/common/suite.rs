@@ -142,6 +142,12 @@ impl Case {
             .collect()
     }
 
+    /// The program for the first chip, and inputs for it.
+    pub fn program(&self) -> Result<(Program, Vec<Vec<f32>>), String> {
+        let program = compile(&self.net(), &chips::CHIPS[0], &Options::default(), &mut ());
+        Ok((program.map_err(|e| e.to_string())?, self.draw()))
+    }
+
     /// Compiled and executed by a number model; what it gave.
     pub fn results(&self, model: Model) -> Result<Vec<f32>, String> {
         let program =

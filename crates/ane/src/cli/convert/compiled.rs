@@ -1,10 +1,10 @@
 //! A compiled file in another form.
 
 use super::Flags;
-use crate::cli::{DIALECT, Voice, print};
+use crate::cli::{Voice, print};
 use anemone::forms::{Form, Surroundings, encode};
-use anemone::{Code, Diagnostic, Model, Result, files};
-use anemone_facts::formats::dialects;
+use anemone::{Chain, Code, Diagnostic, Model, Result, files};
+use anemone_program::e5::State;
 use anemone_program::{Program, hwx};
 use serde_json::json;
 
@@ -17,12 +17,27 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
         let message = format!("a {} is not text: it needs --output", form.name());
         return Err(Diagnostic::new(Code::Usage, message).help(format!("give -o FILE.{}", form.extension())));
     };
-    let (program, mut container) = compiled(&flags.file)?;
-    container.dialect = flags.compat.or(dialects::by_name(DIALECT)).unwrap_or(container.dialect);
+    let (program, mut container, held) = compiled(&flags.file)?;
+    container.dialect = flags.compat.unwrap_or(container.dialect);
+    if form != Form::E5
+        && let Some(state) = held.first()
+    {
+        let name = form.name();
+        voice.note(format!(
+            "{name} does not say which ports are states: {} = {} is an input and an output",
+            state.input, state.output
+        ));
+    }
     if container.output_path.is_empty() {
         container.output_path = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
     }
-    let around = Surroundings { container, states: flags.state, anec_data: flags.anec_data };
+    if form == Form::Bin
+        && let Some(lost) = anemone::forms::lost_in_stream(&program)
+    {
+        voice.note(format!("a raw stream does not state its ports: {lost}"));
+    }
+    let states = if flags.state.is_empty() { held } else { flags.state };
+    let around = Surroundings { container, states, anec_data: flags.anec_data };
     let bytes = encode(&program, form, &around).map_err(|d| d.or_at(flags.file.display()))?;
     files::write(&output, &bytes)?;
     if voice.json {
@@ -34,8 +49,8 @@ pub fn run(flags: Flags, form: Form, voice: Voice) -> Result<u8> {
     Ok(0)
 }
 
-/// The program of a compiled file, and what its container says about its making.
-fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options)> {
+/// The program of a compiled file, what its container says about its making, and its states.
+fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options, Vec<State>)> {
     let malformed = |e: String| Diagnostic::new(Code::Malformed, e).at(file.display());
     match Model::load(file)? {
         Model::Net { .. } => Err(Diagnostic::new(Code::Usage, "the file is a model, not a compiled program")
@@ -43,19 +58,27 @@ fn compiled(file: &std::path::Path) -> Result<(Program, hwx::Options)> {
             .help("compile it: ane compile MODEL -o FILE")),
         Model::Container(container) => {
             let program = container.program().map_err(|e| malformed(e.to_string()))?;
-            Ok((program, hwx::Options::of(&container)))
+            Ok((program, hwx::Options::of(&container), Vec::new()))
         }
-        Model::Program(program) => Ok((*program, hwx::Options::default())),
+        Model::Program(program) => Ok((*program, hwx::Options::default(), Vec::new())),
         Model::Package(package) => {
             let [entry] = package.programs.as_slice() else {
                 return Err(malformed(format!("{} programs, one is expected", package.programs.len())));
             };
-            Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default()))
+            Ok((entry.program().map_err(|e| malformed(e.to_string()))?, hwx::Options::default(), Vec::new()))
         }
-        Model::Descriptor(_) => {
-            Err(Diagnostic::new(Code::Usage, "a dispatch descriptor names programs and holds none")
-                .at(file.display())
-                .help("give the container (.hwx) that it was written with"))
+        Model::Descriptor(descriptor) => {
+            let chain = Chain::beside(file, &descriptor)?;
+            let ([program], []) = (chain.programs(), chain.hosts()) else {
+                let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
+                let message = format!(
+                    "the descriptor calls {programs} programs and {hosts} host segments, one program is expected"
+                );
+                return Err(Diagnostic::new(Code::Usage, message)
+                    .at(file.display())
+                    .help("convert the containers that it was written with"));
+            };
+            Ok((program.clone(), hwx::Options::default(), chain.states().to_vec()))
         }
     }
 }

@@ -1,0 +1,286 @@
+//! `ane driver`: the driver's interface by hand: what there is, and one call of a selector with its structures explained.
+
+use super::places::refused;
+use super::{Voice, chip, print};
+use anemone::reference::nearest;
+use anemone::runtime::ModelCompiler;
+use anemone::{Code, Diagnostic, Result, files};
+use anemone_facts::driver::entitlements::ENTITLEMENTS;
+use anemone_facts::driver::selectors::{self, CLIENTS, Client as Kind, Selector};
+use anemone_facts::driver::structures::{self as s, Place};
+use anemone_facts::driver::{codes, properties};
+use anemone_runtime::driver::client::{Arguments, Client, Create};
+use anemone_runtime::driver::task::{Identity, Task};
+use anemone_runtime::driver::{Config, Driver, Property};
+use anemone_runtime::e5rt::{CompileOptions, Compiler};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ane driver list
+  ane driver call control 7
+  ane driver call control 0 --set USAGE_OR_TOKEN=2
+  ane driver call control 4 --load model.mlpackage --set TOKEN=token
+  ane driver call control 2 --hex request.bin --scalar 0
+
+A call goes to a driver in this process, opened for it. Structures are zeros of the exact size, unless a file says otherwise; fields are \
+set by their names. The driver is a model of Apple's: names, sizes and codes are the book's (docs/machine/driver.md).")]
+pub struct Flags {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// List clients, selectors, properties and entitlements
+    List,
+    /// Call a selector
+    Call(CallFlags),
+}
+
+#[derive(Args)]
+struct CallFlags {
+    /// User client
+    #[arg(value_enum)]
+    client: ClientName,
+    /// Number of the selector
+    selector: u32,
+    /// Structure that goes in, as bytes of this file
+    #[arg(long, value_name = "FILE")]
+    hex: Option<PathBuf>,
+    /// A field of the structure, by name: a number, or `token`, that of the program of --load
+    #[arg(long, value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// A scalar that goes in
+    #[arg(long, value_name = "N", value_parser = number)]
+    scalar: Vec<u64>,
+    /// Compile a model and create its program first; its token is printed
+    #[arg(long, value_name = "MODEL")]
+    load: Option<PathBuf>,
+    /// Do not open the client before the call
+    #[arg(long)]
+    closed: bool,
+    /// Entitlements that the caller lacks; it has all others
+    #[arg(long, value_name = "KEY")]
+    without: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ClientName {
+    /// Lifecycle, status, submission
+    Control,
+    /// Low-latency submission
+    Direct,
+    /// Scheduling hints
+    Hints,
+}
+
+impl ClientName {
+    fn kind(self) -> Kind {
+        match self {
+            ClientName::Control => Kind::Control,
+            ClientName::Direct => Kind::Direct,
+            ClientName::Hints => Kind::Hints,
+        }
+    }
+}
+
+fn number(text: &str) -> std::result::Result<u64, String> {
+    let value = text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
+    value.ok_or("a number, decimal or 0x hexadecimal".into())
+}
+
+pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    match flags.what {
+        What::List => list(voice),
+        What::Call(flags) => call(&flags, voice),
+    }
+}
+
+fn list(voice: Voice) -> Result<u8> {
+    let selector = |c: &str, s: &Selector| {
+        json!({
+            "client": c, "selector": s.index, "name": s.name, "scalars_in": s.scalars_in, "bytes_in": s.struct_in_bytes,
+            "scalars_out": s.scalars_out, "bytes_out": s.struct_out_bytes, "rings": s.rings,
+        })
+    };
+    let control = selectors::CONTROL.iter().map(|s| selector("control", s));
+    let all: Vec<Value> = control.chain(selectors::DIRECT.iter().map(|s| selector("direct", s))).collect();
+    let property = |(name, value): (&'static str, Property)| match value {
+        Property::Number(n) => (name, json!(n)),
+        Property::Text(text) => (name, json!(text)),
+    };
+    let live: Vec<(&str, Value)> = Driver::properties().into_iter().map(property).collect();
+    if voice.json {
+        let entitlements: Vec<Value> =
+            ENTITLEMENTS.iter().map(|e| json!({ "key": e.key, "opens": e.opens, "kernel": e.kernel })).collect();
+        let live: serde_json::Map<String, Value> = live.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
+        let clients: Vec<&str> = CLIENTS.iter().map(|c| c.class).collect();
+        let document = json!({
+            "schema": "anemone.driver/1", "clients": clients, "selectors": all, "properties": live, "entitlements": entitlements,
+        });
+        return print(&format!("{document}\n")).map(|()| 0);
+    }
+    let mut text = String::new();
+    for (service, what) in properties::SERVICES {
+        text += &format!("service {service}: {what}\n");
+    }
+    for client in CLIENTS {
+        text += &format!("client {} (type {})\n", client.class, client.kind);
+        for s in selectors::of(client.client) {
+            let (si, bi, so, bo) = (s.scalars_in, s.struct_in_bytes, s.scalars_out, s.struct_out_bytes);
+            text +=
+                &format!("  {:>2} {:40} {si} scalars {bi} bytes in, {so} scalars {bo} bytes out\n", s.index, s.name);
+        }
+    }
+    live.iter().for_each(|(name, value)| text += &format!("property {name} = {value}\n"));
+    ENTITLEMENTS.iter().for_each(|e| text += &format!("entitlement {}: {}\n", e.key, e.opens));
+    print(&text).map(|()| 0)
+}
+
+/// Fields of what goes in and of what comes out.
+fn structures(client: ClientName, selector: u32) -> [&'static [Place]; 2] {
+    let none: &[Place] = &[];
+    match (client, selector) {
+        (ClientName::Control | ClientName::Direct, 0) => [s::handshake::PLACES, s::handshake::PLACES],
+        (ClientName::Control | ClientName::Direct, 2) => [s::request::PLACES, s::reply::PLACES],
+        (ClientName::Control, 3) => [s::create::PLACES, none],
+        (ClientName::Control, 4) => [s::prepare::PLACES, s::prepare::PLACES],
+        (ClientName::Control, 5) => [s::prepare::PLACES, none],
+        (ClientName::Control, 6) => [s::destroy::PLACES, none],
+        (ClientName::Control, 7) => [none, s::status::PLACES],
+        (ClientName::Control, 8) => [s::instance::PLACES, none],
+        (ClientName::Control, 9) => [s::chain::PLACES, s::chained::PLACES],
+        (ClientName::Direct, 3) => [s::outputs::PLACES, none],
+        (ClientName::Direct, 4) => [s::inputs::PLACES, none],
+        (ClientName::Direct, 5 | 6) => [s::map::PLACES, none],
+        (ClientName::Direct, 7) => [s::hint::PLACES, s::hinted::PLACES],
+        (ClientName::Direct, 8) => [s::active::PLACES, none],
+        _ => [none, none],
+    }
+}
+
+fn failed(what: &str, code: anemone_runtime::Code) -> Diagnostic {
+    Diagnostic::new(Code::Fault, format!("{what}: {}", named(code)))
+}
+
+/// A return code with its name.
+fn named(code: anemone_runtime::Code) -> String {
+    let row = codes::CODES.iter().find(|row| row.value == u64::from(code.0));
+    row.map_or_else(|| format!("{:#x}", code.0), |row| format!("{:#x} {}: {}", code.0, row.name, row.meaning))
+}
+
+fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
+    let known = selectors::of(flags.client.kind());
+    let Some(row) = known.iter().find(|s| s.index == flags.selector) else {
+        let message = format!("the client has {} selectors, numbered from 0", known.len());
+        return Err(Diagnostic::new(Code::Usage, message).help("ane driver list"));
+    };
+    if let Some(key) = flags.without.iter().find(|key| ENTITLEMENTS.iter().all(|e| e.key != **key)) {
+        let near = nearest(key, ENTITLEMENTS.iter().map(|e| e.key));
+        return Err(Diagnostic::new(Code::Usage, format!("no entitlement is called {key}")).help(near));
+    }
+    let (driver, signer) = Driver::start(Config::default()).map_err(refused)?;
+    let keys = ENTITLEMENTS.iter().map(|e| e.key).filter(|key| flags.without.iter().all(|w| w != key));
+    let task = Arc::new(Task::new(std::process::id(), Identity::default(), keys));
+    let kind = CLIENTS.iter().find(|c| c.client == flags.client.kind()).map_or(0, |c| c.kind);
+    let client = driver.open(&task, kind).map_err(|code| failed("open", code))?;
+    let mut told = Vec::new();
+    if !flags.closed {
+        let session = client.open().map_err(|code| failed("handshake", code))?;
+        told.push(("session".to_string(), session));
+    }
+    // The program is the control client's, which stays open as long as the call needs it.
+    let mut loader: Option<Client> = None;
+    let mut token = None;
+    if let Some(model) = &flags.load {
+        let options = CompileOptions { platform: chip("m1")?.target.into(), ..CompileOptions::default() };
+        let bundle = ModelCompiler.compile(model, &options).map_err(|e| Diagnostic::new(Code::Usage, e))?;
+        let [image] = bundle.images.as_slice() else {
+            let message = format!("{} programs, one is expected", bundle.images.len());
+            return Err(Diagnostic::new(Code::Usage, message).at(model.display()));
+        };
+        let control = driver.open(&task, 0).map_err(|code| failed("open", code))?;
+        control.open().map_err(|code| failed("handshake", code))?;
+        let file = signer.sign(image);
+        let create = Create { image: &file, name: &bundle.function.name, stats_mask: 0 };
+        let made = control.create(create).map_err(|code| failed("create", code))?.token;
+        told.push(("token".into(), made));
+        (token, loader) = (Some(made), Some(control));
+    }
+    let input = input(flags, row, token)?;
+    let mut scalars_out = vec![0; row.scalars_out as usize];
+    let mut output = vec![0; row.struct_out_bytes as usize];
+    let scalars = match flags.scalar.as_slice() {
+        [] => vec![0; row.scalars_in as usize],
+        given => given.to_vec(),
+    };
+    let arguments = Arguments {
+        scalars_in: &scalars,
+        struct_in: Some(&input),
+        scalars_out: &mut scalars_out,
+        struct_out: Some(&mut output),
+        wake: None,
+    };
+    let code = client.call(row.index, arguments);
+    drop(loader);
+    let [_, places] = structures(flags.client, row.index);
+    let fields: Vec<(String, u64)> = places.iter().map(|p| (p.name.to_string(), value(&output, p))).collect();
+    if voice.json {
+        let object = |all: &[(String, u64)]| -> serde_json::Map<String, Value> {
+            all.iter().map(|(name, n)| (name.clone(), json!(n))).collect()
+        };
+        let document = json!({
+            "schema": "anemone.driver/1", "selector": row.name, "code": code.0, "told": object(&told), "scalars": scalars_out,
+            "fields": object(&fields),
+        });
+        print(&format!("{document}\n"))?;
+    } else {
+        let mut text = String::new();
+        told.iter().for_each(|(name, n)| text += &format!("{name} {n:#x}\n"));
+        text += &format!("{} ({} in, {} out): {}\n", row.name, input.len(), output.len(), named(code));
+        scalars_out.iter().enumerate().for_each(|(i, n)| text += &format!("  scalar {i} = {n:#x}\n"));
+        for (place, (name, n)) in places.iter().zip(&fields) {
+            let several = if place.count > 1 { format!(" and {} more", place.count - 1) } else { String::new() };
+            text += &format!("  {:#05x} {name} = {n:#x}{several}\n", place.at);
+        }
+        print(&text)?;
+    }
+    Ok(u8::from(code != anemone_runtime::Code::SUCCESS))
+}
+
+/// The structure that goes in.
+fn input(flags: &CallFlags, row: &Selector, token: Option<u64>) -> Result<Vec<u8>> {
+    let mut input = match &flags.hex {
+        Some(path) => files::read(path)?,
+        None => vec![0; row.struct_in_bytes as usize],
+    };
+    let [places, _] = structures(flags.client, row.index);
+    for text in &flags.set {
+        let wrong = |why: String| Diagnostic::new(Code::Usage, format!("--set {text}: {why}"));
+        let (name, given) = text.split_once('=').ok_or_else(|| wrong("FIELD=VALUE expected".into()))?;
+        let place = places.iter().find(|p| p.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let known: Vec<&str> = places.iter().map(|p| p.name).collect();
+            wrong("the structure has no such field".into()).help(format!("fields: {}", known.join(", ")))
+        })?;
+        let value = match given {
+            "token" => token.ok_or_else(|| wrong("no program is loaded: --load MODEL".into()))?,
+            text => number(text).map_err(wrong)?,
+        };
+        let Some(slot) = input.get_mut(place.at..place.at + place.bytes.min(8)) else {
+            return Err(wrong(format!("the file ends before byte {:#x}", place.at + place.bytes)));
+        };
+        slot.copy_from_slice(&value.to_le_bytes()[..slot.len()]);
+    }
+    Ok(input)
+}
+
+/// First element of a field.
+fn value(bytes: &[u8], place: &Place) -> u64 {
+    let slice = bytes.get(place.at..place.at + place.bytes.min(8)).unwrap_or(&[]);
+    slice.iter().rev().fold(0, |all, &b| all << 8 | u64::from(b))
+}

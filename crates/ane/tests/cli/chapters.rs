@@ -1,0 +1,85 @@
+//! Every table and listing of the chapters by a command: the page `docs/chapters.md`, run.
+
+use crate::harness::*;
+use std::path::Path;
+
+const PAGE: &str = include_str!("../../../../docs/chapters.md");
+
+/// A state that grows by one in each run.
+const COUNTER: &str = r#"program(1.3)
+{
+    func main<ios18>(state<tensor<fp16, [1, 4]>> total) {
+        tensor<fp16, [1, 4]> old = read_state(input = total)[name = string("old")];
+        tensor<fp16, [1, 4]> new = add(x = old, y = fp16(1.0))[name = string("new")];
+        write_state(data = new, input = total)[name = string("store")];
+        tensor<fp16, [1, 4]> y = identity(x = new)[name = string("y")];
+    } -> (y);
+}
+"#;
+
+/// Words of a command line; quotes hold what has spaces.
+fn words(line: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for (at, part) in line.split('"').enumerate() {
+        match at % 2 {
+            0 => all.extend(part.split_whitespace().map(str::to_string)),
+            _ => all.push(part.to_string()),
+        }
+    }
+    all
+}
+
+/// Runs a line of the page in a folder: standard output and error together.
+fn shown(line: &str, folder: &Path) -> (Option<i32>, String) {
+    let words = words(line);
+    assert_eq!(words.first().map(String::as_str), Some("ane"), "{line}");
+    let child = command(&words[1..]).current_dir(folder).spawn().expect("the binary starts");
+    let ran = finish(child, &words);
+    (ran.code, ran.out + &ran.err)
+}
+
+/// Cells in backquotes of a row's column.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+        match entry.path() {
+            path if path.is_dir() => copy(&path, &to.join(entry.file_name())),
+            path => drop(std::fs::copy(path, to.join(entry.file_name())).expect("copied")),
+        }
+    }
+}
+
+#[test]
+fn every_row_of_the_page_shows_what_it_says() {
+    let scratch = Scratch::new();
+    let folder = std::path::PathBuf::from(scratch.path(""));
+    let [package, ..] = digits();
+    copy(Path::new(&package), &folder.join("digits.mlpackage"));
+    scratch.file("counter.mil", COUNTER);
+    let block = PAGE.split("```").nth(1).expect("the files' commands");
+    for line in block.lines().filter(|line| line.starts_with("ane ")) {
+        let (code, text) = shown(line, &folder);
+        assert_eq!(code, Some(0), "{line}: {text}");
+    }
+    let mut wrong = Vec::new();
+    let mut rows = 0;
+    for row in PAGE.lines().filter(|line| ["| Table", "| Listing", "| Figure"].iter().any(|w| line.starts_with(w))) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [item, _, command, parts] = cells.as_slice() else { panic!("four cells: {row}") };
+        rows += 1;
+        let line = quoted(command)[0];
+        let (code, text) = shown(line, &folder);
+        let missing: Vec<&str> = quoted(parts).into_iter().filter(|part| !text.contains(part)).collect();
+        if code != Some(0) || !missing.is_empty() {
+            let start: String = text.chars().take(600).collect();
+            wrong.push(format!("{item}: {line} ended with {code:?}, without {missing:?}\n{start}"));
+        }
+    }
+    // The chapters number 31 tables, 21 listings and a figure that say something of the machine or of a program.
+    assert!(rows >= 57, "{rows} rows");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
