@@ -19,14 +19,19 @@ use std::sync::atomic::AtomicBool;
 #[command(after_help = "\
 Examples:
   ane broker
-  ane broker --socket /run/user/1000/anemone/aned.sock --policy policy.toml")]
+  ane broker --socket /run/user/1000/anemone/aned.sock --policy policy.toml
+  ane broker --policy book --engines 2")]
 pub struct Flags {
     /// Where it listens
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Who may do what (docs/runtime.md); without one, unknown programs may compile, load and run
-    #[arg(long, value_name = "FILE")]
+    /// Who may do what (docs/runtime.md); without one, unknown programs may compile, load and run. `book`: every entitlement gates
+    /// what the book says it opens
+    #[arg(long, value_name = "FILE|book")]
     policy: Option<PathBuf>,
+    /// Engines that programs are placed on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4))]
+    engines: u64,
     /// Folder of the cache
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
@@ -52,6 +57,7 @@ pub const SERVICE: &str = "compile-service";
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let policy = match &flags.policy {
         None => Policy::default(),
+        Some(path) if path.as_os_str() == "book" && !path.exists() => Policy { book: true, ..Policy::default() },
         Some(path) => {
             let text = String::from_utf8_lossy(&files::read(path)?).into_owned();
             Policy::parse(&text).map_err(|e| refused(e).at(path.display()))?
@@ -60,7 +66,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let own = std::env::current_exe()
         .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
     let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
-    let config = Config { arithmetic: flags.numerics.arithmetic(), ..Config::default() };
+    let config = Config { arithmetic: flags.numerics.arithmetic(), engines: flags.engines, ..Config::default() };
     let service = Arc::new(Service::new(own, vec![SERVICE.into()]));
     let broker = Broker::configured(policy, service, Some(cache(flags.cache)?), config).map_err(refused)?;
     voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));

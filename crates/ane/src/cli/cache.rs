@@ -3,6 +3,7 @@
 use super::places::{cache, cache_folder, refused};
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, files};
+use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::cache::Key;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -14,7 +15,9 @@ Examples:
   ane cache ls
   ane cache verify
   ane cache export 3f9a -o program.entry
-  ane cache import program.entry")]
+  ane cache import program.entry
+  ane cache purge
+  ane cache purge --socket /run/user/1000/anemone/aned.sock")]
 pub struct Flags {
     /// Folder of the cache
     #[arg(long, global = true, value_name = "FOLDER")]
@@ -31,6 +34,14 @@ enum What {
     Verify,
     /// Remove entries that do not verify, leftovers of interrupted writers, and what is beyond the size limit
     Gc,
+    /// Remove an entry, or all of them; with --socket those of a broker, all of which need its key
+    Purge {
+        /// Key of the entry; all entries without one
+        key: Option<String>,
+        /// Where the broker listens
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
     /// Write an entry as one file
     Export {
         /// Key of the entry, or its first digits
@@ -72,6 +83,18 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         }
         What::Gc => {
             print(&format!("{} removed\n", cache.collect()))?;
+            Ok(0)
+        }
+        What::Purge { key, socket: Some(socket) } => {
+            let remote = Remote::connect(&socket, Route::Broker).map_err(refused)?;
+            print(&format!("{} removed\n", remote.purge(key).map_err(refused)?))?;
+            Ok(0)
+        }
+        What::Purge { key, socket: None } => {
+            let wanted = key.as_deref().map(Key::parse).transpose().map_err(refused)?;
+            let entries = cache.list();
+            let all = entries.iter().filter(|e| wanted.as_ref().is_none_or(|key| *key == e.key));
+            print(&format!("{} removed\n", all.filter(|e| cache.remove(&e.key)).count()))?;
             Ok(0)
         }
         What::Export { key, output } => {

@@ -6,7 +6,7 @@ use anemone::host::Evaluator;
 use anemone::runtime::{ENGINE_ONLY, ModelCompiler};
 use anemone::{Array, Code, Diagnostic, Result, Run, files};
 use anemone_program::e5::State;
-use anemone_runtime::broker::client::{Remote, Route};
+use anemone_runtime::broker::client::{Loading, Remote, Route};
 use anemone_runtime::cache::PortInfo;
 use anemone_runtime::driver::{Arithmetic, Config};
 use anemone_runtime::e5rt::cast::dense_bytes;
@@ -37,6 +37,15 @@ pub struct Flags {
     /// its key
     #[arg(long, value_name = "CLASS", requires = "via")]
     qos: Option<u32>,
+    /// Requests at once that the broker is asked for
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "via")]
+    depth: u32,
+    /// Ask the broker for aggressive power saving, which needs its key
+    #[arg(long, requires = "via")]
+    power_saving: bool,
+    /// Ask for the broker's compile service for long compiles, which needs its key
+    #[arg(long, requires = "via")]
+    long_compile: bool,
     /// In secure mode: other programs are excluded while it runs, and the engine is power-cycled around it
     #[arg(long, requires = "via")]
     secure: bool,
@@ -118,7 +127,8 @@ impl Flags {
     fn runtime(&self, arithmetic: Arithmetic) -> Result<(Arc<Runtime>, Option<Arc<InProcess>>)> {
         let remote = |route| -> Result<Arc<Remote>> {
             let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
-            Ok(Arc::new(self.qos.into_iter().fold(remote, Remote::with_class)))
+            let load = Loading { depth: self.depth, power_saving: self.power_saving, long: self.long_compile };
+            Ok(Arc::new(self.qos.into_iter().fold(remote.with_loading(load), Remote::with_class)))
         };
         let refuse = |message: &str, help: &str| Err(Diagnostic::new(Code::Usage, message).help(help));
         if self.secure && !matches!(self.via, Some(Via::Inprocess)) {

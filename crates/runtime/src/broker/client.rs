@@ -31,7 +31,25 @@ pub struct Remote {
     socket: PathBuf,
     path: Route,
     qos: u32,
+    load: Loading,
     control: Mutex<Stream>,
+}
+
+/// What a client would like of what it loads and compiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Loading {
+    /// Requests at once.
+    pub depth: u32,
+    /// Aggressive power saving.
+    pub power_saving: bool,
+    /// The compile service for long compiles.
+    pub long: bool,
+}
+
+impl Default for Loading {
+    fn default() -> Self {
+        Loading { depth: 8, power_saving: false, long: false }
+    }
 }
 
 fn gone() -> Error {
@@ -47,12 +65,26 @@ impl Remote {
     /// Connects.
     pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
         let control = Mutex::new(socket::connect(socket)?);
-        Ok(Remote { socket: socket.to_path_buf(), path, qos: DEFAULT_QOS as u32, control })
+        let (qos, load) = (DEFAULT_QOS as u32, Loading::default());
+        Ok(Remote { socket: socket.to_path_buf(), path, qos, load, control })
     }
 
     /// With another class of service for all that it asks.
     pub fn with_class(self, qos: u32) -> Remote {
         Remote { qos, ..self }
+    }
+
+    /// With other wishes for what it loads and compiles.
+    pub fn with_loading(self, load: Loading) -> Remote {
+        Remote { load, ..self }
+    }
+
+    /// Removes a cache entry by its key, or all of them; how many.
+    pub fn purge(&self, key: Option<String>) -> Result<u64> {
+        match self.ask(&Ask::Purge { key, qos: self.qos })? {
+            Answer::Count(count) => Ok(count),
+            _ => Err(gone()),
+        }
     }
 
     /// Asks the broker something that has a plain answer.
@@ -84,7 +116,7 @@ impl Compiler for Remote {
 
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
         let path = std::path::absolute(model).map_err(|e| e.to_string())?.display().to_string();
-        let ask = Ask::Compile { path, options: options.clone(), long: false, qos: self.qos };
+        let ask = Ask::Compile { path, options: options.clone(), long: self.load.long, qos: self.qos };
         let control = lock(&self.control);
         let done = wire::ask(&control, &ask).and_then(|()| {
             let message = exchange(&control)?;
@@ -104,9 +136,10 @@ struct RemoteProgram {
 
 impl Remote {
     fn instance(&self, image: &[u8], pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
+        let Loading { depth, power_saving, .. } = self.load;
         let image = hex(&sha256(image));
         let control = socket::connect(&self.socket)?;
-        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth: 8, power_saving: false, qos: self.qos })?;
+        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth, power_saving, qos: self.qos })?;
         let message = exchange(&control)?;
         let Answer::Loaded { token: base, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
         let mut token = base;

@@ -63,6 +63,10 @@ pub struct Broker {
     served: AtomicU64,
     refused: AtomicU64,
     purged: AtomicU64,
+    /// Instances loaded with aggressive power saving.
+    saving: AtomicU64,
+    /// Compiles by the long-duration service.
+    long: AtomicU64,
 }
 
 impl Broker {
@@ -94,6 +98,8 @@ impl Broker {
             served: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             purged: AtomicU64::new(0),
+            saving: AtomicU64::new(0),
+            long: AtomicU64::new(0),
         }))
     }
 
@@ -196,6 +202,9 @@ impl Broker {
             "compiles_waiting": self.door.waiting(),
             "compiles": counts.compiles.load(Relaxed),
             "purged": self.purged.load(Relaxed),
+            "power_saving": self.saving.load(Relaxed),
+            "long_compiles": self.long.load(Relaxed),
+            "depths": self.driver.depths(),
             "firmware_runs": runs,
             "firmware_drops": drops,
             "firmware_restarts": restarts,

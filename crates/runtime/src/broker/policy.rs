@@ -3,6 +3,7 @@
 //! ```toml
 //! default_tier = "unrestricted"        # or "none": unknown programs are turned away
 //! max_clients = 256
+//! book = false                         # or true: every key gates what the book says it opens
 //!
 //! [[identity]]
 //! digest = "sha256 of the executable, hexadecimal"
@@ -49,13 +50,19 @@ pub struct Policy {
     pub max_clients: usize,
     /// Known programs.
     pub identity: Vec<Known>,
+    /// Whether every key gates what the book says it opens. Off: unknown programs compile, load and run without any.
+    pub book: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { default_tier: Tier::Unrestricted, max_clients: 256, identity: Vec::new() }
+        Policy { default_tier: Tier::Unrestricted, max_clients: 256, identity: Vec::new(), book: false }
     }
 }
+
+/// Keys that the book has in front of a method, beside those that every policy asks for; the method by its name.
+pub const BOOK: &[(&str, &str)] =
+    &[("content", keys::ALLOW), ("compile", keys::ALLOW), ("load", keys::ALLOW), ("direct", keys::INFERENCE)];
 
 /// Roles that the broker's own processes have; they alone hold the open gate.
 const OWN: [&str; 2] = ["broker", "per-user sibling"];

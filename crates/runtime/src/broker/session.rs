@@ -1,7 +1,7 @@
 //! One connection: who it is, what it asks, what it may.
 
 use super::Broker;
-use super::policy::Tier;
+use super::policy::{self, Tier};
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
 use crate::driver::client::{Arguments, Client, Create, Created};
@@ -41,10 +41,10 @@ struct Session<'a> {
 pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
     socket::set_tick(&socket)?;
     let peer = socket::peer(&socket)?;
-    let policy = broker.policy();
-    let known = policy.known(&peer.digest);
+    let rules = broker.policy();
+    let known = rules.known(&peer.digest);
     let same_user = peer.uid == socket::own_user();
-    if !same_user || known.is_none() && policy.default_tier == Tier::None {
+    if !same_user || known.is_none() && rules.default_tier == Tier::None {
         broker.refused.fetch_add(1, Relaxed);
         return wire::refuse(&socket, &Error::Denied { method: "connect", key: keys::ALLOW });
     }
@@ -106,6 +106,11 @@ impl Session<'_> {
         if ask.class() == rows::REALTIME_QOS as u32 {
             self.need(ask.method(), keys::REALTIME)?;
         }
+        if self.broker.policy().book
+            && let Some((method, key)) = policy::BOOK.iter().find(|(method, _)| *method == ask.method())
+        {
+            self.need(method, key)?;
+        }
         match ask {
             Ask::Content { path, qos } => {
                 let _turn = self.broker.door.enter(priority_of(*qos));
@@ -115,6 +120,7 @@ impl Session<'_> {
             Ask::Compile { path, options, long, qos } => {
                 if *long {
                     self.need("long compile", keys::LONG_COMPILE)?;
+                    self.broker.long.fetch_add(1, Relaxed);
                 }
                 let turn = self.broker.door.enter(priority_of(*qos));
                 let library = self.broker.runtime.compile(Path::new(path), options)?;
@@ -145,6 +151,7 @@ impl Session<'_> {
                 if stats_mask == 0 {
                     self.broker.offer(image, token);
                 }
+                self.broker.saving.fetch_add(u64::from(*power_saving), Relaxed);
                 send(&answer)
             }
             Ask::Share { token, qos } => {

@@ -48,6 +48,8 @@ pub struct Config {
     pub internal: bool,
     /// Arithmetic of every program.
     pub arithmetic: Arithmetic,
+    /// Engines that the load balancer places programs on, 1 to 4.
+    pub engines: u64,
 }
 
 /// Arithmetic in which the software engine executes loaded programs.
@@ -79,6 +81,7 @@ impl Default for Config {
             boot: Behaviour::default(),
             internal: false,
             arithmetic: Arithmetic::default(),
+            engines: properties::ENGINES,
         }
     }
 }
@@ -281,7 +284,7 @@ impl Driver {
             dart: Dart::new(config.aperture_bytes),
             clients: BTreeMap::new(),
             images: BTreeMap::new(),
-            balancer: Balancer::new(properties::ENGINES).map_err(|code| Error::driver("load balancer", code))?,
+            balancer: Balancer::new(config.engines).map_err(|code| Error::driver("load balancer", code))?,
             instances: BTreeMap::new(),
             surfaces: BTreeMap::new(),
             queue: request::Queue::default(),

@@ -29,6 +29,14 @@ impl Driver {
         Ok(())
     }
 
+    /// Requests at once that each instance may have, the share of each at present considered; ascending.
+    pub fn depths(&self) -> Vec<u32> {
+        let gate = lock(&self.gate);
+        let mut all: Vec<u32> = gate.instances.values().map(|i| i.depth.min(gate.share)).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Bounds the requests that an instance may have at once; at least one. What is out already stays.
     pub fn limit_depth(&self, token: u64, depth: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);

@@ -132,6 +132,53 @@ fn one_identity_has_one_copy() {
 }
 
 #[test]
+fn the_book_has_a_key_for_every_method() {
+    let book = |keys: &[&str]| Policy { book: true, ..with_keys(keys) };
+    let d = daemon(book(&[keys::ALLOW, keys::INFERENCE]));
+    assert_eq!(run(&d, &d.runtime(Route::Direct), 3), expected(3), "with both");
+    let refused = |d: &Daemon, route| {
+        let library = d.runtime(route).compile(&d.model(ADD_ONE), &CompileOptions::default());
+        let loaded = library.and_then(|l| l.function("main")).and_then(|f| f.operation()).map(drop);
+        loaded.expect_err("a key is missing").to_string()
+    };
+    d.broker.set_policy(book(&[keys::ALLOW]));
+    assert_eq!(
+        run(&d, &d.runtime(Route::Broker), 3),
+        expected(3),
+        "the baseline is enough for the broker's own connection"
+    );
+    assert!(refused(&d, Route::Direct).contains(keys::INFERENCE));
+    d.broker.set_policy(book(&[keys::INFERENCE]));
+    assert!(refused(&d, Route::Broker).contains(keys::ALLOW));
+    for (method, key) in anemone_runtime::broker::policy::BOOK {
+        assert!(keys::ENTITLEMENTS.iter().any(|e| e.key == *key && !e.kernel), "{method}");
+    }
+    d.broker.set_policy(Policy::default());
+    assert_eq!(run(&d, &d.runtime(Route::Direct), 3), expected(3), "the default asks for none");
+}
+
+#[test]
+fn several_engines_share_the_programs() {
+    for (engines, wanted) in [(2, vec![2, 1]), (4, vec![1, 1, 1, 0])] {
+        let config = anemone_runtime::driver::Config { engines, ..Default::default() };
+        let device = anemone_runtime::e5rt::device::InProcess::configured(config).expect("a driver");
+        let device = Arc::new(device);
+        let runtime = Arc::new(Runtime::new(device.clone(), Arc::new(TextCompiler), None));
+        let folder = tempfile::tempdir().expect("a folder");
+        let model = folder.path().join("m.net");
+        std::fs::write(&model, ADD_ONE).expect("written");
+        let operation = |_| {
+            let library = runtime.compile(&model, &CompileOptions::default()).expect("compiles");
+            library.function("main").unwrap().operation().expect("loads")
+        };
+        let _kept: Vec<_> = (0..3).map(operation).collect();
+        assert_eq!(device.driver().resident(), wanted);
+    }
+    let config = anemone_runtime::driver::Config { engines: 5, ..Default::default() };
+    assert!(anemone_runtime::e5rt::device::InProcess::configured(config).is_err(), "four at most");
+}
+
+#[test]
 fn b13_one_key_each() {
     let d = daemon(Policy::default());
     let runtime = d.runtime(Route::Broker);
