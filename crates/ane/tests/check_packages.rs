@@ -100,6 +100,26 @@ window.addEventListener("error", e => wrong.push("error: " + e.message));
 const need = (holds, what) => { if (!holds) wrong.push(what); };
 const all = selector => document.querySelectorAll(selector);
 need(document.body.dataset.ready === "yes", "the script did not run to its end");
+if (state.blocks) {
+  const few = all("#graph .node").length;
+  need(few <= data.operations.length, "blocks are more than operations");
+  document.getElementById("blocks").click();
+  need(all("#graph .node").length >= few, "blocks do not open");
+}
+const svg = () => document.querySelector("#graph svg").getAttribute("width");
+const narrow = Number(svg());
+document.getElementById("in").click();
+need(Number(svg()) > narrow, "zoom does nothing");
+document.getElementById("fit").click();
+need(all("#summary .group").length === data.summary.length && all("#summary .bar span").length > 0, "no verdict");
+need(all("#causes .cause").length === data.causes.length, "a cause is missing");
+const linked = data.operations.findIndex(op => !op.constant);
+location.hash = "#op=" + encodeURIComponent(data.operations[linked].name) + "&route=framework";
+follow();
+need(state.chosen === linked && state.route === "framework", "a link does not lead to its operation");
+need(document.getElementById("detail").textContent.includes("link"), "no link is shown");
+state.route = data.route;
+draw();
 const nodes = all("#graph .node").length;
 need(nodes > 0 && all("#graph .edge").length > 0, "no graph is drawn");
 const made = new Set(data.operations.filter(op => !op.constant).flatMap(op => op.results));
