@@ -679,6 +679,30 @@ def operations(path):
     return len([k for k in kinds if k != "const"]), len([k for k in kinds if k not in MOVES])
 
 
+def one(path, form, tool):
+    """What a network in one form does."""
+    model = f"{path}/model.{form}"
+    inputs = [f for f in sorted(os.listdir(path)) if f.startswith("x") and f.endswith(".npy")]
+    flags = [f"--input={f[:-4]}={path}/{f}" for f in inputs]
+    row = {}
+    for numerics in ("fast", "exact"):
+        code, out, err = ane(tool, "run", model, *flags, f"--expect={path}/expected.npy", "--json", "--numerics", numerics)
+        document = json.loads(out) if out.startswith("{") else {}
+        if "outputs" not in document:
+            said = document.get("error", {}).get("message") if isinstance(document.get("error"), dict) else None
+            row["refused"] = " ".join((said or out or err).split())[:160]
+            break
+        report = document["outputs"][0]
+        share = lambda found, most: found / most if most else 0.0
+        row[numerics] = max(share(report["max_abs_error"], report["atol"]), share(report["rms_error"], report["rms_tolerance"]))
+        row.update(tasks=document["tasks"], programs=document.get("programs", 1), hosts=document.get("host_segments", 0))
+    code, out, err = ane(tool, "check", model, "-t", "m1", "--json")
+    counts = json.loads(out)["chips"][0]["direct"]["counts"] if out.startswith("{") else {}
+    off = counts.get("host", 0) + counts.get("rejected", 0)
+    row["agree"] = bool(counts) and (off > 0) == ("refused" in row or row["hosts"] > 0)
+    return row
+
+
 def measure(folder, tool, names):
     """One row a network."""
     rows = []
@@ -686,24 +710,10 @@ def measure(folder, tool, names):
         path = f"{folder}/{name}"
         if names and name not in names or not os.path.exists(f"{path}/expected.npy"):
             continue
-        model = f"{path}/model.mlpackage"
-        inputs = [f for f in sorted(os.listdir(path)) if f.startswith("x") and f.endswith(".npy")]
-        flags = [f"--input={f[:-4]}={path}/{f}" for f in inputs]
         row = {"name": name}
         if os.path.exists(f"{path}/meta.json"):
             row.update(json.load(open(f"{path}/meta.json")))
-        for numerics in ("fast", "exact"):
-            started = time.time()
-            code, out, err = ane(tool, "run", model, *flags, f"--expect={path}/expected.npy", "--json", "--numerics", numerics)
-            document = json.loads(out) if out.startswith("{") else {}
-            if "outputs" not in document:
-                said = document.get("error", {}).get("message") if isinstance(document.get("error"), dict) else None
-                row["refused"] = " ".join((said or out or err).split())[:160]
-                break
-            report = document["outputs"][0]
-            row[numerics] = {"error": report["max_abs_error"], "admitted": report["atol"], "within": report["within"],
-                             "seconds": round(time.time() - started, 2)}
-            row.update(tasks=document["tasks"], programs=document.get("programs", 1), hosts=document.get("host_segments", 0))
+        row["forms"] = {form: one(path, form, tool) for form in ("mlpackage", "onnx") if os.path.exists(f"{path}/model.{form}")}
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows
@@ -711,27 +721,46 @@ def measure(folder, tool, names):
 
 HEAD = """# Networks
 
-Small networks of many families with random weights, exported by PyTorch and coremltools and run by `ane run` on the M1
-([scripts/networks.py](../scripts/networks.py) makes the networks and this table). *Computing* are the operations that do more than move data; *host* counts the
-segments that run on the host; an error is the largest difference from PyTorch in fp32, as a share of what is admitted: two thousandths of the largest
-value, or four times what rounding every result to fp16 costs in this network, whichever is larger.
+Small networks of many families with random weights, exported by PyTorch as a Core ML package (coremltools) and as ONNX, compiled for the M1 and run by
+`ane run`. [scripts/networks.py](../scripts/networks.py) makes the networks and this table:
 
-| network | operations | computing | tasks | tasks per computing operation | programs, host | error fast | error exact |
-|---|---|---|---|---|---|---|---|
+    python3 scripts/networks.py export FOLDER
+    python3 scripts/networks.py measure FOLDER --write docs/networks.md
+
+*Computing* are the operations of the package that do more than move data; a recurrent layer or a loop is one of them, however many steps it has.
+*Host* counts segments that run on the host. An error is the larger of two shares: the largest difference from PyTorch in fp32, of what is
+admitted (two thousandths of the largest value, or four times what rounding every result to fp16 costs in this network, whichever is larger), and
+the same of the root of the mean square. Below 1 is within. *Agree*: `ane check` puts operations on the host, or rejects them, exactly where `ane run`
+has host segments or refuses.
+
 """
 
 
 def table(rows):
-    lines = []
+    forms = [(r, f) for r in rows for f in r["forms"].values()]
+    ran = [(r, f) for r, f in forms if "refused" not in f]
+    per = sorted(f["tasks"] / r["computing"] for r in rows for f in [r["forms"].get("mlpackage", {})] if "tasks" in f and r.get("computing"))
+    within = lambda k: sum(f.get(k, 9) <= 1 for _, f in ran)
+    text = HEAD
+    if per:
+        text += (f"{len(rows)} networks, {len(forms)} models: {len(ran)} run, {within('fast')} within the admitted error in `fast` and {within('exact')} in `exact`; "
+                 f"check and compiler agree in {sum(f['agree'] for _, f in forms)}. Tasks per computing operation: median {per[len(per) // 2]:.1f}, "
+                 f"at most 3 in {sum(p <= 3 for p in per)} of {len(per)}, above 10 in {sum(p > 10 for p in per)}.\n\n")
+    text += ("| network | operations | computing | tasks | per computing | programs, host | fast | exact | ONNX: tasks | fast | exact | agree |\n"
+             "|---|---|---|---|---|---|---|---|---|---|---|---|\n")
     for r in rows:
-        if "refused" in r:
-            lines.append(f"| {r['name']} | {r.get('ops', '')} | {r.get('computing', '')} | | | | refused: {r['refused']} | |")
-            continue
-        share = lambda k: f"{r[k]['error'] / r[k]['admitted']:.2f}" if k in r and r[k]["admitted"] else ""
-        per = f"{r['tasks'] / r['computing']:.1f}" if r.get("computing") else ""
-        lines.append(f"| {r['name']} | {r.get('ops', '')} | {r.get('computing', '')} | {r['tasks']} | {per} | "
-                     f"{r['programs']}, {r['hosts']} | {share('fast')} | {share('exact')} |")
-    return HEAD + "\n".join(lines) + "\n"
+        cells = [r["name"], str(r.get("ops", "")), str(r.get("computing", ""))]
+        error = lambda f, k: f"{f[k]:.2f}" if k in f else ""
+        core, onnx = r["forms"].get("mlpackage", {}), r["forms"].get("onnx", {})
+        if "tasks" in core:
+            ratio = f"{core['tasks'] / r['computing']:.1f}" if r.get("computing") else ""
+            cells += [str(core["tasks"]), ratio, f"{core['programs']}, {core['hosts']}", error(core, "fast"), error(core, "exact")]
+        else:
+            cells += ["refused: " + core.get("refused", ""), "", "", "", ""]
+        cells += [str(onnx.get("tasks", onnx.get("refused", ""))), error(onnx, "fast"), error(onnx, "exact")]
+        cells.append("yes" if all(f["agree"] for f in r["forms"].values()) else "no")
+        text += "| " + " | ".join(cells) + " |\n"
+    return text
 
 
 if __name__ == "__main__":
