@@ -77,6 +77,8 @@ passes! {
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",
         "functions that converters spell out in parts become what they are";
+    NORMS: 1 true "0cb-recognize-norms" Work::Net(rewrite::recognize_norms), "ours",
+        "norms that converters spell out in parts become norms";
     DECOMPOSE: 0 false "0d-decompose" Work::Net(rewrite::decompose), "ours",
         "norms, choices and gathers become operations that layers are made of";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",

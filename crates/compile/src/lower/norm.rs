@@ -239,11 +239,28 @@ impl Lowerer<'_> {
     /// `(x - mean) / sqrt(variance + epsilon)` over the last axes: the mean, the deviation's reciprocal, and both
     /// applied, a task each.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
-        let (from, to) = (self.view(x)?, self.result(out));
+        let (mut from, to) = (self.view(x)?, self.result(out));
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
         if first == rank && self.norm_of_rows(epsilon, &from, &to) {
             return Ok(());
         }
+        // Normalized axes are the rows of a task: where they lie apart, the tensor is copied first or last.
+        if merge(&from.lead[first..rank]).is_none() {
+            let operand = self.scratch("operand", &from.shape());
+            self.copy(&from, &operand)?;
+            from = operand;
+        }
+        if merge(&to.lead[first..rank]).is_none() {
+            let normed = self.scratch("normed", &to.shape());
+            self.norm_of_planes(first, epsilon, &from, &normed)?;
+            return self.copy(&normed, &to);
+        }
+        self.norm_of_planes(first, epsilon, &from, &to)
+    }
+
+    /// A norm over the axes from `first` on.
+    fn norm_of_planes(&mut self, first: usize, epsilon: f32, from: &View, to: &View) -> Result<()> {
+        let rank = from.lead.len();
         // The mean and the reciprocal deviation of each sum stand in two rows.
         let mut shape = from.shape()[..first].to_vec();
         shape.extend([2, 1]);
@@ -256,7 +273,7 @@ impl Lowerer<'_> {
         let one = Axis { extent: 1, stride_bytes: 0 };
         let pair_rows = pairs.lead[first];
         let natural = (from.nchw(), to.nchw());
-        let pieces = self.merged_blocks(&[&rest(&from), &rest(&to), &rest(&pairs)])?;
+        let pieces = self.merged_blocks(&[&rest(from), &rest(to), &rest(&pairs)])?;
         for part in pieces.into_iter().flat_map(|p| one_row(p, self.max_groups())).collect::<Vec<_>>() {
             let put = |v: View4, rows: Axis, width: usize| View4 { axes: [v.axes[0], v.axes[1], rows], width, ..v };
             let source = put(part[0], rows_from, from.width);

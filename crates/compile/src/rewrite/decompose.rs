@@ -1,7 +1,7 @@
 //! Norms as means, differences and products; gathers as slices; functions without tables as others.
 //! Ours: what layers are made of.
 
-use super::{Builder, MOST_PIECES, rewrite};
+use super::{Builder, MOST_PIECES, norms, rewrite};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -21,7 +21,11 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
             OpKind::InstanceNorm { epsilon } => {
                 let rank = builder.net.value(op.inputs[0]).ty.shape.len();
                 let axes: Vec<usize> = (2..rank).collect();
-                builder.norm(op, &axes, *epsilon, true);
+                let shape = builder.shape(op.inputs[0]);
+                match options.conventions().layer_norm_on_device && norms::fits(&shape, &axes) {
+                    true => builder.instance_norm(op, axes, *epsilon),
+                    false => builder.norm(op, &axes, *epsilon, true),
+                }
             }
             OpKind::Gather { axis } if builder.net.value(op.inputs[1]).data.is_some() => builder.gather(op, *axis)?,
             OpKind::Gather { axis: 0 } if builder.is_small_table(op) => builder.rows_of_table(op),
@@ -57,6 +61,18 @@ impl Builder<'_> {
     fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
         let rank = self.shape(x).len();
         axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)
+    }
+
+    /// The same for a norm of each channel, whose factors and addends are numbers a channel.
+    fn instance_norm(&mut self, op: &Op, axes: Vec<usize>, epsilon: f32) {
+        let shape = self.shape(op.inputs[0]);
+        let mut per_channel = vec![1; shape.len()];
+        per_channel[1] = shape[1];
+        let affine = op.inputs[1..].to_vec();
+        let affine = ["gamma", "beta"].into_iter().zip(affine);
+        let inputs: Vec<ValueId> = affine.map(|(name, id)| self.reshaped(name, id, per_channel.clone())).collect();
+        let own = Op { inputs: [&op.inputs[..1], &inputs].concat(), ..op.clone() };
+        self.affine_after(&own, &axes, epsilon);
     }
 
     /// A normalization that stays one operation, its factors and addends as operations after it.

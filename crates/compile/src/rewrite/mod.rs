@@ -14,6 +14,7 @@ mod functions;
 mod heads;
 mod matmul;
 mod native;
+mod norms;
 mod places;
 mod recognize;
 mod scatter;
@@ -34,6 +35,7 @@ pub(crate) use forward::forward_affines;
 pub(crate) use heads::align_heads;
 pub(crate) use matmul::replace_matmul;
 pub(crate) use native::expand_natives;
+pub(crate) use norms::recognize_norms;
 pub(crate) use recognize::recognize;
 pub(crate) use windows::fit_windows;
 

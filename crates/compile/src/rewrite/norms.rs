@@ -1,0 +1,168 @@
+//! Norms that converters spell out become norms: means, differences, squares, a root and a quotient are three tasks then.
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Net, Op, OpKind, ReduceKind, Unary, ValueId};
+use std::collections::HashMap;
+
+/// Most columns of a norm, and most rows, that one task sums on every chip that programs are made for.
+const MOST_COLUMNS: usize = 16384;
+const MOST_ROWS: usize = 16384;
+
+/// Whether a norm over these axes of a tensor is tasks of the planar engine: they are the last ones, within its extents.
+pub(super) fn fits(shape: &[usize], axes: &[usize]) -> bool {
+    let Some(first) = shape.len().checked_sub(axes.len()) else { return false };
+    let trailing = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
+    let Some((&columns, rows)) = shape.get(first..).and_then(<[usize]>::split_last) else { return false };
+    trailing && columns <= MOST_COLUMNS && rows.iter().product::<usize>() <= MOST_ROWS
+}
+
+/// `(x - mean x) / sqrt(mean (x - mean x)^2 + e)` becomes a layer norm of `x`, where the means are over the last axes.
+pub(crate) fn recognize_norms(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
+    if !options.conventions().layer_norm_on_device {
+        return Ok(());
+    }
+    let makers: HashMap<ValueId, usize> =
+        net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
+    let found: Vec<(usize, Found)> = {
+        let search = Search { net, makers: &makers };
+        (0..net.ops.len()).filter_map(|at| Some((at, search.norm(&net.ops[at])?))).collect()
+    };
+    for (at, Found { x, axes, epsilon }) in found {
+        let op = &mut net.ops[at];
+        reasons.say(|| format!("{}: the last part of a norm over {} axes", op.name, axes.len()));
+        (op.kind, op.inputs) = (OpKind::LayerNorm { axes, epsilon }, vec![x]);
+    }
+    Ok(())
+}
+
+struct Found {
+    x: ValueId,
+    axes: Vec<usize>,
+    epsilon: f32,
+}
+
+struct Search<'a> {
+    net: &'a Net,
+    makers: &'a HashMap<ValueId, usize>,
+}
+
+impl<'a> Search<'a> {
+    fn maker(&self, id: ValueId) -> Option<&'a Op> {
+        self.net.ops.get(*self.makers.get(&id)?)
+    }
+
+    /// The only number of a constant.
+    fn number(&self, id: ValueId) -> Option<f32> {
+        match self.net.value(id).data.as_ref()?.data.to_f32().as_slice() {
+            &[number] => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The norm that an operation is the last part of.
+    fn norm(&self, op: &Op) -> Option<Found> {
+        let &[a, b] = op.inputs.as_slice() else { return None };
+        match op.kind {
+            OpKind::Binary(Binary::Div) => {
+                let root = self.maker(b)?;
+                (root.kind == OpKind::Unary(Unary::Sqrt)).then_some(())?;
+                self.of(a, root.inputs[0], 0.0)
+            }
+            OpKind::Binary(Binary::Mul) => {
+                let inverse = |id: ValueId| match self.maker(id) {
+                    Some(Op { kind: OpKind::Unary(Unary::Rsqrt { epsilon }), inputs, .. }) => {
+                        Some((inputs[0], *epsilon))
+                    }
+                    _ => None,
+                };
+                [(a, b), (b, a)].into_iter().find_map(|(centred, other)| {
+                    let (variance, epsilon) = inverse(other)?;
+                    self.of(centred, variance, epsilon)
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The norm of what a difference and its variance are taken of.
+    fn of(&self, centred: ValueId, variance: ValueId, epsilon: f32) -> Option<Found> {
+        let (variance, epsilon) = match self.maker(variance)? {
+            Op { kind: OpKind::Binary(Binary::Add), inputs, .. } => {
+                let either = [(inputs[0], inputs[1]), (inputs[1], inputs[0])];
+                let (variance, added) =
+                    either.into_iter().find_map(|(variance, number)| Some((variance, self.number(number)?)))?;
+                (variance, epsilon + added)
+            }
+            _ => (variance, epsilon),
+        };
+        let (square, axes) = self.mean(variance)?;
+        let squared = match self.maker(square)? {
+            Op { kind: OpKind::Unary(Unary::Square), inputs, .. } => inputs[0],
+            Op { kind: OpKind::Binary(Binary::Mul), inputs, .. } if inputs[0] == inputs[1] => inputs[0],
+            Op { kind: OpKind::Binary(Binary::Pow), inputs, .. } if self.number(inputs[1]) == Some(2.0) => inputs[0],
+            _ => return None,
+        };
+        let difference = self.maker(centred).filter(|_| squared == centred)?;
+        let (OpKind::Binary(Binary::Sub), &[x, mean]) = (&difference.kind, difference.inputs.as_slice()) else {
+            return None;
+        };
+        let (of, along) = self.mean(mean)?;
+        let shape = &self.net.value(x).ty.shape;
+        (of == x && along == axes && fits(shape, &axes)).then_some(Found { x, axes, epsilon })
+    }
+
+    /// What a mean is taken of, and its axes in order.
+    fn mean(&self, id: ValueId) -> Option<(ValueId, Vec<usize>)> {
+        match self.maker(id)? {
+            Op { kind: OpKind::Reduce { kind: ReduceKind::Mean, axes, keep_dims: true }, inputs, .. } => {
+                let mut axes = axes.clone();
+                axes.sort_unstable();
+                Some((inputs[0], axes))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_net::text;
+
+    fn kinds(axes: &str, power: &str) -> Vec<&'static str> {
+        let text = r#"net "n" {
+  input %x: f16[2, 3, 4]
+  const %e: f16[] = [0.001]
+  const %two: f16[] = [2.0]
+  %m: f16[SHAPE] = reduce_mean(%x) axes=[AXES] keep_dims=true
+  %d: f16[2, 3, 4] = sub(%x, %m)
+  %q: f16[2, 3, 4] = POWER
+  %v: f16[SHAPE] = reduce_mean(%q) axes=[AXES] keep_dims=true
+  %a: f16[SHAPE] = add(%v, %e)
+  %s: f16[SHAPE] = sqrt(%a)
+  %y: f16[2, 3, 4] = div(%d, %s)
+  output %y
+}
+"#;
+        let shape = if axes == "1, 2" { "2, 1, 1" } else { "2, 1, 4" };
+        let text = text.replace("SHAPE", shape).replace("AXES", axes).replace("POWER", power);
+        let mut net = text::parse(&text, &[]).expect("the case parses");
+        recognize_norms(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+        net.ops.iter().map(|op| op.kind.name()).collect()
+    }
+
+    #[test]
+    fn a_norm_in_parts_is_a_norm() {
+        for power in ["square(%d)", "mul(%d, %d)", "pow(%d, %two)"] {
+            assert_eq!(kinds("1, 2", power).last(), Some(&"layer_norm"), "{power}");
+        }
+    }
+
+    #[test]
+    fn other_axes_and_other_squares_are_no_norm() {
+        assert_eq!(kinds("1", "square(%d)").last(), Some(&"div"));
+        assert_eq!(kinds("1, 2", "square(%x)").last(), Some(&"div"));
+    }
+}
