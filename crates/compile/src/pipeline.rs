@@ -73,6 +73,8 @@ passes! {
         "operations on constants become constants";
     DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
         "conversions, identities and reshapes that change nothing disappear";
+    WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
+        "sums of whole numbers that are scaled at once stay floats";
     MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",
@@ -81,6 +83,8 @@ passes! {
         "norms that converters spell out in parts become norms";
     DECOMPOSE: 0 false "0d-decompose" Work::Net(rewrite::decompose), "ours",
         "norms, choices and gathers become operations that layers are made of";
+    SLICES: 1 true "0da-forward-slices" Work::Net(rewrite::forward_slices), "ours",
+        "slices of concatenations are slices of their parts";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",
         "constants added or multiplied per channel go into the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",

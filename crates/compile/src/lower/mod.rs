@@ -75,7 +75,24 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         lowerer.kind = op.kind.name().into();
         lowerer.lower_op(op)?;
     }
+    numbers_only(&lowerer.graph)?;
     Ok(lowerer.graph)
+}
+
+/// Refuses weights that are not numbers: nothing that they are multiplied with would be one.
+fn numbers_only(graph: &Graph) -> Result<()> {
+    for layer in &graph.layers {
+        let Kind::Conv { weights, .. } = &layer.kind else { continue };
+        if let Some(at) = weights.values.iter().position(|w| w.is_nan()) {
+            return Err(Error::Unsupported {
+                op: layer.name.clone(),
+                kind: "product".into(),
+                reason: format!("weights hold NaN, first at element {at}"),
+                suggestion: "repair the model's weights",
+            });
+        }
+    }
+    Ok(())
 }
 
 pub(crate) struct Lowerer<'a> {

@@ -18,6 +18,8 @@ mod norms;
 mod places;
 mod recognize;
 mod scatter;
+mod slices;
+mod whole;
 mod windows;
 
 use crate::error::Result;
@@ -37,6 +39,8 @@ pub(crate) use matmul::replace_matmul;
 pub(crate) use native::expand_natives;
 pub(crate) use norms::recognize_norms;
 pub(crate) use recognize::recognize;
+pub(crate) use slices::forward_slices;
+pub(crate) use whole::scale_whole_sums;
 pub(crate) use windows::fit_windows;
 
 /// Most pieces that one operation is joined of: each is a copy.

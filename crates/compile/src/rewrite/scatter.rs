@@ -34,6 +34,9 @@ impl Builder<'_> {
                 self.push(OpKind::Reshape, &[all], out);
             }
             OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => {
+                if self.rows_written(op, mode.binary(), neutral(mode), &targets) {
+                    return Ok(true);
+                }
                 let count = targets.len();
                 let (flat, updates) = (self.flat(x, total), self.flat(op.inputs[2], count));
                 let all = match mode.binary() {
@@ -53,6 +56,55 @@ impl Builder<'_> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// A scatter into whole rows that follow each other: what lies before them, the rows, what lies behind them. `false` where it is no
+    /// such.
+    fn rows_written(&mut self, op: &Op, f: Option<Binary>, neutral: f32, targets: &[usize]) -> bool {
+        let (x, out) = (op.inputs[0], op.outputs[0]);
+        let shape = self.shape(x);
+        let Some((&rows, rest)) = shape.split_first() else { return false };
+        let row: usize = rest.iter().product();
+        let Some(&first) = targets.first().filter(|_| row > 0) else { return false };
+        let follow = targets.iter().enumerate().all(|(i, &target)| target == first + i);
+        if !follow || !first.is_multiple_of(row) || !targets.len().is_multiple_of(row) || rows * row == targets.len() {
+            return false;
+        }
+        let (begin, end) = (first / row, (first + targets.len()) / row);
+        let mut own = shape.clone();
+        own[0] = end - begin;
+        let mut written = self.reshaped("rows", op.inputs[2], own.clone());
+        if let Some(f) = f {
+            let before = self.rows_of(x, begin, end);
+            let data = self.net.value(before).data.as_ref().map(|tensor| tensor.data.to_f32());
+            if !data.is_some_and(|data| data.iter().all(|&x| x == neutral)) {
+                written = self.op("combined", OpKind::Binary(f), &[before, written], own);
+            }
+        }
+        let mut parts = Vec::new();
+        for (from, to) in [(0, begin), (begin, end), (end, rows)] {
+            if from == begin && to == end {
+                parts.push(written);
+            } else if from < to {
+                parts.push(self.rows_of(x, from, to));
+            }
+        }
+        self.push(OpKind::Concat { axis: 0 }, &parts, out);
+        true
+    }
+
+    fn rows_of(&mut self, x: ValueId, from: usize, to: usize) -> ValueId {
+        let shape = self.shape(x);
+        let mut own = shape.clone();
+        own[0] = to - from;
+        if let Some(tensor) = self.net.value(x).data.clone() {
+            let row: usize = shape[1..].iter().product();
+            return self.constant("kept", own, tensor.data.to_f32()[from * row..to * row].to_vec());
+        }
+        let (mut begin, mut end) = (vec![0; shape.len()], shape);
+        (begin[0], end[0]) = (from, to);
+        let stride = vec![1; end.len()];
+        self.op("kept", OpKind::Slice { begin, end, stride }, &[x], own)
     }
 
     /// Updates combined with what they meet, in rounds in which no two meet the same element.

@@ -1,0 +1,153 @@
+//! Slices of concatenations are slices of their parts, and an addition of zeros is its other operand: what a loop writes into a list and
+//! reads back needs no list.
+
+use super::{Builder, rewrite};
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId};
+use std::collections::HashMap;
+
+/// What is known of values that were gone through.
+#[derive(Default)]
+struct Known {
+    /// Parts of concatenations: the axis, and each part.
+    parts: HashMap<ValueId, (usize, Vec<ValueId>)>,
+    /// Slices that reach over several parts of a concatenation.
+    spanning: HashMap<ValueId, (usize, Vec<ValueId>)>,
+    /// Values in whose place others stand.
+    instead: HashMap<ValueId, ValueId>,
+}
+
+/// Reads parts of concatenations where slices of them are read.
+pub(crate) fn forward_slices(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    if !net.ops.iter().any(|op| matches!(op.kind, OpKind::Concat { .. })) {
+        return Ok(());
+    }
+    let outputs: Vec<ValueId> = net.outputs.iter().chain(net.states.iter().map(|s| &s.output)).copied().collect();
+    let known = std::cell::RefCell::new(Known::default());
+    rewrite(net, reasons, |builder, op| {
+        let mut known = known.borrow_mut();
+        let mut op = op.clone();
+        for input in &mut op.inputs {
+            *input = known.instead.get(input).copied().unwrap_or(*input);
+        }
+        let Some(&out) = op.outputs.first() else {
+            builder.ops.push(op);
+            return Ok(());
+        };
+        let free = !outputs.contains(&out);
+        if let OpKind::Concat { axis } = op.kind {
+            let spliced = |id: &ValueId| match known.spanning.get(id) {
+                Some((own, parts)) if *own == axis => parts.clone(),
+                _ => vec![*id],
+            };
+            op.inputs = op.inputs.iter().flat_map(spliced).collect();
+            known.parts.insert(out, (axis, op.inputs.clone()));
+        } else if let Some((axis, parts)) = free.then(|| builder.parts_of_slice(&op, &known)).flatten() {
+            if let [one] = parts.as_slice() {
+                known.instead.insert(out, *one);
+                return Ok(());
+            }
+            known.spanning.insert(out, (axis, parts.clone()));
+            builder.push(OpKind::Concat { axis }, &parts, out);
+            return Ok(());
+        } else if let Some(same) = builder.without_zeros(&op).filter(|_| free) {
+            known.instead.insert(out, same);
+            return Ok(());
+        }
+        builder.ops.push(op);
+        Ok(())
+    })
+}
+
+impl Builder<'_> {
+    /// What a slice of a concatenation reads of its parts, where it leaves all other axes whole.
+    fn parts_of_slice(&mut self, op: &Op, known: &Known) -> Option<(usize, Vec<ValueId>)> {
+        let OpKind::Slice { begin, end, stride } = &op.kind else { return None };
+        let (axis, parts) = known.parts.get(op.inputs.first()?)?;
+        let shape = self.shape(op.inputs[0]);
+        let whole = |i: usize| begin[i] == 0 && end[i] == shape[i];
+        if stride.iter().any(|&s| s != 1) || (0..shape.len()).any(|i| i != *axis && !whole(i)) {
+            return None;
+        }
+        let (mut start, mut read) = (0, Vec::new());
+        for &part in parts {
+            let size = self.shape(part)[*axis];
+            let (from, to) = (begin[*axis].max(start), end[*axis].min(start + size));
+            if from < to {
+                read.push((part, from - start, to - start, size));
+            }
+            start += size;
+        }
+        let read = read.into_iter().map(|(part, from, to, size)| match to - from == size {
+            true => part,
+            false => self.sliced(part, *axis, from, to),
+        });
+        Some((*axis, read.collect()))
+    }
+
+    /// Some of a value along an axis; of a constant a constant.
+    fn sliced(&mut self, part: ValueId, axis: usize, from: usize, to: usize) -> ValueId {
+        let shape = self.shape(part);
+        let mut own = shape.clone();
+        own[axis] = to - from;
+        if let Some(tensor) = self.net.value(part).data.clone() {
+            let (row, data) = (shape[axis + 1..].iter().product::<usize>(), tensor.data.to_f32());
+            let block = shape[axis] * row;
+            let kept =
+                data.chunks(block.max(1)).flat_map(|chunk| chunk[from * row..to * row].iter().copied()).collect();
+            return self.constant_of("part", Tensor { shape: own, data: Data::F32(kept) });
+        }
+        let (mut begin, mut end) = (vec![0; shape.len()], shape);
+        (begin[axis], end[axis]) = (from, to);
+        let stride = vec![1; end.len()];
+        self.op("part", OpKind::Slice { begin, end, stride }, &[part], own)
+    }
+
+    /// The operand that zeros are added to.
+    fn without_zeros(&self, op: &Op) -> Option<ValueId> {
+        let zeros = |id: ValueId| {
+            self.net.value(id).data.as_ref().is_some_and(|tensor| tensor.data.to_f32().iter().all(|&x| x == 0.0))
+        };
+        let (OpKind::Binary(Binary::Add), &[a, b], &[out]) = (&op.kind, op.inputs.as_slice(), op.outputs.as_slice())
+        else {
+            return None;
+        };
+        let other = if zeros(b) { a } else { Some(b).filter(|_| zeros(a))? };
+        let computed = self.net.value(other).data.is_none();
+        (computed && self.shape(other) == self.shape(out)).then_some(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_net::text;
+
+    #[test]
+    fn a_list_that_is_read_back_is_its_parts() {
+        let text = r#"net "n" {
+  input %x: f16[1, 2]
+  const %z: f16[3, 2] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+  const %o: f16[1, 2] = [0.0, 0.0]
+  %a: f16[1, 2] = relu(%x)
+  %l: f16[4, 2] = concat(%a, %z) axis=0
+  %f: f16[1, 2] = slice(%l) begin=[0, 0] end=[1, 2] stride=[1, 1]
+  %r: f16[2, 2] = slice(%l) begin=[2, 0] end=[4, 2] stride=[1, 1]
+  %s: f16[1, 2] = add(%f, %o)
+  %b: f16[1, 2] = tanh(%s)
+  %h: f16[2, 2] = slice(%l) begin=[0, 0] end=[2, 2] stride=[1, 1]
+  %y: f16[5, 2] = concat(%h, %b, %r) axis=0
+  output %y
+}
+"#;
+        let mut net = text::parse(text, &[]).expect("the case parses");
+        forward_slices(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
+        super::super::remove_dead(&mut net, &Options::default(), &mut Remarks::default())
+            .expect("the pass succeeds");
+        let kinds: Vec<&str> = net.ops.iter().map(|op| op.kind.name()).collect();
+        assert_eq!(kinds, ["relu", "tanh", "concat"]);
+        assert_eq!(net.ops[2].inputs.len(), 4);
+    }
+}
