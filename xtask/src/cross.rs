@@ -84,7 +84,9 @@ fn test_one(target: &Target) -> Result<String, String> {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
     }
-    let foreign = wrapper(target, &build(target)?)?;
+    let folder = build(target)?;
+    random_numbers(target, &folder)?;
+    let foreign = wrapper(target, &folder)?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane");
     let mut cli = Command::new(cargo());
     cli.args(["test", "--release", "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
@@ -97,6 +99,22 @@ fn test_one(target: &Target) -> Result<String, String> {
     };
     replay("--record", &own)?;
     replay("--compare", &foreign)
+}
+
+/// Source of the library in which Rust's standard library looks for random numbers on Windows, over the call that Wine has.
+const RANDOM: &str = "#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T bytes) { return SystemFunction036(data, (ULONG)bytes); }
+";
+
+/// Puts `bcryptprimitives.dll` beside the programs for Wine: version 8 does not bring it.
+fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
+    let (Linker::Gcc(gcc), true) = (target.linker, target.is_windows()) else { return Ok(()) };
+    let source = folder.join("random.c");
+    std::fs::write(&source, RANDOM).map_err(|e| format!("{}: {e}", source.display()))?;
+    let mut command = Command::new(gcc);
+    command.args(["-shared", "-o"]).arg(folder.join("bcryptprimitives.dll")).arg(&source).arg("-ladvapi32");
+    status(command, target)
 }
 
 /// A script that runs the target's binary.

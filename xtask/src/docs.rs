@@ -1,4 +1,4 @@
-//! Documents made from rows: registers of every generation, chips, and the table of numbers in `README.md`.
+//! Documents made from rows: registers of every generation, chips, the table of targets in `README.md`, of fields in `docs/verified.md`.
 
 mod catalogue;
 mod native;
@@ -77,10 +77,13 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     all.push(("docs/machine/operations.md".into(), catalogue::operations()));
     all.push(("docs/machine/validators.md".into(), catalogue::validators()));
     let readme = repo::read("README.md")?;
-    let readme = with_nth_part(&readme, 0, &targets::table())
-        .and_then(|r| with_nth_part(&r, 1, &status(&layouts)))
-        .ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected twice"))?;
+    let readme =
+        with_part(&readme, &targets::table()).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("README.md".into(), readme));
+    let verified = repo::read("docs/verified.md")?;
+    let verified =
+        with_part(&verified, &status(&layouts)).ok_or(format!("docs/verified.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/verified.md".into(), verified));
     let systems = repo::read("docs/systems.md")?;
     let systems =
         with_part(&systems, &systems_table()).ok_or(format!("docs/systems.md: `{OPEN}` and `{CLOSE}` expected"))?;
@@ -320,7 +323,7 @@ fn status(layouts: &[&'static Layout]) -> String {
     for layout in layouts {
         let Counts { rows, evidence: [x, b, c, o], treatment: [obeyed, none, only] } = Counts::of(layout);
         let name = layout.generation;
-        let link = format!("[{name}](docs/machine/registers-{name}.md)");
+        let link = format!("[{name}](machine/registers-{name}.md)");
         let engine = if executes(layout) {
             format!("{obeyed} | {none} | {only}")
         } else {
