@@ -77,8 +77,7 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     all.push(("docs/machine/operations.md".into(), catalogue::operations()));
     all.push(("docs/machine/validators.md".into(), catalogue::validators()));
     let readme = repo::read("README.md")?;
-    let readme =
-        with_part(&readme, &targets::table()).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    let readme = with_part(&readme, &targets::table()).ok_or(format!("README.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("README.md".into(), readme));
     let verified = repo::read("docs/verified.md")?;
     let verified =
