@@ -84,9 +84,9 @@ fn test_one(target: &Target) -> Result<String, String> {
             return Ok(format!("skipped: no {tool} (CONTRIBUTING.md lists what to install)"));
         }
     }
-    let folder = build(target)?;
-    random_numbers(target, &folder)?;
-    let foreign = wrapper(target, &folder)?;
+    let built = build(target)?;
+    random_numbers(target, &built)?;
+    let foreign = wrapper(target, &built)?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane");
     let mut cli = Command::new(cargo());
     cli.args(["test", "--release", "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
