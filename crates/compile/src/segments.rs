@@ -11,7 +11,7 @@ use crate::options::Options;
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, Op, OpKind, ValueId};
 use anemone_program::Program;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A part of a network, in the order of execution. What one part makes for another is its output there and an input here, under
 /// the same name.
@@ -75,6 +75,26 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
         return Ok(Cut { segments, reasons });
     }
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
+}
+
+/// What this compiler leaves to the host, by names of results, each with the reason. `None` where a network is refused even so, and
+/// for chips that nothing is compiled for.
+pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
+    let cut = cut(net, chip, &Options::default()).ok()?;
+    let mut reasons: BTreeMap<String, String> = BTreeMap::new();
+    for (op, error) in &cut.reasons {
+        reasons.entry(op.clone()).or_insert_with(|| error.to_string());
+    }
+    let beside = |kind: &str| format!("{kind} is computed beside operations that the engine has no way for");
+    let mut made = BTreeMap::new();
+    for segment in &cut.segments {
+        let Segment::Host(part) = segment else { continue };
+        for op in &part.ops {
+            let reason = reasons.get(&op.name).cloned().unwrap_or_else(|| beside(op.kind.name()));
+            made.extend(op.outputs.iter().map(|&id| (part.value(id).name.clone(), reason.clone())));
+        }
+    }
+    Some(made)
 }
 
 /// Puts the operations that an error is about on the host, and others of their kind that no engine has.

@@ -1,12 +1,10 @@
 //! What this compiler makes of a network: it is compiled, and where an operation is refused, the rest without it, so that every
 //! refusal is told. Beside the other verdicts, which tell of Apple's compiler.
 
-use crate::segments::{self, Segment};
 use crate::{Error, Options, compile};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
 use anemone_program::cost;
-use std::collections::BTreeMap;
 
 /// Most refusals that are told: each costs a compile.
 const MOST_REFUSALS: usize = 16;
@@ -70,30 +68,6 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
         }
     }
     Some(Here::Refused(refusals))
-}
-
-/// What this compiler leaves to the host, by names of results, each with the reason. `None` where a network is refused even so, and
-/// for chips that nothing is compiled for.
-pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
-    let cut = segments::cut(net, chip, &Options::default()).ok()?;
-    let mut reasons: BTreeMap<String, String> = BTreeMap::new();
-    for (op, error) in &cut.reasons {
-        reasons.entry(op.clone()).or_insert_with(|| error.to_string());
-    }
-    let hosts = cut.segments.iter().filter_map(|segment| match segment {
-        Segment::Host(part) => Some(part),
-        Segment::Engine(_) => None,
-    });
-    let beside = |kind: &str| format!("{kind} is computed beside operations that the engine has no way for");
-    let reason = |name: &str, kind: &str| reasons.get(name).cloned().unwrap_or_else(|| beside(kind));
-    let mut made = BTreeMap::new();
-    for part in hosts {
-        for op in &part.ops {
-            let reason = reason(&op.name, op.kind.name());
-            made.extend(op.outputs.iter().map(|&id| (part.value(id).name.clone(), reason.clone())));
-        }
-    }
-    Some(made)
 }
 
 /// The operation that an error is about.

@@ -18,7 +18,7 @@ pub mod segment;
 mod types;
 pub mod validate;
 
-pub use here::{Here, here, on_host};
+pub use here::{Here, here};
 pub use layer::{Layer, Tensor};
 pub use legal::{Refusal, Route};
 pub use place::{Place, Verdict};

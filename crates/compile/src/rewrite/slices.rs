@@ -144,8 +144,7 @@ mod tests {
 "#;
         let mut net = text::parse(text, &[]).expect("the case parses");
         forward_slices(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
-        super::super::remove_dead(&mut net, &Options::default(), &mut Remarks::default())
-            .expect("the pass succeeds");
+        super::super::remove_dead(&mut net, &Options::default(), &mut Remarks::default()).expect("the pass succeeds");
         let kinds: Vec<&str> = net.ops.iter().map(|op| op.kind.name()).collect();
         assert_eq!(kinds, ["relu", "tanh", "concat"]);
         assert_eq!(net.ops[2].inputs.len(), 4);
