@@ -226,6 +226,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             }
         }
     }
+    if flags.via.wanted() {
+        // The driver tells of requests, not of tasks: a run has all of each program's.
+        run.tasks = chain.programs().iter().filter_map(|program| program.tasks().ok()).map(|tasks| tasks.len()).sum();
+    }
     run.skipped.iter().for_each(|f| voice.note(format!("skipped: {f}")));
     if let Some(net) = &net {
         own_extents(net, &mut run.outputs);

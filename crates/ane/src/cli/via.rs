@@ -106,12 +106,19 @@ impl Flags {
             return Err(Diagnostic::new(Code::Usage, message).help("ane broker --numerics exact, or --via inprocess"));
         }
         let (runtime, device) = self.runtime(arithmetic)?;
+        let (remote, device) = match device {
+            Side::Here(device) => (None, Some(device)),
+            Side::There(remote) => (Some(remote), None),
+        };
         let custom = format!("TargetArchitecture={target}");
         let mut options = CompileOptions { platform: target.into(), custom, ..CompileOptions::default() };
         if engine_only {
             options.segmenter = ENGINE_ONLY.into();
         }
         let library = runtime.compile(model, &options).map_err(refused)?;
+        if let Some(remote) = &remote {
+            voice.detail(format!("the broker's cache {}", if remote.was_kept() { "hit" } else { "miss: it compiled" }));
+        }
         if let Some(cache) = runtime.cache() {
             let outcome = if library.was_kept() { "hit: nothing is compiled" } else { "miss: compiled and kept" };
             voice.detail(format!("cache {outcome} ({})", cache.folder().display()));
@@ -123,8 +130,8 @@ impl Flags {
         Ok(Session { runtime, device, lanes, times: self.times, perfetto: self.perfetto.clone() })
     }
 
-    /// The runtime, and its device where that is in this process.
-    fn runtime(&self, arithmetic: Arithmetic) -> Result<(Arc<Runtime>, Option<Arc<InProcess>>)> {
+    /// The runtime, and what its device is.
+    fn runtime(&self, arithmetic: Arithmetic) -> Result<(Arc<Runtime>, Side)> {
         let remote = |route| -> Result<Arc<Remote>> {
             let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
             let load = Loading { depth: self.depth, power_saving: self.power_saving, long: self.long_compile };
@@ -135,8 +142,12 @@ impl Flags {
             return refuse("--secure is a property of the driver, which the broker has", "--via inprocess");
         }
         let (runtime, device) = match self.via {
-            Some(Via::Broker) => remote(Route::Broker).map(|r| (Runtime::new(r.clone(), r, None), None))?,
-            Some(Via::Direct) => remote(Route::Direct).map(|r| (Runtime::new(r.clone(), r, None), None))?,
+            Some(Via::Broker) => {
+                remote(Route::Broker).map(|r| (Runtime::new(r.clone(), r.clone(), None), Side::There(r)))?
+            }
+            Some(Via::Direct) => {
+                remote(Route::Direct).map(|r| (Runtime::new(r.clone(), r.clone(), None), Side::There(r)))?
+            }
             _ if self.qos.is_some() => {
                 return refuse("--qos is told to a broker; there is none with --via inprocess", "--via broker");
             }
@@ -144,13 +155,21 @@ impl Flags {
                 let device = InProcess::configured(Config { arithmetic, ..Config::default() }).map_err(refused)?;
                 let device = Arc::new(if self.secure { device.secure() } else { device });
                 let cache = cache(self.cache.clone())?;
-                (Runtime::new(device.clone(), Arc::new(ModelCompiler), Some(cache)), Some(device))
+                (Runtime::new(device.clone(), Arc::new(ModelCompiler), Some(cache)), Side::Here(device))
             }
         };
         let stream_overlap = self.quirk.contains(&Quirk::OverlappedStreams);
         let runtime = runtime.with_host(Arc::new(Evaluator)).with_quirks(Quirks { stream_overlap });
         Ok((Arc::new(if self.perfetto.is_some() { runtime.with_trace() } else { runtime }), device))
     }
+}
+
+/// Where the device is.
+enum Side {
+    /// In this process.
+    Here(Arc<InProcess>),
+    /// Behind a socket.
+    There(Arc<Remote>),
 }
 
 /// Longest wait for a stream.

@@ -1,6 +1,7 @@
 //! The dispatch descriptor, the containers, the descriptor image.
 
 use super::Fact;
+use anemone_facts::enums::ELEMENT_ROWS;
 use anemone_facts::formats::{Code, Word, dialects, e5, firmware, hwx};
 use anemone_facts::layout::v10;
 
@@ -137,6 +138,30 @@ pub(super) fn container(facts: &mut Vec<Fact>) {
     }
     for row in firmware::SECTION_KINDS {
         facts.push(of_code("section of a firmware container", row, "firmware", Vec::new()));
+    }
+}
+
+/// Element types, as containers and dispatch descriptors list them.
+pub(super) fn elements(facts: &mut Vec<Fact>) {
+    for (at, text) in hwx::TYPES.iter().enumerate() {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let old = if at < hwx::TYPES_421 { "every compiler" } else { "later compilers than 4.2.1" };
+        let mut lines = vec![format!("type {} of a container, {text}: listed by {old}", at + 1)];
+        if let Some(row) = ELEMENT_ROWS.iter().find(|row| row.name == name) {
+            lines.push(format!("storage type {} of a dispatch descriptor", row.code));
+        }
+        if name == "e4m3" {
+            lines.push("on the M1 the compiler says: E4M3 is not supported on this architecture".into());
+        }
+        facts.push(Fact {
+            kind: "element type",
+            name: name.into(),
+            also: vec![rest.split('=').next().unwrap_or_default().to_string()],
+            lines,
+            evidence: "B",
+            source: "hwx",
+            ..Fact::default()
+        });
     }
 }
 

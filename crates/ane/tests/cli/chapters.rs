@@ -1,5 +1,6 @@
 //! Every table and listing of the chapters by a command: the page `docs/chapters.md`, run.
 
+use crate::ane;
 use crate::harness::*;
 use std::path::Path;
 
@@ -82,4 +83,28 @@ fn every_row_of_the_page_shows_what_it_says() {
     // The chapters number 31 tables, 21 listings and a figure that say something of the machine or of a program.
     assert!(rows >= 57, "{rows} rows");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn secure_mode_and_the_driver_by_hand() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let cache = scratch.path("cache");
+    let plain = ane!("run", package, "-i", image, "--via", "inprocess", "--cache", cache).fine();
+    let secure = ane!("run", package, "-i", image, "--via", "inprocess", "--cache", cache, "--secure", "-v").fine();
+    assert!(secure.err.contains("1 secure phases"), "{secure:?}");
+    assert_eq!(plain.out, secure.out, "the same numbers");
+    ane!("run", package, "-i", image, "--via", "broker", "--secure").refused(2, "ANE2004", &["--via inprocess"]);
+    // Sizes are exact, selectors are numbered, fields have names, keys are known.
+    let short = scratch.file("short", [0u8; 100]);
+    let ran = ane!("driver", "call", "control", "2", "--hex", short);
+    assert!(ran.code == Some(1) && ran.out.contains("0xe00002c2 BAD_ARGUMENT"), "{ran:?}");
+    ane!("driver", "call", "control", "17").refused(2, "ANE2004", &["17 selectors"]);
+    ane!("driver", "call", "control", "4", "--set", "TOKE=1").refused(2, "ANE2004", &["no such field", "TOKEN"]);
+    let key = "com.apple.ane.iokit-user-acces";
+    ane!("driver", "call", "control", "7", "--without", key).refused(2, "ANE2004", &["no entitlement"]);
+    let key = "com.apple.ane.iokit-user-access";
+    ane!("driver", "call", "control", "7", "--without", key).refused(1, "ANE1004", &["open", "NOT_PRIVILEGED"]);
+    let document = ane!("driver", "list", "--json").fine().json("anemone.driver/1");
+    assert_eq!(document["selectors"].as_array().map(Vec::len), Some(26), "{document}");
 }

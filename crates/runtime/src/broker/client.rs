@@ -14,6 +14,7 @@ use crate::os::socket::{self, MAX_MESSAGE_BYTES, Message, Stream};
 use crate::words::u32_at;
 use anemone_facts::driver::limits::DEFAULT_QOS;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Remote {
     path: Route,
     qos: u32,
     load: Loading,
+    /// Whether the broker's cache had what was compiled last.
+    kept: AtomicBool,
     control: Mutex<Stream>,
 }
 
@@ -66,7 +69,7 @@ impl Remote {
     pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
         let control = Mutex::new(socket::connect(socket)?);
         let (qos, load) = (DEFAULT_QOS as u32, Loading::default());
-        Ok(Remote { socket: socket.to_path_buf(), path, qos, load, control })
+        Ok(Remote { socket: socket.to_path_buf(), path, qos, load, kept: AtomicBool::new(false), control })
     }
 
     /// With another class of service for all that it asks.
@@ -77,6 +80,11 @@ impl Remote {
     /// With other wishes for what it loads and compiles.
     pub fn with_loading(self, load: Loading) -> Remote {
         Remote { load, ..self }
+    }
+
+    /// Whether the broker's cache had what was compiled last.
+    pub fn was_kept(&self) -> bool {
+        self.kept.load(Relaxed)
     }
 
     /// Removes a cache entry by its key, or all of them; how many.
@@ -121,6 +129,7 @@ impl Compiler for Remote {
         let done = wire::ask(&control, &ask).and_then(|()| {
             let message = exchange(&control)?;
             let (answer, tail) = wire::read_answer(&message)?;
+            self.kept.store(matches!(answer, Answer::Compiled { kept: true, .. }), Relaxed);
             wire::read_bundle(answer, tail)
         });
         done.map_err(|e| e.to_string())

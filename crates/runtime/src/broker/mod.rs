@@ -56,6 +56,8 @@ pub struct Broker {
     known: Mutex<Known>,
     /// Tokens of instances by the digest of their image: whoever has the same identity attaches to what is resident.
     attachable: Mutex<BTreeMap<String, Vec<u64>>>,
+    /// Images that are being loaded: who wants the same one waits and attaches.
+    loading: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     attached: AtomicU64,
     /// Where compiles wait: the compile service does one at a time.
     door: door::Door,
@@ -92,6 +94,7 @@ impl Broker {
             policy: RwLock::new(policy),
             known: Mutex::default(),
             attachable: Mutex::default(),
+            loading: Mutex::default(),
             attached: AtomicU64::new(0),
             door: door::Door::default(),
             clients: AtomicUsize::new(0),
@@ -149,6 +152,14 @@ impl Broker {
         let created = tokens.into_iter().find_map(|token| client.create_instance(token, &[]).ok())?;
         self.attached.fetch_add(1, Relaxed);
         Some(created)
+    }
+
+    /// What whoever loads an image holds meanwhile.
+    fn turn(&self, digest: &str) -> Arc<Mutex<()>> {
+        let mut loading = lock(&self.loading);
+        // Those that nobody holds or waits for are no longer needed.
+        loading.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(loading.entry(digest.to_string()).or_default())
     }
 
     /// Lets others of the identity attach to an instance.

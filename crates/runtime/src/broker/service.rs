@@ -147,7 +147,7 @@ pub fn serve(socket: &Stream, compiler: &dyn Compiler) -> Result<()> {
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },
             Ask::Compile { path, options, .. } => match compiler.compile(Path::new(&path), &options) {
-                Ok(b) => wire::answer(socket, &wire::compiled(&b), &wire::tail(&b), &[]),
+                Ok(b) => wire::answer(socket, &wire::compiled(&b, false), &wire::tail(&b), &[]),
                 Err(text) => wire::refuse(socket, &Error::Compile(text)),
             },
             other => wire::refuse(socket, &Error::Unknown { what: "method", name: other.method().into() }),

@@ -6,7 +6,7 @@ use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
 use crate::driver::client::{Arguments, Client, Create, Created};
 use crate::driver::priority_of;
-use crate::driver::task::{Grant, Identity, Task};
+use crate::driver::task::{Grant, Identity, Task, lock};
 use crate::error::{Code, Error, Result};
 use crate::os::shared::Shared;
 use crate::os::socket::{self, Message, Peer, Stream};
@@ -127,7 +127,7 @@ impl Session<'_> {
                 drop(turn);
                 let bundle = library.bundle();
                 self.broker.remember(bundle);
-                wire::answer(socket, &wire::compiled(bundle), &wire::tail(bundle), &[])
+                wire::answer(socket, &wire::compiled(bundle, library.was_kept()), &wire::tail(bundle), &[])
             }
             Ask::Load { image, stats_mask, depth, power_saving, qos } => {
                 if *power_saving {
@@ -138,6 +138,8 @@ impl Session<'_> {
                 // Counters are for programs that the policy knows.
                 let trusted = self.need("counters", keys::ALLOW).is_ok();
                 let stats_mask = if trusted { *stats_mask } else { 0 };
+                let turn = self.broker.turn(image);
+                let _turn = lock(&turn);
                 let resident = if stats_mask == 0 { self.broker.attach(&self.client, image) } else { None };
                 let created = match resident {
                     Some(created) => created,

@@ -153,6 +153,9 @@ pub enum Answer {
         image_bytes: Vec<u64>,
         /// Bytes of the descriptor that follow those.
         descriptor_bytes: u64,
+        /// Whether the cache had it.
+        #[serde(default)]
+        kept: bool,
     },
     /// A loaded program.
     Loaded {
@@ -226,11 +229,12 @@ pub fn read_answer(message: &Message) -> Result<(Answer, &[u8])> {
 }
 
 /// The answer that carries a bundle.
-pub fn compiled(bundle: &Bundle) -> Answer {
+pub fn compiled(bundle: &Bundle, kept: bool) -> Answer {
     Answer::Compiled {
         function: bundle.function.clone(),
         image_bytes: bundle.images.iter().map(|image| image.len() as u64).collect(),
         descriptor_bytes: bundle.descriptor.len() as u64,
+        kept,
     }
 }
 
@@ -241,7 +245,7 @@ pub fn tail(bundle: &Bundle) -> Vec<&[u8]> {
 
 /// The bundle of an answer.
 pub fn read_bundle(answer: Answer, tail: &[u8]) -> Result<Bundle> {
-    let Answer::Compiled { function, image_bytes, descriptor_bytes } = answer else {
+    let Answer::Compiled { function, image_bytes, descriptor_bytes, .. } = answer else {
         return Err(Error::Protocol { what: "another answer than a bundle", found: 0, limit: 0 });
     };
     let limit = image_bytes.iter().fold(descriptor_bytes, |all, &n| all.saturating_add(n));

@@ -142,7 +142,8 @@ impl Stream {
     /// Runs what is encoded, until done. An empty stream does nothing.
     pub fn execute(&self) -> Result<()> {
         let Some(work) = self.take_off("execute")? else { return Ok(()) };
-        let result = fly(&self.runtime, self.config, &work, None);
+        let overlapped = depart(&self.runtime);
+        let result = fly(&self.runtime, self.config, (&work, overlapped), None);
         self.state.land();
         result
     }
@@ -156,15 +157,20 @@ impl Stream {
             complete.fire(Ok(()));
             return Ok((id, complete));
         };
+        // A stream is in flight from its submission on, also before its thread runs.
+        let overlapped = depart(&self.runtime);
         let (runtime, state) = (Arc::clone(&self.runtime), Arc::clone(&self.state));
         let (done, config) = (Arc::clone(&complete), self.config);
         let run = move || {
-            let result = fly(&runtime, config, &work, limit).map_err(|e| e.code());
+            let result = fly(&runtime, config, (&work, overlapped), limit).map_err(|e| e.code());
             state.land();
             done.fire(result);
         };
         let spawned = std::thread::Builder::new().name("ane-stream".into()).spawn(run);
         if let Err(error) = spawned {
+            if !overlapped {
+                *lock(&self.runtime.flights) = 0;
+            }
             self.state.land();
             return Err(Error::system("spawn", "", error));
         }
@@ -187,10 +193,19 @@ impl Stream {
     }
 }
 
+/// A stream is in flight from now on; whether another one was.
+fn depart(runtime: &Runtime) -> bool {
+    std::mem::replace(&mut *lock(&runtime.flights), 1) > 0
+}
+
 /// Runs operations in order.
-fn fly(runtime: &Runtime, config: StreamConfig, work: &[Encoded], limit: Option<Duration>) -> Result<()> {
+fn fly(
+    runtime: &Runtime,
+    config: StreamConfig,
+    (work, overlapped): (&[Encoded], bool),
+    limit: Option<Duration>,
+) -> Result<()> {
     let begin = Instant::now();
-    let overlapped = std::mem::replace(&mut *lock(&runtime.flights), 1) > 0;
     if overlapped && runtime.quirks.stream_overlap && !config.low_latency_events {
         let limit = limit.unwrap_or(QUIRK_LIMIT);
         std::thread::sleep(limit);
