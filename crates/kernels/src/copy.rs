@@ -1,10 +1,36 @@
-//! Rows converted on their way between memory and tensors.
+//! Copies: strided boxes of elements, and rows converted on their way between memory and tensors.
+
+mod strided;
+
+pub use strided::{CopyAxis, normalized, strided};
 
 use crate::num;
 use crate::params::ElementType;
 use crate::tensor::Tensor;
 use crate::view::TensorView;
+use half::f16;
 use pulp::{Arch, Simd, WithSimd};
+
+/// What becomes of a NaN that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NanRule {
+    /// A quiet one, as through fp32.
+    Quiet,
+    /// Plus infinity.
+    Infinity,
+}
+
+impl NanRule {
+    #[inline(always)]
+    fn quiet(x: f16) -> f16 {
+        num::copied(x)
+    }
+
+    #[inline(always)]
+    fn infinity(x: f16) -> f16 {
+        num::elementwise::admit_half(x)
+    }
+}
 
 /// Rounds a row in place: the values that elements of a format would hold.
 pub fn through_row(arch: Arch, element: ElementType, row: &mut [f32]) {

@@ -153,7 +153,7 @@ impl Epilogue<'_> {
 
     /// One row; `wide` is used up.
     #[inline(always)]
-    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+    pub(crate) fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         if self.is_plain() {
             return num::copy_row(from, to);
         }

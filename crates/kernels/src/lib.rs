@@ -13,12 +13,14 @@
 //! | [`arena`] | scratch memory |
 //! | [`workers`] | thread pool with scratch memory for each thread |
 //! | [`tensor`], [`view`], [`window`] | dense tensors; strided views, partitions, tiles, transposes; window geometry |
+//! | [`axes`] | axes of elementwise work joined to long rows |
 //! | [`epilogue`] | bias, scale, activation, table, rounding, store |
 //! | [`filter`] | packed filter panels |
 //! | [`gemm`], [`gemv`] | fp32 GEMM: micro-kernels, packed operands; matrix by vector |
 //! | [`exact`] | GEMM with fixed-point accumulators, bit-equal to [`num::reference`] |
 //! | [`conv`] | convolution: im2col, direct, depthwise, Winograd, NCHWc, fused 1x1 and depthwise, exact |
 //! | [`binary`], [`elementwise`], [`rows`], [`reduce`] | elementwise operations, pooling, reductions |
+//! | [`map`] | chains of elementwise stages, block by block |
 //! | [`copy`], [`interleave`] | copies, conversion, channel interleave |
 //!
 //! Dependencies: `half` for fp16, `bytemuck` to view vectors as arrays without `unsafe`, `pulp` to choose vector instructions at run
@@ -32,6 +34,7 @@
 )]
 
 pub mod arena;
+pub mod axes;
 pub mod binary;
 pub mod conv;
 pub mod copy;
@@ -43,6 +46,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod host;
 pub mod interleave;
+pub mod map;
 pub mod num;
 pub mod par;
 pub mod params;

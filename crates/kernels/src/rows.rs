@@ -42,7 +42,7 @@ pub struct Operand<'a> {
 
 impl Operand<'_> {
     #[inline(always)]
-    fn read<S: Simd, N: Line>(&self, simd: S, block: Block, wide: &mut [f32], to: &mut [N]) {
+    pub(crate) fn read<S: Simd, N: Line>(&self, simd: S, block: Block, wide: &mut [f32], to: &mut [N]) {
         let columns = if self.one_column { 1 } else { block.columns };
         let n = block.count * columns;
         let (from, from_stride) = block.of_source(self.source);
@@ -59,19 +59,25 @@ impl Operand<'_> {
 }
 
 impl Operand<'_> {
-    /// A channel's addend and factor.
-    #[inline(always)]
-    fn pair<S: Simd, N: Line>(&self, simd: S, [group, channel]: [usize; 2], wide: &mut [f32]) -> [N; 2] {
-        let mut pair = [N::admit(0.0); 2];
-        for (row, number) in pair.iter_mut().enumerate() {
-            let from = match (self.pairs_turned, self.one_pair) {
-                (false, _) => self.source.from(group, channel, row),
-                (true, true) => self.source.from(group, 0, row),
-                (true, false) => &self.source.from(group, 0, row)[channel..],
-            };
-            N::admit_rows(simd, from, Rows::one(1), self.relu, wide, std::slice::from_mut(number));
+    /// Addends and factors of all channels of all groups.
+    fn pairs<N: Line>(&self, ext: Extents) -> Vec<[N; 2]> {
+        let mut pairs = vec![[N::admit(0.0); 2]; ext.g * ext.c];
+        let (mut wide, mut row) = (vec![0.0; ext.c], vec![N::admit(0.0); ext.c]);
+        for (group, pairs) in pairs.chunks_exact_mut(ext.c.max(1)).enumerate() {
+            for which in 0..2 {
+                let from = self.source.from(group, 0, which);
+                let (count, columns) = match (self.pairs_turned, self.one_pair) {
+                    (_, true) => (1, 1),
+                    (true, false) => (1, ext.c),
+                    (false, false) => (ext.c, 1),
+                };
+                let rows = Rows { count, columns, from_stride: self.source.strides[1], to_stride: columns };
+                let row = &mut row[..count * columns];
+                N::admit_rows(pulp::Scalar::new(), from, rows, self.relu, &mut wide, row);
+                pairs.iter_mut().zip(row.iter().cycle()).for_each(|(pair, x)| pair[which] = *x);
+            }
         }
-        pair
+        pairs
     }
 }
 
@@ -85,6 +91,12 @@ pub struct RowKernel<'a, N> {
     pub ending: &'a ElementwiseEpilogue<N>,
     pub rules: Option<&'static Rounding>,
     pub columns: usize,
+}
+
+/// Addends and factors by group and channel.
+struct Pairs<N> {
+    all: Vec<[N; 2]>,
+    channels: usize,
 }
 
 /// Rows of a plane at work.
@@ -151,15 +163,25 @@ fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ex
     let mut results = vec![f16::ZERO; ext.g * ext.c];
     let at_once = SIDE_BY_SIDE * (PARALLEL_THRESHOLD / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
     let shares = results.chunks_mut(at_once).enumerate().collect();
+    let pairs = lines.pairs(ext);
     workers.each(shares, cost >= PER_THREAD, |(i, results), scratch| {
         let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
-        workers.arch.dispatch(Reduce { lines, fold, ext, first: *i * at_once, results, planes: &mut planes });
+        workers.arch.dispatch(Reduce {
+            lines,
+            pairs: &pairs,
+            fold,
+            ext,
+            first: *i * at_once,
+            results,
+            planes: &mut planes,
+        });
         scratch.arena.put(planes);
     });
     results
 }
 
 fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16], ext: Extents, strides: Strides) {
+    let pairs = lines.pairs(ext);
     let cost = ext.g * ext.c * ext.plane();
     let parts = 4 * rayon::current_num_threads();
     let channels = ext.c.div_ceil(parts).max(1);
@@ -167,15 +189,21 @@ fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16
     workers.each(partition(to, ext, strides, rows, channels), cost >= PARALLEL_THRESHOLD, |share, scratch| {
         let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
         let [buffers, ..] = &mut *planes;
-        workers.arch.dispatch(Elements { lines, share, buffers });
+        workers.arch.dispatch(Elements { lines, pairs: &pairs, share, buffers });
         scratch.arena.put(planes);
     });
 }
 
 impl<N: RowNumber> RowKernel<'_, N> {
+    /// Addends and factors, where the task has them.
+    fn pairs(&self, ext: Extents) -> Pairs<N> {
+        let all = if self.form == Form::Affine { self.operands[1].pairs(ext) } else { Vec::new() };
+        Pairs { all, channels: ext.c }
+    }
+
     /// Rows before the task's end, in `at.a`.
     #[inline(always)]
-    fn rows<S: Simd>(&self, simd: S, block: Block, at: &mut RowBuffers<N>) {
+    fn rows<S: Simd>(&self, simd: S, block: Block, pairs: &Pairs<N>, at: &mut RowBuffers<N>) {
         let RowBuffers { wide, a, b, .. } = at;
         let [first, second] = &self.operands;
         first.read(simd, block, wide, a);
@@ -194,7 +222,7 @@ impl<N: RowNumber> RowKernel<'_, N> {
                 let at_once = if block.is_of_one_channel() { a.len() } else { block.columns };
                 for (i, rows) in a.chunks_exact_mut(at_once).enumerate() {
                     let [g, c, _] = block.row(i);
-                    self.operation.affine(rows, second.pair(simd, [g, c], wide));
+                    self.operation.affine(rows, pairs.all[g * pairs.channels + c]);
                 }
             }
         }
@@ -203,6 +231,7 @@ impl<N: RowNumber> RowKernel<'_, N> {
 
 struct Elements<'a, 'b, N> {
     lines: &'a RowKernel<'a, N>,
+    pairs: &'a Pairs<N>,
     share: &'a mut OutputTile<'b>,
     buffers: &'a mut Buffers<N>,
 }
@@ -212,14 +241,14 @@ impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Elements { lines, share, buffers } = self;
+        let Elements { lines, pairs, share, buffers } = self;
         let mut at = buffers.slices(lines.columns.max(BLOCK));
         share.blocks(
             lines.columns,
             BLOCK,
             #[inline(always)]
             |block, to| {
-                lines.rows(simd, block, &mut at);
+                lines.rows(simd, block, pairs, &mut at);
                 let row = &mut at.a[..block.elements()];
                 lines.ending.apply(row);
                 if N::settle_rows(simd, row, to, block.stored()) {
@@ -264,6 +293,7 @@ impl<N: Line> WithSimd for Settle<'_, '_, N> {
 
 struct Reduce<'a, 'b, N> {
     lines: &'a RowKernel<'a, N>,
+    pairs: &'a Pairs<N>,
     fold: &'a Fold,
     ext: Extents,
     /// Planes, counted over all groups.
@@ -277,7 +307,7 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Reduce { lines, fold, ext, first, results, planes } = self;
+        let Reduce { lines, pairs, fold, ext, first, results, planes } = self;
         let rows = (BLOCK / ext.w).clamp(1, ext.h);
         let mut at = planes.each_mut().map(|buffers| buffers.slices(rows * ext.w));
         for (i, results) in results.chunks_mut(SIDE_BY_SIDE).enumerate() {
@@ -287,7 +317,8 @@ impl<N: RowNumber> WithSimd for Reduce<'_, '_, N> {
                 let elements = rows.min(ext.h - h) * ext.w;
                 for (p, at) in at.iter_mut().enumerate().take(results.len()) {
                     let plane = first + p;
-                    lines.rows(simd, Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w), at);
+                    let block = Block::of([plane / ext.c, plane % ext.c, h], elements / ext.w, ext.w);
+                    lines.rows(simd, block, pairs, at);
                 }
                 sums.go_on(at.each_ref().map(|at| &at.a[..elements]));
             }

@@ -410,7 +410,7 @@ impl Transposed<'_> {
                         }
                         from = &square[..];
                     }
-                    turn(from, height, width, transposed);
+                    transpose_square(from, height, width, transposed);
                     // Two loops, and whole lines as arrays: else each line would be copied by a call.
                     let lines = transposed.iter().enumerate().take(width);
                     if height == SQUARE {
@@ -453,7 +453,7 @@ pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
 
 /// Exchanges rows and columns of a square, as many as asked for and some more.
 #[inline(always)]
-fn turn(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) {
+pub fn transpose_square(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) {
     for row in (0..rows).step_by(EIGHT) {
         for column in (0..columns).step_by(EIGHT) {
             let mut eights = [[f16::ZERO; EIGHT]; EIGHT];

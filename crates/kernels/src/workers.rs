@@ -14,7 +14,7 @@ pub use crate::simd::arches;
 pub use crate::simd::{outline, unroll};
 
 /// Copies of what a task reads where it writes.
-pub type Aside = [Vec<f16>; 2];
+pub type Aside = [Vec<f16>; 6];
 
 /// The vector instructions of this machine, and scratch memory for each thread.
 pub struct Workers {

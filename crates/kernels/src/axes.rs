@@ -1,0 +1,131 @@
+//! Axes of elementwise work, joined where operands and result go on alike: short rows become long ones.
+
+use crate::tensor::Extents;
+use crate::view::Strides;
+
+/// Longer rows are cut, so that they stay in cache and threads can share them.
+const LONGEST_ROW: usize = 1 << 10;
+/// Rows that are not worth cutting into.
+const SHORTEST_ROW: usize = 1 << 6;
+
+/// An operand's distances: groups, channels, rows, and columns, which are 0 or 1 apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandAxes {
+    pub strides: Strides,
+    /// Whether one element stands for a row.
+    pub one_column: bool,
+}
+
+/// Extents and distances of elementwise work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elementwise<const N: usize> {
+    pub ext: Extents,
+    pub to: Strides,
+    pub operands: [OperandAxes; N],
+}
+
+/// How many, how far apart in the result, and in each operand.
+type Axis<const N: usize> = (usize, usize, [usize; N]);
+
+/// The longest part of so many elements that is worked on together and leaves no rest.
+pub fn part_of_row(elements: usize) -> Option<usize> {
+    (SHORTEST_ROW..=LONGEST_ROW).rev().find(|part| elements.is_multiple_of(*part))
+}
+
+impl<const N: usize> Elementwise<N> {
+    /// Whether rows are short, and elements enough to make up for looking at their axes.
+    pub fn is_worth_joining(ext: Extents) -> bool {
+        ext.w < LONGEST_ROW / 2 && ext.g * ext.c * ext.h * ext.w >= LONGEST_ROW
+    }
+
+    /// The same work with as few axes as it has, and rows of a good length. Unchanged where nothing can be joined.
+    pub fn joined(self) -> Elementwise<N> {
+        let Extents { g, c, h, w } = self.ext;
+        let outer = [g, c, h].into_iter().enumerate();
+        let outer = outer.map(|(i, n)| (n, self.to[i], self.operands.map(|of| of.strides[i])));
+        let row = (w, 1, self.operands.map(|of| usize::from(!of.one_column)));
+        let mut axes: Vec<Axis<N>> = outer.chain([row]).filter(|(n, ..)| *n != 1).collect();
+        axes.sort_by_key(|(_, to, _)| std::cmp::Reverse(*to));
+        let mut joined: Vec<Axis<N>> = Vec::with_capacity(axes.len());
+        for (n, to, of) in axes {
+            match joined.last_mut() {
+                Some((m, outer, others))
+                    if *outer == n * to && others.iter().zip(of).all(|(outer, of)| *outer == n * of) =>
+                {
+                    (*m, *outer, *others) = (*m * n, to, of);
+                }
+                _ => joined.push((n, to, of)),
+            }
+        }
+        let is_row = |&(_, to, of): &Axis<N>| to == 1 && of.iter().all(|&of| of <= 1);
+        let (mut w, mut columns) = (1, [1; N]);
+        if let Some((n, _, of)) = joined.pop_if(|axis| is_row(axis)) {
+            (w, columns) = (n, of);
+        }
+        if w > LONGEST_ROW && joined.len() < 3 {
+            if let Some(part) = part_of_row(w) {
+                joined.push((w / part, part, columns.map(|of| part * of)));
+                w = part;
+            }
+        }
+        if joined.len() > 3 {
+            return self;
+        }
+        let mut all = Elementwise { ext: Extents { g: 1, c: 1, h: 1, w }, to: [0; 3], operands: self.operands };
+        let mut extents = [1; 3];
+        for (operand, one) in all.operands.iter_mut().zip(columns) {
+            *operand = OperandAxes { strides: [0; 3], one_column: one == 0 };
+        }
+        for (at, (n, to, of)) in (3 - joined.len()..3).zip(joined) {
+            extents[at] = n;
+            all.to[at] = to;
+            all.operands.iter_mut().zip(of).for_each(|(operand, of)| operand.strides[at] = of);
+        }
+        let [g, c, h] = extents;
+        all.ext = Extents { g, c, h, w };
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places<const N: usize>(of: &Elementwise<N>) -> Vec<(usize, [usize; N])> {
+        let Extents { g, c, h, w } = of.ext;
+        let mut all = Vec::new();
+        for i in 0..g * c * h * w {
+            let [gi, ci, hi, wi] = [i / (c * h * w), i / (h * w) % c, i / w % h, i % w];
+            let at = |s: &Strides, column: usize| gi * s[0] + ci * s[1] + hi * s[2] + wi * column;
+            all.push((at(&of.to, 1), of.operands.each_ref().map(|o| at(&o.strides, usize::from(!o.one_column)))));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn joined_axes_visit_the_same_places() {
+        let operand = |strides, one_column| OperandAxes { strides, one_column };
+        let ext = Extents { g: 2, c: 12, h: 16, w: 20 };
+        let cases = [
+            ([4000, 320, 20], [operand([3840, 320, 20], false), operand([0; 3], true)]),
+            ([4000, 20, 250], [operand([4000, 20, 250], false), operand([12, 1, 0], true)]),
+            ([3840, 320, 20], [operand([3840, 320, 20], false), operand([3840, 320, 20], false)]),
+            ([3840, 320, 20], [operand([3840, 320, 20], false), operand([0, 0, 20], false)]),
+            ([16384, 1024, 32], [operand([3840, 320, 20], false), operand([0, 320, 0], false)]),
+        ];
+        for (to, operands) in cases {
+            let of = Elementwise { ext, to, operands };
+            assert_eq!(places(&of.joined()), places(&of), "{:?}", of.joined());
+        }
+        let dense = Elementwise { ext, to: [3840, 320, 20], operands: [operand([3840, 320, 20], false)] }.joined();
+        assert_eq!((dense.ext.h, dense.ext.w), (8, 960));
+        // Columns of one element that lie side by side in another axis.
+        let column = Elementwise {
+            ext: Extents { g: 1, c: 40, h: 1, w: 1 },
+            to: [0, 1, 9],
+            operands: [operand([0, 1, 7], true)],
+        };
+        assert_eq!((column.joined().ext.w, column.joined().operands[0].one_column), (40, false));
+    }
+}

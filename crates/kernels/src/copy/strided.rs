@@ -1,0 +1,303 @@
+//! Strided copies of fp16 elements: permutations, slices, repetitions and scattered rows, by blocks, shared between threads.
+
+use super::NanRule;
+use crate::view::{SQUARE, Squares, transpose_square};
+use crate::workers::{Workers, are_several};
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// An axis of a copy: how many elements, and how far apart they are on either side, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyAxis {
+    pub count: usize,
+    pub to: usize,
+    pub from: usize,
+}
+
+/// Elements that are not worth waking other threads.
+const PARALLEL_THRESHOLD: usize = 1 << 15;
+/// Shorter rows are copied element by element.
+const SHORT: usize = 8;
+
+/// Axes in the order of distances in the result, neighbours joined where both sides go on alike.
+pub fn normalized(axes: &[CopyAxis]) -> Vec<CopyAxis> {
+    let mut axes: Vec<CopyAxis> = axes.iter().copied().filter(|axis| axis.count != 1).collect();
+    axes.sort_by_key(|axis| std::cmp::Reverse(axis.to));
+    let mut joined: Vec<CopyAxis> = Vec::with_capacity(axes.len());
+    for axis in axes {
+        match joined.last_mut() {
+            Some(outer) if outer.to == axis.to * axis.count && outer.from == axis.from * axis.count => {
+                *outer = CopyAxis { count: outer.count * axis.count, ..axis };
+            }
+            _ => joined.push(axis),
+        }
+    }
+    joined
+}
+
+/// Copies a box of elements. `axes` are [`normalized`]; in the result each distance is at least what the axes inside of it reach.
+pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], axes: &[CopyAxis]) {
+    let elements: usize = axes.iter().map(|axis| axis.count).product();
+    if elements == 0 {
+        return;
+    }
+    let shared = elements >= PARALLEL_THRESHOLD && are_several();
+    let parts = if shared { 2 * rayon::current_num_threads() } else { 1 };
+    let mut pieces = Vec::new();
+    cut(Piece { from, to, axes: axes.to_vec() }, 0, parts, &mut pieces);
+    workers.each(pieces, shared, |piece, scratch| {
+        workers.arch.dispatch(Job { rule, piece, squares: &mut scratch.squares });
+    });
+}
+
+/// A part of a copy that one thread does.
+struct Piece<'a> {
+    from: &'a [f16],
+    to: &'a mut [f16],
+    axes: Vec<CopyAxis>,
+}
+
+/// Cuts a copy into about so many parts, along the axes from `at` on.
+fn cut<'a>(piece: Piece<'a>, at: usize, parts: usize, pieces: &mut Vec<Piece<'a>>) {
+    let Some(&axis) = piece.axes.get(at).filter(|_| parts > 1 && at + 1 < piece.axes.len()) else {
+        return pieces.push(piece);
+    };
+    let each = axis.count.div_ceil(parts.min(axis.count));
+    // Whole lines of cache of the side that is read, where this axis is contiguous there.
+    let each = if axis.from == 1 && axis.count > 2 * SQUARE { each.next_multiple_of(SQUARE) } else { each };
+    let count = axis.count.div_ceil(each);
+    let (from, axes) = (piece.from, piece.axes);
+    let mut rest = piece.to;
+    for i in 0..count {
+        let own = each.min(axis.count - i * each);
+        let end = if i + 1 == count { rest.len() } else { (own * axis.to).min(rest.len()) };
+        let (to, after) = rest.split_at_mut(end);
+        rest = after;
+        let mut axes = axes.clone();
+        axes[at].count = own;
+        let from = from.get(i * each * axis.from..).unwrap_or(&[]);
+        cut(Piece { from, to, axes }, at + 1, parts / count, pieces);
+    }
+}
+
+struct Job<'a, 'b> {
+    rule: NanRule,
+    piece: &'a mut Piece<'b>,
+    squares: &'a mut Squares,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Job { rule, piece: Piece { from, to, axes }, squares } = self;
+        match rule {
+            NanRule::Quiet => copy(from, to, axes, squares, NanRule::quiet),
+            NanRule::Infinity => copy(from, to, axes, squares, NanRule::infinity),
+        }
+    }
+}
+
+#[inline(always)]
+fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], squares: &mut Squares, fix: impl Fn(f16) -> f16 + Copy) {
+    let Some((&inner, outer)) = axes.split_last() else {
+        return to[0] = fix(from[0]);
+    };
+    // The axis that is contiguous where it is read.
+    let read = outer.iter().position(|axis| axis.from == 1);
+    match read {
+        Some(at) if inner.to == 1 && inner.from > 1 => {
+            let rows = outer[at];
+            let others: Vec<CopyAxis> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, a)| *a).collect();
+            each(
+                &others,
+                #[inline(always)]
+                |t, f| transpose(&from[f..], &mut to[t..], rows, inner, squares, fix),
+            );
+        }
+        Some(at) if inner.to > 1 && inner.from > 1 => {
+            // Rows of one element: whatever is contiguous on the side that is read goes inside.
+            let mut order = axes.to_vec();
+            order.swap(at, axes.len() - 1);
+            let Some((&inner, outer)) = order.split_last() else { return };
+            each(
+                outer,
+                #[inline(always)]
+                |t, f| row(&from[f..], &mut to[t..], inner, fix),
+            );
+        }
+        _ => each(
+            outer,
+            #[inline(always)]
+            |t, f| row(&from[f..], &mut to[t..], inner, fix),
+        ),
+    }
+}
+
+/// Visits every combination of positions along axes: offsets in the result and in the source.
+#[inline(always)]
+fn each(axes: &[CopyAxis], mut visit: impl FnMut(usize, usize)) {
+    match *axes {
+        [] => visit(0, 0),
+        [a] => (0..a.count).for_each(|i| visit(i * a.to, i * a.from)),
+        [ref outer @ .., a, b] => {
+            let mut at = vec![0; outer.len()];
+            loop {
+                let (t, f) =
+                    at.iter().zip(outer).fold((0, 0), |(t, f), (i, axis)| (t + i * axis.to, f + i * axis.from));
+                for i in 0..a.count {
+                    for j in 0..b.count {
+                        visit(t + i * a.to + j * b.to, f + i * a.from + j * b.from);
+                    }
+                }
+                let Some(next) = (0..outer.len()).rev().find(|&k| at[k] + 1 < outer[k].count) else { return };
+                at[next] += 1;
+                at[next + 1..].fill(0);
+            }
+        }
+    }
+}
+
+/// Elements of one axis.
+#[inline(always)]
+fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
+    let CopyAxis { count, to: to_stride, from: from_stride } = axis;
+    match (to_stride, from_stride) {
+        (1, 1) if count >= SHORT => {
+            let (from, to) = (&from[..count], &mut to[..count]);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from));
+        }
+        (1, 0) => to[..count].fill(fix(from[0])),
+        (1, _) => {
+            let from = from.iter().step_by(from_stride.max(1));
+            to[..count].iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from));
+        }
+        _ => {
+            for i in 0..count {
+                to[i * to_stride] = fix(from[i * from_stride]);
+            }
+        }
+    }
+}
+
+/// Exchanges two axes: `rows` is contiguous where it is read, `columns` where it is written.
+#[inline(always)]
+fn transpose(
+    from: &[f16],
+    to: &mut [f16],
+    rows: CopyAxis,
+    columns: CopyAxis,
+    squares: &mut Squares,
+    fix: impl Fn(f16) -> f16 + Copy,
+) {
+    if rows.count < SHORT || columns.count < SHORT {
+        if rows.count < columns.count {
+            for i in 0..rows.count {
+                row(&from[i..], &mut to[i * rows.to..], columns, fix);
+            }
+        } else {
+            for j in 0..columns.count {
+                row(&from[j * columns.from..], &mut to[j..], rows, fix);
+            }
+        }
+        return;
+    }
+    let [square, transposed] = squares.both();
+    for i in (0..rows.count).step_by(SQUARE) {
+        let height = SQUARE.min(rows.count - i);
+        for j in (0..columns.count).step_by(SQUARE) {
+            let width = SQUARE.min(columns.count - j);
+            for (k, line) in square.iter_mut().enumerate().take(width) {
+                let from = &from[(j + k) * columns.from + i..];
+                match from.first_chunk::<SQUARE>().filter(|_| height == SQUARE) {
+                    Some(from) => line.iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from)),
+                    None => line.iter_mut().zip(&from[..height]).for_each(|(to, from)| *to = fix(*from)),
+                }
+            }
+            transpose_square(square, width, height, transposed);
+            for (k, line) in transposed.iter().enumerate().take(height) {
+                let to = &mut to[(i + k) * rows.to + j..];
+                match to.first_chunk_mut::<SQUARE>().filter(|_| width == SQUARE) {
+                    Some(to) => *to = *line,
+                    None => to[..width].copy_from_slice(&line[..width]),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workers::arches;
+
+    /// Every shape of two to four axes, in every order on the side that is read, with gaps or without.
+    #[test]
+    fn boxes_are_copied_element_by_element() {
+        let extents: [&[usize]; 6] = [&[5], &[3, 70], &[40, 33], &[2, 9, 17], &[3, 4, 2, 11], &[64, 96]];
+        let mut orders = vec![vec![]];
+        for n in 0..4 {
+            orders = orders
+                .iter()
+                .flat_map(|o: &Vec<usize>| (0..=n).map(move |i| [&o[..i], &[n], &o[i..]].concat()))
+                .collect();
+        }
+        for arch in arches() {
+            for (extents, (inner, gap)) in extents.iter().flat_map(|e| [(1, 0), (1, 3), (4, 0), (7, 5)].map(|g| (e, g)))
+            {
+                for order in &orders {
+                    let strides = |order: Vec<usize>, inner: usize, gap: usize| {
+                        let (mut strides, mut next) = (vec![0; extents.len()], inner);
+                        for axis in order {
+                            strides[axis] = next;
+                            next = next * extents[axis] + gap;
+                        }
+                        (strides, next)
+                    };
+                    let inward: Vec<usize> = (0..extents.len()).rev().collect();
+                    let (to, size) = strides(inward, inner, gap);
+                    let (from, read) =
+                        strides(order.iter().copied().filter(|&a| a < extents.len()).collect(), 1, gap / 2);
+                    let source: Vec<f16> = (0..read).map(|i| f16::from_bits((i * 37) as u16 & 0x7bff)).collect();
+                    let all = extents.iter().zip(to.iter().zip(&from));
+                    let axes: Vec<CopyAxis> = all.map(|(&count, (&to, &from))| CopyAxis { count, to, from }).collect();
+                    let (mut found, mut wanted) = (vec![f16::ONE; size], vec![f16::ONE; size]);
+                    each(&axes, |t, f| wanted[t] = source[f]);
+                    strided(&Workers::used(arch), NanRule::Quiet, &source, &mut found, &normalized(&axes));
+                    assert_eq!(found, wanted, "{axes:?}");
+                }
+            }
+        }
+    }
+
+    /// Parts are written each by its own share, and nothing beside.
+    #[test]
+    fn parts_of_a_copy_cover_it() {
+        let axes = [
+            CopyAxis { count: 3, to: 400, from: 1 },
+            CopyAxis { count: 50, to: 8, from: 3 },
+            CopyAxis { count: 4, to: 1, from: 150 },
+        ];
+        let source: Vec<f16> = (0..600).map(|i| f16::from_bits(i as u16)).collect();
+        for parts in 1..20 {
+            let (mut found, mut wanted) = (vec![f16::ONE; 1200], vec![f16::ONE; 1200]);
+            each(&axes, |t, f| wanted[t] = source[f]);
+            let mut pieces = Vec::new();
+            cut(Piece { from: &source, to: &mut found, axes: axes.to_vec() }, 0, parts, &mut pieces);
+            for piece in &mut pieces {
+                copy(piece.from, piece.to, &piece.axes, &mut Squares::default(), NanRule::quiet);
+            }
+            assert_eq!(found, wanted, "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn neighbours_that_go_on_alike_are_one_axis() {
+        let axis = |count, to, from| CopyAxis { count, to, from };
+        assert_eq!(
+            normalized(&[axis(4, 1, 1), axis(3, 4, 4), axis(1, 9, 9), axis(2, 16, 12)]),
+            [axis(2, 16, 12), axis(12, 1, 1)]
+        );
+    }
+}
