@@ -6,6 +6,7 @@
 //! [`depthwise`], 3x3 ([`winograd`]), and fixed-point accumulators ([`exact`]).
 
 use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
+use crate::conv::registry::Query;
 use crate::epilogue::Epilogue;
 use crate::filter::{Filter, PackedFilter, Values};
 use crate::gemm::microkernel::{self, MicroKernel, PANEL, SLACK};
@@ -16,7 +17,7 @@ use crate::simd;
 use crate::tensor::{Extents, LIMIT, SizeError};
 use crate::view::{BLOCK, OutputTile, Strides, TensorView, Transposed, dense, partition};
 use crate::window::Window;
-use crate::workers::{Scratch, Workers, scratch_slice};
+use crate::workers::{Scratch, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use std::ops::Range;
 pub mod depthwise;
 pub mod exact;
 pub mod nchwc;
+pub mod registry;
 pub mod winograd;
 use std::sync::Arc;
 
@@ -140,6 +142,20 @@ impl Im2col {
     fn may_be_blocks(&self) -> bool {
         let few = self.channels * self.window.elements() <= UNFOLDED;
         !self.unicast && self.channels > 0 && !self.is_gemv() && (few || self.is_pointwise())
+    }
+
+    /// Positions of the window that have other coefficients than zeros, where leaving out the rest is worth it: a dilated window, say.
+    fn kept(&self, groups: &[Coefficients]) -> Option<Vec<usize>> {
+        let elements = self.window.elements();
+        if self.unicast || elements <= 1 || self.may_be_blocks() || self.is_gemv() {
+            return None;
+        }
+        let mut used = vec![false; elements];
+        groups.iter().for_each(|group| group.weights.mark(&mut used));
+        let kept: Vec<usize> = (0..elements).filter(|&at| used[at]).collect();
+        // One is left where all are zeros.
+        let kept = if kept.is_empty() { vec![0] } else { kept };
+        (kept.len() * SPARSE <= elements * (SPARSE - 1)).then_some(kept)
     }
 
     /// Whether channels that every output reads are whole blocks.
@@ -307,22 +323,41 @@ pub struct Kernels {
     groups: Arc<Vec<Filter>>,
     /// Where an output's taps begin in a staged source.
     offsets: Vec<u32>,
+    /// Positions of the window that are kept: all others have no coefficient but zeros. `None` is all of them.
+    kept: Option<Arc<[usize]>>,
     /// Channels of a panel.
     height: usize,
 }
+
+/// Shares of a window's positions, in parts of this many, that must hold zeros alone to be left out.
+const SPARSE: usize = 4;
 
 impl Kernels {
     /// Packs what the coefficient streams hold: one item for all groups, or one a group. `transposed` is whether results are stored
     /// with channels and columns exchanged.
     pub fn pack(staging: &Im2col, transposed: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
+        let kept = staging.kept(&groups);
         let height = Kernels::height_for(staging, transposed, channels);
-        let taps = staging.channels * staging.window.k[0] * staging.window.k[1];
-        let pack = |Coefficients { weights, biases }| {
-            let finite = weights.each_value().all(f16::is_finite);
-            Filter { packed: PackedFilter::of(&weights, channels, taps, height), biases, finite }
-        };
-        let groups = groups.into_iter().map(pack).collect();
-        Kernels { groups: Arc::new(groups), offsets: staging.offsets(), height }
+        let elements = staging.window.elements();
+        let taps = staging.channels * kept.as_ref().map_or(elements, |kept| kept.len());
+        let mut filters: Vec<(Option<Coefficients>, Option<Filter>)> =
+            groups.into_iter().map(|group| (Some(group), None)).collect();
+        let cost = channels * taps * filters.len();
+        chunks(&mut filters, 1, cost, |_, filters| {
+            for (group, filter) in filters {
+                let Some(Coefficients { weights, biases }) = group.take() else { continue };
+                let finite = weights.is_finite();
+                let weights = match &kept {
+                    Some(kept) => weights.positions(elements, kept),
+                    None => weights,
+                };
+                *filter = Some(Filter { packed: PackedFilter::of(&weights, channels, taps, height), biases, finite });
+            }
+        });
+        let groups = filters.into_iter().filter_map(|(_, filter)| filter).collect();
+        let mut kernels = Kernels { groups: Arc::new(groups), offsets: Vec::new(), kept: kept.map(Arc::from), height };
+        kernels.read_from(staging);
+        kernels
     }
 
     /// Channels of a panel, by what the convolution's kernel wants.
@@ -339,7 +374,14 @@ impl Kernels {
 
     /// Shared coefficients for a source that is staged so.
     pub fn read_from(&mut self, staging: &Im2col) {
-        self.offsets = staging.offsets();
+        self.offsets = match &self.kept {
+            None => staging.offsets(),
+            Some(kept) => {
+                let all = staging.offsets();
+                let channels = all.chunks_exact(staging.window.elements().max(1));
+                channels.flat_map(|of_channel| kept.iter().filter_map(|&at| of_channel.get(at).copied())).collect()
+            }
+        };
     }
 
     /// Whether channels stand side by side in blocks.
@@ -356,7 +398,7 @@ impl Kernels {
             // Asked of what goes through Winograd's form.
             finite: false,
         });
-        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), height }
+        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, height }
     }
 
     /// Channels of a group.
@@ -370,7 +412,7 @@ impl Kernels {
         if !self.are_blocks() {
             let in_blocks = |mut kernels: Vec<Filter>| {
                 kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
-                Kernels { groups: Arc::new(kernels), offsets: Vec::new(), height: BLOCK }
+                Kernels { groups: Arc::new(kernels), offsets: Vec::new(), kept: None, height: BLOCK }
             };
             self.groups = shared.get(std::mem::take(&mut self.groups), BLOCK, in_blocks).groups;
             self.height = BLOCK;
@@ -445,22 +487,12 @@ pub fn convolve(
     to: TensorViewMut,
     ext: Extents,
 ) {
-    let Some(first) = kernels.groups.first() else { return };
-    let to = to.in_columns(ext);
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
-    if staging.is_gemv() {
-        convolve_gemv(workers, kernels, *finish, from, to, ext);
-    } else if !staging.unicast && kernels.are_blocks() {
-        let from = Operand { source: from, in_blocks: false, staging };
-        convolve_nchwc(workers, kernels, *finish, from, None, to, ext);
-    } else if staging.is_pointwise() {
-        convolve_pointwise(workers, &[BatchMember { kernels, finish: *finish }], from, to, ext);
-    } else if !to.transposed && is_for_winograd(workers, staging, kernels, from, ext) {
-        convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
-    } else {
-        let small = !to.transposed && staging.is_small(ext.w);
-        convolve_direct(workers, staging, kernels, finish, from, to, ext, small, shared);
+    if kernels.groups.is_empty() {
+        return;
     }
+    let to = to.in_columns(ext);
+    let query = Query { staging, kernels, transposed: to.transposed, ext };
+    registry::run(registry::Work { workers, query, finish, from, to });
 }
 
 /// To a single output. Panels of coefficients are those of [`lone`].
@@ -659,16 +691,12 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
     }
 }
 
-/// Whether Winograd's form is faster, and every operand can go through it.
-fn is_for_winograd(workers: &Workers, staging: &Im2col, kernels: &Kernels, from: TensorView, ext: Extents) -> bool {
-    let (window, channels) = (&staging.window, staging.channels);
-    !staging.unicast
-        && winograd::is_profitable(window, channels, ext)
-        && kernels.groups.iter().all(|kernel| kernel.finite)
-        && workers.arch.dispatch(
-            #[inline(always)]
-            || (0..ext.g).all(|group| winograd::is_finite(from, group, channels, window.from)),
-        )
+/// Whether every number of a source can go through Winograd's form.
+fn is_for_winograd(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
+    workers.arch.dispatch(
+        #[inline(always)]
+        || (0..ext.g).all(|group| winograd::is_finite(from, group, staging.channels, staging.window.from)),
+    )
 }
 
 /// In the form of [`crate::conv::winograd`].
@@ -809,6 +837,7 @@ mod tests {
     use crate::view::reach;
     use crate::window::some_windows;
     use crate::workers::arches;
+    use half::f16;
 
     /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
     #[test]

@@ -54,6 +54,45 @@ impl Values {
         }
     }
 
+    /// Whether all that may occur are finite.
+    pub fn is_finite(&self) -> bool {
+        let most = |values: &[f16]| values.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff));
+        let most = match self {
+            Values::Halves(halves) => most(halves),
+            Values::Indices(_, palette) => most(palette),
+        };
+        most < 0x7c00
+    }
+
+    /// Marks positions of a window at which there are other coefficients than zeros; they come window by window.
+    pub fn mark(&self, used: &mut [bool]) {
+        let n = used.len().max(1);
+        let zero = |x: f16| x.to_bits() & 0x7fff == 0;
+        match self {
+            Values::Halves(halves) => {
+                let windows = halves.chunks_exact(n);
+                windows.for_each(|window| used.iter_mut().zip(window).for_each(|(used, &x)| *used |= !zero(x)));
+            }
+            Values::Indices(indices, palette) => {
+                let counts: Vec<bool> = palette.iter().map(|&x| !zero(x)).collect();
+                let of = |index: &u8| counts.get(usize::from(*index)).copied().unwrap_or(true);
+                let windows = indices.chunks_exact(n);
+                windows.for_each(|window| used.iter_mut().zip(window).for_each(|(used, index)| *used |= of(index)));
+            }
+        }
+    }
+
+    /// Some positions of every window of so many.
+    pub fn positions(&self, elements: usize, kept: &[usize]) -> Values {
+        fn some<T: Copy>(all: &[T], elements: usize, kept: &[usize]) -> Vec<T> {
+            all.chunks_exact(elements.max(1)).flat_map(|window| kept.iter().map(|&at| window[at])).collect()
+        }
+        match self {
+            Values::Halves(halves) => Values::Halves(some(halves, elements, kept)),
+            Values::Indices(indices, palette) => Values::Indices(some(indices, elements, kept), palette.clone()),
+        }
+    }
+
     /// What they take.
     pub fn bytes(&self) -> usize {
         match self {
@@ -101,8 +140,11 @@ impl PackedFilter {
             |rows: Range<usize>| (0..taps).flat_map(move |tap| rows.clone().map(move |channel| channel * taps + tap));
         let store = match values {
             Values::Halves(halves) => {
-                let mut kept = Vec::with_capacity(channels * taps);
-                panels.for_each(|rows| kept.extend(in_order(rows).map(|i| halves[i])));
+                let mut kept = vec![f16::ZERO; channels * taps];
+                for rows in panels {
+                    let panel = &mut kept[rows.start * taps..rows.end * taps];
+                    interleave_rows(&halves[rows.start * taps..rows.end * taps], taps, panel);
+                }
                 Store::Halves(kept)
             }
             Values::Indices(indices, palette) => {
@@ -262,6 +304,33 @@ impl PackedFilter {
     /// Bytes of a full panel, at `per` indices each.
     fn panel_bytes(&self, per: usize) -> usize {
         (self.height * self.taps).div_ceil(per)
+    }
+}
+
+/// Puts rows side by side: the first numbers of all, then the second ones.
+fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
+    let height = rows.len() / taps.max(1);
+    match height {
+        1 => to.copy_from_slice(rows),
+        6 => interleave::<6>(rows, taps, to),
+        8 => interleave::<8>(rows, taps, to),
+        16 => interleave::<16>(rows, taps, to),
+        _ => {
+            for (i, row) in rows.chunks_exact(taps.max(1)).enumerate() {
+                to[i..].iter_mut().step_by(height).zip(row).for_each(|(to, x)| *to = *x);
+            }
+        }
+    }
+}
+
+/// As [`interleave_rows`], of `N` rows.
+fn interleave<const N: usize>(rows: &[f16], taps: usize, to: &mut [f16]) {
+    let mut sources: [&[f16]; N] = [&[]; N];
+    sources.iter_mut().zip(rows.chunks_exact(taps)).for_each(|(source, row)| *source = row);
+    for (tap, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        for i in 0..N {
+            to[i] = sources[i][tap];
+        }
     }
 }
 

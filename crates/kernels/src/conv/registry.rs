@@ -1,0 +1,141 @@
+//! The kernels of a convolution in fp32, one row each: the first that accepts is taken.
+
+use super::nchwc::Operand;
+use super::{
+    BatchMember, Im2col, Kernels, PARALLEL_THRESHOLD, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc,
+    convolve_pointwise, convolve_winograd, is_for_winograd, winograd,
+};
+use crate::epilogue::Epilogue;
+use crate::tensor::Extents;
+use crate::view::TensorView;
+use crate::workers::Workers;
+
+/// A convolution to find a kernel for; the extents are those of the result before it is turned.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    pub staging: &'a Im2col,
+    pub kernels: &'a Kernels,
+    pub transposed: bool,
+    pub ext: Extents,
+}
+
+/// A convolution to be done.
+pub struct Work<'a> {
+    pub workers: &'a Workers,
+    pub query: Query<'a>,
+    pub finish: &'a Epilogue<'a>,
+    pub from: TensorView<'a>,
+    pub to: TensorViewMut<'a>,
+}
+
+/// A kernel.
+pub struct Row {
+    pub name: &'static str,
+    /// Why it does not do a convolution.
+    pub accepts: fn(&Query) -> Result<(), &'static str>,
+    run: fn(Work),
+}
+
+impl Query<'_> {
+    /// Whether it is worth waking other threads.
+    fn shared(&self) -> bool {
+        let taps = self.kernels.groups.first().map_or(0, |first| first.packed.taps());
+        self.ext.g * self.ext.c * self.ext.plane() * taps >= PARALLEL_THRESHOLD
+    }
+}
+
+fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(else_because) }
+}
+
+/// In the order in which they are asked.
+pub static ROWS: [Row; 7] = [
+    Row {
+        name: "gemv",
+        accepts: |q| when(q.staging.is_gemv(), "the result has several places, or taps beside them"),
+        run: |w| convolve_gemv(w.workers, w.query.kernels, *w.finish, w.from, w.to, w.query.ext),
+    },
+    Row {
+        name: "nchwc16",
+        accepts: |q| {
+            when(!q.staging.unicast && q.kernels.are_blocks(), "coefficients are not packed in blocks of 16 channels")
+        },
+        run: |w| {
+            let from = Operand { source: w.from, in_blocks: false, staging: w.query.staging };
+            convolve_nchwc(w.workers, w.query.kernels, *w.finish, from, None, w.to, w.query.ext);
+        },
+    },
+    Row {
+        name: "packed gemm",
+        accepts: |q| when(q.staging.is_pointwise(), "the window has several taps, a stride or padding"),
+        run: |w| {
+            let members = &[BatchMember { kernels: w.query.kernels, finish: *w.finish }];
+            convolve_pointwise(w.workers, members, w.from, w.to, w.query.ext);
+        },
+    },
+    Row {
+        name: "winograd",
+        accepts: |q| {
+            let (window, channels) = (&q.staging.window, q.staging.channels);
+            when(!q.transposed, "the result is stored transposed")?;
+            when(!q.staging.unicast, "every channel reads channels of its own")?;
+            when(q.kernels.kept.is_none(), "positions of the window are left out")?;
+            when(winograd::is_profitable(window, channels, q.ext), "the window is not 3x3 at stride 1, or too little")?;
+            when(q.kernels.groups.iter().all(|kernel| kernel.finite), "a coefficient is not finite")
+        },
+        run: |w| {
+            let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to } = w;
+            let shared = w.query.shared();
+            // Its sums are other ones where a number of the source is not finite.
+            if is_for_winograd(workers, staging, from, ext) {
+                convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
+            } else {
+                let small = staging.is_small(ext.w);
+                convolve_direct(workers, staging, kernels, finish, from, to, ext, small, shared);
+            }
+        },
+    },
+    Row {
+        name: "depthwise",
+        accepts: |q| {
+            when(q.staging.is_depthwise(), "channels do not each read one of their own, or the window has no code")?;
+            when(!q.transposed, "the result is stored transposed")
+        },
+        run: direct,
+    },
+    Row {
+        name: "unfolded gemm",
+        accepts: |q| {
+            when(!q.transposed, "the result is stored transposed")?;
+            when(q.staging.is_small(q.ext.w), "rows are long enough to slide over")
+        },
+        run: direct,
+    },
+    Row { name: "direct", accepts: |_| Ok(()), run: direct },
+];
+
+fn direct(work: Work) {
+    let Work { workers, query, finish, from, to } = work;
+    let Query { staging, kernels, ext, transposed } = query;
+    let small = !transposed && staging.is_small(ext.w);
+    convolve_direct(workers, staging, kernels, finish, from, to, ext, small, query.shared());
+}
+
+/// The kernel that is taken, and why those before it are not.
+pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>) {
+    let mut rejected = Vec::new();
+    for row in &ROWS[..ROWS.len() - 1] {
+        match (row.accepts)(query) {
+            Ok(()) => return (row, rejected),
+            Err(why) => rejected.push((row.name, why)),
+        }
+    }
+    (&ROWS[ROWS.len() - 1], rejected)
+}
+
+/// Does a convolution by the first kernel that accepts it.
+pub(super) fn run(work: Work) {
+    let last = &ROWS[ROWS.len() - 1];
+    let row = ROWS.iter().find(|row| (row.accepts)(&work.query).is_ok()).unwrap_or(last);
+    (row.run)(work);
+}
