@@ -9,6 +9,7 @@ use crate::numerics::Parameters;
 use crate::pe::{FIRST, SECOND};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, planar, residency, second};
+use anemone_kernels::axes::{Elementwise, OperandAxes, part_of_row};
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
@@ -73,16 +74,37 @@ impl Machine<'_> {
             let source = TensorView { data, strides: span.repeated(h, c && !pairs_turned) };
             Operand { source, one_column: w, relu, pairs_turned, one_pair: c }
         };
+        let (mut rows, mut strides) = (ext, to.strides);
         let second = b.as_ref().unwrap_or(from);
-        let operands =
+        let mut operands =
             [operand(x, from, flags[0], relus[0], false), operand(y, second, flags[1], relus[1], pairs_turned)];
-        let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns: ext.w };
+        if reduces || !Elementwise::<2>::is_worth_joining(ext) {
+            // As they are.
+        } else if form != Form::Affine {
+            // Short rows that follow each other are long ones.
+            let axes = operands.each_ref().map(|o| OperandAxes { strides: o.source.strides, one_column: o.one_column });
+            let joined = Elementwise { ext, to: strides, operands: axes }.joined();
+            (rows, strides) = (joined.ext, joined.to);
+            for (operand, axes) in operands.iter_mut().zip(joined.operands) {
+                (operand.source.strides, operand.one_column) = (axes.strides, axes.one_column);
+            }
+        } else if !reduces
+            && !operands[0].one_column
+            && [strides, operands[0].source.strides].iter().all(|s| s[2] == ext.w)
+        {
+            // Planes without gaps.
+            let plane = ext.h * ext.w;
+            let part = part_of_row(plane).unwrap_or(plane);
+            (rows.h, rows.w) = (plane / part, part);
+            (strides[2], operands[0].source.strides[2]) = (part, part);
+        }
+        let lines = RowKernel { form, operands, pre, operation, ending: &ending, rules, columns: rows.w };
         if let Some(fold) = &fold {
             for (i, result) in N::reduce(workers, &lines, fold, ext).into_iter().enumerate() {
                 target[i / ext.c * to.strides[0] + i % ext.c * to.strides[1]] = result;
             }
         } else {
-            N::elements(workers, &lines, target, ext, to.strides);
+            N::elements(workers, &lines, target, rows, strides);
         }
         self.done(&direct, result);
         Ok(true)

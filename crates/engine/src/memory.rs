@@ -206,8 +206,21 @@ impl Region {
     }
 }
 
+impl Snapshot {
+    /// Bytes of a region, and its bits; `None` where nothing is bound.
+    pub(crate) fn region(&mut self, bar: u8) -> Option<&mut (usize, Option<Vec<u64>>)> {
+        self.0.get_mut(usize::from(bar))?.as_mut()
+    }
+
+    /// Whether nothing is written in a region.
+    pub(crate) fn is_blank(&self, bar: u8) -> bool {
+        let state = self.0.get(usize::from(bar)).and_then(|state| state.as_ref());
+        state.is_none_or(|(_, written)| written.as_ref().is_some_and(|bits| bits.iter().all(|&word| word == 0)))
+    }
+}
+
 /// The 64-bit words that hold bits `first..last`, with the bits' mask in each.
-fn words_of(first: usize, last: usize) -> impl Iterator<Item = (usize, u64)> {
+pub(crate) fn words_of(first: usize, last: usize) -> impl Iterator<Item = (usize, u64)> {
     let mut i = first;
     std::iter::from_fn(move || {
         (i < last).then(|| {

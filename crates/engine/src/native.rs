@@ -8,7 +8,8 @@ mod compute;
 
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::memory::Memory;
+use crate::memory::{Home, Memory};
+use crate::operand::MemRef;
 use anemone_facts::Field::{self, *};
 use anemone_facts::native::{
     NATIVES, Native as Row, OWN_BASE, OWN_CARRIER, OWN_OPERANDS, OWN_PARAMS, OWN_RESULT, ParamType,
@@ -45,6 +46,14 @@ struct Place {
     strides: [u64; 3],
 }
 
+impl Place {
+    fn operand(&self) -> MemRef {
+        let [g, c, h, w] = self.extents.map(|n| n as u64);
+        let [group, channel, row] = self.strides;
+        MemRef::new(Home::Bar(self.bar), self.base, &[(g, group), (c, channel), (h, row)], w * Element::Float16.bytes())
+    }
+}
+
 /// An operand's elements.
 pub(crate) struct Operand {
     extents: [usize; 4],
@@ -52,6 +61,14 @@ pub(crate) struct Operand {
 }
 
 impl Own {
+    /// What the task reads and writes.
+    pub(crate) fn accesses(&self) -> (Vec<MemRef>, Vec<MemRef>) {
+        if self.row.is_none() {
+            return (Vec::new(), Vec::new());
+        }
+        (self.sources.iter().map(Place::operand).collect(), vec![self.result.operand()])
+    }
+
     /// Whether the task has memory behind a base register as an operand.
     pub(crate) fn names(&self, bar: u8) -> bool {
         self.row.is_some() && self.sources.iter().chain([&self.result]).any(|place| place.bar == bar)

@@ -2,6 +2,7 @@
 
 mod fan;
 mod pair;
+mod select;
 
 use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
@@ -15,7 +16,8 @@ use crate::numerics::Parameters;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, ExactEpilogue, Groups, Sets};
-use anemone_kernels::conv::{Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::conv::{Coefficients, Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::copy::NanRule;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
 use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 
 /// A task of the neural engine, ready to run.
 pub(crate) struct Neural {
-    input: Extents,
+    pub(crate) input: Extents,
     pub(crate) output: Extents,
     operation: Operation,
     activation: Activation,
@@ -101,6 +103,21 @@ impl Packed {
 }
 
 impl Neural {
+    /// What the task computes, in a word or two.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.operation {
+            Operation::Convolution(c) if c.coefficients.is_none() => "product of two operands",
+            Operation::Convolution(c) if c.unicast => "depthwise convolution",
+            Operation::Convolution(c) if c.staging.is_gemv() => "matrix by vector",
+            Operation::Convolution(c) if c.window.elements() == 1 => "pointwise convolution",
+            Operation::Convolution(_) => "convolution",
+            Operation::SumOfChannels => "sum of channels",
+            Operation::MaxOverChannels(_) => "maximum over channels",
+            Operation::Copy if matches!(self.activation, Activation::Table(_) | Activation::Unread) => "table",
+            Operation::Copy => "copy",
+        }
+    }
+
     /// Whether a run reads coefficients or a table from memory.
     pub(crate) fn reads_streams(&self) -> bool {
         let unread = matches!(self.activation, Activation::Unread);
@@ -242,6 +259,30 @@ impl Machine<'_> {
         Ok(true)
     }
 
+    /// What becomes of a NaN where the task copies elements as they are; `None` where it does anything else to them.
+    pub(crate) fn copies(&self, neural: &Neural) -> Option<NanRule> {
+        let copies = matches!(neural.operation, Operation::Copy)
+            && self.get(InputRelu) == 0
+            && self.get(PostScaleMode) != 1
+            && self.depth_window().is_none();
+        let plain = match self.model.rounding() {
+            None if matches!(neural.activation, Activation::None) => self.added() == 0.0 && self.factor() == 1.0,
+            None => false,
+            Some(_) => matches!(neural.exactly, Some(ExactEpilogue::Admit)) && self.crop_gain_log2().is_none(),
+        };
+        let rule = if self.model.rounding().is_some() { NanRule::Infinity } else { NanRule::Quiet };
+        (copies && plain).then_some(rule)
+    }
+
+    /// The non-linearity of a task that copies elements through nothing but a bias, a scale and that, in fp32.
+    pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
+        let copies = matches!(neural.operation, Operation::Copy)
+            && [InputRelu, PostScaleMode, NeTranspose].iter().all(|&field| self.get(field) == 0)
+            && self.depth_window().is_none();
+        let known = !matches!(neural.activation, Activation::Unread);
+        (copies && known).then(|| neural.activation.clone())
+    }
+
     /// The task's non-linearity, read now where it was not at planning.
     fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
         match &neural.activation {
@@ -339,7 +380,12 @@ impl Machine<'_> {
         if self.get(PostScaleMode) == 1 {
             return Ok(Packed::Scaled(Arc::new(self.pack_scaled(convolution, groups, cout)?)));
         }
-        let coefficients = (0..groups).map(|g| self.coefficients(g, cout, taps));
+        // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
+        let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
+        chunks(&mut all, 1, groups * cout * taps, |g, of| {
+            of.iter_mut().for_each(|of| *of = Some(self.coefficients(g, cout, taps)));
+        });
+        let coefficients = all.into_iter().flatten();
         let Some(mac) = self.mac else {
             let turned = self.get(NeTranspose) == 1;
             let coefficients = coefficients.collect::<Result<_, _>>()?;

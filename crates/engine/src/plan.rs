@@ -1,20 +1,41 @@
-//! What is done once for a program: the chain decoded, every task checked and prepared for its runs.
+//! What is done once for a program: the chain decoded, every task checked and prepared for its runs, then lifted to host operations
+//! and optimized.
+
+mod access;
+mod foresee;
+mod lift;
+mod maps;
+mod moves;
+mod ops;
+mod profile;
+mod schedule;
+mod step;
+mod text;
+
+pub use profile::{Profile, StepTime};
+use step::check_fields;
+pub(crate) use step::{Fields, Step, Work};
+pub use text::PassText;
 
 use crate::constants::Constants;
 use crate::fault::{Fault, FaultKind};
-use crate::honours::{Treatment, executes, treatment};
+use crate::honours::executes;
 use crate::machine::{Chain, Machine};
-use crate::memory::{Memory, Region, Snapshot, Stamps};
-use crate::native::Own;
-use crate::ne::{Neural, put_in_blocks};
+use crate::memory::{Home, Memory, Region, Snapshot, Stamps};
+use crate::ne::put_in_blocks;
 use crate::numerics::Parameters;
 use crate::trace::TaskTrace;
-use anemone_facts::code::{class, neural};
+use access::Accesses;
+use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
-use anemone_facts::{Field, Layout, Space};
+use anemone_facts::{Field, Layout};
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
+use ops::Op;
+use profile::Clock;
+use schedule::Schedule;
+use std::time::Instant;
 
 /// How strictly to execute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +47,18 @@ pub struct Options {
     pub model: Model,
     /// Look at the operands and results of every task, for [`Outcome::trace`].
     pub trace: bool,
+    /// How far the plan may depart from task after task.
+    pub level: Level,
+}
+
+/// What becomes of a program's tasks in a plan. Results have the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Host operations, fused and rearranged.
+    #[default]
+    Optimized,
+    /// Task after task, as the program has them.
+    Unoptimized,
 }
 
 /// What a run did.
@@ -58,6 +91,10 @@ pub struct Plan {
     together: Vec<usize>,
     /// How many may be done as one from each one on, in such runs.
     fans: Vec<usize>,
+    /// What each task reads and writes.
+    accesses: Vec<Option<Accesses>>,
+    /// The operations of runs whose accesses are known. Empty where tasks are executed one by one.
+    ops: Vec<Op>,
     /// The last checked run that went well.
     seen: Option<Seen>,
     remarks: Vec<String>,
@@ -83,6 +120,14 @@ struct Common {
 }
 
 impl Common {
+    /// Whether nobody but the program's tasks looks at a region.
+    fn is_own(&self, home: Home) -> bool {
+        match home {
+            Home::Tile => true,
+            Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
+        }
+    }
+
     fn machine<'a>(
         &'a self,
         memory: &'a mut Memory,
@@ -110,66 +155,6 @@ impl Common {
     }
 }
 
-/// One task, decoded.
-pub(crate) struct Step {
-    pub(crate) task: Task,
-    pub(crate) fields: Fields,
-    pub(crate) work: Work,
-}
-
-impl Step {
-    /// Whether a run looks at what is bound to a base register for this task.
-    fn names(&self, bar: u8) -> bool {
-        let named = |base, enable| self.fields.get(enable) == 1 && self.fields.get(base) == u32::from(bar);
-        let streams = match &self.work {
-            Work::Neural(neural) => neural.reads_streams(),
-            Work::Planar => false,
-            Work::Own(own) => return own.names(bar),
-            Work::Skipped => return false,
-        };
-        named(Field::RBase0, Field::Rbe0)
-            || named(Field::RBase1, Field::Rbe1)
-            || named(Field::WBase, Field::Wbe)
-            || streams && named(Field::KBase0, Field::Kbe0)
-    }
-}
-
-/// What the task's unit has to do.
-pub(crate) enum Work {
-    Neural(Box<Neural>),
-    Planar,
-    /// Not Apple's: a native layer in this project's own encoding.
-    Own(Box<Own>),
-    /// The descriptor says to skip it.
-    Skipped,
-}
-
-/// Raw bits of every field, first element of arrays; 0 where the descriptor does not write the register.
-pub(crate) struct Fields(Box<[u32; Field::COUNT]>);
-
-impl Fields {
-    fn of(layout: &Layout, task: &Task) -> Fields {
-        let mut values = Box::new([0; Field::COUNT]);
-        for row in layout.rows {
-            values[row.field as usize] = task.get(layout, row.field).unwrap_or(0);
-        }
-        Fields(values)
-    }
-
-    pub(crate) fn get(&self, field: Field) -> u32 {
-        self.0[field as usize]
-    }
-
-    /// About as many multiplications as the task asks for, or elements that it writes.
-    fn operations(&self) -> u64 {
-        let product = |of: &[Field]| of.iter().map(|&f| u64::from(self.get(f)).max(1)).fold(1, u64::saturating_mul);
-        let channels = if self.get(Field::UnicastEn) == 1 { Field::UnicastCin } else { Field::Cin };
-        let convolved = self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC;
-        let taps = if convolved { product(&[channels, Field::Kh, Field::Kw]) } else { 1 };
-        product(&[Field::NumGroups, Field::Cout, Field::Hout, Field::Wout, Field::Dout]).saturating_mul(taps)
-    }
-}
-
 /// Operations that make it worth waking the other threads for a whole run.
 const HEAVY: u64 = 1 << 23;
 
@@ -177,6 +162,18 @@ const HEAVY: u64 = 1 << 23;
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
     Plan::new(program, options)?.run(memory)
 }
+
+/// A pass over the operations of a plan.
+struct Pass {
+    name: &'static str,
+    run: fn(&Common, &mut Vec<Op>),
+}
+
+/// Passes in their order.
+const PASSES: &[Pass] = &[
+    Pass { name: "moves", run: |common, ops| moves::run(ops, |home| common.is_own(home)) },
+    Pass { name: "maps", run: |common, ops| maps::run(ops, |home| common.is_own(home)) },
+];
 
 impl Plan {
     /// Decodes and checks every task. Faults that depend on the memory bound come with [`Plan::run`].
@@ -219,20 +216,82 @@ impl Plan {
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
         let operations = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add);
         common.workers.awake = operations >= HEAVY;
-        let together = steps.first().filter(|_| !options.trace).map(|first| {
-            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).together(&steps)
-        });
+        let whole = options.level == Level::Optimized && !options.trace;
+        let mut plan = |step: &Step, count: fn(&mut Machine, &[Step]) -> Vec<usize>, steps: &[Step]| {
+            count(&mut common.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields), steps)
+        };
+        let first = steps.first().filter(|_| whole);
+        let together = first.map(|first| plan(first, |machine, steps| machine.together(steps), &steps));
         let together = together.unwrap_or_default();
         let remarks = constants.remarks();
         // What one task alone has is put in blocks in place.
         drop(constants);
         put_in_blocks(&mut steps, &together, options.model.accumulator());
-        let fans = steps.first().filter(|_| !options.trace).map(|first| {
-            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
-        });
-        let fans = fans.unwrap_or_default();
+        let first = steps.first().filter(|_| whole);
+        let fans = first.map(|first| plan(first, |machine, steps| machine.fans(steps), &steps)).unwrap_or_default();
         let trace = options.trace;
-        Ok(Plan { common, trace, steps, skipped, buffers, sections, l2, together, fans, seen: None, remarks })
+        let (accesses, ops) = (Vec::new(), Vec::new());
+        let mut plan = Plan {
+            common,
+            trace,
+            steps,
+            skipped,
+            buffers,
+            sections,
+            l2,
+            together,
+            fans,
+            accesses,
+            ops,
+            seen: None,
+            remarks,
+        };
+        if whole {
+            plan.accesses = plan.each_task(|machine, step| machine.accesses_of(step));
+            plan.ops = plan.lifted();
+            for pass in PASSES {
+                (pass.run)(&plan.common, &mut plan.ops);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What a task is found to be, of every task.
+    fn each_task<T>(&self, look: impl Fn(&Machine, &Step) -> T) -> Vec<T> {
+        let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
+        let steps = self.steps.iter().map(|step| {
+            look(&self.common.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields), step)
+        });
+        steps.collect()
+    }
+
+    /// Tasks as operations, before any pass.
+    fn lifted(&self) -> Vec<Op> {
+        let lifted = self.each_task(|machine, step| machine.lifted(step));
+        lift::lift(&self.steps, lifted, &self.accesses, |i| {
+            let count = |of: &[usize]| of.get(i).copied().unwrap_or(1);
+            match (count(&self.together), count(&self.fans)) {
+                (1, fan) => (fan, "pointwise convolutions of one source"),
+                (together, _) => (together, "fused convolutions"),
+            }
+        })
+    }
+
+    /// The kernel of every operation, one line each, with the reasons why others are not taken.
+    pub fn selection(&self) -> String {
+        text::selection(&self.ops, &self.steps)
+    }
+
+    /// The plan's text before the first pass, and after each one.
+    pub fn passes(&self) -> Vec<PassText> {
+        let mut ops = self.lifted();
+        let tasks = self.steps.len();
+        let mut texts = vec![PassText { name: "lift", text: text::listing(&ops, tasks) }];
+        for pass in PASSES {
+            (pass.run)(&self.common, &mut ops);
+            texts.push(PassText { name: pass.name, text: text::listing(&ops, tasks) });
+        }
+        texts
     }
 
     /// Memory for this plan: as [`Memory::for_program`], without the sections of the program that no run reads.
@@ -245,7 +304,8 @@ impl Plan {
 
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
     ///
-    /// The first run checks every row that it reads or writes. Which rows those are does not depend on data, so later
+    /// Which rows are read and written does not depend on data: they are checked before a run, from the fields of all tasks. Where that
+    /// finds anything out of order, or tasks are executed one by one, the first run checks every row as it goes. Later
     /// runs on memory of the same sizes, with no less written before, check sizes alone. They may leave out of the program's
     /// own memory what one task writes for the next one.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
@@ -265,8 +325,21 @@ impl Plan {
     /// As [`Plan::run`], but asks before every task whether to go on. A run that was stopped says so by its number of tasks;
     /// what it wrote is not to be used.
     pub fn run_while(&mut self, memory: &mut Memory, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Outcome, Fault> {
+        self.run_timed(memory, go_on, &mut Clock::default())
+    }
+
+    fn run_timed(
+        &mut self,
+        memory: &mut Memory,
+        go_on: &(dyn Fn() -> bool + Sync),
+        clock: &mut Clock,
+    ) -> Result<Outcome, Fault> {
         let unchanged = self.seen.as_ref().is_some_and(|seen| memory.stamps() == seen.left);
-        let known = unchanged || self.seen.as_ref().is_some_and(|seen| memory.covers(&seen.before));
+        let mut known = unchanged || self.seen.as_ref().is_some_and(|seen| memory.covers(&seen.before));
+        if !known && let Some((before, after)) = self.foreseen(memory) {
+            self.seen = Some(Seen { before, after, left: memory.stamps(), incomplete: Vec::new() });
+            known = true;
+        }
         let before = (!known).then(|| memory.snapshot());
         if !unchanged {
             // Whatever comes of this run, earlier ones know these regions no longer.
@@ -279,10 +352,15 @@ impl Plan {
         }
         self.l2.trust(known);
         memory.trust(known);
-        let done = match self.common.workers.awake {
-            true => on_all_threads(|| self.execute(memory, go_on)),
+        // Memory that the program may read before it writes it is not its own.
+        let own = known && self.seen.as_ref().is_some_and(|seen| seen.before.is_blank(Program::SCRATCH_BAR));
+        let optimized = own && !self.ops.is_empty();
+        let awake = self.common.workers.awake;
+        let mut work = || match optimized {
+            true => self.execute_ops(memory, go_on, clock).map(|tasks| (tasks, Vec::new())),
             false => self.execute(memory, go_on),
         };
+        let done = if awake { on_all_threads(work) } else { work() };
         memory.trust(false);
         let (tasks, trace) = done?;
         if tasks < self.steps.len() {
@@ -308,6 +386,44 @@ impl Plan {
         Ok(Outcome { tasks, skipped: self.skipped.clone(), incomplete, trace })
     }
 
+    /// Runs once more than `runs` times, and times the steps of all but the first. Empty where tasks are executed one by one.
+    pub fn profile(&mut self, memory: &mut Memory, runs: usize) -> Result<Profile, Fault> {
+        self.run(memory)?;
+        let macs = |op: &Op| self.steps.get(op.tasks.clone()).unwrap_or(&[]).iter().map(|s| s.fields.macs()).sum();
+        let mut profile = Profile::of(&self.ops, macs);
+        for _ in 0..runs {
+            let mut clock = Clock::of_steps(self.ops.len());
+            let start = Instant::now();
+            self.run_timed(memory, &|| true, &mut clock)?;
+            profile.add(start.elapsed().as_nanos() as u64, clock);
+        }
+        Ok(profile)
+    }
+
+    /// What is written before and after a run, where its accesses are in order.
+    fn foreseen(&self, memory: &Memory) -> Option<(Snapshot, Snapshot)> {
+        (!self.ops.is_empty()).then(|| foresee::foresee(&self.accesses, memory, self.l2.len())).flatten()
+    }
+
+    /// The operations of a run whose accesses are known; tasks that were done.
+    fn execute_ops(
+        &mut self,
+        memory: &mut Memory,
+        go_on: &(dyn Fn() -> bool + Sync),
+        clock: &mut Clock,
+    ) -> Result<usize, Fault> {
+        let mut chain = Chain::default();
+        let Plan { common, steps, l2, together, fans, ops, .. } = self;
+        let schedule = Schedule { common, steps, together, fans };
+        for op in ops.iter() {
+            if !go_on() {
+                return Ok(op.tasks.start);
+            }
+            clock.step(|| schedule.run(op, memory, l2, &mut chain))?;
+        }
+        Ok(steps.len())
+    }
+
     fn execute(
         &mut self,
         memory: &mut Memory,
@@ -315,33 +431,17 @@ impl Plan {
     ) -> Result<(usize, Vec<TaskTrace>), Fault> {
         let mut trace = Vec::new();
         let mut chain = Chain::default();
-        let known = self.l2.is_trusted();
-        let mut index = 0;
-        while let Some(step) = self.steps.get(index) {
+        for (index, step) in self.steps.iter().enumerate() {
             if !go_on() {
                 return Ok((index, trace));
             }
             let mut machine = self.common.machine(memory, &mut self.l2, &mut chain, &step.task, &step.fields);
             let fault = |kind| Fault { task: Some(index), offset: step.task.offset, kind };
-            let count = self.together.get(index).copied().unwrap_or(1);
-            if known && count > 1 {
-                let done = machine.at_once(&self.steps[index..], count).map_err(fault)?;
-                if done > 0 {
-                    index += done;
-                    continue;
-                }
-            }
-            let fan = self.fans.get(index).copied().unwrap_or(1);
-            if known && fan > 1 && machine.fan(&self.steps[index..][..fan]).map_err(fault)? {
-                index += fan;
-                continue;
-            }
             let done = match self.trace {
                 true => machine.execute_traced(&step.work).map(|task| trace.push(task)),
                 false => machine.execute(&step.work),
             };
             done.map_err(fault)?;
-            index += 1;
         }
         Ok((self.steps.len(), trace))
     }
@@ -361,28 +461,6 @@ fn port_written(memory: &Memory, port: &Port) -> bool {
                 .all(|h| region.is_written(n * s.batch_bytes + c * s.plane_bytes + h * s.row_bytes, row))
         })
     })
-}
-
-/// Fields with a value the engine does not obey, and bits that no row explains.
-fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
-    let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
-        space: match space {
-            Space::Header => "header word",
-            Space::Register => "register",
-        },
-        addr,
-        bits,
-    });
-    let refused = layout.rows.iter().flat_map(|row| {
-        (0..row.count as u32).filter_map(move |i| match treatment(row.field) {
-            Treatment::Only(values, reason) => {
-                let value = task.get_at(layout, row.field, i)?;
-                (!values.contains(&value)).then_some(FaultKind::NotHonoured { field: row.field, value, reason })
-            }
-            Treatment::Obeyed | Treatment::NoEffect => None,
-        })
-    });
-    unexplained.chain(refused).collect()
 }
 
 impl Machine<'_> {

@@ -7,6 +7,7 @@ use crate::memory;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, residency, second};
+use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::conv::Im2col;
 use anemone_kernels::elementwise::{self, Binary};
 use anemone_kernels::params::BinaryOp;
@@ -80,8 +81,27 @@ impl Machine<'_> {
             let Some(([x, y], target)) = views else { return Ok(false) };
             (target, TensorView { data: x, strides: a.strides }, Some(TensorView { data: y, strides }))
         };
+        let axes = |of: TensorView| OperandAxes { strides: of.strides, one_column: false };
+        let (mut one, mut other, mut rows, mut strides) = (one, other, ext, to.strides);
+        match &mut other {
+            _ if !Elementwise::<1>::is_worth_joining(ext) => {}
+            Some(other) => {
+                let joined = Elementwise { ext, to: strides, operands: [axes(one), axes(*other)] }.joined();
+                if joined.operands.iter().all(|of| !of.one_column) {
+                    [one.strides, other.strides] = joined.operands.map(|of| of.strides);
+                    (rows, strides) = (joined.ext, joined.to);
+                }
+            }
+            None => {
+                let joined = Elementwise { ext, to: strides, operands: [axes(one)] }.joined();
+                if let [OperandAxes { strides: from, one_column: false }] = joined.operands {
+                    one.strides = from;
+                    (rows, strides) = (joined.ext, joined.to);
+                }
+            }
+        }
         let of = Binary { op, ending: &ending, rules, one, other, is_second, relus };
-        elementwise::combine(self.workers, of, target, ext, to.strides);
+        elementwise::combine(self.workers, of, target, rows, strides);
         self.done(&direct, ext);
         Ok(true)
     }

@@ -18,6 +18,7 @@ use anemone_kernels::conv::Coefficients;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num;
 use half::f16;
+use half::slice::HalfBitsSliceExt;
 
 /// How the passes of a task's streams are laid out.
 struct Form {
@@ -110,6 +111,25 @@ impl Form {
     fn place<T: Copy>(&self, first: usize, pass: impl Iterator<Item = T>, to: &mut [T]) {
         for (i, x) in pass.take(self.taps * self.lanes).enumerate() {
             to[(first + i % self.lanes) * self.taps + i / self.lanes] = x;
+        }
+    }
+
+    /// As [`Form::place`], of fp16 numbers: whole channels, or rows of lanes.
+    fn place_halves(&self, first: usize, body: &[u8], to: &mut [f16]) {
+        let Ok(halves) = bytemuck::try_cast_slice::<u8, u16>(body) else {
+            return self.place(first, halfwords(body), to);
+        };
+        let halves: &[f16] = halves.reinterpret_cast();
+        if cfg!(target_endian = "big") {
+            return self.place(first, halfwords(body), to);
+        }
+        let to = &mut to[first * self.taps..];
+        if self.lanes == 1 {
+            let count = self.taps.min(halves.len());
+            return to[..count].copy_from_slice(&halves[..count]);
+        }
+        for (tap, row) in halves.chunks_exact(self.lanes).take(self.taps).enumerate() {
+            to[tap..].iter_mut().step_by(self.taps).zip(row).for_each(|(to, x)| *to = *x);
         }
     }
 }
@@ -325,7 +345,7 @@ impl Machine<'_> {
             for pass in &passes {
                 match &form.store {
                     Store::ZeroSkipping(order) => self.scatter(&form, order, pass, &mut weights)?,
-                    _ => form.place(pass.first, halfwords(pass.body), &mut weights),
+                    _ => form.place_halves(pass.first, pass.body, &mut weights),
                 }
             }
             Values::Halves(weights)

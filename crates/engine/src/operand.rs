@@ -1,0 +1,184 @@
+//! `MemRef`: where an operand of a host operation lies, as a strided box of bytes behind a base register or in tile memory.
+
+use crate::memory::Home;
+use std::fmt;
+use std::ops::Range;
+
+/// An axis of a box: how many rows, and how far apart they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Axis {
+    pub(crate) count: u64,
+    pub(crate) stride_bytes: u64,
+}
+
+/// Rows of equal length at regular distances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemRef {
+    pub(crate) home: Home,
+    pub(crate) base_bytes: u64,
+    /// Axes of several rows, the largest distance first.
+    pub(crate) axes: Vec<Axis>,
+    pub(crate) row_bytes: u64,
+    /// Whether every byte of the box is accessed, and not only some.
+    pub(crate) exact: bool,
+}
+
+impl MemRef {
+    /// The box of `axes` (count, distance in bytes) of rows. Neighbours without a gap become one row.
+    pub(crate) fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
+        let several = axes.iter().filter(|(count, _)| *count != 1);
+        let mut axes: Vec<Axis> = several.map(|&(count, stride_bytes)| Axis { count, stride_bytes }).collect();
+        axes.sort_unstable_by_key(|axis| std::cmp::Reverse(axis.stride_bytes));
+        let mut row_bytes = row_bytes;
+        while let Some(inner) = axes.last().filter(|axis| axis.stride_bytes == row_bytes) {
+            row_bytes *= inner.count;
+            axes.pop();
+        }
+        let mut joined: Vec<Axis> = Vec::with_capacity(axes.len());
+        for axis in axes {
+            match joined.last_mut() {
+                Some(outer) if outer.stride_bytes == axis.stride_bytes.saturating_mul(axis.count) => {
+                    *outer = Axis { count: outer.count * axis.count, stride_bytes: axis.stride_bytes };
+                }
+                _ => joined.push(axis),
+            }
+        }
+        MemRef { home, base_bytes, axes: joined, row_bytes, exact: true }
+    }
+
+    /// Some bytes of a range.
+    pub(crate) fn within(home: Home, range: Range<u64>) -> MemRef {
+        let row_bytes = range.end.saturating_sub(range.start);
+        MemRef { exact: false, ..MemRef::new(home, range.start, &[], row_bytes) }
+    }
+
+    /// Whether it has no bytes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.row_bytes == 0 || self.axes.iter().any(|axis| axis.count == 0)
+    }
+
+    /// One past the last byte.
+    pub(crate) fn end(&self) -> u64 {
+        let steps = self.axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(axis.stride_bytes));
+        steps.fold(self.base_bytes.saturating_add(self.row_bytes), u64::saturating_add)
+    }
+
+    /// Bytes that are accessed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.axes.iter().map(|axis| axis.count).fold(self.row_bytes, u64::saturating_mul)
+    }
+
+    /// Addresses of its rows.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
+        let count = self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
+        (0..count).map(move |mut i| {
+            let mut address = self.base_bytes;
+            for axis in self.axes.iter().rev() {
+                address += i % axis.count * axis.stride_bytes;
+                i /= axis.count;
+            }
+            address
+        })
+    }
+
+    /// Whether they may have bytes in common.
+    pub(crate) fn overlaps(&self, other: &MemRef) -> bool {
+        self.home == other.home
+            && !self.is_empty()
+            && !other.is_empty()
+            && self.base_bytes < other.end()
+            && other.base_bytes < self.end()
+            && !self.lies_beside(other)
+    }
+
+    /// Whether both repeat at the same distance, in parts of it that are apart: columns of one matrix, say.
+    fn lies_beside(&self, other: &MemRef) -> bool {
+        let common = self.axes.iter().filter(|axis| other.axes.iter().any(|o| o.stride_bytes == axis.stride_bytes));
+        common.map(|axis| axis.stride_bytes).any(|period| {
+            let part = |of: &MemRef| {
+                let inner = of.axes.iter().filter(|axis| axis.stride_bytes < period);
+                let reach = inner.fold(of.row_bytes, |sum, axis| sum + (axis.count - 1) * axis.stride_bytes);
+                let whole = of.axes.iter().all(|a| a.stride_bytes < period || a.stride_bytes % period == 0);
+                let first = of.base_bytes % period;
+                (whole && first + reach <= period).then_some(first..first + reach)
+            };
+            match (part(self), part(other)) {
+                (Some(a), Some(b)) => a.end <= b.start || b.end <= a.start,
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether no byte of the box is in two rows: each distance is at least what the axes inside of it reach.
+    pub(crate) fn is_nested(&self) -> bool {
+        let mut reach = self.row_bytes;
+        self.axes.iter().rev().all(|axis| {
+            let apart = axis.stride_bytes >= reach;
+            reach = (axis.count - 1).saturating_mul(axis.stride_bytes).saturating_add(reach);
+            apart
+        })
+    }
+}
+
+impl fmt::Display for MemRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.home {
+            Home::Bar(bar) => write!(f, "bar{bar}")?,
+            Home::Tile => write!(f, "tile")?,
+        }
+        write!(f, "+{:#x}", self.base_bytes)?;
+        if !self.exact {
+            return write!(f, "[within {} B]", self.row_bytes);
+        }
+        write!(f, "[")?;
+        for axis in &self.axes {
+            write!(f, "{} x {} B, ", axis.count, axis.stride_bytes)?;
+        }
+        write!(f, "{} B]", self.row_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(base: u64, axes: &[(u64, u64)], row: u64) -> MemRef {
+        MemRef::new(Home::Bar(1), base, axes, row)
+    }
+
+    #[test]
+    fn rows_without_gaps_are_joined() {
+        let joined = memory(8, &[(4, 64), (8, 8), (1, 3)], 8);
+        assert_eq!((joined.axes.len(), joined.row_bytes, joined.end()), (0, 256, 264));
+        let apart = memory(0, &[(4, 64), (3, 16)], 2);
+        assert_eq!((apart.axes.len(), apart.bytes(), apart.end()), (2, 24, 226));
+        assert!(apart.is_nested() && !memory(0, &[(4, 8), (4, 4)], 2).is_nested());
+        assert_eq!(apart.rows().take(4).collect::<Vec<_>>(), [0, 16, 32, 64]);
+    }
+
+    /// Every pair of small boxes, by their bytes: no overlap is missed.
+    #[test]
+    fn boxes_with_common_bytes_overlap() {
+        let bytes = |of: &MemRef| {
+            let rows: Vec<u64> = of.rows().collect();
+            rows.into_iter().flat_map(|row| row..row + of.row_bytes).collect::<std::collections::HashSet<_>>()
+        };
+        let mut boxes = Vec::new();
+        for base in [0, 2, 6, 17, 40] {
+            for (n, s) in [(1, 0), (3, 16), (2, 32), (5, 6)] {
+                for (m, t) in [(1, 0), (2, 4), (3, 2)] {
+                    boxes.push(memory(base, &[(n, s), (m, t)], 2));
+                }
+            }
+        }
+        let mut apart = 0;
+        for a in &boxes {
+            for b in &boxes {
+                let common = !bytes(a).is_disjoint(&bytes(b));
+                assert!(!common || a.overlaps(b), "{a} and {b}");
+                apart += usize::from(!a.overlaps(b) && a.base_bytes < b.end() && b.base_bytes < a.end());
+            }
+        }
+        assert!(apart > 0, "columns of a matrix are told apart");
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a program's accesses are in order, found from its fields and from what is written before a run, so that its first run need
+//! not check them one by one.
+
+use super::access::Accesses;
+use crate::memory::{Home, Memory, Snapshot, words_of};
+use crate::operand::MemRef;
+
+/// What is written before and after a run; `None` where an access is not known to be in order: a run that checks every row then says
+/// what is wrong, if anything is.
+pub(super) fn foresee(
+    accesses: &[Option<Accesses>],
+    memory: &Memory,
+    tile_bytes: usize,
+) -> Option<(Snapshot, Snapshot)> {
+    let before = memory.snapshot();
+    let mut after = before.clone();
+    let mut tile = (tile_bytes, Some(vec![0; tile_bytes.div_ceil(128)]));
+    for of in accesses {
+        let Accesses { reads, writes } = of.as_ref()?;
+        for read in reads.iter().filter(|read| !read.is_empty()) {
+            let (bytes, bits) = region(&mut after, &mut tile, read.home)?;
+            let written = match bits {
+                None => true,
+                Some(bits) => read.rows().all(|row| {
+                    let (first, last) = halfwords(row, read.row_bytes);
+                    words_of(first, last).all(|(word, mask)| bits.get(word).is_some_and(|w| w & mask == mask))
+                }),
+            };
+            if !written || !fits(read, *bytes) {
+                return None;
+            }
+        }
+        for write in writes.iter().filter(|write| !write.is_empty()) {
+            let (bytes, bits) = region(&mut after, &mut tile, write.home)?;
+            if !write.exact || !fits(write, *bytes) {
+                return None;
+            }
+            for row in write.rows() {
+                let (first, last) = halfwords(row, write.row_bytes);
+                let Some(bits) = bits else { break };
+                words_of(first, last).for_each(|(word, mask)| {
+                    if let Some(bits) = bits.get_mut(word) {
+                        *bits |= mask;
+                    }
+                });
+            }
+        }
+    }
+    Some((before, after))
+}
+
+type State = (usize, Option<Vec<u64>>);
+
+fn region<'a>(of: &'a mut Snapshot, tile: &'a mut State, home: Home) -> Option<&'a mut State> {
+    match home {
+        Home::Bar(bar) => of.region(bar),
+        Home::Tile => Some(tile),
+    }
+}
+
+fn fits(of: &MemRef, bytes: usize) -> bool {
+    of.end() <= bytes as u64
+}
+
+fn halfwords(address: u64, bytes: u64) -> (usize, usize) {
+    (address as usize / 2, (address + bytes).div_ceil(2) as usize)
+}

@@ -1,0 +1,288 @@
+//! Elementwise tasks as chains of stages, and pass `maps`: a chain whose result one other chain alone reads becomes its first stages. What
+//! a stage leaves is rounded as its task rounds it, and stays in cache.
+//!
+//! In fp32 only: the exact models' numbers go through their tasks' units.
+
+use super::moves::readers;
+use super::ops::{Kind, Op};
+use super::{Step, Work};
+use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
+use crate::machine::Machine;
+use crate::memory::Home;
+use crate::numerics::Parameters;
+use crate::operand::MemRef;
+use crate::pe::{FIRST, SECOND};
+use anemone_facts::Field::*;
+use anemone_facts::code::{class, condition, format, planar, residency, second};
+use anemone_kernels::axes::{Elementwise, OperandAxes};
+use anemone_kernels::map::{Combination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage};
+use anemone_kernels::tensor::Extents;
+use anemone_kernels::view::{Strides, nested};
+
+/// A chain of more elements than this is worth it only where it has several stages: one stage has kernels of its own.
+const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
+
+/// A source or a result of a chain; distances in fp16 elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MapOperand {
+    pub(crate) home: Home,
+    pub(crate) base: usize,
+    pub(crate) axes: OperandAxes,
+}
+
+/// Elementwise stages, from memory to memory.
+#[derive(Clone)]
+pub(crate) struct Map {
+    pub(crate) ext: Extents,
+    pub(crate) to: MapOperand,
+    pub(crate) sources: Vec<MapOperand>,
+    pub(crate) stages: Vec<MapStage>,
+    /// Tasks that it stands for.
+    pub(crate) tasks: usize,
+}
+
+impl MapOperand {
+    /// The box that is accessed.
+    fn of(&self, ext: Extents) -> MemRef {
+        let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
+        let axes: Vec<(u64, u64)> =
+            counts.filter(|(_, stride)| *stride != 0).map(|(n, stride)| (n as u64, 2 * stride as u64)).collect();
+        let row = if self.axes.one_column { 1 } else { ext.w };
+        MemRef::new(self.home, 2 * self.base as u64, &axes, 2 * row as u64)
+    }
+
+    /// Whether every element of the extents is where the other one has it.
+    fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
+        let counts = [ext.g, ext.c, ext.h].into_iter();
+        let mut pairs = counts.zip(self.axes.strides.into_iter().zip(other.axes.strides));
+        (self.home, self.base) == (other.home, other.base)
+            && (ext.w == 1 || self.axes.one_column == other.axes.one_column)
+            && pairs.all(|(n, (one, other))| n == 1 || one == other)
+    }
+
+    /// One past the last element.
+    pub(crate) fn end(&self, ext: Extents) -> usize {
+        (self.of(ext).end() / 2) as usize
+    }
+}
+
+impl Map {
+    /// The chain as an operation.
+    pub(super) fn op(self, tasks: std::ops::Range<usize>) -> Op {
+        let reads = self.sources.iter().map(|source| source.of(self.ext)).collect();
+        let writes = vec![self.to.of(self.ext)];
+        Op { tasks, reads, writes, kind: Kind::Map(Box::new(self)), known: true }
+    }
+
+    /// This chain with another one's stages before its own, whose result it reads; `None` where that is not so, or too long.
+    fn after(&self, before: &Map) -> Option<Map> {
+        if before.ext != self.ext || before.stages.len() + self.stages.len() > MOST_STAGES {
+            return None;
+        }
+        let left = before.to.of(before.ext);
+        let mut sources = before.sources.clone();
+        let mut inputs = Vec::with_capacity(self.sources.len());
+        for source in &self.sources {
+            if source.is_that_of(&before.to, self.ext) {
+                inputs.push(MapInput::Value(before.stages.len() - 1));
+            } else if source.of(self.ext).overlaps(&left) {
+                return None;
+            } else {
+                let at = sources.iter().position(|known| known == source).unwrap_or(sources.len());
+                if at == sources.len() {
+                    sources.push(source.clone());
+                }
+                inputs.push(MapInput::Operand(at));
+            }
+        }
+        let of = |input: &MapInput| match *input {
+            MapInput::Operand(at) => inputs.get(at).copied(),
+            MapInput::Value(at) => Some(MapInput::Value(at + before.stages.len())),
+        };
+        let mut stages = before.stages.clone();
+        for stage in &self.stages {
+            let inputs = stage.inputs.iter().map(of).collect::<Option<Vec<_>>>()?;
+            stages.push(MapStage { inputs, ..stage.clone() });
+        }
+        let tasks = before.tasks + self.tasks;
+        (sources.len() <= MOST_OPERANDS).then(|| Map { ext: self.ext, to: self.to.clone(), sources, stages, tasks })
+    }
+
+    /// With axes joined to long rows.
+    fn joined(mut self) -> Map {
+        let mut operands = [self.to.axes; MOST_OPERANDS];
+        operands.iter_mut().zip(&self.sources).for_each(|(axes, source)| *axes = source.axes);
+        let joined = Elementwise { ext: self.ext, to: self.to.axes.strides, operands }.joined();
+        self.ext = joined.ext;
+        self.to.axes = OperandAxes { strides: joined.to, one_column: false };
+        self.sources.iter_mut().zip(joined.operands).for_each(|(source, axes)| source.axes = axes);
+        self
+    }
+
+    /// Which sources are where the result goes.
+    pub(crate) fn in_place(&self) -> impl Iterator<Item = bool> + '_ {
+        self.sources.iter().map(|source| source.is_that_of(&self.to, self.ext))
+    }
+}
+
+/// Joins chains. `own` says whether a region is the program's own.
+pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    let mut j = 0;
+    while j < ops.len() {
+        while let Some((i, map)) = producer(ops, j, &own) {
+            ops[j] = map.op(ops[j].tasks.clone());
+            ops.remove(i);
+            j -= 1;
+        }
+        j += 1;
+    }
+    for op in ops {
+        let Kind::Map(map) = &op.kind else { continue };
+        let elements = map.ext.g * map.ext.c * map.ext.plane();
+        op.kind = match map.stages.len() {
+            1 if elements > SINGLE_STAGE_ELEMENTS => Kind::Tasks(map.name()),
+            _ => Kind::Map(Box::new(map.as_ref().clone().joined())),
+        };
+    }
+}
+
+/// An operation before the one at `j` whose result it alone reads, and both as one.
+fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize, Map)> {
+    let Kind::Map(map) = &ops[j].kind else { return None };
+    ops[j].reads.iter().find_map(|read| {
+        let i = ops[..j].iter().rposition(|op| op.may_write(read))?;
+        let Kind::Map(before) = &ops[i].kind else { return None };
+        let both = map.after(before).filter(|_| own(before.to.home))?;
+        let alone = readers(ops, i).all(|reader| reader == j);
+        // It reads later what it read then.
+        let kept = ops[i + 1..j].iter().all(|op| !ops[i].reads.iter().any(|read| op.may_write(read)));
+        (alone && kept).then_some((i, both))
+    })
+}
+
+impl Map {
+    /// What it computes, in a word or two.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.stages.as_slice() {
+            [stage] => match (&stage.kind, stage.inputs.len()) {
+                (MapKind::Activate { .. }, _) => "table",
+                (_, 1) => "elementwise of one",
+                (_, 2) => "elementwise of two",
+                _ => "scale and shift",
+            },
+            _ => "fused elementwise",
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// The task at hand as a chain of one stage.
+    pub(super) fn as_map(&self, step: &Step) -> Option<Map> {
+        if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
+            return None;
+        }
+        let (ext, stage, sources) = match &step.work {
+            Work::Neural(neural) => {
+                let activation = self.activates(neural)?;
+                let (bias, scale) = (self.added(), self.factor());
+                let kind = MapKind::Activate { bias, scale, activation };
+                let stage = MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind };
+                (neural.output, stage, vec![self.first_source([false; 3])?])
+            }
+            Work::Planar => self.planar_stage()?,
+            Work::Own(_) | Work::Skipped => return None,
+        };
+        let halves = |field| self.get(field) == format::FP16;
+        let (home, place) = match self.get(ResType) {
+            residency::L2 => (Home::Tile, &RES_L2),
+            residency::DMA if halves(DstMemFmt) && self.size(DstInterleave) <= 1 && self.get(DstEn) == 1 => {
+                (Home::Bar(self.bar(WBase, Wbe).ok()?), &DST_DMA)
+            }
+            _ => return None,
+        };
+        let to = self.map_operand(home, place, [false; 3])?;
+        let fits = halves(OutFmt) && !ext.array().contains(&0) && nested(ext, to.axes.strides);
+        fits.then_some(Map { ext, to, sources, stages: vec![stage], tasks: 1 })
+    }
+
+    /// A planar task's extents, stage and sources.
+    fn planar_stage(&self) -> Option<(Extents, MapStage, Vec<MapOperand>)> {
+        let class = self.get(TaskClass);
+        let ext = self.input_extents();
+        let inputs = match (class, self.get(PeSecond)) {
+            (class::PLANAR_ONE, second::NONE) if self.pooling_window().is_trivial() => 1,
+            (class::PLANAR_TWO, second::SOURCE | second::NEGATED) => 2,
+            (class::PLANAR_AFFINE, second::SOURCE | second::NEGATED) if self.get(PeOp) == planar::ADD => 3,
+            _ => return None,
+        };
+        let pairs_turned = inputs == 3 && self.get(Src2Transpose) == 1;
+        let alike = [(Cout, Cin), (Wout, Win), (Hout, Hin)].iter().all(|&(out, of)| self.get(out) == self.get(of));
+        let in_order = [Src1Transpose, ResultTranspose].iter().all(|&f| self.get(f) == 0)
+            && (self.get(Src2Transpose) == 0 || pairs_turned);
+        let abs = match self.get(PeCond) {
+            condition::NONE => false,
+            condition::ABS => true,
+            _ => return None,
+        };
+        if !alike || !in_order {
+            return None;
+        }
+        let (operation, ending) = (self.operation(inputs == 1).ok()?, self.ending().ok()?);
+        let pre = self.half(PePreScale);
+        let pre = (pre != 1.0 || abs).then_some((pre, abs));
+        let flags = |of: [anemone_facts::Field; 4]| [of[0], of[1], of[2]].map(|f| self.get(f) == 1);
+        let mut sources = vec![self.first_source(flags(FIRST))?];
+        match inputs {
+            2 => sources.push(self.second_source(flags(SECOND))?),
+            3 => sources.extend(self.pairs(flags(SECOND), pairs_turned)?),
+            _ => {}
+        }
+        let relus = [InputRelu, Src2InputRelu].map(|f| self.get(f) == 1);
+        let kind = MapKind::Combine(Box::new(Combination { pre, operation, ending }));
+        Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
+    }
+
+    /// Addends and factors: two rows of channels, or two rows of each channel.
+    fn pairs(&self, flags: [bool; 3], turned: bool) -> Option<[MapOperand; 2]> {
+        let [_, _, one_pair] = flags;
+        let addends = self.second_source([true, false, false])?;
+        let [group, channel, row] = addends.axes.strides;
+        let channel = if turned { 1 } else { channel };
+        let strides = [group, if one_pair { 0 } else { channel }, 0];
+        let axes = OperandAxes { strides, one_column: true };
+        Some([0, row].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
+    }
+
+    fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
+        let halves = self.get(InFmt) == format::FP16;
+        match self.get(SrcType) {
+            residency::L2 if halves => self.map_operand(Home::Tile, &SRC1_L2, flags),
+            residency::DMA if halves && self.get(Src1MemFmt) == format::FP16 && self.size(Src1Interleave) <= 1 => {
+                self.map_operand(Home::Bar(self.bar(RBase0, Rbe0).ok()?), &SRC1_DMA, flags)
+            }
+            _ => None,
+        }
+    }
+
+    fn second_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
+        let halves = self.get(Src2Fmt) == format::FP16;
+        match self.get(Src2Type) {
+            0 if halves => self.map_operand(Home::Tile, &SRC2_L2, flags),
+            1 if halves && self.get(Src2MemFmt) == format::FP16 && self.size(Src2Interleave) <= 1 => {
+                self.map_operand(Home::Bar(self.bar(RBase1, Rbe1).ok()?), &SRC2_DMA, flags)
+            }
+            _ => None,
+        }
+    }
+
+    /// An operand of which one column, row or channel may stand for all.
+    fn map_operand(&self, home: Home, place: &Place, [columns, rows, channels]: [bool; 3]) -> Option<MapOperand> {
+        let (base, strides) = self.place(place);
+        if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
+            return None;
+        }
+        let [group, channel, row]: Strides = strides.map(|s| (s / 2) as usize);
+        let strides = [group, if channels { 0 } else { channel }, if rows { 0 } else { row }];
+        Some(MapOperand { home, base: (base / 2) as usize, axes: OperandAxes { strides, one_column: columns } })
+    }
+}

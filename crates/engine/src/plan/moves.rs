@@ -1,0 +1,236 @@
+//! Pass `moves`: a copy of what another copy left reads from where that one read, and copies that nobody reads are not made.
+//!
+//! Elements keep their values on the way: copying twice does to a number what copying once does. A copy is left out only in memory
+//! that nobody outside sees: tile memory, and scratch memory that the program writes before it reads it.
+
+use super::ops::{Move, Op};
+use crate::memory::Home;
+use anemone_kernels::copy::CopyAxis;
+
+/// Splits of one axis, at most.
+const MOST_AXES: usize = 12;
+
+/// Composes copies, then drops those that nobody reads. `own` says whether a region is the program's own.
+pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    for i in 0..ops.len() {
+        while let Some(composed) = composition(ops, i, &own) {
+            ops[i] = Op::moves(ops[i].tasks.clone(), composed);
+        }
+    }
+    drop_unread(ops, own);
+}
+
+/// What the copy at `i` is when it reads from where the copy before it read; `None` where nothing is gained or known.
+fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move> {
+    let reader = ops[i].as_move()?;
+    let read = reader.read();
+    let at = ops[..i].iter().rposition(|op| op.may_write(&read))?;
+    let (writer, composed) = composed(ops, at, i)?;
+    let gone = own(writer.to.0) && readers(ops, at).all(|j| self::composed(ops, at, j).is_some());
+    (gone || composed.cost() <= reader.cost()).then_some(composed)
+}
+
+/// Operations after the one at `at` that may read what it leaves, up to the one that overwrites it.
+pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
+    let mut overwritten = false;
+    let left = ops[at].writes.first();
+    (at + 1..ops.len()).filter(move |&j| {
+        let Some(left) = left.filter(|_| !overwritten) else { return false };
+        let reads = ops[j].may_read(left);
+        overwritten = ops[j].overwrites(left);
+        reads
+    })
+}
+
+/// The copy at `i` through the one at `at`, from where the latter reads, where that is still there at `i`.
+fn composed(ops: &[Op], at: usize, i: usize) -> Option<(&Move, Move)> {
+    let (writer, reader) = (ops[at].as_move()?, ops[i].as_move()?);
+    // A copy that writes where it reads leaves nothing to read again.
+    let overlaps = writer.read().overlaps(&writer.written());
+    if overlaps || writer.rule != reader.rule {
+        return None;
+    }
+    let through = through(writer, reader)?;
+    let source = through.read();
+    let kept = ops[at + 1..i].iter().all(|op| !op.may_write(&source));
+    kept.then_some((writer, through))
+}
+
+/// `reader` after `writer`, as one copy; `None` where it reads anything else, or that is no box of the writer's source.
+fn through(writer: &Move, reader: &Move) -> Option<Move> {
+    if writer.to.0 != reader.from.0 {
+        return None;
+    }
+    // Where the reader begins, as a place in the writer's box.
+    let mut offset = reader.from.1.checked_sub(writer.to.1)?;
+    let mut first = Vec::with_capacity(writer.axes.len());
+    for axis in &writer.axes {
+        let at = offset / axis.to;
+        offset -= at * axis.to;
+        first.push(at);
+    }
+    if offset != 0 {
+        return None;
+    }
+    let start = writer.axes.iter().zip(&first).map(|(axis, at)| axis.from * at).sum::<usize>();
+    let mut waiting: Vec<CopyAxis> = reader.axes.clone();
+    let mut done: Vec<(CopyAxis, Vec<usize>)> = Vec::new();
+    while let Some(axis) = waiting.pop() {
+        if done.len() + waiting.len() >= MOST_AXES {
+            return None;
+        }
+        let steps = steps(writer, axis.from)?;
+        // Where an axis of the reader goes on into the writer's next outer axis, it is two.
+        let wraps = steps.iter().position(|&n| n != 0).filter(|&k| steps[k + 1..].iter().all(|&n| n == 0));
+        if let Some(k) = wraps
+            && let Some(outer) = k.checked_sub(1).and_then(|k| writer.axes.get(k))
+            && first[k] + (axis.count - 1) * steps[k] >= writer.axes[k].count
+        {
+            let inner = writer.axes[k];
+            let period = inner.count / steps[k];
+            let fits = outer.to == inner.to * inner.count
+                && inner.count.is_multiple_of(steps[k])
+                && first[k] < steps[k]
+                && period > 1
+                && axis.count.is_multiple_of(period);
+            if !fits {
+                return None;
+            }
+            waiting.push(CopyAxis { count: axis.count / period, to: axis.to * period, from: axis.from * period });
+            waiting.push(CopyAxis { count: period, ..axis });
+            continue;
+        }
+        done.push((axis, steps));
+    }
+    // No place is past the end of the writer's axes, and none carries into another.
+    for (k, axis) in writer.axes.iter().enumerate() {
+        let last = done.iter().fold(first[k], |sum, (of, steps)| sum + (of.count - 1) * steps[k]);
+        if last >= axis.count {
+            return None;
+        }
+    }
+    let axes: Vec<CopyAxis> = done
+        .into_iter()
+        .map(|(axis, steps)| {
+            let from = writer.axes.iter().zip(&steps).map(|(of, n)| of.from * n).sum();
+            CopyAxis { from, ..axis }
+        })
+        .collect();
+    Move::new(reader.rule, reader.to, (writer.from.0, writer.from.1 + start), &axes)
+}
+
+/// A distance in the writer's result as steps along its axes.
+fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
+    let steps = writer.axes.iter().map(|axis| {
+        let n = distance / axis.to;
+        distance -= n * axis.to;
+        n
+    });
+    let steps: Vec<usize> = steps.collect();
+    (distance == 0).then_some(steps)
+}
+
+/// Drops copies whose results nobody reads, from the last one on.
+fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    for i in (0..ops.len()).rev() {
+        let unread = ops[i].as_move().is_some_and(|of| own(of.to.0)) && readers(ops, i).next().is_none();
+        if unread {
+            ops.remove(i);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ops::Kind;
+    use super::*;
+    use crate::operand::MemRef;
+    use anemone_kernels::copy::{NanRule, strided};
+    use anemone_kernels::workers::Workers;
+    use half::f16;
+
+    fn axis(count: usize, to: usize, from: usize) -> CopyAxis {
+        CopyAxis { count, to, from }
+    }
+
+    fn copy(to: usize, from: usize, axes: &[CopyAxis]) -> Move {
+        Move::new(NanRule::Quiet, (Home::Tile, to), (Home::Tile, from), axes).expect("a copy")
+    }
+
+    fn apply(of: &Move, memory: &mut [f16]) {
+        let before = memory.to_vec();
+        let [from, to] = of.ranges();
+        strided(&Workers::new(), of.rule, &before[from], &mut memory[to], &of.axes);
+    }
+
+    /// Rows scattered one element in 64 bytes, then gathered in another shape.
+    #[test]
+    fn a_scatter_and_a_gather_are_one_copy() {
+        let (source, scattered, result) = (0, 5000, 80_000);
+        let cases: [(&[CopyAxis], usize, &[CopyAxis]); 6] = [
+            (&[axis(48, 32, 1)], 0, &[axis(6, 8, 8 * 32), axis(8, 1, 32)]),
+            (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(64, 12, 32), axis(12, 1, 64 * 32)]),
+            (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 32 * 8, &[axis(12, 8, 64 * 32), axis(8, 1, 5 * 32)]),
+            // One axis of the reader over two of the writer.
+            (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(2, 384, 384 * 32), axis(384, 1, 32)]),
+            (&[axis(12, 64 * 32, 100), axis(64, 32, 1)], 0, &[axis(96, 8, 8 * 32), axis(8, 1, 32)]),
+            (&[axis(4, 16, 1), axis(16, 1, 4)], 0, &[axis(8, 8, 1), axis(8, 1, 8)]),
+        ];
+        for (scatter, at, gather) in cases {
+            let (one, other) = (copy(scattered, source, scatter), copy(result, scattered + at, gather));
+            let both = through(&one, &other).expect("it composes");
+            let mut memory: Vec<f16> = (0..100_000).map(|i| f16::from_bits(i as u16 & 0x3fff)).collect();
+            let mut at_once = memory.clone();
+            apply(&one, &mut memory);
+            apply(&other, &mut memory);
+            apply(&both, &mut at_once);
+            assert_eq!(memory[result..], at_once[result..], "{gather:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_first_did_not_write_is_not_composed() {
+        let scatter = copy(5000, 0, &[axis(48, 32, 1)]);
+        for (at, gather) in [(1, axis(48, 1, 32)), (0, axis(49, 1, 32)), (0, axis(4, 1, 16)), (32 * 47, axis(2, 1, 32))]
+        {
+            assert_eq!(through(&scatter, &copy(80_000, 5000 + at, &[gather])), None);
+        }
+        // Rows that are not multiples of the first one's.
+        let rows = copy(5000, 0, &[axis(12, 64, 7), axis(6, 1, 100)]);
+        assert_eq!(through(&rows, &copy(80_000, 5000, &[axis(24, 4, 4), axis(3, 1, 1)])), None);
+    }
+
+    /// The source of the first copy is overwritten before the second reads, or somebody else reads the first one's result.
+    #[test]
+    fn dependences_are_kept() {
+        let own = |home: Home| home == Home::Tile;
+        let scatter = || Op::moves(0..1, copy(5000, 0, &[axis(48, 32, 1)]));
+        let gather = || Op::moves(2..3, copy(80_000, 5000, &[axis(6, 8, 8 * 32), axis(8, 1, 32)]));
+        let task = |reads: Vec<MemRef>, writes: Vec<MemRef>, known| Op {
+            tasks: 1..2,
+            kind: Kind::Tasks("task"),
+            reads,
+            writes,
+            known,
+        };
+        let out = || task(vec![MemRef::new(Home::Tile, 160_000, &[], 96)], Vec::new(), true);
+        let run_on = |between: Op| {
+            let mut ops = vec![scatter(), between, gather(), out()];
+            run(&mut ops, own);
+            ops.iter().filter_map(|op| op.as_move().map(|of| of.from.1)).collect::<Vec<_>>()
+        };
+        let apart = MemRef::new(Home::Tile, 4000, &[], 8);
+        assert_eq!(run_on(task(vec![apart.clone()], vec![apart], true)), [0]);
+        let source = MemRef::new(Home::Tile, 10, &[], 2);
+        assert_eq!(run_on(task(Vec::new(), vec![source], true)), [0, 5000]);
+        let scattered = MemRef::new(Home::Tile, 10_000, &[], 2);
+        assert_eq!(run_on(task(vec![scattered], Vec::new(), true)).len(), 2);
+        assert_eq!(run_on(task(Vec::new(), Vec::new(), false)), [0, 5000]);
+        let mut unread = vec![scatter(), gather()];
+        run(&mut unread, own);
+        assert!(unread.is_empty());
+        let mut seen = vec![scatter(), gather()];
+        run(&mut seen, |_| false);
+        assert_eq!(seen.len(), 2);
+    }
+}

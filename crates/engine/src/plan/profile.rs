@@ -1,0 +1,79 @@
+//! Times of a plan's steps.
+
+use super::ops::Op;
+use std::time::Instant;
+
+/// The least time of each step over some runs.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// Runs that were timed.
+    pub runs: usize,
+    /// The shortest run, all of it.
+    pub run_nanos: u64,
+    /// Steps in their order.
+    pub steps: Vec<StepTime>,
+}
+
+/// A step of a plan: one host operation.
+#[derive(Clone, Debug)]
+pub struct StepTime {
+    /// A task that it stands for: the first one, or of a fused chain the last one.
+    pub first_task: usize,
+    /// How many tasks it stands for.
+    pub tasks: usize,
+    /// What it computes.
+    pub class: &'static str,
+    /// Its shortest time.
+    pub nanos: u64,
+    /// Bytes of its operands, read and written; coefficients apart.
+    pub bytes: u64,
+    /// Multiply-additions.
+    pub macs: u64,
+}
+
+/// Times while a run goes on.
+#[derive(Default)]
+pub(super) struct Clock {
+    /// `None` where nobody asks.
+    times: Option<Vec<u64>>,
+}
+
+impl Clock {
+    pub(super) fn of_steps(steps: usize) -> Clock {
+        Clock { times: Some(Vec::with_capacity(steps)) }
+    }
+
+    /// Does a step.
+    #[inline]
+    pub(super) fn step<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let Some(times) = &mut self.times else { return work() };
+        let start = Instant::now();
+        let result = work();
+        times.push(start.elapsed().as_nanos() as u64);
+        result
+    }
+}
+
+impl Profile {
+    /// Of nothing yet.
+    pub(super) fn of(ops: &[Op], macs: impl Fn(&Op) -> u64) -> Profile {
+        let bytes = |op: &Op| op.reads.iter().chain(&op.writes).map(|operand| operand.bytes()).sum();
+        let steps = ops.iter().map(|op| StepTime {
+            first_task: op.tasks.start,
+            tasks: op.task_count(),
+            class: op.class(),
+            nanos: u64::MAX,
+            bytes: bytes(op),
+            macs: macs(op),
+        });
+        Profile { runs: 0, run_nanos: u64::MAX, steps: steps.collect() }
+    }
+
+    /// One more run.
+    pub(super) fn add(&mut self, run_nanos: u64, clock: Clock) {
+        self.runs += 1;
+        self.run_nanos = self.run_nanos.min(run_nanos);
+        let times = clock.times.unwrap_or_default();
+        self.steps.iter_mut().zip(times).for_each(|(step, nanos)| step.nanos = step.nanos.min(nanos));
+    }
+}

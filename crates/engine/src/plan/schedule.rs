@@ -1,0 +1,93 @@
+//! Executes operations on memory whose accesses are known to be in order.
+
+use super::maps::{Map, MapOperand};
+use super::ops::{Kind, Move, Op};
+use super::{Common, Step};
+use crate::fault::Fault;
+use crate::machine::Chain;
+use crate::memory::{self, Home, Memory, Region};
+use anemone_kernels::copy;
+use anemone_kernels::map::{self, MOST_OPERANDS};
+use anemone_kernels::view::TensorView;
+
+/// What operations are executed with.
+pub(super) struct Schedule<'a> {
+    pub(super) common: &'a Common,
+    pub(super) steps: &'a [Step],
+    pub(super) together: &'a [usize],
+    pub(super) fans: &'a [usize],
+}
+
+impl Schedule<'_> {
+    /// Does one operation.
+    pub(super) fn run(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
+        let done = match &op.kind {
+            Kind::Move(of) => self.copy(of, memory, l2),
+            Kind::Map(of) => self.map(of, memory, l2),
+            Kind::Tasks(_) => return self.tasks(op, memory, l2, chain),
+        };
+        if done.is_none() {
+            // A region is too small: the tasks themselves say which.
+            return self.tasks(op, memory, l2, chain);
+        }
+        Ok(())
+    }
+
+    /// Elementwise stages; `None` where memory does not have the operands.
+    fn map(&self, of: &Map, memory: &mut Memory, l2: &mut Region) -> Option<()> {
+        let workers = &self.common.workers;
+        let mut ranges = [const { (Home::Tile, 0..0) }; MOST_OPERANDS];
+        for ((range, source), in_place) in ranges.iter_mut().zip(&of.sources).zip(of.in_place()) {
+            if !in_place {
+                *range = (source.home, source.base..source.end(of.ext));
+            }
+        }
+        let mut aside = workers.aside();
+        let target = (of.to.home, of.to.base..of.to.end(of.ext));
+        let (data, to) = memory::views(memory, l2, ranges, target, &mut aside)?;
+        let mut operands = [None; MOST_OPERANDS];
+        for ((operand, data), (source, in_place)) in
+            operands.iter_mut().zip(data).zip(of.sources.iter().zip(of.in_place()))
+        {
+            let MapOperand { axes, .. } = source;
+            *operand = (!in_place).then_some((TensorView { data, strides: axes.strides }, axes.one_column));
+        }
+        let chain = map::Map { stages: &of.stages, operands: &operands };
+        map::map(workers, chain, to, of.ext, of.to.axes.strides);
+        Some(())
+    }
+
+    /// A copy; `None` where memory does not have the operands.
+    fn copy(&self, of: &Move, memory: &mut Memory, l2: &mut Region) -> Option<()> {
+        let workers = &self.common.workers;
+        let [from, to] = of.ranges();
+        let mut aside = workers.aside();
+        let ([from], to) = memory::views(memory, l2, [(of.from.0, from)], (of.to.0, to), &mut aside)?;
+        copy::strided(workers, of.rule, from, to, &of.axes);
+        Some(())
+    }
+
+    fn tasks(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
+        let mut index = op.tasks.start;
+        while let Some(step) = self.steps.get(index).filter(|_| index < op.tasks.end) {
+            let mut machine = self.common.machine(memory, l2, chain, &step.task, &step.fields);
+            let fault = |kind| Fault { task: Some(index), offset: step.task.offset, kind };
+            let count = self.together.get(index).copied().unwrap_or(1);
+            if count > 1 {
+                let done = machine.at_once(&self.steps[index..], count).map_err(fault)?;
+                if done > 0 {
+                    index += done;
+                    continue;
+                }
+            }
+            let fan = self.fans.get(index).copied().unwrap_or(1);
+            if fan > 1 && machine.fan(&self.steps[index..][..fan]).map_err(fault)? {
+                index += fan;
+                continue;
+            }
+            machine.execute(&step.work).map_err(fault)?;
+            index += 1;
+        }
+        Ok(())
+    }
+}

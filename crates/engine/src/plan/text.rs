@@ -1,0 +1,109 @@
+//! The text of a plan: a line for each operation, and its operands.
+
+use super::ops::{Kind, Move, Op};
+use super::{Step, Work};
+use crate::memory::Home;
+use anemone_facts::Field;
+use anemone_kernels::copy::CopyAxis;
+use anemone_kernels::epilogue::Activation;
+use anemone_kernels::map::{MapInput, MapKind};
+use std::fmt;
+
+/// A plan after a pass.
+#[derive(Clone, Debug)]
+pub struct PassText {
+    /// The pass, or `lift` for what the tasks were lifted to.
+    pub name: &'static str,
+    /// Operations in order.
+    pub text: String,
+}
+
+/// The list of operations.
+pub(super) fn listing(ops: &[Op], tasks: usize) -> String {
+    use fmt::Write;
+    let mut text = String::new();
+    let moves = ops.iter().filter(|op| op.as_move().is_some()).count();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "; {} operations of {tasks} tasks, {moves} of them copies", ops.len());
+    for (i, op) in ops.iter().enumerate() {
+        let _ = writeln!(text, "{i}: {op}");
+    }
+    text
+}
+
+/// A line for each operation: the kernel that executes it, and why those before it in the registry do not.
+pub(super) fn selection(ops: &[Op], steps: &[Step]) -> String {
+    let mut text = String::new();
+    for (i, op) in ops.iter().enumerate() {
+        let (kernel, rejected) = match (&op.kind, steps.get(op.tasks.start)) {
+            (Kind::Move(_), _) => ("strided copy".to_string(), Vec::new()),
+            (Kind::Map(_), _) => ("stages block by block".to_string(), Vec::new()),
+            (Kind::Tasks(name), _) if op.tasks.len() > 1 => (name.to_string(), Vec::new()),
+            (Kind::Tasks(_), Some(Step { work: Work::Neural(neural), fields, .. })) => {
+                neural.selection(fields.get(Field::NeTranspose) == 1)
+            }
+            (Kind::Tasks(_), _) => ("its unit".to_string(), Vec::new()),
+        };
+        text += &format!("{i}: task {}, {}: {kernel}", op.tasks.start, op.class());
+        if !rejected.is_empty() {
+            let reasons: Vec<String> = rejected.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+            text += &format!(" (not {})", reasons.join("; "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.tasks.end.saturating_sub(1);
+        match (&self.kind, self.tasks.start == last) {
+            (Kind::Move(of), _) => return write!(f, "copy {of} ; task {}", self.tasks.start),
+            (Kind::Map(map), _) => {
+                write!(f, "{} ; {} tasks, the last is task {}", map.name(), map.tasks, self.tasks.start)?;
+                for (at, stage) in map.stages.iter().enumerate() {
+                    let name = match &stage.kind {
+                        MapKind::Activate { bias, scale, activation } => {
+                            let function = match activation {
+                                Activation::None => "nothing more",
+                                Activation::Relu => "relu",
+                                Activation::Clamp(..) => "clamp",
+                                Activation::Table(_) | Activation::Unread => "table",
+                            };
+                            format!("(x + {bias}) * {scale}, {function}")
+                        }
+                        MapKind::Combine(of) => format!("{:?}", of.operation.op),
+                    };
+                    write!(f, "\n    v{at} = {name} of")?;
+                    for input in &stage.inputs {
+                        match input {
+                            MapInput::Operand(i) => write!(f, " operand {i}")?,
+                            MapInput::Value(i) => write!(f, " v{i}")?,
+                        }
+                    }
+                }
+            }
+            (Kind::Tasks(name), true) => write!(f, "{name} ; task {}", self.tasks.start)?,
+            (Kind::Tasks(name), false) => write!(f, "{name} ; tasks {} to {last}", self.tasks.start)?,
+        }
+        if !self.known {
+            return write!(f, ", accesses unknown");
+        }
+        self.reads.iter().try_for_each(|read| write!(f, "\n    reads  {read}"))?;
+        self.writes.iter().try_for_each(|written| write!(f, "\n    writes {written}"))
+    }
+}
+
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |f: &mut fmt::Formatter<'_>, (home, base): (Home, usize)| match home {
+            Home::Bar(bar) => write!(f, "bar{bar}+{base}"),
+            Home::Tile => write!(f, "tile+{base}"),
+        };
+        place(f, self.to)?;
+        write!(f, " <- ")?;
+        place(f, self.from)?;
+        write!(f, " (elements)")?;
+        self.axes.iter().try_for_each(|CopyAxis { count, to, from }| write!(f, " {count}({to}<-{from})"))
+    }
+}
