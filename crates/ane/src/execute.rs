@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::tensor::{Array, agreement, compare};
-use anemone_engine::{Memory, Options, Plan, TaskTrace};
+use anemone_engine::{Memory, Options, Plan, Profile, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
@@ -83,6 +83,17 @@ impl Execution {
         let plan = Plan::new(program, options)?;
         let memory = plan.memory();
         Ok(Execution { ports: program.ports.clone(), plan, memory })
+    }
+
+    /// The plan that is executed.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Times the plan's steps over so many runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
+    pub fn profile(&mut self, inputs: &[(String, Array)], runs: usize) -> Result<Profile> {
+        bind(&self.ports, &mut self.memory, inputs)?;
+        Ok(self.plan.profile(&mut self.memory, runs)?)
     }
 
     /// Runs once. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,

@@ -94,6 +94,7 @@ fn flipped_bits_end_in_an_outcome() {
                 lenient: random.next().is_multiple_of(2),
                 model: Model::ALL[(random.next() % 3) as usize],
                 trace: random.next().is_multiple_of(4),
+                ..Options::default()
             };
             let one = Instant::now();
             match run(&damaged, &mut memory, options) {

@@ -1,0 +1,161 @@
+//! `ane run --plan`, `--dump-plan` and `--profile`: how the software engine executes a program, and where the time goes.
+
+use super::super::{Voice, print};
+use anemone::execute::Execution;
+use anemone::tensor::Array;
+use anemone::{Chain, Code, Diagnostic, Result, files};
+use anemone_engine::{Level, Options, Profile, StepTime};
+use anemone_program::Program;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// How the engine executes a program.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+pub enum PlanLevel {
+    /// Host operations, fused and rearranged
+    Optimized,
+    /// Task after task
+    Unoptimized,
+}
+
+impl PlanLevel {
+    pub fn level(self) -> Level {
+        match self {
+            PlanLevel::Optimized => Level::Optimized,
+            PlanLevel::Unoptimized => Level::Unoptimized,
+        }
+    }
+}
+
+/// Writes the plan of every program, before the first pass and after each one.
+pub fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
+    let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    let mut written: Vec<(PathBuf, String)> = Vec::new();
+    for (i, program) in chain.programs().iter().enumerate() {
+        let prefix = if chain.programs().len() > 1 { format!("program{i}-") } else { String::new() };
+        let execution = Execution::new(program, Options { trace: false, ..options })?;
+        let passes = execution.plan().passes();
+        let select = ("select", execution.plan().selection());
+        for (at, (name, text)) in passes.into_iter().map(|pass| (pass.name, pass.text)).chain([select]).enumerate() {
+            written.push((folder.join(format!("{prefix}{at:02}-{name}.txt")), text));
+        }
+    }
+    let all: Vec<(&Path, &[u8])> = written.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+    files::write_all(&all)
+}
+
+/// Whether `ANE_LOG` names what a plan's operations are executed by.
+pub fn logs_selection() -> bool {
+    std::env::var("ANE_LOG").is_ok_and(|topics| topics.split(',').any(|topic| topic.trim() == "select"))
+}
+
+/// The kernel of every operation of every program.
+pub fn selection(chain: &Chain, options: Options) -> Result<String> {
+    let of = |program| Ok(Execution::new(program, Options { trace: false, ..options })?.plan().selection());
+    chain.programs().iter().map(of).collect()
+}
+
+/// Times the steps of a program's plan.
+pub fn profile(
+    program: &Program,
+    options: Options,
+    inputs: &[(String, Array)],
+    runs: usize,
+    voice: Voice,
+) -> Result<()> {
+    let mut execution = Execution::new(program, Options { trace: false, ..options })?;
+    let profile = execution.profile(inputs, runs)?;
+    if voice.json {
+        return print(&format!("{}\n", document(&profile)));
+    }
+    print(&table(&profile))
+}
+
+/// Sums of a class of steps.
+#[derive(Default)]
+struct Class {
+    steps: usize,
+    tasks: usize,
+    nanos: u64,
+    bytes: u64,
+    macs: u64,
+}
+
+fn classes(profile: &Profile) -> Vec<(&'static str, Class)> {
+    let mut classes: BTreeMap<&'static str, Class> = BTreeMap::new();
+    for step in &profile.steps {
+        let class = classes.entry(step.class).or_default();
+        class.steps += 1;
+        class.tasks += step.tasks;
+        class.nanos += step.nanos;
+        class.bytes += step.bytes;
+        class.macs += step.macs;
+    }
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, class)| std::cmp::Reverse(class.nanos));
+    classes
+}
+
+fn table(profile: &Profile) -> String {
+    let all: u64 = profile.steps.iter().map(|step| step.nanos).sum();
+    let share = |nanos: u64| 100.0 * nanos as f64 / all.max(1) as f64;
+    let ms = |nanos: u64| nanos as f64 / 1e6;
+    let mut text = format!(
+        "{:34} {:>6} {:>6} {:>10} {:>6} {:>10} {:>8} {:>10}\n",
+        "class", "steps", "tasks", "ms", "%", "MB", "GB/s", "GFLOP/s"
+    );
+    for (name, class) in classes(profile) {
+        let per_second = |count: u64| count as f64 / class.nanos.max(1) as f64;
+        let flops = if class.macs > 0 { format!("{:.1}", per_second(2 * class.macs)) } else { String::new() };
+        text += &format!(
+            "{name:34} {:>6} {:>6} {:>10.3} {:>6.1} {:>10.2} {:>8.1} {flops:>10}\n",
+            class.steps,
+            class.tasks,
+            ms(class.nanos),
+            share(class.nanos),
+            class.bytes as f64 / 1e6,
+            per_second(class.bytes),
+        );
+    }
+    text += &format!(
+        "{} steps of {} tasks: {:.3} ms in all, the shortest of {} runs {:.3} ms\n\nlongest steps:\n",
+        profile.steps.len(),
+        profile.steps.iter().map(|step| step.tasks).sum::<usize>(),
+        ms(all),
+        profile.runs,
+        ms(profile.run_nanos),
+    );
+    let mut longest: Vec<(usize, &StepTime)> = profile.steps.iter().enumerate().collect();
+    longest.sort_by_key(|(_, step)| std::cmp::Reverse(step.nanos));
+    for (i, step) in longest.iter().take(LONGEST) {
+        text += &format!(
+            "{i:>6} {:34} task {:<6} {:>10.3} ms {:>5.1} % {:>9.2} MB\n",
+            step.class,
+            step.first_task,
+            ms(step.nanos),
+            share(step.nanos),
+            step.bytes as f64 / 1e6,
+        );
+    }
+    text
+}
+
+/// Steps that the table lists by themselves.
+const LONGEST: usize = 12;
+
+fn document(profile: &Profile) -> Value {
+    let classes = classes(profile).into_iter().map(|(name, class)| {
+        json!({ "class": name, "steps": class.steps, "tasks": class.tasks, "ns": class.nanos,
+                "bytes": class.bytes, "macs": class.macs })
+    });
+    let steps = profile.steps.iter().map(|step| {
+        json!({ "class": step.class, "first_task": step.first_task, "tasks": step.tasks, "ns": step.nanos,
+                "bytes": step.bytes, "macs": step.macs })
+    });
+    json!({
+        "schema": "anemone.profile/1", "runs": profile.runs, "run_ns": profile.run_nanos,
+        "classes": classes.collect::<Vec<_>>(), "steps": steps.collect::<Vec<_>>(),
+    })
+}
