@@ -277,7 +277,7 @@ impl Machine<'_> {
     /// The non-linearity of a task that copies elements through nothing but a bias, a scale and that, in fp32.
     pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
         let copies = matches!(neural.operation, Operation::Copy)
-            && [InputRelu, PostScaleMode, NeTranspose].iter().all(|&field| self.get(field) == 0)
+            && [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
             && self.depth_window().is_none();
         let known = !matches!(neural.activation, Activation::Unread);
         (copies && known).then(|| neural.activation.clone())

@@ -6,14 +6,17 @@ use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
 use crate::machine::Machine;
 use crate::memory::Home;
+use crate::ne::Neural;
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
-use anemone_kernels::copy::CopyAxis;
+use anemone_kernels::copy::{CopyAxis, NanRule};
 
 /// What a task is lifted to, where it is more than a task.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
+    /// A copy, then a chain in its place.
+    Both(Move, Map),
 }
 
 /// One operation for each task, or for those that are done together from each one on.
@@ -31,10 +34,14 @@ pub(super) fn lift(
         let tasks = i..(i + count.max(1)).min(steps.len());
         let of = lifted.by_ref().take(tasks.len()).fold(None, |_, of| of).filter(|_| tasks.len() == 1);
         if let Some(of) = of {
-            ops.push(match of {
-                Lifted::Move(of) => Op::moves(tasks.clone(), of),
-                Lifted::Map(of) => of.op(tasks.clone()),
-            });
+            match of {
+                Lifted::Move(of) => ops.push(Op::moves(tasks.clone(), of)),
+                Lifted::Map(of) => ops.push(of.op(tasks.clone())),
+                Lifted::Both(first, then) => {
+                    ops.push(Op::moves(tasks.clone(), first));
+                    ops.push(then.op(tasks.clone()));
+                }
+            }
         } else {
             let all = accesses.get(tasks.clone()).unwrap_or(&[]);
             let known = all.iter().all(|of| of.is_some());
@@ -69,14 +76,21 @@ impl Step {
 impl Machine<'_> {
     /// The task at hand as a copy or a chain, where it is one.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
-        let of = self.as_move(&step.work).map(Lifted::Move);
-        of.or_else(|| self.as_map(step).map(Lifted::Map))
+        let Work::Neural(neural) = &step.work else { return self.as_map(step).map(Lifted::Map) };
+        if let Some(rule) = self.copies(neural) {
+            return self.as_move(neural, rule).map(Lifted::Move);
+        }
+        let of = self.as_map(step).map(Lifted::Map);
+        of.or_else(|| {
+            // A vector through a non-linearity, stored along another axis.
+            let vector = self.get(NeTranspose) == 1 && [neural.output.c, neural.output.w].contains(&1);
+            let map = self.activates_in_place(neural).filter(|_| vector)?;
+            Some(Lifted::Both(self.as_move(neural, NanRule::Quiet)?, map))
+        })
     }
 
-    /// The task at hand as a copy from memory to memory.
-    fn as_move(&self, work: &Work) -> Option<Move> {
-        let Work::Neural(neural) = work else { return None };
-        let rule = self.copies(neural)?;
+    /// The elements that the task at hand takes from memory to memory.
+    fn as_move(&self, neural: &Neural, rule: NanRule) -> Option<Move> {
         let halves = |field| self.get(field) == format::FP16;
         let (from, source) = match self.get(SrcType) {
             residency::L2 => (Home::Tile, &crate::dma::SRC1_L2),

@@ -3,24 +3,29 @@
 //!
 //! In fp32 only: the exact models' numbers go through their tasks' units.
 
-use super::moves::readers;
-use super::ops::{Kind, Op};
+use super::moves::{self, readers};
+use super::ops::{Kind, Move, Op};
 use super::{Step, Work};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::machine::Machine;
 use crate::memory::Home;
+use crate::ne::Neural;
 use crate::numerics::Parameters;
 use crate::operand::MemRef;
 use crate::pe::{FIRST, SECOND};
 use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, format, planar, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
+use anemone_kernels::copy::NanRule;
 use anemone_kernels::map::{Combination, MOST_OPERANDS, MOST_STAGES, MapInput, MapKind, MapStage};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
 
 /// A chain of more elements than this is worth it only where it has several stages: one stage has kernels of its own.
 const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
+
+/// Elements of a chain whose places are followed through copies.
+const MOST_TRACED: usize = 1 << 14;
 
 /// A source or a result of a chain; distances in fp16 elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub(crate) struct Map {
     pub(crate) stages: Vec<MapStage>,
     /// Tasks that it stands for.
     pub(crate) tasks: usize,
+    /// Whether it reads elsewhere than its tasks do, so that it cannot be left to them.
+    rewired: bool,
 }
 
 impl MapOperand {
@@ -105,7 +112,38 @@ impl Map {
             stages.push(MapStage { inputs, ..stage.clone() });
         }
         let tasks = before.tasks + self.tasks;
-        (sources.len() <= MOST_OPERANDS).then(|| Map { ext: self.ext, to: self.to.clone(), sources, stages, tasks })
+        let rewired = before.rewired || self.rewired;
+        let fits = sources.len() <= MOST_OPERANDS;
+        fits.then(|| Map { ext: self.ext, to: self.to.clone(), sources, stages, tasks, rewired })
+    }
+
+    /// A source by way of the copy that left it, where columns are still side by side; a copy's NaN is read as it would be.
+    fn source_through(&self, source: &MapOperand, of: &Move) -> Option<MapOperand> {
+        let Extents { g, c, h, w } = self.ext;
+        if g * c * h * w > MOST_TRACED || of.rule != NanRule::Quiet || of.to.0 != source.home {
+            return None;
+        }
+        let [group, channel, row] = source.axes.strides;
+        let column = usize::from(!source.axes.one_column);
+        let place = |at: [usize; 4]| {
+            let [g, c, h, w] = at;
+            of.source_of(source.base + g * group + c * channel + h * row + w * column)
+        };
+        let first = place([0; 4])?;
+        let step = |axis: usize, count: usize| {
+            let mut at = [0; 4];
+            at[axis] = 1;
+            if count > 1 { place(at)?.checked_sub(first) } else { Some(0) }
+        };
+        let [group, channel, row, column] = [step(0, g)?, step(1, c)?, step(2, h)?, step(3, w)?];
+        if w > 1 && column != usize::from(!source.axes.one_column) {
+            return None;
+        }
+        // Every element is where the distances say.
+        let all = (0..g * c * h * w).map(|i| [i / (c * h * w), i / (h * w) % c, i / w % h, i % w]);
+        let mut all = all.map(|at| (place(at), first + at[0] * group + at[1] * channel + at[2] * row + at[3] * column));
+        let axes = OperandAxes { strides: [group, channel, row], one_column: source.axes.one_column };
+        all.all(|(place, at)| place == Some(at)).then_some(MapOperand { home: of.from.0, base: first, axes })
     }
 
     /// With axes joined to long rows.
@@ -127,6 +165,12 @@ impl Map {
 
 /// Joins chains. `own` says whether a region is the program's own.
 pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+    for j in 0..ops.len() {
+        while let Some(map) = through_copy(ops, j) {
+            ops[j] = map.op(ops[j].tasks.clone());
+        }
+    }
+    moves::drop_unread(ops, &own);
     let mut j = 0;
     while j < ops.len() {
         while let Some((i, map)) = producer(ops, j, &own) {
@@ -140,10 +184,26 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
         let Kind::Map(map) = &op.kind else { continue };
         let elements = map.ext.g * map.ext.c * map.ext.plane();
         op.kind = match map.stages.len() {
-            1 if elements > SINGLE_STAGE_ELEMENTS => Kind::Tasks(map.name()),
+            1 if elements > SINGLE_STAGE_ELEMENTS && !map.rewired => Kind::Tasks(map.name()),
             _ => Kind::Map(Box::new(map.as_ref().clone().joined())),
         };
     }
+}
+
+/// The chain at `j` with a source that a copy left read from where the copy found it.
+fn through_copy(ops: &[Op], j: usize) -> Option<Map> {
+    let Kind::Map(map) = &ops[j].kind else { return None };
+    (0..map.sources.len()).find_map(|k| {
+        let read = map.sources[k].of(map.ext);
+        let i = ops[..j].iter().rposition(|op| op.may_write(&read))?;
+        let of = ops[i].as_move()?;
+        let source = map.source_through(&map.sources[k], of)?;
+        let found = source.of(map.ext);
+        let kept = ops[i + 1..j].iter().all(|op| !op.may_write(&found)) && !of.written().overlaps(&of.read());
+        let mut map = map.as_ref().clone();
+        (map.sources[k], map.rewired) = (source, true);
+        kept.then_some(map)
+    })
 }
 
 /// An operation before the one at `j` whose result it alone reads, and both as one.
@@ -182,16 +242,35 @@ impl Machine<'_> {
             return None;
         }
         let (ext, stage, sources) = match &step.work {
+            Work::Neural(_) if self.get(NeTranspose) == 1 => return None,
             Work::Neural(neural) => {
-                let activation = self.activates(neural)?;
-                let (bias, scale) = (self.added(), self.factor());
-                let kind = MapKind::Activate { bias, scale, activation };
-                let stage = MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind };
-                (neural.output, stage, vec![self.first_source([false; 3])?])
+                (neural.output, self.activation_stage(neural)?, vec![self.first_source([false; 3])?])
             }
             Work::Planar => self.planar_stage()?,
             Work::Own(_) | Work::Skipped => return None,
         };
+        let to = self.map_result(ext)?;
+        Some(Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false })
+    }
+
+    /// The non-linearity of a task that copies, where its result lies.
+    pub(super) fn activates_in_place(&self, neural: &Neural) -> Option<Map> {
+        if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
+            return None;
+        }
+        let ext = if self.get(NeTranspose) == 1 { neural.output.transposed() } else { neural.output };
+        let (stage, to) = (self.activation_stage(neural)?, self.map_result(ext)?);
+        Some(Map { ext, sources: vec![to.clone()], to, stages: vec![stage], tasks: 1, rewired: true })
+    }
+
+    fn activation_stage(&self, neural: &Neural) -> Option<MapStage> {
+        let (bias, scale, activation) = (self.added(), self.factor(), self.activates(neural)?);
+        let kind = MapKind::Activate { bias, scale, activation };
+        Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
+    }
+
+    /// Where a result of these extents goes.
+    fn map_result(&self, ext: Extents) -> Option<MapOperand> {
         let halves = |field| self.get(field) == format::FP16;
         let (home, place) = match self.get(ResType) {
             residency::L2 => (Home::Tile, &RES_L2),
@@ -202,7 +281,7 @@ impl Machine<'_> {
         };
         let to = self.map_operand(home, place, [false; 3])?;
         let fits = halves(OutFmt) && !ext.array().contains(&0) && nested(ext, to.axes.strides);
-        fits.then_some(Map { ext, to, sources, stages: vec![stage], tasks: 1 })
+        fits.then_some(to)
     }
 
     /// A planar task's extents, stage and sources.

@@ -131,7 +131,7 @@ fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
 }
 
 /// Drops copies whose results nobody reads, from the last one on.
-fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
+pub(super) fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for i in (0..ops.len()).rev() {
         let unread = ops[i].as_move().is_some_and(|of| own(of.to.0)) && readers(ops, i).next().is_none();
         if unread {

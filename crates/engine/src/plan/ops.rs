@@ -67,6 +67,21 @@ impl Move {
         MemRef::new(home, ELEMENT_BYTES * base as u64, &axes, ELEMENT_BYTES)
     }
 
+    /// Where an element of the result was before; `None` for an element that is not copied.
+    pub(crate) fn source_of(&self, element: usize) -> Option<usize> {
+        let mut offset = element.checked_sub(self.to.1)?;
+        let mut source = self.from.1;
+        for axis in &self.axes {
+            let at = offset / axis.to;
+            if at >= axis.count {
+                return None;
+            }
+            offset -= at * axis.to;
+            source += at * axis.from;
+        }
+        (offset == 0).then_some(source)
+    }
+
     /// Elements that are copied.
     pub(crate) fn elements(&self) -> usize {
         self.axes.iter().map(|axis| axis.count).product()
