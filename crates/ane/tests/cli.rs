@@ -27,5 +27,7 @@ mod harness;
 mod lut;
 #[path = "cli/native.rs"]
 mod native;
+#[path = "cli/plan.rs"]
+mod plan;
 #[path = "cli/systems.rs"]
 mod systems;
