@@ -22,6 +22,9 @@ pub const MOST_STAGES: usize = 16;
 const PARALLEL_THRESHOLD: usize = 1 << 17;
 const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 14;
 
+/// Shorter rows are gathered before they are widened.
+const SHORT: usize = 8;
+
 /// Where a stage finds a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapInput {
@@ -139,7 +142,13 @@ impl WithSimd for Job<'_, '_> {
                     at.stage(simd, stage, &sources, left);
                 }
                 let last = &values[(of.stages.len() - 1) * most..][..block.elements()];
-                block.store(last, to);
+                if columns == 1 {
+                    // Rows of one element, whatever their distance.
+                    let stride = block.stored().to_stride;
+                    last.iter().enumerate().for_each(|(i, x)| to[i * stride] = *x);
+                } else {
+                    block.store(last, to);
+                }
             },
         );
     }
@@ -165,8 +174,12 @@ struct At<'a> {
 impl Sources<'_> {
     /// A source, widened.
     #[inline(always)]
-    fn read<S: Simd>(&self, simd: S, input: MapInput, relu: bool, wide: &mut [f32], to: &mut [f32]) {
+    fn read<S: Simd>(&self, simd: S, input: MapInput, relu: bool, [wide, to]: [&mut [f32]; 2], gathered: &mut [f16]) {
         let n = self.block.elements();
+        if self.block.columns < SHORT {
+            let from = self.gather(input, gathered);
+            return f32::admit_rows(simd, from, Rows::one(n), relu, wide, &mut to[..n]);
+        }
         let (from, from_stride) = match input {
             MapInput::Value(at) => (&self.values[at * self.most..], self.block.columns),
             MapInput::Operand(at) => match self.of.operands[at] {
@@ -192,21 +205,25 @@ impl Sources<'_> {
         let (from, stride) = match input {
             MapInput::Value(at) => return &self.values[at * self.most..][..n],
             MapInput::Operand(at) => match self.of.operands[at] {
-                Some((source, true)) => {
+                Some((source, true)) if columns > 1 => {
                     let (from, stride) = self.block.of_source(source);
                     for row in 0..count {
                         to[row * columns..][..columns].fill(from[row * stride]);
                     }
                     return &to[..n];
                 }
-                Some((source, false)) => self.block.of_source(source),
+                Some((source, _)) => self.block.of_source(source),
                 None => (self.to, self.block.stored().to_stride),
             },
         };
         if count == 1 || stride == columns {
             return &from[..n];
         }
-        crate::view::copy_rows(from, to, Rows { count, columns, from_stride: stride, to_stride: columns });
+        if columns == 1 {
+            to[..n].iter_mut().enumerate().for_each(|(i, to)| *to = from[i * stride]);
+        } else {
+            crate::view::copy_rows(from, to, Rows { count, columns, from_stride: stride, to_stride: columns });
+        }
         &to[..n]
     }
 }
@@ -223,21 +240,21 @@ impl At<'_> {
                 finish.copy(from, &mut self.wide[..n], left);
             }
             MapKind::Combine(of) => {
-                sources.read(simd, stage.inputs[0], relu, self.wide, self.a);
+                sources.read(simd, stage.inputs[0], relu, [&mut *self.wide, &mut *self.a], self.gathered);
                 let a = &mut self.a[..n];
                 if let Some((pre, abs)) = of.pre {
                     prepare(a, pre, abs);
                 }
                 match *stage.inputs {
                     [_, second] => {
-                        sources.read(simd, second, relus, self.wide, self.b);
+                        sources.read(simd, second, relus, [&mut *self.wide, &mut *self.b], self.gathered);
                         of.operation.rows(a, &self.b[..n]);
                     }
                     [_, addend, factor] => {
-                        sources.read(simd, addend, relus, self.wide, self.b);
+                        sources.read(simd, addend, relus, [&mut *self.wide, &mut *self.b], self.gathered);
                         let sign = of.operation.sign;
                         a.iter_mut().zip(&*self.b).for_each(|(x, addend)| *x += sign * addend);
-                        sources.read(simd, factor, relus, self.wide, self.b);
+                        sources.read(simd, factor, relus, [&mut *self.wide, &mut *self.b], self.gathered);
                         a.iter_mut().zip(&*self.b).for_each(|(x, factor)| *x *= factor);
                     }
                     _ => {}
@@ -266,11 +283,18 @@ mod tests {
     /// `relu((x + s) * f) * x + y`, each step rounded, from rows with gaps, repeated ones, and in place.
     #[test]
     fn stages_round_what_they_leave() {
+        // Long rows, short ones, and rows of one element.
+        for (h, w) in [(5, 37), (37, 5), (185, 1)] {
+            stages_at(Extents { g: 1, c: 3, h, w });
+        }
+    }
+
+    fn stages_at(ext: Extents) {
         use MapInput::{Operand, Value};
-        let ext = Extents { g: 1, c: 3, h: 5, w: 37 };
-        let (strides, gaps) = ([0, 5 * 37, 37], [0, 5 * 50, 50]);
+        let (rows, gap) = (ext.w, ext.w + 13);
+        let (strides, gaps) = ([0, 185, rows], [0, ext.h * gap, gap]);
         let numbers = |n: usize, by: usize| (0..n).map(|i| f16::from_f32((i * by % 211) as f32 / 31.0 - 3.0)).collect();
-        let [x, y, pairs]: [Vec<f16>; 3] = [numbers(750, 7), numbers(3 * 5 * 37, 11), numbers(6, 5)];
+        let [x, y, pairs]: [Vec<f16>; 3] = [numbers(3 * ext.h * gap, 7), numbers(3 * 185, 11), numbers(6, 5)];
         let table: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 1)).collect();
         let table = Activation::Table(table.into());
         let stages = [
@@ -285,8 +309,8 @@ mod tests {
         ];
         let mut wanted = y.clone();
         for (i, to) in wanted.iter_mut().enumerate() {
-            let (c, h, w) = (i / 185, i / 37 % 5, i % 37);
-            let (x, s, f) = (x[c * 250 + h * 50 + w].to_f32(), pairs[c].to_f32(), pairs[3 + c].to_f32());
+            let (c, h, w) = (i / 185, i / rows % ext.h, i % rows);
+            let (x, s, f) = (x[c * ext.h * gap + h * gap + w].to_f32(), pairs[c].to_f32(), pairs[3 + c].to_f32());
             let a = num::round(((x + s) * f).max(0.0)).to_f32();
             let b = num::round(a * x).to_f32();
             let c = f16::from_bits(num::round((b + 0.5) * 2.0).to_bits() ^ 1).to_f32();
