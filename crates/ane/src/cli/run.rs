@@ -18,7 +18,6 @@ use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
 use parts::{adapt, hosts_told};
-use plan::PlanLevel;
 use report::{Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -76,18 +75,8 @@ pub struct Flags {
     /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// How the engine executes: fused host operations, or task after task; results have the same bits. Nothing is traced
-    #[arg(long, value_enum, conflicts_with = "trace")]
-    plan: Option<PlanLevel>,
-    /// Write the plan's operations into a folder: before the first pass, after each one, and the kernel of each, which
-    /// ANE_LOG=select prints as well
-    #[arg(long, value_name = "DIR", conflicts_with = "reference")]
-    dump_plan: Option<PathBuf>,
-    /// Print where the time of a run goes, step by step, as the least of so many runs
-    #[arg(long, value_name = "RUNS", num_args = 0..=1, require_equals = true, default_missing_value = "20",
-          value_parser = clap::value_parser!(u32).range(1..),
-          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer"])]
-    profile: Option<u32>,
+    #[command(flatten)]
+    plan: plan::Flags,
     /// How often to run: each run finds in a model's states what the one before left
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -161,7 +150,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let message = "--trace records this process's own run; with --via the driver runs the program";
         return Err(Diagnostic::new(Code::Usage, message).help("leave out --via, or ask for --perfetto"));
     }
-    if several && (flags.trace.is_some() || flags.profile.is_some()) {
+    if several && (flags.trace.is_some() || flags.plan.profile.is_some()) {
         let (programs, hosts) = (chain.programs().len(), chain.hosts().len());
         let message = format!("{programs} programs and {hosts} host segments: --trace and --profile take one program");
         return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()).help("run its containers alone"));
@@ -180,7 +169,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Numerics::Fast => numerics::Model::Fast,
             Numerics::Exact => chain.exact_model()?,
         };
-        let execution = anemone_engine::Options { lenient: flags.lenient, model, ..anemone_engine::Options::default() };
+        let execution = anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() };
         return super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice);
     }
     let expected = named(&flags.expect, &chain, Direction::Output, "--expect")?;
@@ -198,21 +187,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         Numerics::Fast => numerics::Model::Fast,
         Numerics::Exact => chain.exact_model()?,
     };
+    let options = flags.plan.options(anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() });
+    if let Some(code) = flags.plan.look(&chain, options, &inputs, voice).map_err(in_file)? {
+        return Ok(code);
+    }
     let bar = voice.progress("executing".into());
-    let level = flags.plan.map_or_else(anemone_engine::Level::default, PlanLevel::level);
-    let options = anemone_engine::Options { lenient: flags.lenient, model, trace: flags.plan.is_none(), level };
-    if let Some(folder) = &flags.dump_plan {
-        plan::dump(&chain, options, folder).map_err(in_file)?;
-    }
-    if plan::logs_selection() {
-        voice.note(plan::selection(&chain, options).map_err(in_file)?.trim_end());
-    }
-    if let Some(runs) = flags.profile {
-        bar.finish_and_clear();
-        return plan::profile(&chain.programs()[0], options, &inputs, runs as usize, voice)
-            .map(|()| 0)
-            .map_err(in_file);
-    }
     if flags.repeat > 1 && net.is_none() && !described {
         voice.note(
             "only a dispatch descriptor (.e5) says which ports are states: every run begins with the same inputs",
@@ -272,7 +251,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let (reports, missed) = report(&run.outputs, &expected, voice)?;
     let failed = missed || strict;
     // The runtime counts no values, nor does a plan: a risk of zeros would be untrue.
-    let traced = !flags.via.wanted() && flags.plan.is_none();
+    let traced = !flags.via.wanted() && options.trace;
     let risk = traced.then(|| Risk::of(&run.trace));
     if let Some(risk) = risk.as_ref().filter(|_| !voice.json && !voice.quiet) {
         print(&format!("{risk}\n"))?;

@@ -19,17 +19,58 @@ pub enum PlanLevel {
     Unoptimized,
 }
 
-impl PlanLevel {
-    pub fn level(self) -> Level {
-        match self {
-            PlanLevel::Optimized => Level::Optimized,
-            PlanLevel::Unoptimized => Level::Unoptimized,
+#[derive(clap::Args)]
+pub struct Flags {
+    /// How the engine executes: fused host operations, or task after task; results have the same bits. Nothing is traced
+    #[arg(long, value_enum, conflicts_with = "trace")]
+    plan: Option<PlanLevel>,
+    /// Write the plan's operations into a folder: before the first pass, after each one, and the kernel of each, which
+    /// ANE_LOG=select prints as well
+    #[arg(long, value_name = "DIR", conflicts_with = "reference")]
+    dump_plan: Option<PathBuf>,
+    /// Print where the time of a run goes, step by step, as the least of so many runs
+    #[arg(long, value_name = "RUNS", num_args = 0..=1, require_equals = true, default_missing_value = "20",
+          value_parser = clap::value_parser!(u32).range(1..),
+          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer"])]
+    pub profile: Option<u32>,
+}
+
+impl Flags {
+    /// With the level that is asked for, which is not traced; or traced.
+    pub fn options(&self, options: Options) -> Options {
+        let level = match self.plan {
+            None | Some(PlanLevel::Optimized) => Level::Optimized,
+            Some(PlanLevel::Unoptimized) => Level::Unoptimized,
+        };
+        Options { trace: self.plan.is_none(), level, ..options }
+    }
+
+    /// Writes and prints what is asked for; an exit code where nothing else is.
+    pub fn look(
+        &self,
+        chain: &Chain,
+        options: Options,
+        inputs: &[(String, Array)],
+        voice: Voice,
+    ) -> Result<Option<u8>> {
+        if let Some(folder) = &self.dump_plan {
+            dump(chain, options, folder)?;
+        }
+        if logs_selection() {
+            voice.note(selection(chain, options)?.trim_end());
+        }
+        match (self.profile, chain.programs()) {
+            (Some(runs), [program, ..]) => {
+                profile(program, options, inputs, runs as usize, voice)?;
+                Ok(Some(0))
+            }
+            _ => Ok(None),
         }
     }
 }
 
 /// Writes the plan of every program, before the first pass and after each one.
-pub fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
+fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
     let cannot = |e| Diagnostic::new(Code::Unwritable, format!("cannot make the folder: {e}")).at(folder.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
     let mut written: Vec<(PathBuf, String)> = Vec::new();
@@ -47,24 +88,18 @@ pub fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
 }
 
 /// Whether `ANE_LOG` names what a plan's operations are executed by.
-pub fn logs_selection() -> bool {
+fn logs_selection() -> bool {
     std::env::var("ANE_LOG").is_ok_and(|topics| topics.split(',').any(|topic| topic.trim() == "select"))
 }
 
 /// The kernel of every operation of every program.
-pub fn selection(chain: &Chain, options: Options) -> Result<String> {
+fn selection(chain: &Chain, options: Options) -> Result<String> {
     let of = |program| Ok(Execution::new(program, Options { trace: false, ..options })?.plan().selection());
     chain.programs().iter().map(of).collect()
 }
 
 /// Times the steps of a program's plan.
-pub fn profile(
-    program: &Program,
-    options: Options,
-    inputs: &[(String, Array)],
-    runs: usize,
-    voice: Voice,
-) -> Result<()> {
+fn profile(program: &Program, options: Options, inputs: &[(String, Array)], runs: usize, voice: Voice) -> Result<()> {
     let mut execution = Execution::new(program, Options { trace: false, ..options })?;
     let profile = execution.profile(inputs, runs)?;
     if voice.json {
