@@ -5,14 +5,42 @@ use crate::lut::Table;
 use crate::ne::Packed;
 use anemone_facts::Field;
 use anemone_facts::Layout;
+use anemone_facts::numerics::Model;
 use anemone_kernels::conv::exact::ExactEpilogue;
 use anemone_kernels::epilogue::Activation;
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Non-linearity, the bits of bias and scale, and the bytes of a table.
 type Stages = (u32, u32, u32, Vec<u8>);
+
+/// Expansions that outlive their plan: to make one of every fp16 number takes as long as a small program runs.
+const MOST_KEPT: usize = 128;
+type Kept<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
+static TABLES: Kept<Vec<u8>, Activation> = LazyLock::new(Default::default);
+static STAGES: Kept<(&'static str, Stages), ExactEpilogue> = LazyLock::new(Default::default);
+
+/// What is kept under a key, made where it is not. All is forgotten once too much is kept.
+fn kept<K: Eq + Hash, V: Clone>(
+    all: &Kept<K, V>,
+    key: K,
+    make: impl FnOnce() -> Result<V, FaultKind>,
+) -> Result<V, FaultKind> {
+    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(&key) {
+        return Ok(known.clone());
+    }
+    let made = make()?;
+    let mut kept = lock();
+    if kept.len() >= MOST_KEPT {
+        kept.clear();
+    }
+    kept.insert(key, made.clone());
+    Ok(made)
+}
 
 /// Streams of coefficients and the form they are packed in: everything that packed coefficients depend on.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -32,9 +60,6 @@ pub(crate) struct Constants<'a> {
     ceiling_bytes: usize,
     kept_bytes: usize,
     packed: HashMap<PackingKey, Packed>,
-    tables: HashMap<Vec<u8>, Activation>,
-    /// What the exact models make of every fp16 number, by the stages that do it: their fields, and the table's record.
-    pub(crate) stages: HashMap<Stages, ExactEpilogue>,
     /// Tasks whose coefficients did not fit under the ceiling.
     unpacked_tasks: usize,
 }
@@ -52,8 +77,6 @@ impl Constants<'_> {
             ceiling_bytes: (MOST_TIMES_KERNEL * program.kernel.len()).max(ALWAYS_KEPT_BYTES),
             kept_bytes: 0,
             packed: HashMap::new(),
-            tables: HashMap::new(),
-            stages: HashMap::new(),
             unpacked_tasks: 0,
         }
     }
@@ -86,12 +109,17 @@ impl Constants<'_> {
 
     /// The activation of a table's record, expanded once.
     pub(crate) fn table(&mut self, record: &[u8]) -> Result<Activation, FaultKind> {
-        if let Some(known) = self.tables.get(record) {
-            return Ok(known.clone());
-        }
-        let activation = Activation::of(Table::read(record)?.expand());
-        self.tables.insert(record.to_vec(), activation.clone());
-        Ok(activation)
+        kept(&TABLES, record.to_vec(), || Ok(Activation::of(Table::read(record)?.expand())))
+    }
+
+    /// What an exact model makes of every fp16 number, by the stages that do it: their fields, and the table's record.
+    pub(crate) fn stages(
+        &mut self,
+        model: Model,
+        key: Stages,
+        make: impl FnOnce() -> Result<ExactEpilogue, FaultKind>,
+    ) -> Result<ExactEpilogue, FaultKind> {
+        kept(&STAGES, (model.name(), key), make)
     }
 
     /// What a user may want to know about a plan that is slower than others.

@@ -75,15 +75,13 @@ impl Machine<'_> {
             _ => Vec::new(),
         };
         let key = (mode, bias.to_bits(), scale.to_bits(), record);
-        if let Some(known) = constants.stages.get(&key) {
-            return Ok(Some(known.clone()));
-        }
-        let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: num::every_f16().collect() };
-        all = self.finish_exact(rules, all)?;
-        let mut map = vec![f16::ZERO; all.data.len()];
-        num::round_row(&all.data, &mut map);
-        let exactly = ExactEpilogue::of(map);
-        constants.stages.insert(key, exactly.clone());
+        let exactly = constants.stages(self.model, key, || {
+            let mut all = Tensor { ext: Extents { g: 1, c: 1, h: 1, w: 1 << 16 }, data: num::every_f16().collect() };
+            all = self.finish_exact(rules, all)?;
+            let mut map = vec![f16::ZERO; all.data.len()];
+            num::round_row(&all.data, &mut map);
+            Ok(ExactEpilogue::of(map))
+        })?;
         Ok(Some(exactly))
     }
 

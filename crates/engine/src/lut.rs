@@ -57,7 +57,8 @@ impl Table {
         let x = f64::from(x);
         match self.symmetry {
             Symmetry::None => self.positive(x),
-            Symmetry::Odd => self.positive(x.abs()).copysign(x),
+            Symmetry::Odd if x.is_sign_negative() => -self.positive(-x),
+            Symmetry::Odd => self.positive(x),
             Symmetry::NonNegative if x < 0.0 => 0.0,
             Symmetry::NonNegative => self.positive(x),
         }
@@ -127,9 +128,11 @@ impl Table {
         a + (b - a) * (t - i as f64)
     }
 
-    /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors.
+    /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors. Plain arithmetic, which
+    /// this is for, has NaN where the function has no value.
     pub(crate) fn expand(&self) -> Vec<f16> {
-        (0..=u16::MAX).map(|bits| round(self.eval(f16::from_bits(bits).to_f32()))).collect()
+        let value = |x: f32| if self.is_defined(x) { round(self.eval(x)) } else { f16::NAN };
+        (0..=u16::MAX).map(|bits| value(f16::from_bits(bits).to_f32())).collect()
     }
 }
 
