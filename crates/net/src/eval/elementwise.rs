@@ -29,7 +29,14 @@ pub(super) fn binary(binary: Binary, inputs: &[View], result: &TensorType) -> Bu
         _ => {
             let (x, y) = (inputs[0].integers(), inputs[1].integers());
             Buffer::Integer(zip(&x, &y, shapes, &result.shape, |a, b| {
-                wrapped(result.dtype, integer_binary(binary, a.into(), b.into()))
+                let (a, b) = (i64::from(a), i64::from(b));
+                match u32::try_from(b) {
+                    // What wraps has its low digits, however large the power.
+                    Ok(b) if binary == Binary::Pow && result.dtype.bytes() < 4 => {
+                        wrapped(result.dtype, a.wrapping_pow(b))
+                    }
+                    _ => wrapped(result.dtype, integer_binary(binary, a, b)),
+                }
             }))
         }
     }

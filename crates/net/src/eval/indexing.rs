@@ -1,6 +1,6 @@
 //! Elements by computed positions: gathering, scattering, ordering, sampling.
 
-use super::{Buffer, View, elementwise, range, strides};
+use super::{Buffer, View, elementwise, strides, wrapped};
 use crate::error::Error;
 use crate::graph::{DType, elements};
 use crate::ops::{Outside, ResizeMode, ScatterMode};
@@ -82,10 +82,9 @@ pub(super) fn scatter(
             Buffer::Float(put(data, &updates.floats(), places, block, combine))
         }
         Buffer::Integer(data) => {
-            let (least, most) = range(dtype);
             let combine = |a: i32, b: i32| match mode.binary() {
                 None => b,
-                Some(f) => elementwise::integer_binary(f, a.into(), b.into()).clamp(least, most) as i32,
+                Some(f) => wrapped(dtype, elementwise::integer_binary(f, a.into(), b.into())),
             };
             Buffer::Integer(put(data, &updates.integers(), places, block, combine))
         }

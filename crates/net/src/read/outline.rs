@@ -72,7 +72,10 @@ impl Scope {
         let outputs: Vec<Named> = op.outputs.iter().map(named).collect();
         let decompresses = op.ty.starts_with("constexpr_");
         let mut live = arguments.iter().filter(|(_, a)| matches!(a, Argument::Value(_)));
-        let constant = decompresses || (!arguments.is_empty() && live.next().is_none() && op.blocks.is_empty());
+        // What draws random numbers is no constant, whatever it is given.
+        let drawn = op.ty.starts_with("random_");
+        let constant =
+            decompresses || (!arguments.is_empty() && live.next().is_none() && op.blocks.is_empty() && !drawn);
         for output in &outputs {
             let item = if constant {
                 Argument::Constant(OutlineConstant {
