@@ -71,6 +71,8 @@ passes! {
         "native layers that known registers compute become the operations that are lowered to them";
     FOLD: 0 false "0a-fold-constants" Work::Net(rewrite::fold_constants), "book 22, IR rewriting",
         "operations on constants become constants";
+    NARROW: 0 false "0aa-wrap-narrow" Work::Net(rewrite::wrap_narrow), "ours",
+        "sums and products of 8-bit integers wrap, conversions to them saturate";
     DROP: 0 false "0b-drop-conversions" Work::Net(rewrite::drop_conversions), "ours",
         "conversions, identities and reshapes that change nothing disappear";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",

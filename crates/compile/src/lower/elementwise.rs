@@ -266,7 +266,11 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Add, Affine { pre_scale: -TURN, ..Affine::UNIT }, &turns, from, &near)?;
         let last = Affine { pre_scale: TURN - TAU, final_scale: FRAC_1_PI, bias: half_turns, ..Affine::UNIT };
         self.planar_two(PlanarOp::Add, last, &turns, &near, &rest)?;
-        self.table(Table::sine_of_half_turns(), 0.0, 1.0, &rest, to)
+        // Turns of hundreds are counted to a half: what is left can be beyond a half turn.
+        let beyond = self.tabled("beyond", Table::truncate(), 0.0, 1.0, &rest)?;
+        let within = self.scratch("within", &shape);
+        self.planar_two(PlanarOp::Add, Affine { pre_scale: -2.0, ..Affine::UNIT }, &beyond, &rest, &within)?;
+        self.table(Table::sine_of_half_turns(), 0.0, 1.0, &within, to)
     }
 
     /// The base-2 logarithm's table: Apple's of 4.2.1, or with a value at infinity.

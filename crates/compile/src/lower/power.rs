@@ -1,4 +1,4 @@
-//! Powers. A constant whole exponent is a chain of products, right for every base; integers to computed exponents are products
+//! Powers. A constant whole exponent is a chain of products, right for every base; integers to other exponents are products
 //! chosen by the exponent's digits; everything else is `exp2(y log2 |x|)` with the sign that the base and the exponent give.
 //!
 //! Apple's recipe is `exp2(y log2 x)` alone. The device's logarithm of a negative number is zero, so every power of a
@@ -22,19 +22,19 @@ const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
     pub(super) fn power(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
-        if let Some(exponent) = self.uniform(y) {
+        let integers = [x, y].iter().all(|&id| !self.net.value(id).ty.dtype.is_float());
+        if let Some(exponent) = self.uniform(y).filter(|&e| !integers || e >= 0.0) {
             return self.power_constant(x, exponent, out);
         }
         let exponents = self.constant(y).map(|t| t.data.to_f32());
         if let Some(exponents) = exponents.as_ref().filter(|all| all.iter().all(|&e| is_small_digits(e))) {
             return self.power_digits_known(x, y, exponents, out);
         }
-        let integers = [x, y].iter().all(|&id| !self.net.value(id).ty.dtype.is_float());
-        if exponents.is_none() && !integers {
-            self.refuse_truncated(out)?;
-        }
-        if integers && exponents.is_none() {
+        if integers {
             return self.power_integers(x, y, out);
+        }
+        if exponents.is_none() {
+            self.refuse_truncated(out)?;
         }
         match self.uniform(x).filter(|&base| base > 0.0 && base.is_finite()) {
             Some(base) => self.power_of_constant(base, y, out),
@@ -185,7 +185,7 @@ impl Lowerer<'_> {
         self.product_of_chosen(&base, &bounds, &to)
     }
 
-    /// Integers to exponents computed at run time. Beyond 15 only the exponent's parity matters: every other base than -1, 0 and
+    /// Integers to exponents that are computed, or large, or below zero. Beyond 15 only the exponent's parity matters: every other base than -1, 0 and
     /// 1 leaves fp16 by then. A negative exponent leaves these three too.
     fn power_integers(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
         let (to, mut base, mut exponent) = (self.result(out), self.view(x)?, self.view(y)?);

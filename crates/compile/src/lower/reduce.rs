@@ -124,7 +124,8 @@ impl Lowerer<'_> {
         if leading.is_empty() {
             return self.reduce_columns(op, affine, abs, false, &columns, from, to);
         }
-        // Leading axes first, one after another; the scales of the whole belong to the last step.
+        // Leading axes first, one after another; signs and addends of the whole belong to the last step. A mean is one of means,
+        // so that no sum on the way is larger than the terms are.
         let mut current = from.clone();
         let steps = leading.len() + usize::from(!columns.is_empty());
         let plain = Affine { final_scale: 1.0, scale: 1.0, bias: 0.0, ..affine };
@@ -137,13 +138,20 @@ impl Lowerer<'_> {
             if !first {
                 step.pre_scale = 1.0;
             }
+            if affine.final_scale != 1.0 {
+                step.final_scale = 1.0 / current.shape()[axis] as f32;
+            }
             self.reduce_leading(op, step, abs && first, axis, &current, &result)?;
             current = result;
         }
         if columns.is_empty() {
             return Ok(());
         }
-        let affine = Affine { pre_scale: 1.0, ..affine };
+        let mut affine = Affine { pre_scale: 1.0, ..affine };
+        if affine.final_scale != 1.0 {
+            let shape = current.shape();
+            affine.final_scale = 1.0 / columns.iter().map(|&a| shape[a]).product::<usize>() as f32;
+        }
         self.reduce_columns(op, affine, false, false, &columns, &current, to)
     }
 

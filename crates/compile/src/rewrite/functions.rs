@@ -2,7 +2,7 @@
 
 use super::Builder;
 use anemone_net::{Binary, Op, OpKind, Unary, ValueId};
-use std::f32::consts::FRAC_PI_2;
+use std::f32::consts::{FRAC_PI_2, LOG2_E};
 
 impl Builder<'_> {
     /// Writes a function as others; `false` where it has a table or steps of its own.
@@ -15,11 +15,15 @@ impl Builder<'_> {
                 self.push(OpKind::Binary(Binary::Div), &[sine, cosine], out);
             }
             Unary::Sinh | Unary::Cosh => {
-                let (up, minus) = (self.apply("up", Unary::Exp, x, &shape), self.apply("minus", Unary::Neg, x, &shape));
-                let down = self.apply("down", Unary::Exp, minus, &shape);
+                // Halves of the exponentials, which overflow no sooner than the result.
+                let power = self.with("power", Binary::Mul, x, LOG2_E, &shape);
+                let minus = self.apply("minus", Unary::Neg, power, &shape);
+                let [up, down] = [power, minus].map(|power| {
+                    let halved = self.with("halved", Binary::Add, power, -1.0, &shape);
+                    self.apply("half", Unary::Exp2, halved, &shape)
+                });
                 let how = if f == Unary::Sinh { Binary::Sub } else { Binary::Add };
-                let both = self.op("both", OpKind::Binary(how), &[up, down], shape.clone());
-                self.last(Binary::Mul, both, 0.5, out);
+                self.push(OpKind::Binary(how), &[up, down], out);
             }
             Unary::Asin => {
                 let angle = self.arc_sine(x, &shape);
@@ -31,13 +35,18 @@ impl Builder<'_> {
                 self.last(Binary::Add, minus, FRAC_PI_2, out);
             }
             Unary::Atanh => {
-                // ln((1 + x) / (1 - x)) / 2.
+                // ln((1 + x) / (1 - x)) / 2, and nothing where 1 - x^2 has no root.
+                let x = self.clipped(x, &shape);
                 let (more, minus) =
                     (self.with("more", Binary::Add, x, 1.0, &shape), self.apply("minus", Unary::Neg, x, &shape));
                 let less = self.with("less", Binary::Add, minus, 1.0, &shape);
                 let [up, down] = [more, less].map(|v| self.apply("log", Unary::Log { epsilon: 0.0 }, v, &shape));
                 let difference = self.op("difference", OpKind::Binary(Binary::Sub), &[up, down], shape.clone());
-                self.last(Binary::Mul, difference, 0.5, out);
+                let half = self.with("half", Binary::Mul, difference, 0.5, &shape);
+                let product = self.op("product", OpKind::Binary(Binary::Mul), &[more, less], shape.clone());
+                let root = self.with("root", Binary::Pow, product, 0.5, &shape);
+                let defined = self.with("defined", Binary::Mul, root, 0.0, &shape);
+                self.push(OpKind::Binary(Binary::Add), &[half, defined], out);
             }
             _ => return false,
         }
@@ -58,8 +67,14 @@ impl Builder<'_> {
         self.push(OpKind::Binary(f), &[x, number], out);
     }
 
+    /// Numbers between -2 and 2: what is beyond 1 stays so, and its square is finite.
+    fn clipped(&mut self, x: ValueId, shape: &[usize]) -> ValueId {
+        self.apply("clipped", Unary::Clip { min: -2.0, max: 2.0 }, x, shape)
+    }
+
     /// `atan(x / sqrt(1 - x^2))`; the power has no value where the root has none.
     fn arc_sine(&mut self, x: ValueId, shape: &[usize]) -> ValueId {
+        let x = self.clipped(x, shape);
         let square = self.apply("square", Unary::Square, x, shape);
         let minus = self.apply("minus", Unary::Neg, square, shape);
         let rest = self.with("rest", Binary::Add, minus, 1.0, shape);
