@@ -329,6 +329,12 @@ fn cases() -> Vec<Case> {
                 [X, ("y", Give::Weight("fp16", &[256, 256], None)), ("transpose_y", Give::Numbers("bool", &turned))];
             program.op("matmul", &arguments, ("fp16", &[1, 256]))
         }),
+        case("E40", "m6", |bad| {
+            let scale: &[usize] = if bad { &[64, 2] } else { &[64, 1] };
+            let arguments =
+                [("data", Give::Weight("int4", &[64, 64], None)), ("scale", Give::Weight("fp16", scale, None))];
+            Program::image(&[1, 8, 8, 8]).op("constexpr_blockwise_shift_scale", &arguments, ("fp16", &[64, 64]))
+        }),
         case("W01", "m1", |bad| slice(if bad { 1.0 } else { 0.0 }, "x", Program::image(&[1, 8, 8, 8]))),
         assuming(
             "W02",

@@ -169,4 +169,5 @@ lints! {
     "E37" "parameter-type" Compiler "a parameter of another type than the operand, where the operation wants the same" "clip with fp32 bounds on an fp16 tensor is refused; epsilon of rsqrt may be fp32" "write the parameter in the operand's type" "M1" "OR" "clip with fp32 bounds";
     "E38" "missing-parameter" Compiler "a parameter left out that the compiler wants written" "log without epsilon is refused" "write the default" "M1" "OR" "log(x = x)";
     "E39" "constant-not-transposed" Compiler "matmul by a constant of a weight file that is not stored transposed" "refused with \"Metadata data type does not match requested type.\" where the weight file's record is not of the plain layout" "store the constant transposed and set transpose_y" "M1" "OR" "matmul(transpose_y = false, y = BLOBFILE)";
+    "E40" "weight-form" Measured "int4 weights with a scale for each block; palettes of vectors" "the M6's compiler fails on them, and the whole model goes to the CPU; int8, palettes of 2, 3, 4 and 6 bits and those in 16 groups are fine" "a palette of single values, or int8" "M6" "M6 study" "constexpr_blockwise_shift_scale of int4 data, blocks of 32";
 }

@@ -85,6 +85,46 @@ pub fn given_palette_bits() -> impl DoubleEndedIterator<Item = u32> {
     PALETTE_WIDTHS.iter().filter(|width| width.given).map(|width| width.bits)
 }
 
+/// A stored form of weights on which a chip's compiler fails, so that the whole model leaves the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// The form, in words.
+    pub form: FailingForm,
+    /// Families of chips whose compiler was seen to fail.
+    pub families: &'static [&'static str],
+    /// What to store instead.
+    pub fix: &'static str,
+    /// Key into `docs/evidence.md`.
+    pub source: &'static str,
+}
+
+/// Stored forms that compilers fail on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FailingForm {
+    /// 4-bit integers with a scale for each block of an output channel.
+    Int4Blocks,
+    /// A palette whose entries are vectors.
+    VectorPalette,
+}
+
+/// Compiles that failed for the M6 (three records: int4 in blocks of 32, 4-bit palettes of vectors of 2 and of 4), while int8,
+/// palettes of 2, 3, 4 and 6 bits and those in 16 groups compiled.
+pub static FAILING: &[Failing] = &[
+    Failing {
+        form: FailingForm::Int4Blocks,
+        families: &["A18"],
+        fix: "one scale for each output channel of int8 weights, or a 4-bit palette",
+        source: "m6-study",
+    },
+    Failing {
+        form: FailingForm::VectorPalette,
+        families: &["A18"],
+        fix: "a palette of single values (cluster_dim 1), in groups of channels where it needs more",
+        source: "m6-study",
+    },
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,6 +143,9 @@ pub(super) fn idle(op: &OutlineOp) -> bool {
 }
 
 fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verdict {
+    if let Some(refusal) = types::weights(op, chip) {
+        return Verdict::refused(Place::Rejected, refusal);
+    }
     if idle(op) {
         return Verdict::new(Place::Folded, "a constant", Basis::Decoded, "op-matrix");
     }

@@ -4,6 +4,7 @@ use super::legal::{Refusal, Route};
 use anemone_facts::Basis;
 use anemone_facts::chips::Chip;
 use anemone_facts::ops::{self, Reach, SEGMENTER};
+use anemone_facts::weights::{FAILING, FailingForm};
 use anemone_net::outline::{Argument, Origin, Outline, OutlineOp};
 
 /// A refusal of the converter.
@@ -176,6 +177,32 @@ fn elements(op: &OutlineOp, route: Route) -> Option<Refusal> {
         refusal("E06", Basis::Inferred, "validators", "fp32 arithmetic", "fp16", fix)
             .saying("fp32 arithmetic: the engine computes in fp16, so the framework keeps it on CPU or GPU")
     })
+}
+
+/// Stored forms of weights on which the chip's compiler fails: the whole model leaves the engine for them.
+pub fn weights(op: &OutlineOp, chip: &Chip) -> Option<Refusal> {
+    let ty = |name: &str| op.argument(name).map(Argument::ty);
+    let (form, found) = match op.op.as_str() {
+        "constexpr_blockwise_shift_scale" => {
+            let (data, scale) = (ty("data")?, ty("scale")?);
+            // More scales than one for each output channel are of blocks.
+            let blocks = scale.elements() > data.extents().first().copied().unwrap_or(1);
+            let narrow = matches!(data.element, "int4" | "uint4");
+            (narrow && blocks)
+                .then(|| (FailingForm::Int4Blocks, format!("{} weights with a scale for each block", data.element)))?
+        }
+        "constexpr_lut_to_dense" => {
+            let extents = ty("lut")?.extents();
+            let vector = extents.last().copied().filter(|&n| n > 1 && extents.len() > 1)?;
+            (FailingForm::VectorPalette, format!("a palette of vectors of {vector}"))
+        }
+        _ => return None,
+    };
+    let row = FAILING.iter().find(|row| row.form == form && row.families.contains(&chip.family))?;
+    let mut refused = refusal("E40", Basis::Measured, row.source, &found, "a palette of single values, int8", row.fix);
+    refused.quantity = "weights";
+    refused.stage = "code generation";
+    Some(refused.saying(format!("{found}: the compiler fails on them, and the whole model goes to the CPU")))
 }
 
 fn open_extents(op: &OutlineOp) -> Option<Refusal> {
