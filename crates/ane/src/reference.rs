@@ -352,16 +352,17 @@ fn layer_text(row: &Validator) -> String {
     text
 }
 
-/// A limit in a line: Apple's text where there is one, else what must hold.
+/// A limit in a line: what must hold, and Apple's text where there is one, dots for the numbers in it.
 pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
-    if !rule.apple.is_empty() {
-        return rule.apple.to_string();
-    }
+    let apple = match rule.apple {
+        "" => String::new(),
+        text => format!("; Apple's text: \"{}\"", text.replace("%zd", "...").replace("%d", "...").replace("%s", "...")),
+    };
     let on = rule.when.iter().find_map(|when| match when {
         When::Family(names) => Some(format!(" (on {})", families(names))),
         _ => None,
     });
-    format!("{}{}", holds(&rule.matches), on.unwrap_or_default())
+    format!("{}{}{apple}", holds(&rule.matches), on.unwrap_or_default())
 }
 
 /// What must hold, in words.
@@ -390,7 +391,7 @@ fn layer_json(row: &Validator) -> Value {
     let rules = RULES.iter().filter(|r| r.layer == row.stem);
     let rules: Vec<Value> = rules
         .map(|r| {
-            json!({ "rule": r.lint, "stage": r.stage.name(), "apple": r.apple, "fix": r.fix, "evidence": r.basis.name(),
+            json!({ "rule": r.lint, "stage": r.stage.name(), "holds": holds(&r.matches), "apple": r.apple, "fix": r.fix, "evidence": r.basis.name(),
                     "source": r.source })
         })
         .collect();

@@ -77,15 +77,15 @@ fn content(net: &Net) -> [u8; 32] {
     sha256(&all)
 }
 
-/// What a network compiles to depends on: its content, the chip, the options, and this build of the program, by size and
-/// time of its file. `None` for what is compiled already, or where the build cannot be told.
+/// Digest of the compiler's sources.
+const SOURCES: &str = env!("ANE_SOURCES");
+
+/// What a network compiles to depends on: its content, the chip, the options, and the compiler, by the digest of its sources.
+/// `None` for what is compiled already.
 pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
     let Model::Net { net, .. } = model else { return None };
-    let own = std::env::current_exe().ok()?.metadata().ok()?;
-    let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    let build = format!("{system} {arch} {} {:?}", own.len(), own.modified().ok()?);
     let options = format!("{} {options:?}", chip.target);
-    Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", build.as_bytes())]))
+    Some(Key::of(&[("net", &content(net)), ("options", options.as_bytes()), ("build", SOURCES.as_bytes())]))
 }
 
 /// The program that a bundle of the cache holds, if it is one.
@@ -97,7 +97,7 @@ pub fn program(bundle: &Bundle) -> Option<Program> {
 impl Compiler for ModelCompiler {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
         match load(model).map_err(|d| d.render(false))? {
-            Model::Net { net, .. } => Ok(content(&net)),
+            Model::Net { net, .. } => Ok(sha256(&[&content(&net)[..], SOURCES.as_bytes()].concat())),
             _ => Ok(sha256(&files::read(model).map_err(|d| d.render(false))?)),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::tensor::Array;
 use anemone_facts::numerics::Model;
-use anemone_net::{Binary, DType, Data, Net, OpKind, Tensor, Unary, ValueId, eval};
+use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
 use half::f16;
 
 /// One doubt about a run's results.
@@ -33,7 +33,10 @@ impl std::fmt::Display for Warning {
 /// Every name, and when the warning is given.
 pub static NAMES: &[(&str, &str)] = &[
     ("saturated", "a result is infinite or NaN where fp32 has a number, or an input is beyond fp16"),
-    ("undefined", "a result is a number where fp32 has an infinity or NaN, or the other way round"),
+    (
+        "undefined",
+        "a result is a number where fp32 has an infinity or NaN, or the other way round, at the end or on the way",
+    ),
     ("indistinguishable", "numbers of one row of an input become a single fp16 number"),
     ("inexact-integer", "a whole number beyond 2048 is not exact in fp16"),
     ("rounded-twice", "an integer output is a quotient that rounds to fp16 before it rounds to a whole number"),
@@ -62,10 +65,33 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(String, Array)], outputs: &[(S
         }
     }
     let suspect = |array: &Array| array.data.iter().any(|&x| !f16::from_f32(x).is_finite());
-    if inputs.iter().chain(outputs).any(|(_, array)| suspect(array)) {
+    if work(net) <= WORTH_EVALUATING || inputs.iter().chain(outputs).any(|(_, array)| suspect(array)) {
         all.extend(against_reference(net, inputs, outputs));
     }
     all
+}
+
+/// Networks of up to so many multiplications and elements are evaluated after each run: a number in the place of what has
+/// none, or a whole number that was rounded on the way, shows nowhere else.
+const WORTH_EVALUATING: u64 = 10_000_000;
+
+/// About how many multiplications and elements an evaluation takes.
+fn work(net: &Net) -> u64 {
+    let of = |op: &anemone_net::Op| {
+        let shape = |id: &ValueId| &net.value(*id).ty.shape;
+        let each = match (&op.kind, op.inputs.get(1).map(shape)) {
+            (OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear, Some(w)) => {
+                w.iter().skip(1).product()
+            }
+            (OpKind::MatMul { .. }, Some(y)) => y.iter().rev().take(2).copied().max().unwrap_or(1),
+            (OpKind::Pool { kernel, .. }, _) => kernel.iter().product(),
+            (OpKind::Reduce { .. } | OpKind::ArgReduce { .. }, _) => shape(&op.inputs[0]).iter().product(),
+            _ => 1,
+        };
+        let elements: usize = op.outputs.iter().map(|id| net.value(*id).ty.elements()).sum();
+        (elements as u64).saturating_mul(each as u64)
+    };
+    net.ops.iter().map(of).fold(0, u64::saturating_add)
 }
 
 fn warning(name: &'static str, at: &str, message: String) -> Warning {
@@ -132,24 +158,66 @@ fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
     None
 }
 
-/// Where outputs are infinite or NaN and the network's own values in fp32 are not, or the other way round.
-fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Option<Warning> {
-    let tensors = tensors(net, inputs)?;
-    let mut beyond = None;
+/// Where outputs are infinite or NaN and the network's own values in fp32 are not, or the other way round; and where whole
+/// numbers on the way are not exact.
+fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Vec<Warning> {
+    let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
+    let (mut beyond, mut inexact, mut dropped) = (None, None, None);
+    let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut see = |name: &str, tensor: &Tensor| {
         let data = tensor.data.to_f32();
+        if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
+            inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
+        }
+        if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
+            let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
+            dropped = Some(warning("undefined", name, message.into()));
+        }
         let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
         if beyond.is_none() && f16::from_f32(largest).is_infinite() {
             beyond = Some((name.to_string(), largest));
         }
     };
-    let wanted = eval::eval_traced(net, &tensors, &mut see).ok()?;
+    let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
+    let differs = differences(net, outputs, &wanted, beyond);
+    // What an output shows of itself says more.
+    let dropped = dropped.filter(|_| differs.is_none());
+    inexact.into_iter().chain(differs).chain(dropped).collect()
+}
+
+/// Whether a value is made by an operation that drops NaN.
+fn drops(net: &Net, name: &str) -> bool {
+    use OpKind::*;
+    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
+    made.is_some_and(|op| match op.kind {
+        Unary(f) => matches!(
+            f,
+            anemone_net::Unary::Relu
+                | anemone_net::Unary::Relu6
+                | anemone_net::Unary::Clip { .. }
+                | anemone_net::Unary::Threshold { .. }
+        ),
+        Binary(f) => matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min),
+        Pool { kind, .. } => kind == PoolKind::Max,
+        Reduce { kind, .. } => matches!(kind, ReduceKind::Max | ReduceKind::Min),
+        Gather { .. } | GatherAlong { .. } | ScatterAlong { .. } | ScatterNd { .. } => true,
+        _ => false,
+    })
+}
+
+/// The first output with infinities or NaN of its own; `beyond` is the first value that fp16 does not hold.
+fn differences(
+    net: &Net,
+    outputs: &[(String, Array)],
+    wanted: &[Tensor],
+    beyond: Option<(String, f32)>,
+) -> Option<Warning> {
     let apart = |got: f32, wanted: f32| match wanted {
         _ if got.is_nan() || wanted.is_nan() => got.is_nan() != wanted.is_nan(),
         _ if got.is_infinite() || wanted.is_infinite() => got != wanted,
         _ => false,
     };
-    for (&id, wanted) in net.outputs.iter().zip(&wanted) {
+    for (&id, wanted) in net.outputs.iter().zip(wanted) {
         let value = net.value(id);
         let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
         let wanted = wanted.data.to_f32();

@@ -137,6 +137,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The name alone, as `-t` takes it: of a product without its chip.
+    pub fn name(&self) -> &str {
+        self.chip.split(" (").next().unwrap_or(&self.chip)
+    }
+
     /// The placement by a route.
     pub fn by(&self, route: Route) -> &Placement {
         match route {

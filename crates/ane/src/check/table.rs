@@ -66,7 +66,7 @@ impl Style<'_> {
 
 /// What this compiler does, beside the verdicts on Apple's.
 fn here(report: &Report, out: &mut String) {
-    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.chip.as_str(), a.here.as_ref()?))).collect();
+    let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.name(), a.here.as_ref()?))).collect();
     for (chip, here) in &told {
         match here {
             Here::Compiled { tasks, time_ns } => {
