@@ -5,6 +5,8 @@
 //! infinity, and so do the expectations for them.
 
 mod common;
+#[path = "values/found.rs"]
+mod found;
 
 use anemone_compile::{Options, compile};
 use anemone_facts::chips;
@@ -49,6 +51,7 @@ fn tensor(o: &Operand) -> Tensor {
     let data = match o.dtype {
         DType::Bool => Data::Bool(o.data.iter().map(|&x| x != 0.0).collect()),
         DType::U8 => Data::U8(o.data.iter().map(|&x| x as u8).collect()),
+        DType::I8 => Data::I8(o.data.iter().map(|&x| x as i8).collect()),
         DType::I32 => Data::I32(o.data.iter().map(|&x| x as i32).collect()),
         _ => Data::F16(o.data.iter().map(|&x| half::f16::from_f32(x)).collect()),
     };
@@ -67,6 +70,8 @@ struct Case {
     /// Element type of the result, where it does not follow.
     dtype: DType,
     constant_places: bool,
+    /// In `fast` alone: the device's models have another number, or none.
+    fast: bool,
 }
 
 fn case(name: &'static str, kind: OpKind, operands: &[Operand]) -> Case {
@@ -79,6 +84,7 @@ fn case(name: &'static str, kind: OpKind, operands: &[Operand]) -> Case {
         result: None,
         dtype: DType::F16,
         constant_places: false,
+        fast: false,
     }
 }
 
@@ -86,6 +92,10 @@ impl Case {
     /// The second operand is a constant in all ways.
     fn at_constant_places(self) -> Case {
         Case { constant_places: true, ..self }
+    }
+
+    fn fast(self) -> Case {
+        Case { fast: true, ..self }
     }
 
     fn typed(self, dtype: DType) -> Case {
@@ -134,7 +144,7 @@ impl Case {
         let program = compile(&net, &chips::CHIPS[0], &Options::default(), &mut ()).map_err(|e| e.to_string())?;
         let given: Vec<Vec<f32>> =
             (0..).zip(&self.operands).filter(|(i, _)| live >> i & 1 == 1).map(|(_, o)| o.data.clone()).collect();
-        for model in Model::ALL {
+        for model in Model::ALL.into_iter().filter(|&model| !self.fast || model == Model::Fast) {
             let device = model != Model::Fast;
             // What a device reads of its operands.
             let read = |o: &Operand| {
@@ -532,6 +542,16 @@ fn constants_are_outputs() {
     let of = |name: &str| &run.outputs.iter().find(|(n, _)| n == name).expect("the output").1.data;
     assert_eq!(of("c"), &[1.0, -2.0, 0.5, 3.0, 4.0]);
     assert_eq!(of("y")[5..10], [2.0, -4.0, 1.0, 6.0, 8.0]);
+}
+
+#[test]
+fn narrow_integers_wrap() {
+    run(found::narrow());
+}
+
+#[test]
+fn steps_hold_their_ends() {
+    run(found::ends());
 }
 
 #[test]

@@ -104,12 +104,17 @@ pub fn bound(operation: &str) -> &'static Bound {
     }
 }
 
-/// Below zero: the least magnitude, and on.
-const NEGATIVE: (f32, f32) = (f32::NEG_INFINITY, -5.9e-8);
-/// The root and the logarithm of a negative number are zero, as measured on the M1 (docs/numerics.md, planar).
-const ZERO_BELOW: (f32, f32, Outside) = (NEGATIVE.0, NEGATIVE.1, Outside::Number(0.0));
 /// The limit, where the formula multiplies zero by infinity.
 const LIMIT_BELOW: (f32, f32, Outside) = (f32::NEG_INFINITY, f32::NEG_INFINITY, Outside::Number(0.0));
+
+/// Apple's table of an input's logarithm has zero for that of infinity.
+const INFINITE: (f32, f32, Outside) = (f32::INFINITY, f32::INFINITY, Outside::Number(0.0));
+/// Beyond these angles fp16 numbers lie two or more apart, and the turns taken off are no longer exact.
+const ANGLES: &[(f32, f32, Outside)] =
+    &[(f32::NEG_INFINITY, -2048.0, Outside::Anything), (2048.0, f32::INFINITY, Outside::Anything)];
+/// Near a quarter turn a tangent has poles, where an error of the angle is multiplied without bound.
+const STEEP: &[(f32, f32, Outside)] =
+    &[(f32::NEG_INFINITY, -1.4, Outside::Anything), (1.4, f32::INFINITY, Outside::Anything)];
 
 /// Functions with rows of their own. Every number is what all of fp16 needs, plus a little.
 pub static BOUNDS: &[Bound] = &[
@@ -119,7 +124,7 @@ pub static BOUNDS: &[Bound] = &[
     row("sigmoid", 0.0, 3.5e-3, "33 knots, then a sum with one half"),
     row("sigmoid_hard", 0.0, 3.1e-4, "the line is rounded, then cut"),
     row("tanh", 1.1e-2, LEAST, "33 knots"),
-    row("scaled_tanh", 1.1e-2, 2.0 * LEAST, "33 knots, then a factor"),
+    row("scaled_tanh", 1.1e-2, 4.0 * LEAST, "a factor, 33 knots, another factor, each rounded"),
     row("erf", 1.2e-2, LEAST, "33 knots"),
     Bound {
         outside: &[LIMIT_BELOW],
@@ -127,18 +132,26 @@ pub static BOUNDS: &[Bound] = &[
     },
     Bound { outside: &[LIMIT_BELOW], ..row("silu", ROUNDING, 8.1e-3, "33 knots") },
     row("softplus", ROUNDING, 2.2e-3, "tables of 2^x and of the logarithm, then a sum"),
-    row("softsign", 4.0e-3, LEAST, "a table of reciprocals and a product"),
+    row("softsign", 2.2e-3, LEAST, "a table of reciprocals and a product"),
     row("exp", 1.0e-2, LEAST, "the argument times log2(e) is rounded before the table of 2^x"),
     row("exp2", 1.0e-3, LEAST, "a table of 2^x with a split exponent"),
-    Bound { outside: &[ZERO_BELOW], ..row("log", 1.2e-3, 3.0e-5, "a table of the logarithm to base 2, then a factor") },
-    Bound { outside: &[ZERO_BELOW], ..row("log2", 5.0e-4, 9.0e-5, "33 knots") },
-    Bound { outside: &[ZERO_BELOW], ..row("sqrt", 1.1e-3, LEAST, "33 knots with a split exponent") },
-    Bound { outside: &[ZERO_BELOW], ..row("rsqrt", 1.9e-3, LEAST, "33 knots with a split exponent") },
+    Bound { outside: &[INFINITE], ..row("log", 1.2e-3, 1.3e-4, "a table of the logarithm to base 2, then a factor") },
+    row("log2", 2.0 * ROUNDING, 1.8e-4, "33 knots: an eighth of the square of 1/32, times the curvature"),
+    row("sqrt", 1.1e-3, LEAST, "33 knots with a split exponent"),
+    row("rsqrt", 1.9e-3, LEAST, "33 knots with a split exponent"),
     Bound {
         outside: &[(-0.0, 0.0, Outside::Number(f32::INFINITY))],
         ..row("inverse", 1.1e-3, LEAST, "33 knots with a split exponent; minus zero is plus zero in the exact models")
     },
-    row("atan", 0.0, 3.4e-2, "the two tables of the sample programs leave a gap between 2 and 4"),
+    row("atan", 0.0, 3.2e-3, "two tables that meet at 4"),
+    Bound { outside: ANGLES, ..row("sin", 0.0, 6.0e-3, "a turn taken off in three parts, then 33 knots from -4 to 4") },
+    Bound { outside: ANGLES, ..row("cos", 0.0, 6.0e-3, "as the sine of what a quarter turn leaves") },
+    Bound { outside: STEEP, ..row("tan", 5.0e-3, 2.0e-3, "a quotient of two sines") },
+    row("asin", 0.0, 1.8e-3, "an arc tangent of x over a root"),
+    row("acos", 0.0, 3.2e-3, "a quarter turn less the arc sine"),
+    row("sinh", 1.0e-2, 1.0e-3, "two tables of 2^x"),
+    row("cosh", 1.0e-2, 1.0e-3, "two tables of 2^x"),
+    row("atanh", 1.2e-3, 1.0e-3, "two tables of the logarithm"),
     row("div", 3.0e-3, LEAST, "a table of reciprocals and a product"),
     row("softmax", 1.2e-2, 1.2e-2, "a table of 2^x, a sum, a table of reciprocals and a product"),
 ];

@@ -3,6 +3,7 @@
 //! overflows on the way, or an exact model meets what reads as a number there) its bound is infinite.
 
 use super::known::KNOWN;
+use super::parts::parts;
 use anemone_compile::accuracy::{self, LEAST, OVERFLOW, ROUNDING};
 use anemone_facts::numerics::Model;
 use anemone_net::*;
@@ -21,13 +22,19 @@ pub struct Expected {
 
 /// Expected outputs of a network for a model of the arithmetic. Where `known` is given, what it lists is left out, and the
 /// rows that leave something out are noted.
-pub fn expected(
+pub fn expected(net: &Net, inputs: &[Tensor], model: Model, known: Option<&mut Vec<bool>>) -> Result<Expected, String> {
+    let errors: Vec<Tensor> = inputs.iter().map(|t| filled(t, 0.0)).collect();
+    walk(net, inputs, &errors, model != Model::Fast, known)
+}
+
+/// What comes of operands that may be off by so much themselves.
+fn walk(
     net: &Net,
     inputs: &[Tensor],
-    model: Model,
+    off: &[Tensor],
+    exact: bool,
     mut known: Option<&mut Vec<bool>>,
 ) -> Result<Expected, String> {
-    let exact = model != Model::Fast;
     let mut values: HashMap<String, Tensor> = HashMap::new();
     eval::eval_traced(net, inputs, &mut |name, tensor| drop(values.insert(name.into(), tensor.clone())))
         .map_err(|e| e.to_string())?;
@@ -36,7 +43,7 @@ pub fn expected(
         let value = net.value(id);
         floats(value.data.as_deref().unwrap_or_else(|| &values[&value.name]))
     };
-    let mut bounds: HashMap<ValueId, Tensor> = HashMap::new();
+    let mut bounds: HashMap<ValueId, Tensor> = net.inputs.iter().copied().zip(off.iter().cloned()).collect();
     for op in &net.ops {
         let operands: Vec<Tensor> = op.inputs.iter().map(|&id| of(id)).collect();
         let errors: Vec<Tensor> = op
@@ -49,6 +56,9 @@ pub fn expected(
         let (out, whole, truth) = (of(op.outputs[0]), !dtype.is_float(), dtype == DType::Bool);
         let step = Step { kind: &op.kind, operands: &operands, errors: &errors, out: &out, exact, whole, truth };
         let mut error = step.error()?;
+        if whole && !truth {
+            step.unwrapped(dtype, &mut error);
+        }
         if let Some(noted) = &mut known {
             let about = if op.kind == OpKind::Select { 1 } else { 0 };
             step.leave_out(net.value(op.inputs[about]).ty.dtype, &mut error, noted)?;
@@ -56,9 +66,8 @@ pub fn expected(
         let last = net.outputs.contains(&op.outputs[0]);
         for (e, &y) in error.iter_mut().zip(out.data.to_f32().iter()) {
             let lost = y.is_finite() && y.abs() + *e >= OVERFLOW && !last;
-            // fp16 has whole numbers to 2048; narrower types end before.
-            let most = if matches!(dtype, DType::I8 | DType::U8) { 126.0 } else { 2048.0 };
-            if e.is_nan() || lost || (exact && y.is_nan()) || (whole && dtype != DType::Bool && y.abs() > most) {
+            // fp16 has whole numbers to 2048.
+            if e.is_nan() || lost || (exact && y.is_nan()) || (whole && dtype != DType::Bool && y.abs() > 2048.0) {
                 *e = f32::INFINITY;
             }
         }
@@ -136,6 +145,30 @@ impl Step<'_> {
         error
     }
 
+    /// Nothing is known of whole numbers that would be beyond 2048 if their type did not wrap: of 16 bits, fp16 has no more.
+    fn unwrapped(&self, dtype: DType, error: &mut [f32]) {
+        if matches!(dtype, DType::I8 | DType::U8) && !matches!(self.kind, OpKind::Reduce { kind: ReduceKind::Prod, .. })
+        {
+            return;
+        }
+        let sized = |t: &Tensor| Tensor {
+            shape: t.shape.clone(),
+            data: Data::I32(t.data.to_f32().iter().map(|x| x.abs().max(1.0) as i32).collect()),
+        };
+        let (whole, sizes): (Vec<_>, Vec<_>) = self.operands.iter().map(|t| (self::whole(t), sized(t))).unzip();
+        let plain = match self.kind {
+            // Factors and parts of a product, each beyond what follows.
+            OpKind::Reduce { kind: ReduceKind::Prod, .. } | OpKind::Binary(Binary::Pow) => sizes,
+            OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Reduce { .. } | OpKind::ScatterAlong { .. } => whole,
+            _ => return,
+        };
+        let declared = TensorType { dtype: DType::I32, shape: self.out.shape.clone() };
+        let Ok(wide) = eval::fold(self.kind, &plain.iter().collect::<Vec<_>>(), Some(&declared)) else { return };
+        for (e, x) in error.iter_mut().zip(wide.data.to_f32()) {
+            *e = if x.abs() > 2048.0 { f32::INFINITY } else { *e };
+        }
+    }
+
     /// A copy by an exact array keeps multiples of its unit, below its ceiling.
     fn copied(&self, mut error: Vec<f32>) -> Vec<f32> {
         if self.exact && !self.whole {
@@ -175,6 +208,11 @@ impl Step<'_> {
 
     fn error(&self) -> Result<Vec<f32>, String> {
         let errors: Vec<&Tensor> = self.errors.iter().collect();
+        let shapes: Vec<Vec<usize>> = self.operands.iter().map(|t| t.shape.clone()).collect();
+        if let Some(net) = parts(self.kind, &shapes) {
+            let bounds = walk(&net, self.operands, self.errors, self.exact, None)?.bounds;
+            return self.regrouped(bounds);
+        }
         Ok(match self.kind {
             OpKind::Unary(f) => self.unary(*f)?,
             OpKind::Binary(f) => self.binary(*f)?,
@@ -193,7 +231,21 @@ impl Step<'_> {
                 error
             }
             OpKind::Cast => self.errors[0].data.to_f32(),
-            OpKind::Gather { .. } => self.copied(self.fold(self.kind, &[errors[0], &whole(&self.operands[1])])?),
+            OpKind::Gather { .. } | OpKind::GatherAlong { .. } => {
+                self.certain(1, self.copied(self.fold(self.kind, &[errors[0], &whole(&self.operands[1])])?))
+            }
+            OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => self.scattered(*mode)?,
+            OpKind::ArgReduce { axis, keep_dims, .. } => {
+                let nan = mapped(&self.operands[0], |x| f32::from(x.is_nan()));
+                let [uncertain, nan] = [errors[0], &nan].map(|of| self.largest_along(of, &[*axis], *keep_dims));
+                let bounds = uncertain?.into_iter().zip(nan?);
+                bounds.map(|(e, n)| if e > 0.0 || n > 0.0 { f32::INFINITY } else { 0.0 }).collect()
+            }
+            OpKind::Resize { mode: ResizeMode::Linear, .. } => {
+                let sizes = [mapped(&self.operands[0], f32::abs)];
+                // Weights are rounded, and so is what comes of each axis.
+                self.summed(self.kind, &sizes, self.errors)?.into_iter().map(|e| 2.0 * e).collect()
+            }
             OpKind::Pad { pads, value } => {
                 let kind = OpKind::Pad { pads: pads.clone(), value: value.abs() * ROUNDING };
                 self.copied(self.fold(&kind, &errors)?)
@@ -203,6 +255,7 @@ impl Step<'_> {
             | OpKind::Broadcast
             | OpKind::Transpose { .. }
             | OpKind::Slice { .. }
+            | OpKind::Resize { .. }
             | OpKind::PadEdge { .. } => self.copied(self.fold(self.kind, &errors)?),
             OpKind::Pool { kind: PoolKind::Max, .. } => self.fold(self.kind, &errors)?,
             OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, axes, keep_dims } => {
@@ -214,7 +267,11 @@ impl Step<'_> {
                 let bound = accuracy::bound("softmax");
                 self.out.data.to_f32().iter().map(|y| bound.relative * y + bound.absolute).collect()
             }
-            OpKind::Pool { .. } | OpKind::Conv { .. } | OpKind::Linear | OpKind::MatMul { .. } => {
+            OpKind::Pool { .. }
+            | OpKind::Conv { .. }
+            | OpKind::ConvTranspose { .. }
+            | OpKind::Linear
+            | OpKind::MatMul { .. } => {
                 let sizes: Vec<Tensor> = self.operands.iter().map(|t| mapped(t, f32::abs)).collect();
                 self.summed(self.kind, &sizes, self.errors)?
             }
@@ -237,13 +294,84 @@ impl Step<'_> {
                 let row = accuracy::bound(f.name());
                 let x = self.operands[0].data.to_f32();
                 let out = self.out.data.to_f32();
-                let at = |((e, y), x): ((&f32, f32), f32)| match row.outside_at(x) {
+                let moved = self.moved(&own, &x)?;
+                let at = |((e, y), x): ((f32, f32), f32)| match row.outside_at(x) {
                     Some(_) => f32::INFINITY,
-                    None => e + row.relative * y.abs() + row.absolute,
+                    None => e * (1.0 + row.relative) + row.relative * y.abs() + row.absolute,
                 };
-                own.iter().zip(out).zip(x).map(at).collect()
+                moved.into_iter().zip(out).zip(x).map(at).collect()
             }
         })
+    }
+
+    /// How far a function's value moves with its operand: the functions drawn after a rounded value are monotone, or hardly
+    /// steeper than the identity.
+    fn moved(&self, off: &[f32], x: &[f32]) -> Result<Vec<f32>, String> {
+        if off.iter().all(|&e| e == 0.0) {
+            return Ok(vec![0.0; off.len()]);
+        }
+        let out = self.out.data.to_f32();
+        let flat = matches!(self.kind, OpKind::Unary(Unary::Silu | Unary::Gelu(_)));
+        let mut moved: Vec<f32> = off.iter().map(|e| if flat { 1.2 * e } else { 0.0 }).collect();
+        for sign in [-1.0, 1.0] {
+            let there = x.iter().zip(off).map(|(x, e)| x + sign * e).collect();
+            let there = Tensor { shape: self.operands[0].shape.clone(), data: Data::F32(there) };
+            for ((m, y), (there, e)) in moved.iter_mut().zip(&out).zip(self.fold(self.kind, &[&there])?.iter().zip(off))
+            {
+                let apart = if *e == 0.0 { 0.0 } else { (there - y).abs() };
+                *m = if apart.is_nan() { f32::INFINITY } else { m.max(apart) };
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Nothing is known where an operand of positions is uncertain.
+    fn certain(&self, operand: usize, error: Vec<f32>) -> Vec<f32> {
+        let certain = self.errors[operand].data.to_f32().iter().all(|&e| e == 0.0);
+        if certain { error } else { vec![f32::INFINITY; error.len()] }
+    }
+
+    fn scattered(&self, mode: ScatterMode) -> Result<Vec<f32>, String> {
+        let places = whole(&self.operands[1]);
+        let of = |mode| match self.kind {
+            OpKind::ScatterAlong { axis, .. } => OpKind::ScatterAlong { axis: *axis, mode },
+            _ => OpKind::ScatterNd { mode },
+        };
+        let moved = |mode| self.fold(&of(mode), &[&self.errors[0], &places, &self.errors[2]]);
+        if self.whole || matches!(mode, ScatterMode::Update | ScatterMode::Max | ScatterMode::Min) {
+            let mode = if mode == ScatterMode::Update { mode } else { ScatterMode::Max };
+            return Ok(self.certain(1, self.copied(moved(mode)?)));
+        }
+        let [x, u] = [0, 2].map(|i| mapped(&self.operands[i], f32::abs));
+        let size = self.fold(&of(ScatterMode::Add), &[&x, &places, &u])?;
+        // One rounding for each update that meets a place.
+        let roundings = self.operands[1].data.len() as f32 * ROUNDING;
+        let bounds = moved(ScatterMode::Add)?.into_iter().zip(size);
+        let each = |(e, size): (f32, f32)| if size < OVERFLOW { e + roundings * size + LEAST } else { f32::INFINITY };
+        Ok(self.certain(1, self.copied(bounds.map(each).collect())))
+    }
+
+    /// What folding the statistics of a batch norm into one factor and addend costs beyond its steps.
+    fn regrouped(&self, mut bounds: Vec<f32>) -> Result<Vec<f32>, String> {
+        let OpKind::BatchNorm { epsilon } = self.kind else { return Ok(bounds) };
+        let per = |operand: usize, default: f32| {
+            self.operands.get(operand).map_or(vec![default; self.operands[1].data.len()], |t| t.data.to_f32())
+        };
+        let (mean, variance, gamma, beta) = (per(1, 0.0), per(2, 1.0), per(3, 1.0), per(4, 0.0));
+        let x = self.operands[0].data.to_f32();
+        let inner: usize = self.operands[0].shape[2..].iter().product();
+        for (at, (bound, x)) in bounds.iter_mut().zip(x).enumerate() {
+            let c = at / inner % mean.len();
+            let scale = (gamma[c] / (variance[c] + epsilon).sqrt()).abs();
+            let size = scale * (x.abs() + mean[c].abs()) + beta[c].abs();
+            let limit = if self.exact { CEILING } else { OVERFLOW };
+            *bound = if size < limit && scale < limit { *bound + 3.0 * ROUNDING * size + UNIT } else { f32::INFINITY };
+        }
+        Ok(bounds)
+    }
+
+    fn largest_along(&self, of: &Tensor, axes: &[usize], keep_dims: bool) -> Result<Vec<f32>, String> {
+        self.fold(&OpKind::Reduce { kind: ReduceKind::Max, axes: axes.to_vec(), keep_dims }, &[of])
     }
 
     fn binary(&self, f: Binary) -> Result<Vec<f32>, String> {
@@ -272,6 +400,19 @@ impl Step<'_> {
             Binary::Mul => {
                 let terms = a.iter().zip(&b).zip(x.iter().zip(&y));
                 self.rounded(terms.map(|((&a, &b), (&x, &y))| product_error(x, y, a, b)).collect())
+            }
+            Binary::Pow => {
+                // 2^(y log2 x): the logarithm's error and the product's rounding are multiplied by the exponent.
+                let (log, exp) = (accuracy::bound("log2"), accuracy::bound("exp2"));
+                let out = self.out.data.to_f32();
+                let each = |((r, x), y): ((&f32, &f32), &f32)| {
+                    let logarithm = x.abs().log2().abs();
+                    let off = y.abs() * (log.absolute + (log.relative + ROUNDING) * logarithm);
+                    let whole = 4.0 * ROUNDING * y.abs();
+                    let off = if logarithm.is_finite() { (off + whole).exp2() - 1.0 } else { 0.0 };
+                    (off + exp.relative) * r.abs() + 2.0 * LEAST
+                };
+                out.iter().zip(&x).zip(&y).map(each).collect()
             }
             _ => {
                 let row = accuracy::bound(f.name());
@@ -302,12 +443,8 @@ impl Step<'_> {
     }
 
     fn jumps_of(&self, axes: &[usize], keep_dims: bool) -> Result<Vec<f32>, String> {
-        let kind = OpKind::Reduce { kind: ReduceKind::Max, axes: axes.to_vec(), keep_dims };
-        Ok(self
-            .fold(&kind, &[&self.errors[0]])?
-            .into_iter()
-            .map(|e| if e > 0.0 { f32::INFINITY } else { 0.0 })
-            .collect())
+        let uncertain = self.largest_along(&self.errors[0], axes, keep_dims)?;
+        Ok(uncertain.into_iter().map(|e| if e > 0.0 { f32::INFINITY } else { 0.0 }).collect())
     }
 
     /// A sum of products: its terms' sizes and the bounds of its operands give the bound. A sum may be taken in parts that
@@ -317,21 +454,40 @@ impl Step<'_> {
         let size = self.fold(kind, &all)?;
         let ones: Vec<Tensor> = sizes.iter().map(|t| filled(t, 1.0)).collect();
         let terms = self.fold(kind, &ones.iter().collect::<Vec<_>>())?;
-        let mut carried = vec![0f32; size.len()];
+        let (mut carried, mut unknown) = (vec![0f32; size.len()], vec![false; size.len()]);
         for operand in 0..sizes.len() {
-            if errors[operand].data.to_f32().iter().all(|&e| e == 0.0) {
+            // What is copied on its way to an exact array is infinite from its ceiling on.
+            let high = self.exact && sizes[operand].data.to_f32().iter().any(|&x| x >= CEILING);
+            if !high && errors[operand].data.to_f32().iter().all(|&e| e == 0.0) {
                 continue;
             }
+            let mut uncertain = mapped(&errors[operand], |e| f32::from(e.is_infinite()));
+            if high {
+                uncertain = mapped(&sizes[operand], |x| f32::from(x.is_nan() || x >= CEILING));
+                let errors = errors[operand].data.to_f32();
+                let marked = uncertain.data.to_f32().into_iter().zip(errors);
+                uncertain.data = Data::F32(marked.map(|(u, e)| if e.is_infinite() { 1.0 } else { u }).collect());
+            }
+            let certain = mapped(&errors[operand], |e| if e.is_finite() { e } else { 0.0 });
             let mut parts: Vec<&Tensor> = sizes.iter().collect();
-            parts[operand] = &errors[operand];
+            parts[operand] = &certain;
             carried.iter_mut().zip(self.fold(kind, &parts)?).for_each(|(c, e)| *c += e);
+            let mut parts: Vec<&Tensor> = ones.iter().collect();
+            parts[operand] = &uncertain;
+            let met = self.fold(kind, &parts)?;
+            unknown.iter_mut().zip(met).for_each(|(u, e)| *u |= e > 0.0);
         }
         let rounded = self.rounded(carried);
+        // A mean of fewer elements than the window has is corrected after it is rounded.
+        let least = match kind {
+            OpKind::Pool { kernel, .. } => LEAST * (1.0 + kernel.iter().product::<usize>() as f32),
+            _ => LEAST,
+        };
         let each = |((e, size), terms): ((f32, f32), f32)| {
             if self.exact && (size.is_nan() || size >= CEILING) {
                 return f32::INFINITY;
             }
-            let unit = if self.exact { 2.0 * UNIT * terms.max(1.0) } else { LEAST };
+            let unit = if self.exact { 2.0 * UNIT * terms.max(1.0) } else { least };
             e + 2.0 * ROUNDING * size + unit
         };
         let mut bounds: Vec<f32> = rounded.into_iter().zip(size.iter().copied()).zip(terms).map(each).collect();
@@ -342,6 +498,7 @@ impl Step<'_> {
             *bound = if finite || !y.is_finite() { *bound } else { f32::INFINITY };
             *bound = if bound.is_nan() && !y.is_finite() { 0.0 } else { *bound };
         }
+        bounds.iter_mut().zip(unknown).filter(|(_, u)| *u).for_each(|(bound, _)| *bound = f32::INFINITY);
         Ok(bounds)
     }
 }

@@ -1,5 +1,8 @@
 //! Random networks of one to three operations with their operands, from choices.
 
+#[path = "layers.rs"]
+mod layers;
+
 use super::source::Source;
 use anemone_net::*;
 use half::f16;
@@ -63,6 +66,8 @@ const SPECIAL: [f32; 34] = [
     -1e4,
     6e4,
 ];
+/// Elements of a result.
+const MOST_ELEMENTS: usize = 4096;
 const BEYOND: [f32; 3] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
 const WHOLE: [i32; 16] = [0, 1, -1, 2, 3, -2, 5, 7, -7, 16, 100, -100, 127, -128, 255, 1000];
 
@@ -87,8 +92,19 @@ struct Drawing<'a> {
 /// A case; `None` where the choices do not fit together.
 pub fn draw(source: &mut Source) -> Option<Case> {
     let length = 1 + source.pick(&[0, 0, 1, 2]);
-    let dtype =
-        source.pick(&[DType::F16, DType::F16, DType::F16, DType::F32, DType::I32, DType::Bool, DType::I8, DType::U8]);
+    let dtype = source.pick(&[
+        DType::F16,
+        DType::F16,
+        DType::F16,
+        DType::F16,
+        DType::F32,
+        DType::I32,
+        DType::Bool,
+        DType::I8,
+        DType::U8,
+        DType::I16,
+        DType::U16,
+    ]);
     let elements =
         source.pick(&[Elements::Whole, Elements::Uniform, Elements::Uniform, Elements::Special, Elements::Beyond]);
     let net = Net { name: "case".into(), ..Net::default() };
@@ -148,6 +164,10 @@ impl Drawing<'_> {
 
     fn live(&mut self, dtype: DType, shape: &[usize]) -> ValueId {
         let tensor = self.tensor(dtype, shape);
+        self.live_tensor(tensor)
+    }
+
+    fn live_tensor(&mut self, tensor: Tensor) -> ValueId {
         let name = format!("x{}", self.inputs.len());
         let id = self.net.add_value(Value { name, ty: tensor.ty(), data: None, surface: None });
         self.net.inputs.push(id);
@@ -187,7 +207,7 @@ impl Drawing<'_> {
     fn push(&mut self, kind: OpKind, operands: &[ValueId], declared: Option<TensorType>) -> Option<ValueId> {
         let types: Vec<&TensorType> = operands.iter().map(|&id| &self.net.value(id).ty).collect();
         let ty = infer::infer(&kind, &types, declared.as_ref()).ok()?.remove(0);
-        if ty.elements() > 20_000 {
+        if ty.elements() > MOST_ELEMENTS {
             return None;
         }
         let name = format!("y{}", self.net.ops.len());
@@ -199,7 +219,7 @@ impl Drawing<'_> {
     /// One more operation on a value.
     fn step(&mut self, x: ValueId) -> Option<ValueId> {
         let ty = self.ty(x);
-        let what = self.source.below(10);
+        let what = self.source.below(14);
         // Of a scalar there is nothing to move, to reduce or to slide over.
         match if ty.shape.is_empty() { what % 3 } else { what } {
             0 => self.unary(x),
@@ -211,6 +231,10 @@ impl Drawing<'_> {
             _ if ty.dtype == DType::Bool => self.choice(x),
             8 if ty.dtype.is_float() => self.window(x),
             9 if ty.dtype.is_float() => self.product(x),
+            10 if ty.dtype.is_float() => self.norm(x),
+            11 if ty.dtype.is_float() => self.resampled(x),
+            12 => self.at_places(x),
+            13 if ty.dtype.is_float() => self.convolved(x),
             _ => self.binary(x),
         }
     }
@@ -232,14 +256,29 @@ impl Drawing<'_> {
             LeakyRelu { alpha: 0.25 },
         ];
         let cut = [Sign, Ceil, Floor, Round];
-        let tabled = [Sigmoid, Tanh, Erf, Exp2, Exp, Sqrt, Silu, Gelu(GeluMode::Exact), Softplus, Softsign];
-        let which = self.source.below(continuous.len() + cut.len() + tabled.len());
-        let f = match which.checked_sub(continuous.len()) {
-            None => continuous[which],
-            Some(_) if !self.exact => return None,
-            Some(at) => *cut.iter().chain(&tabled).nth(at)?,
-        };
-        self.exact &= !matches!(f, Square | LeakyRelu { .. }) && which < continuous.len() + cut.len();
+        let smooth =
+            [Sigmoid, Tanh, Erf, Exp2, Exp, Silu, Gelu(GeluMode::Exact), Softplus, Softsign, Elu { alpha: 1.0 }];
+        let steep = [
+            Sqrt,
+            Log { epsilon: 0.0 },
+            Log2,
+            Rsqrt { epsilon: 0.0 },
+            Inverse { epsilon: 0.0 },
+            Gelu(GeluMode::Tanh),
+            SigmoidHard { alpha: 0.2, beta: 0.5 },
+            ScaledTanh { alpha: 1.5, beta: 0.5 },
+            Atan,
+            Sin,
+            Cos,
+            Sinh,
+            Cosh,
+        ];
+        let f = self.source.pick(&[&continuous[..], &smooth, &cut, &steep].concat());
+        // What jumps or is steep says nothing of a value that is off.
+        if (cut.contains(&f) || steep.contains(&f)) && !self.exact {
+            return None;
+        }
+        self.exact &= (continuous.contains(&f) || cut.contains(&f)) && !matches!(f, Square | LeakyRelu { .. });
         self.push(OpKind::Unary(f), &[x], None)
     }
 
@@ -309,7 +348,7 @@ impl Drawing<'_> {
             }
             4 => {
                 let pads = shape.iter().map(|_| (self.source.below(3), self.source.below(3))).collect();
-                let value = f16::from_f32(self.element(dtype)).to_f32();
+                let value = self.tensor(dtype, &[1]).data.to_f32()[0];
                 self.push(OpKind::Pad { pads, value }, &[x], None)
             }
             5 => {
@@ -344,7 +383,10 @@ impl Drawing<'_> {
             axes.push(rank - 1);
         }
         let keep_dims = self.source.below(2) == 0;
-        let kind = self.source.pick(&[Max, Min, Sum, Mean, SumSquare, L1, Prod]);
+        let kind = self.source.pick(&[Max, Min, Sum, Mean, SumSquare, L1, Prod, L2, LogSum, LogSumExp]);
+        if matches!(kind, L2 | LogSum) && !self.exact || matches!(kind, L2 | LogSum | LogSumExp) && !dtype.is_float() {
+            return None;
+        }
         self.exact &= matches!(kind, Max | Min) || !dtype.is_float();
         if dtype.is_float() && self.source.once_in(6) && self.exact {
             self.exact = false;
@@ -372,7 +414,8 @@ impl Drawing<'_> {
             return None;
         }
         let TensorType { shape, .. } = self.ty(x);
-        let dtype = self.source.pick(&[DType::F16, DType::I32, DType::Bool, DType::F32]);
+        let dtype =
+            self.source.pick(&[DType::F16, DType::I32, DType::Bool, DType::F32, DType::I8, DType::U8, DType::I16]);
         self.push(OpKind::Cast, &[x], Some(TensorType { dtype, shape }))
     }
 
