@@ -144,8 +144,8 @@ pub static BOUNDS: &[Bound] = &[
         ..row("inverse", 1.1e-3, LEAST, "33 knots with a split exponent; minus zero is plus zero in the exact models")
     },
     row("atan", 0.0, 3.2e-3, "two tables that meet at 4"),
-    Bound { outside: ANGLES, ..row("sin", 0.0, 6.0e-3, "a turn taken off in three parts, then 33 knots from -4 to 4") },
-    Bound { outside: ANGLES, ..row("cos", 0.0, 6.0e-3, "as the sine of what a quarter turn leaves") },
+    Bound { outside: ANGLES, ..row("sin", 0.0, 2.2e-3, "whole turns taken off, then 33 knots to half a turn") },
+    Bound { outside: ANGLES, ..row("cos", 0.0, 3.2e-3, "as the sine of half of a half turn more, which rounds") },
     Bound { outside: STEEP, ..row("tan", 5.0e-3, 2.0e-3, "a quotient of two sines") },
     row("asin", 0.0, 1.8e-3, "an arc tangent of x over a root"),
     row("acos", 0.0, 3.2e-3, "a quarter turn less the arc sine"),

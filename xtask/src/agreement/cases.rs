@@ -225,9 +225,29 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
             ("box_indices", Value::String(text)) => {
                 arguments.push(("box_indices", numbers(&[0.0, 0.0], element(text))))
             }
-            _ => {}
+            // Said of the case, or an operand that stands among the inputs.
+            ("note", _) => {}
+            (_, Value::String(text)) if text.starts_with("input ") => {}
+            ("boxes", _) => arguments.push(("boxes", weight(&[4, 4]))),
+            ("weight_ih" | "weight_hh", value) => arguments.push((key, weight(&shape(value)?))),
+            ("bias", value) => arguments.push(("bias", weight(&shape(value)?))),
+            (_, Value::String(text)) => match text.strip_prefix("const ").map(str::parse) {
+                Some(number) => arguments.push((key, numbers(&[number.ok()?], first.element))),
+                None => arguments.push((key, word(text))),
+            },
+            (_, Value::Bool(flag)) => arguments.push((key, numbers(&[f64::from(u8::from(*flag))], "bool"))),
+            (_, value) if value.is_number() => {
+                let element = if value.is_f64() { first.element } else { "int32" };
+                arguments.push((key, numbers(&[value.as_f64()?], element)));
+            }
+            (_, value) => {
+                let values = list(value)?;
+                let element = if values.iter().any(|v| v.fract() != 0.0) { "fp32" } else { "int32" };
+                arguments.push((key, numbers(&values, element)));
+            }
         }
     }
+    output.shape = resulting(op, &extents, parameters).unwrap_or(output.extents()).into_iter().map(Some).collect();
     if op == "crop_resize" && !arguments.iter().any(|(n, _)| *n == "box_indices") {
         return None;
     }
@@ -240,6 +260,53 @@ pub fn of_definition(definition: &Value) -> Option<Outline> {
         }
     }
     Some(program(op, arguments, output))
+}
+
+/// Extents of a result that its parameters give; none where they say nothing of it.
+fn resulting(op: &str, x: &[usize], parameters: &Value) -> Option<Vec<usize>> {
+    let given = |key: &str| shape(&parameters[key]);
+    let mut out = x.to_vec();
+    let last = out.len().checked_sub(2);
+    match op {
+        "reshape" => return given("shape"),
+        "transpose" => return given("perm")?.into_iter().map(|axis| x.get(axis).copied()).collect(),
+        "pad" => {
+            let pads = given("pad")?;
+            let first = out.len().checked_sub(pads.len() / 2)?;
+            out[first..].iter_mut().zip(pads.chunks(2)).for_each(|(n, pad)| *n += pad.iter().sum::<usize>());
+        }
+        "slice_by_size" => return given("size"),
+        "resize_bilinear" | "affine" | "crop_resize" => out.splice(last?.., given("size")?).for_each(drop),
+        "upsample_nearest_neighbor" | "upsample_bilinear" => {
+            let scale = list(&parameters["scale"])?;
+            out[last?..].iter_mut().zip(scale).for_each(|(n, by)| *n = (*n as f64 * by) as usize);
+        }
+        "max_pool" | "avg_pool" | "l2_pool" => {
+            let (kernel, strides) = (given("kernel")?, given("strides").unwrap_or_default());
+            let same = parameters["pad_type"] == "same";
+            for (i, n) in out.iter_mut().skip(2).enumerate() {
+                let (kernel, stride) = (*kernel.get(i)?, strides.get(i).copied().unwrap_or(1).max(1));
+                *n = if same { n.div_ceil(stride) } else { n.saturating_sub(kernel) / stride + 1 };
+            }
+        }
+        _ if op.starts_with("reduce_") => {
+            let axes = list(&parameters["axes"]).or_else(|| Some(vec![parameters["axis"].as_f64()?]))?;
+            let mut axes: Vec<i64> =
+                axes.iter().map(|&a| if a < 0.0 { a as i64 + x.len() as i64 } else { a as i64 }).collect();
+            axes.sort_unstable();
+            let keeps = parameters["keep_dims"] == true;
+            for &axis in axes.iter().rev() {
+                let axis = usize::try_from(axis).ok().filter(|&a| a < out.len())?;
+                if keeps {
+                    out[axis] = 1;
+                } else {
+                    out.remove(axis);
+                }
+            }
+        }
+        _ => return None,
+    }
+    Some(out)
 }
 
 /// Result of a convolution.
