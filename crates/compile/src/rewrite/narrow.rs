@@ -123,7 +123,7 @@ impl Builder<'_> {
         output
     }
 
-    fn scaled(&mut self, x: ValueId, factor: f32) -> ValueId {
+    fn times_number(&mut self, x: ValueId, factor: f32) -> ValueId {
         let number = self.number(factor);
         self.result_of(x, OpKind::Binary(Binary::Mul), &[x, number])
     }
@@ -142,9 +142,9 @@ impl Builder<'_> {
                 self.result_of(x, OpKind::Binary(Binary::Add), &[x, first])
             }
         };
-        let share = self.scaled(from, 1.0 / step);
+        let share = self.times_number(from, 1.0 / step);
         let count = self.result_of(x, OpKind::Unary(Unary::Floor), &[share]);
-        let multiple = self.scaled(count, step);
+        let multiple = self.times_number(count, step);
         (count, self.result_of(x, OpKind::Binary(Binary::Sub), &[x, multiple]))
     }
 
@@ -168,7 +168,7 @@ impl Builder<'_> {
         });
         let cross = self.result_of(like, OpKind::Binary(Binary::Add), &[ad, bc]);
         let (_, cross) = self.divided(cross, HALF, 0.0);
-        let high = self.scaled(cross, HALF);
+        let high = self.times_number(cross, HALF);
         self.result_of(like, OpKind::Binary(Binary::Add), &[high, bd])
     }
 
