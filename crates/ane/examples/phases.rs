@@ -68,7 +68,7 @@ fn row(package: &Path) -> Result<String, Diagnostic> {
         "{before} | {} | {} | {} | {} | {all} | {kept} | {:.2}",
         plain.after(&pipeline::LEGALIZE),
         counts.after(&pipeline::LOWER),
-        counts.after(&pipeline::RELU),
+        counts.after(&pipeline::SOURCE),
         counts.after(&pipeline::LEGALIZE),
         kept as f64 / all as f64
     ))

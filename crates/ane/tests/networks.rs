@@ -234,8 +234,12 @@ fn check(net: Net, seed: u64) -> Result<String, String> {
     let tensors: Vec<Tensor> =
         (inputs.iter()).map(|(_, a)| Tensor { shape: a.shape.clone(), data: Data::F32(a.data.clone()) }).collect();
     let wanted = eval::eval(&net, &tensors).map_err(|e| e.to_string())?;
-    let options =
-        Options { compat: if seed % 4 == 3 { Compat::Zin421 } else { Compat::Zin9509 }, ..Options::default() };
+    let compat = match seed % 4 {
+        3 => Compat::Zin421,
+        2 => Compat::Zin9509,
+        _ => Compat::Own,
+    };
+    let options = Options { compat, ..Options::default() };
     let program =
         compile(&net, &chips::CHIPS[0], &options, &mut ()).map_err(|e| format!("{e}\n{}", text::print(&net).0))?;
     let run = execute(&program, &inputs, Default::default()).map_err(|e| e.to_string())?;

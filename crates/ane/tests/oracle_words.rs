@@ -6,7 +6,7 @@ mod common;
 
 use anemone::Choices;
 use anemone::model::Model;
-use anemone_compile::Options;
+use anemone_compile::{Compat, Options};
 use anemone_facts::Field;
 use anemone_facts::chips;
 use anemone_facts::layout::H13;
@@ -55,7 +55,8 @@ fn compare(record: &Value, folder: &Path) -> Result<Compared, String> {
     let file = oracle::write_model(record, folder)?;
     let model = Model::load_with(&file, &Choices::default()).map_err(|e| e.to_string())?;
     let chip = chips::by_name("h13").ok_or("no h13")?;
-    let compiled = model.compile(chip, &Options::default(), &mut ()).map_err(|e| e.to_string())?;
+    let options = Options { compat: Compat::Zin9509, ..Options::default() };
+    let compiled = model.compile(chip, &options, &mut ()).map_err(|e| e.to_string())?;
     let program = &compiled.program;
     let size = record["constant_section"]["size"].as_u64().ok_or("no size")? as usize;
     let mut kernel = program.kernel.clone();

@@ -33,7 +33,7 @@ use anemone_net::Net;
 use anemone_program::Program;
 
 pub use error::{Error, Refused, Result};
-pub use options::{Compat, Options};
+pub use options::{Activations, Compat, Disabled, Options};
 pub use remarks::{Log, Stage};
 
 /// Compiles a checked network for a chip.

@@ -3,6 +3,9 @@
 //! Knots are the correctly rounded fp16 values of the function at the knots, limits and tails as Apple's tables have
 //! them (`docs/evidence.md`, key `h13-lut`).
 
+mod compose;
+mod fit;
+
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, STREAM_BYTES, Symmetry, place};
 use half::f16;
 

@@ -3,11 +3,41 @@
 /// Which compiler's conventions the program follows, where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// Apple's compiler of 2026, zin 9.509: its words where they are known, and tables of two steps for precision.
+    /// None: the fewest tasks and bytes that the chip's fields allow.
     #[default]
+    Own,
+    /// Apple's compiler of 2026, zin 9.509: its words where they are known, and tables of two steps for precision.
     Zin9509,
     /// `zin_ane_compiler v4.2.1`: the same task stream and constants for the same netplist.
     Zin421,
+}
+
+/// Whether functions beyond ReLU take one table of 33 knots, which is the fewest tasks, or steps that are more precise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Activations {
+    /// One table wherever a function has one, as Apple's compilers do.
+    Fused,
+    /// Steps wherever they are more precise than one table.
+    Accurate,
+    /// One table while the tables' errors that meet on a path through the network stay below a budget, then steps.
+    #[default]
+    Auto,
+}
+
+/// Passes that are left out, by position in [`crate::pipeline::ALL`]; see [`crate::pipeline::Pass::disable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Disabled(u64);
+
+impl Disabled {
+    /// Leaves out the pass at that position.
+    pub(crate) fn insert(&mut self, position: usize) {
+        self.0 |= 1 << position;
+    }
+
+    /// Whether the pass at that position is left out.
+    pub(crate) fn contains(self, position: usize) -> bool {
+        self.0 >> position & 1 == 1
+    }
 }
 
 /// What the caller may choose.
@@ -15,6 +45,10 @@ pub enum Compat {
 pub struct Options {
     /// Conventions.
     pub compat: Compat,
+    /// Tables or steps.
+    pub activations: Activations,
+    /// Optional passes that are not run.
+    pub disabled: Disabled,
     /// How many of the optional passes are run, in order; all where it is `None`. For finding the pass that is at fault.
     pub pass_limit: Option<usize>,
     /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
@@ -26,6 +60,7 @@ impl Options {
     /// The conventions that the program follows.
     pub(crate) fn conventions(&self) -> &'static Conventions {
         match self.compat {
+            Compat::Own => &OWN,
             Compat::Zin9509 => &ZIN_9509,
             Compat::Zin421 => &ZIN_421,
         }
@@ -33,56 +68,60 @@ impl Options {
 }
 
 macro_rules! conventions {
-    ( $( $name:ident: $new:literal $old:literal, $doc:literal; )* ) => {
+    ( $( $name:ident: $own:literal $new:literal $old:literal, $doc:literal; )* ) => {
         /// What compiler versions do differently, one flag each.
         #[derive(Debug)]
         pub(crate) struct Conventions {
             $( #[doc = $doc] pub $name: bool, )*
         }
 
+        static OWN: Conventions = Conventions { $( $name: $own, )* };
         static ZIN_9509: Conventions = Conventions { $( $name: $new, )* };
         static ZIN_421: Conventions = Conventions { $( $name: $old, )* };
     };
 }
 
-// Name: zin 9.509, zin 4.2.1, meaning.
+// Name: ours, zin 9.509, zin 4.2.1, meaning.
 conventions! {
-    gains_stay_tasks: true false, "A gain that no convolution takes in later stays a task of its own.";
-    layer_norm_on_device: true false, "A layer norm over trailing axes is one lowering with deviation tasks; else it is decomposed.";
-    splits_to_stay: true false, "Products are split so that each piece of the coefficients stays in kernel memory.";
-    reductions_join_unit_axes: true false, "Axes of one element do not separate the axes of a reduction.";
-    reductions_by_group: true false, "Two leading axes are reduced as groups and channels of one task.";
-    sums_transposed: true false, "Sums over a leading axis are computed transposed.";
-    products_interleaved: true false, "Products of two runtime operands read their coefficients interleaved from memory.";
-    wide_rows_copied_neural: true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
-    repeated_operands_staged: true false, "A repeated operand from memory is copied to tile memory once.";
-    tables_of_two_steps: true false, "Functions of intermediate results take steps that are more precise than one table.";
-    constants_per_channel: true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
-    divisors_transposed: true false, "The reciprocal of a column vector is computed transposed.";
-    rows_are_no_scalars: true false, "A constant row of equal elements stays a row.";
-    shared_inputs_staged: true false, "A small input that is also combined elementwise is copied before a product.";
-    rows_folded: true false, "Rows of a matrix are folded by eight before they become channels.";
-    zero_biases_streamed: false true, "Biases are streamed even where all are zero.";
-    softmax_fused: true false, "A softmax over channels or columns has a lowering of its own.";
-    softmax_sums_on_neural: true false, "The sum of a softmax over a leading axis and its reciprocal are one neural task.";
-    softmax_inverse_first: true false, "The last product of a softmax reads the reciprocal first.";
-    bank_aware_tiles: true false, "Tiles and their strides follow zin 9.509 (`tile/zin9509.rs`).";
-    transposes_by_eight: true false, "Engines are counted for the eight elements that a transpose takes at a time.";
-    idle_streams_left_out: true false, "The registers of coefficient streams that a task does not use are left out.";
-    estimates_count_planes: true false, "The cycle estimate counts planes and computation beside bytes.";
-    first_task_logged: true false, "The first task logs its begin.";
-    products_wait_for_staging: true false, "A product waits for coefficients that an earlier task writes to scratch memory.";
-    planar_streams_declared: true false, "Planar tasks declare idle coefficient streams too.";
-    extra_streams_sized: true false, "Idle extra streams have a size.";
-    tables_per_engine: true false, "A table is stored once per engine, though one is enough.";
-    planar_sources_flagged: true false, "Planar sources set the bit that neural ones set.";
-    planar_results_padded: true false, "The padding of planar results is written as zeros.";
-    copies_bypass_buffer: true false, "All results but plain copies from memory pass through one simple buffer; else those without coefficients.";
-    depths_by_set: true false, "Strides between depths count interleaved sets and folded rows.";
-    single_groups_have_stride: true false, "A single group has the stride of a whole depth; else none.";
-    format_of_kernels_stated: true false, "The format of coefficients is stated where there are none.";
-    planar_palette_stated: true false, "Planar tasks state that they have no palette.";
-    concatenations_in_place: true false, "Parts of a concatenation are computed where it has them.";
-    ports_by_name: true false, "Ports are numbered by name; else outputs first.";
-    results_stay_in_tile_memory: true false, "Results that fit stay in tile memory; else every result goes to memory.";
+    gains_stay_tasks: true true false, "A gain that no convolution takes in later stays a task of its own.";
+    layer_norm_on_device: true true false, "A layer norm over trailing axes is one lowering with deviation tasks; else it is decomposed.";
+    splits_to_stay: true true false, "Products are split so that each piece of the coefficients stays in kernel memory.";
+    reductions_join_unit_axes: true true false, "Axes of one element do not separate the axes of a reduction.";
+    reductions_by_group: true true false, "Two leading axes are reduced as groups and channels of one task.";
+    sums_transposed: true true false, "Sums over a leading axis are computed transposed.";
+    products_interleaved: true true false, "Products of two runtime operands read their coefficients interleaved from memory.";
+    wide_rows_copied_neural: true true false, "Rows of more channels than the planar engine stages are interleaved by the neural engine.";
+    repeated_operands_staged: true true false, "A repeated operand from memory is copied to tile memory once.";
+    tables_of_two_steps: true true false, "Functions of intermediate results take steps that are more precise than one table.";
+    constants_per_channel: true true false, "Constants added, multiplied or compared per channel are parameters of a planar task.";
+    divisors_transposed: true true false, "The reciprocal of a column vector is computed transposed.";
+    rows_are_no_scalars: true true false, "A constant row of equal elements stays a row.";
+    shared_inputs_staged: true true false, "A small input that is also combined elementwise is copied before a product.";
+    rows_folded: true true false, "Rows of a matrix are folded by eight before they become channels.";
+    zero_biases_streamed: false false true, "Biases are streamed even where all are zero.";
+    softmax_fused: true true false, "A softmax over channels or columns has a lowering of its own.";
+    softmax_sums_on_neural: true true false, "The sum of a softmax over a leading axis and its reciprocal are one neural task.";
+    softmax_inverse_first: true true false, "The last product of a softmax reads the reciprocal first.";
+    bank_aware_tiles: true true false, "Tiles and their strides follow zin 9.509 (`tile/zin9509.rs`).";
+    transposes_by_eight: true true false, "Engines are counted for the eight elements that a transpose takes at a time.";
+    idle_streams_left_out: true true false, "The registers of coefficient streams that a task does not use are left out.";
+    estimates_count_planes: true true false, "The cycle estimate counts planes and computation beside bytes.";
+    first_task_logged: true true false, "The first task logs its begin.";
+    products_wait_for_staging: true true false, "A product waits for coefficients that an earlier task writes to scratch memory.";
+    planar_streams_declared: true true false, "Planar tasks declare idle coefficient streams too.";
+    extra_streams_sized: true true false, "Idle extra streams have a size.";
+    tables_per_engine: true true false, "A table is stored once per engine, though one is enough.";
+    planar_sources_flagged: true true false, "Planar sources set the bit that neural ones set.";
+    planar_results_padded: true true false, "The padding of planar results is written as zeros.";
+    copies_bypass_buffer: true true false, "All results but plain copies from memory pass through one simple buffer; else those without coefficients.";
+    depths_by_set: true true false, "Strides between depths count interleaved sets and folded rows.";
+    single_groups_have_stride: true true false, "A single group has the stride of a whole depth; else none.";
+    format_of_kernels_stated: true true false, "The format of coefficients is stated where there are none.";
+    planar_palette_stated: true true false, "Planar tasks state that they have no palette.";
+    concatenations_in_place: true true false, "Parts of a concatenation are computed where it has them.";
+    ports_by_name: true true false, "Ports are numbered by name; else outputs first.";
+    whole_epilogues: true false false, "Every slot of a task's epilogue is filled, also where Apple's records show tasks of their own.";
+    functions_fitted: true false false, "Functions are lowered in steps, and tables fitted to them afterwards; else they are those of Apple's compilers.";
+    all_ready_compared: true false false, "The scheduler compares all layers that are ready; else those near the last one.";
+    results_stay_in_tile_memory: true true false, "Results that fit stay in tile memory; else every result goes to memory.";
 }

@@ -1,13 +1,14 @@
 //! The pass pipeline: one table that runs itself. `ane passes` lists it, `--stop-after` names and `--pass-limit` counts its rows.
 
 use crate::error::{Error, Result};
+use crate::fuse::{self, Rules};
 use crate::ir::Graph;
 use crate::legalize::{self, Legal};
 use crate::memory::{self, Placed, Residency};
 use crate::options::Options;
 use crate::remarks::{Log, Remarks, Stage};
 use crate::schedule::{self, Schedule};
-use crate::{fuse, lower, rewrite, stream};
+use crate::{lower, rewrite, stream};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
 
@@ -32,7 +33,9 @@ enum Work {
     Net(fn(&mut Net, &Options, &mut Remarks) -> Result<()>),
     /// A rewrite that depends on the chip's limits.
     Target(fn(&mut Net, &'static Chip, &Options, &mut Remarks) -> Result<()>),
-    Graph(fn(&mut Graph, &mut Remarks)),
+    Graph(fn(&mut Graph, &Options, &mut Remarks)),
+    /// Steps that layers take in, beside those of the passes before it.
+    Fuse(Rules),
     /// From one stage to the next; told whether to do what is optional.
     Stage(fn(State, &mut Run, bool) -> Result<State>),
 }
@@ -87,6 +90,12 @@ passes! {
         "norms, choices and gathers become operations that layers are made of";
     SLICES: 1 true "0da-forward-slices" Work::Net(rewrite::forward_slices), "ours",
         "slices of concatenations are slices of their parts";
+    NEUTRAL: 1 true "0db-eliminate-elementwise-copies" Work::Net(fuse::eliminate_copies),
+        "book table 22.1, elementwise-copy elimination", "operations that give back an operand disappear";
+    TRANSPOSES: 1 true "0dc-collapse-transpose" Work::Net(fuse::collapse_transposes), "book table 22.3, CollapseTranspose",
+        "transposes behind others become one, or none";
+    PADDING: 4 true "0dd-fold-padding" Work::Net(fuse::fold_padding), "book table 22.1, pad optimization",
+        "constant padding becomes that of the window behind it";
     AFFINES: 1 true "0e-absorb-affines" Work::Net(rewrite::absorb_affines), "book table 22.3, gain and offset",
         "constants added or multiplied per channel go into the convolution before them";
     FORWARD: 1 true "0eb-forward-affines" Work::Net(rewrite::forward_affines), "ours",
@@ -98,9 +107,26 @@ passes! {
     DEAD: 0 false "0f-remove-dead" Work::Net(rewrite::remove_dead), "ours",
         "operations whose results nobody reads disappear";
     LOWER: 0 false "1-lowered" Work::Stage(lower_net), "ours", "operations become layers, one task each";
-    RELU: 1 true "2-fused" Work::Graph(fuse::functions_into_producer),
-        "book table 22.3, post-activation slot", "a ReLU, a table or a factor becomes part of the layers before it";
-    SOURCE: 1 true "2a-relu-of-source" Work::Graph(fuse::relu_into_reader),
+    FUNCTIONS: 1 true "2-functions-into-tables" Work::Graph(fuse::functions_into_tables),
+        "book table 22.3, transcendentals", "layers that compute a function of one number become one table, where its error is admitted";
+    COPIES: 1 true "2a-copies-into-producer" Work::Fuse(Rules::COPIES),
+        "book table 22.1, elementwise-copy elimination", "a copy disappears where the layer before it can write its result";
+    FOLD_SCALE: 1 true "2b-fold-scale" Work::Fuse(Rules::SCALES), "book table 22.3, FoldScale",
+        "a constant factor becomes the gain of the layer before it";
+    GOC: 1 true "2c-scaled-ew-or-ew-with-const-in-to-goc" Work::Fuse(Rules::OFFSETS),
+        "book table 22.3, ScaledEWOrEWWithConstInToGOC", "a constant addend becomes the offset of the layer before it";
+    ACTIVATION: 1 true "2d-simple-activation" Work::Fuse(Rules::ACTIVATIONS), "book table 22.3, SimpleActivation",
+        "a ReLU or a table becomes the post-activation of the layer before it";
+    PAIRS: 1 true "2e-merge-fusable-activation-pairs" Work::Fuse(Rules::PAIRS),
+        "book table 22.3, MergeFusableActivationPairs", "what follows an activation becomes part of its table";
+    HOIST: 1 true "2f-hoist-goc-or-activation-for-conv-fusion" Work::Fuse(Rules::PARTS),
+        "book table 22.3, ZinMirHoistGOCorActivationForConvFusion",
+        "a step behind layers that write one result in parts becomes part of each";
+    TURN: 1 true "2g-ne-transpose-fusion" Work::Graph(fuse::transposes_into_producer),
+        "book table 22.3, ZinMirNETransposeFusion", "a transposing copy becomes the transpose of the layer before it";
+    OPERAND: 1 true "2h-scale-of-operand" Work::Graph(fuse::scale_into_reader), "ours",
+        "a constant factor of an operand becomes part of the planar layer that alone reads it";
+    SOURCE: 1 true "2i-relu-of-source" Work::Graph(fuse::relu_into_reader),
         "ours", "a ReLU of an input becomes part of the planar layer that alone reads it";
     LEGALIZE: 2 false "2z-legalized" Work::Stage(legalize_layers), "book 22, legalization",
         "kernels beyond kernel memory are split; every layer is held to the chip's limits";
@@ -188,6 +214,8 @@ struct Run<'a> {
     chip: &'static Chip,
     options: &'a Options,
     remarks: Remarks,
+    /// Rules of the fusion passes so far.
+    rules: Rules,
 }
 
 /// Runs the passes in order, up to `last` where one is given; the placed layers, or `None` where it was to stop before.
@@ -200,11 +228,14 @@ pub(crate) fn run(
 ) -> Result<Option<Placed>> {
     let wanted = log.wants();
     let verified = cfg!(any(debug_assertions, test));
-    let mut run = Run { chip, options, remarks: Remarks { wanted, lines: Vec::new() } };
+    let remarks = Remarks { wanted, lines: Vec::new() };
+    let mut run = Run { chip, options, remarks, rules: Rules::default() };
     let mut state = State::Net(net.clone());
     let mut optional = 0;
-    for pass in ALL {
-        let taken = !pass.optional || options.pass_limit.is_none_or(|limit| optional < limit);
+    for (position, pass) in ALL.iter().enumerate() {
+        let wanted_pass =
+            options.pass_limit.is_none_or(|limit| optional < limit) && !options.disabled.contains(position);
+        let taken = !pass.optional || wanted_pass;
         optional += usize::from(pass.optional);
         state = pass.apply(state, &mut run, taken)?;
         if let Some(wrong) = if verified { state.verify() } else { Vec::new() }.first() {
@@ -224,11 +255,26 @@ pub(crate) fn run(
 }
 
 impl Pass {
+    /// Leaves the pass out. Errors: its name, where the program is not right without it.
+    pub fn disable(&self, options: &mut Options) -> std::result::Result<(), &'static str> {
+        let position = ALL.iter().position(|p| p.name == self.name).filter(|_| self.optional);
+        options.disabled.insert(position.ok_or(self.name)?);
+        Ok(())
+    }
+
     fn apply(&self, mut state: State, run: &mut Run, taken: bool) -> Result<State> {
         match (&self.work, &mut state) {
             (Work::Net(work), State::Net(net)) if taken => work(net, run.options, &mut run.remarks)?,
             (Work::Target(work), State::Net(net)) if taken => work(net, run.chip, run.options, &mut run.remarks)?,
-            (Work::Graph(work), State::Layers(graph)) if taken => work(graph, &mut run.remarks),
+            (Work::Graph(work), State::Layers(graph)) if taken => work(graph, run.options, &mut run.remarks),
+            (Work::Fuse(rules), State::Layers(graph)) => {
+                let conventions = run.options.conventions();
+                run.rules = if taken { run.rules.and(*rules) } else { run.rules };
+                // Apple's compilers look once.
+                if taken && conventions.whole_epilogues || self.name == HOIST.name {
+                    fuse::steps_into_producer(graph, run.rules, conventions, &mut run.remarks);
+                }
+            }
             (Work::Net(_) | Work::Target(_), State::Net(_)) | (Work::Graph(_), State::Layers(_)) => {}
             (Work::Stage(work), _) => return work(state, run, taken),
             (_, other) => return Err(out_of_order(self.name, other)),
@@ -254,7 +300,7 @@ fn legalize_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
 
 fn schedule_layers(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Legal(legal) = state else { return Err(out_of_order(SCHEDULE.name, &state)) };
-    Ok(State::Scheduled(schedule::schedule(legal, run.chip, &mut run.remarks)))
+    Ok(State::Scheduled(schedule::schedule(legal, run.chip, run.options, &mut run.remarks)))
 }
 
 fn stream_weights(state: State, run: &mut Run, taken: bool) -> Result<State> {

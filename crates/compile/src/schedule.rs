@@ -7,6 +7,7 @@ mod order;
 
 use crate::ir::*;
 use crate::legalize::Legal;
+use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::PARTITION_MARGIN;
@@ -25,10 +26,10 @@ pub struct Schedule {
 }
 
 /// Orders the layers and cuts the order into partitions.
-pub fn schedule(legal: Legal, chip: &Chip, reasons: &mut Remarks) -> Schedule {
+pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Remarks) -> Schedule {
     let mut graph = legal.into_graph();
     let capacity = chip.hal.l2_bytes.unwrap_or(u64::MAX);
-    let order = order::order(&graph, capacity, reasons);
+    let order = order::order(&graph, capacity, options.conventions().all_ready_compared, reasons);
     let mut layers: Vec<Option<Layer>> = std::mem::take(&mut graph.layers).into_iter().map(Some).collect();
     graph.layers = order.into_iter().filter_map(|i| layers[i].take()).collect();
     let mut live: Vec<Option<(usize, usize)>> = vec![None; graph.buffers.len()];

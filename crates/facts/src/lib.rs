@@ -9,6 +9,7 @@ pub mod code;
 pub mod cost;
 pub mod driver;
 pub mod enums;
+pub mod epilogue;
 mod fields;
 pub mod formats;
 pub mod hal;

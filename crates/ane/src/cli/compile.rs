@@ -5,7 +5,7 @@ use anemone::chain::Chain;
 use anemone::compile::compile_until;
 use anemone::forms::{self, Form};
 use anemone::{Code, Diagnostic, Model, Result, files, runtime};
-use anemone_compile::{Compat, Log, Options, Stage, pipeline};
+use anemone_compile::{Activations, Compat, Log, Options, Stage, pipeline};
 use anemone_facts::Field;
 use anemone_facts::chips::Chip;
 use anemone_facts::formats::dialects::{self, Dialect};
@@ -42,8 +42,8 @@ pub struct Flags {
     /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
-    /// Compiler whose conventions and container layout are followed [default: conventions of zin-9.509 in the layout of
-    /// zin-4.2.1, which every reader takes]
+    /// Compiler whose words and container layout are followed [default: the fewest tasks and bytes that the chip allows, in the
+    /// layout of zin-4.2.1, which every reader takes]
     #[arg(long)]
     compat: Option<CompatName>,
     /// Write every stage into this folder: its text, a drawing (.dot), and the reasons of what was fused, split and cut
@@ -55,6 +55,12 @@ pub struct Flags {
     /// Run only the first N of the passes that can be left out, to find one that is at fault
     #[arg(long, value_name = "N")]
     pass_limit: Option<usize>,
+    /// Leave this pass out: `ane passes` lists those that can be
+    #[arg(long, value_name = "PASS", value_parser = pass())]
+    disable: Vec<&'static pipeline::Pass>,
+    /// Functions beyond ReLU as one table each, as steps that are more precise, or tables while their errors stay small
+    #[arg(long, value_enum, default_value_t)]
+    activations: ActivationsName,
     /// Make compressed weights fp16, also where the chip can read their form: programs of plain coefficients only
     #[arg(long)]
     expand_weights: bool,
@@ -83,6 +89,29 @@ pub enum CompatName {
     /// Apple's compiler of 2026
     #[value(name = "zin-9.509")]
     Zin9509,
+}
+
+/// How functions beyond ReLU are computed.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum ActivationsName {
+    /// One table each: fewest tasks
+    Fused,
+    /// Steps that are more precise
+    Accurate,
+    /// Tables while their errors stay small
+    #[default]
+    Auto,
+}
+
+impl ActivationsName {
+    /// What the compiler knows it as.
+    pub fn activations(self) -> Activations {
+        match self {
+            ActivationsName::Fused => Activations::Fused,
+            ActivationsName::Accurate => Activations::Accurate,
+            ActivationsName::Auto => Activations::Auto,
+        }
+    }
 }
 
 impl CompatName {
@@ -165,7 +194,18 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
     let compat = flags.compat.map_or_else(Compat::default, CompatName::compat);
-    let options = Options { compat, pass_limit: flags.pass_limit, expand_weights: flags.expand_weights };
+    let mut options = Options {
+        compat,
+        activations: flags.activations.activations(),
+        pass_limit: flags.pass_limit,
+        expand_weights: flags.expand_weights,
+        ..Options::default()
+    };
+    for pass in &flags.disable {
+        let refused =
+            |name| Diagnostic::new(Code::Usage, format!("{name} cannot be left out: `ane passes` says which can"));
+        pass.disable(&mut options).map_err(refused)?;
+    }
     let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new() };
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));

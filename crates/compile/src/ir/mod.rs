@@ -5,6 +5,7 @@
 //! reshapes are therefore views, not layers.
 
 mod dot;
+mod epilogue;
 mod own;
 mod parse;
 mod print;
@@ -15,6 +16,7 @@ mod weights;
 use crate::lut::Table;
 use std::sync::Arc;
 
+pub use epilogue::Epilogue;
 pub use own::Own;
 pub use print::Datum;
 pub use reads::reads;

@@ -322,7 +322,7 @@ mod tests {
     fn graphs() -> Vec<Graph> {
         let chip = anemone_facts::chips::CHIPS.iter().find(|c| c.layout.is_some()).expect("a chip");
         let mut all = Vec::new();
-        for (text, compat) in NETS.iter().flat_map(|t| [Compat::Zin9509, Compat::Zin421].map(|c| (t, c))) {
+        for (text, compat) in NETS.iter().flat_map(|t| [Compat::Own, Compat::Zin9509, Compat::Zin421].map(|c| (t, c))) {
             let net = anemone_net::text::parse(text, &[]).expect("a network");
             let options = Options { compat, ..Options::default() };
             let placed =

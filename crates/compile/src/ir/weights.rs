@@ -57,4 +57,11 @@ impl Weights {
     pub fn with(&self, values: Vec<f16>) -> Weights {
         Weights { values, compression: self.compression, form: StreamForm::Fp16 }
     }
+
+    /// Each times a factor: still as few values, and the same zeros. `None` where one of them leaves fp16.
+    pub fn scaled(&self, factor: f32) -> Option<Weights> {
+        let values: Vec<f16> = self.values.iter().map(|w| f16::from_f32(w.to_f32() * factor)).collect();
+        let held = values.iter().zip(&self.values).all(|(new, old)| new.is_finite() || !old.is_finite());
+        held.then(|| self.with(values))
+    }
 }

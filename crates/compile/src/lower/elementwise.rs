@@ -87,11 +87,11 @@ impl Lowerer<'_> {
 
     pub(super) fn unary(&mut self, f: Unary, x: ValueId, out: ValueId) -> Result<()> {
         let f = if self.net.value(out).ty.dtype.is_integer() { of_integers(f) } else { f };
-        let table = self.one_table(f, x);
+        let table = self.one_table(f);
         let steps = self.options.conventions().tables_of_two_steps;
         self.knots = if steps && !self.net.inputs.contains(&x) { Knots::Between } else { Knots::On };
         // Of a program's own input Apple's words, whose table has zero for the logarithm of infinity.
-        let input = self.net.inputs.contains(&x);
+        let input = self.net.inputs.contains(&x) && !self.options.conventions().functions_fitted;
         let own = |lowerer: &mut Self, from: &View, to: &View| match table {
             Some(table) => lowerer.table(table(), 0.0, 1.0, from, to),
             None if input && matches!(f, Unary::Log { .. }) => {
@@ -107,35 +107,16 @@ impl Lowerer<'_> {
         own(self, &from, &to)
     }
 
-    /// The single table that Apple's compilers have for a function, where it is taken. It is off by up to 3e-3 (sigmoid,
-    /// gelu) or 8e-3 (silu), several times what the steps that it stands for are. So a program's own input goes by Apple's words, and so does a
-    /// network's only gelu where products and norms alone lie before it; other intermediate results take the steps.
-    fn one_table(&self, f: Unary, x: ValueId) -> Option<fn() -> Table> {
-        let input = self.net.inputs.contains(&x);
-        let steps = self.options.conventions().tables_of_two_steps;
+    /// The single table that Apple's compilers have for a function. Our own conventions lower steps, to which tables are fitted
+    /// afterwards (`fuse/functions.rs`).
+    fn one_table(&self, f: Unary) -> Option<fn() -> Table> {
+        let conventions = self.options.conventions();
         match f {
-            Unary::Sigmoid if input || !steps => Some(Table::sigmoid_plain),
-            Unary::Silu if input && steps => Some(Table::silu),
-            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh)
-                if steps && (input || self.lone_gelu && self.near_input(x)) =>
-            {
-                Some(Table::gelu)
-            }
+            _ if conventions.functions_fitted => None,
+            Unary::Sigmoid => Some(Table::sigmoid_plain),
+            Unary::Silu if conventions.tables_of_two_steps => Some(Table::silu),
+            Unary::Gelu(GeluMode::Exact | GeluMode::Tanh) if conventions.tables_of_two_steps => Some(Table::gelu),
             _ => None,
-        }
-    }
-
-    /// Whether nothing but products with constants and norms lies between a program's input and a value.
-    fn near_input(&self, mut x: ValueId) -> bool {
-        loop {
-            if self.net.inputs.contains(&x) {
-                return true;
-            }
-            if !self.products.contains(&x) && !self.norms.contains(&x) {
-                return false;
-            }
-            let Some(maker) = self.net.ops.iter().find(|op| op.outputs.contains(&x)) else { return false };
-            x = maker.inputs[0];
         }
     }
 

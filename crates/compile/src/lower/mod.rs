@@ -30,7 +30,7 @@ use crate::ir::*;
 use crate::lut::Knots;
 use crate::options::Options;
 use anemone_facts::chips::Chip;
-use anemone_net::{Net, Op, OpKind, Tensor, Unary, ValueId};
+use anemone_net::{Net, Op, OpKind, Tensor, ValueId};
 use half::f16;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,14 +48,6 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         uses: uses(net),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net),
-        norms: net
-            .ops
-            .iter()
-            .filter(|op| matches!(op.kind, OpKind::LayerNorm { .. }))
-            .flat_map(|op| &op.outputs)
-            .copied()
-            .collect(),
-        lone_gelu: net.ops.iter().filter(|op| matches!(op.kind, OpKind::Unary(Unary::Gelu(_)))).count() == 1,
         knots: Knots::On,
         operands_alone: product::operands_alone(net),
         stay_turned: product::stay(net),
@@ -111,10 +103,6 @@ pub(crate) struct Lowerer<'a> {
     outputs: HashSet<ValueId>,
     /// Results of products with one constant matrix.
     products: HashSet<ValueId>,
-    /// Results of layer normalization.
-    norms: HashSet<ValueId>,
-    /// Whether the network has one gelu and no more.
-    lone_gelu: bool,
     /// Where the tables of the operation at hand have their knots.
     knots: Knots,
     /// Values that nothing but products with one constant matrix reads.

@@ -2,13 +2,23 @@
 //!
 //! Of the layers whose sources are written, the first by this sequence: ring-buffer membership, branch-sibling score,
 //! merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what the
-//! scores measure is our reading, stated at each. No layer of ours holds a ring buffer, so the first never decides. The
+//! scores measure is our reading, stated at each. A layer holds a ring buffer where it is a native one that reads or writes one. The
 //! lowered order is a topological one, so position serves as order and number.
+//!
+//! Candidates are all layers that are ready; for the words of Apple's compilers, those that read what the last one read or wrote, and the
+//! first of all.
 
 use crate::ir::*;
 use crate::remarks::Remarks;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+/// Candidates that are compared at a time, the first in order.
+const MOST_CANDIDATES: usize = 64;
+/// Candidates that a remark names.
+const TOLD: usize = 8;
+/// Names of the keys, in the order in which they decide; topological order and number follow.
+const KEYS: [&str; 4] = ["ring-buffer membership", "branch sibling", "merge sibling", "working set"];
 
 /// Readers of one source that are compared with each other at a time.
 const SIBLINGS: usize = 8;
@@ -119,13 +129,15 @@ struct Scheduler<'a> {
     written: Vec<bool>,
     live_bytes: u64,
     capacity: u64,
+    /// Whether all layers that are ready are candidates.
+    all: bool,
     /// By layer: the largest working set of the branch that begins with it, where that was asked for.
     footprint: Vec<Option<u64>>,
     last: Option<usize>,
 }
 
 /// Positions of the layers in execution order. `capacity` is that of tile memory in bytes.
-pub(super) fn order(graph: &Graph, capacity: u64, reasons: &mut Remarks) -> Vec<usize> {
+pub(super) fn order(graph: &Graph, capacity: u64, all: bool, reasons: &mut Remarks) -> Vec<usize> {
     let waiting = Waiting::of(graph);
     let mut reads = vec![0; graph.buffers.len()];
     graph.layers.iter().flat_map(|l| &l.sources).for_each(|s| reads[s.buffer.0 as usize] += 1);
@@ -140,6 +152,7 @@ pub(super) fn order(graph: &Graph, capacity: u64, reasons: &mut Remarks) -> Vec<
         written: vec![false; graph.buffers.len()],
         live_bytes: 0,
         capacity,
+        all,
         footprint: vec![None; count],
         last: None,
     };
@@ -160,10 +173,33 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The next layer: the best among the readers near the last layer and the first ready one.
+    /// The next layer: the best of the candidates.
     fn next(&mut self, reasons: &mut Remarks) -> Option<usize> {
         let first = *self.ready.first()?;
         let Some(last) = self.last else { return Some(first) };
+        let candidates =
+            if self.all { self.ready.iter().take(MOST_CANDIDATES).copied().collect() } else { self.near(first, last) };
+        if let [only] = candidates[..] {
+            return Some(only);
+        }
+        let scored: Vec<([u64; 4], usize)> = candidates.into_iter().map(|at| (self.score(at, last), at)).collect();
+        let &(best_score, best) = scored.iter().max_by_key(|(score, at)| (*score, Reverse(*at)))?;
+        reasons.say(|| {
+            // The first key in which the best one differs from the next best.
+            let others = scored.iter().filter(|(_, at)| *at != best);
+            let next = others.max_by_key(|(score, at)| (*score, Reverse(*at))).map_or(best_score, |(score, _)| *score);
+            let decided = (0..KEYS.len()).find(|&i| best_score[i] != next[i]).map_or("topological order", |i| KEYS[i]);
+            let name = |at: usize| &self.graph.layers[at].name;
+            let told: Vec<String> =
+                scored.iter().take(TOLD).map(|(score, at)| format!("{at} ({}) {score:?}", name(*at))).collect();
+            let more = if scored.len() > TOLD { format!(" and {} more", scored.len() - TOLD) } else { String::new() };
+            format!("layer {best} ({}) by {decided}, of {}{more}", name(best), told.join(", "))
+        });
+        Some(best)
+    }
+
+    /// The first layer that is ready, and those that read what the last one read or wrote.
+    fn near(&self, first: usize, last: usize) -> Vec<usize> {
         let mut near = vec![first];
         let layer = &self.graph.layers[last];
         for buffer in layer.sources.iter().chain([&layer.result]).map(|v| v.buffer.0 as usize) {
@@ -171,27 +207,22 @@ impl Scheduler<'_> {
         }
         near.sort_unstable();
         near.dedup();
-        if let [only] = near[..] {
-            return Some(only);
-        }
-        let best = near.into_iter().max_by_key(|&layer| (self.score(layer, last), Reverse(layer)))?;
-        if best != first {
-            reasons.say(|| {
-                let [sibling, merge, set] = self.score(best, last);
-                let name = |i: usize| &self.graph.layers[i].name;
-                format!(
-                    "layer {best} ({}) before {first} ({}): branch sibling {sibling}, merge sibling {merge}, working set {set}",
-                    name(best),
-                    name(first)
-                )
-            });
-        }
-        Some(best)
+        near
     }
 
-    /// Branch-sibling score, merge-sibling score, working-set test.
-    fn score(&mut self, layer: usize, last: usize) -> [u64; 3] {
-        [self.branch_sibling(layer, last), self.merge_sibling(layer), self.working_set(layer, last)]
+    /// The keys that go before topological order and number: [`KEYS`].
+    fn score(&mut self, layer: usize, last: usize) -> [u64; 4] {
+        [
+            self.ring_buffer(layer),
+            self.branch_sibling(layer, last),
+            self.merge_sibling(layer),
+            self.working_set(layer, last),
+        ]
+    }
+
+    /// Whether it reads or writes a ring buffer.
+    fn ring_buffer(&self, layer: usize) -> u64 {
+        u64::from(matches!(&self.graph.layers[layer].kind, Kind::Own(own) if own.tag.starts_with("RingBuffer")))
     }
 
     /// Whether it reads what the last layer read alike: from memory, the source is brought once for both; of products, as

@@ -1,9 +1,65 @@
 //! Phase 1: fusion of neighbouring layers (the book, chapter 22, table 22.3).
+//!
+//! A layer that does nothing but apply an epilogue becomes part of the layer before it, slot by slot ([`Epilogue::then`]). Each kind of
+//! step is a pass by the book's name with a rule of its own ([`Rules`]); a pass applies its rule and those of the passes before it
+//! until nothing changes, since what one takes in may open the way for another. Barriers: a value that others read too, two live operands,
+//! a result in another order, a unit without the slot.
+
+mod functions;
+mod net;
+mod sources;
+mod transposes;
 
 use crate::ir::*;
+use crate::options::Conventions;
 use crate::remarks::Remarks;
 use half::f16;
 use std::collections::HashMap;
+
+pub(crate) use functions::into_tables as functions_into_tables;
+pub(crate) use net::{collapse_transposes, eliminate_copies, fold_padding};
+pub(crate) use sources::{relu_into_reader, scale_into_reader};
+pub(crate) use transposes::into_producer as transposes_into_producer;
+
+/// Kinds of steps that may be taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules(u8);
+
+impl Rules {
+    /// Copies.
+    pub const COPIES: Rules = Rules(1);
+    /// A constant factor for all elements.
+    pub const SCALES: Rules = Rules(2);
+    /// A constant addend for all elements, perhaps with a factor.
+    pub const OFFSETS: Rules = Rules(4);
+    /// ReLU or a table behind a free slot.
+    pub const ACTIVATIONS: Rules = Rules(8);
+    /// What follows an activation.
+    pub const PAIRS: Rules = Rules(16);
+    /// A step behind a concatenation, taken by each of its parts.
+    pub const PARTS: Rules = Rules(32);
+
+    /// These and others.
+    pub const fn and(self, other: Rules) -> Rules {
+        Rules(self.0 | other.0)
+    }
+
+    fn has(self, rule: Rules) -> bool {
+        self.0 & rule.0 == rule.0
+    }
+
+    /// Whether a step may be taken by a layer with that post-activation.
+    fn admit(self, post: &Nonlinear, step: &Epilogue) -> bool {
+        let own = match (&step.post, step.gain == 1.0, step.offset.is_zero()) {
+            (Nonlinear::None, true, true) => Rules::COPIES,
+            (Nonlinear::None, false, true) => Rules::SCALES,
+            (Nonlinear::None, _, false) => Rules::OFFSETS,
+            _ => Rules::ACTIVATIONS,
+        };
+        let behind = *post != Nonlinear::None && own != Rules::COPIES;
+        self.has(own) && (!behind || self.has(Rules::PAIRS))
+    }
+}
 
 /// Uses of a scratch buffer: positions of the layers that write and read it.
 #[derive(Default)]
@@ -12,10 +68,19 @@ struct Uses {
     readers: Vec<usize>,
 }
 
-/// Fuses a unary function into the convolutions or planar layers that produce its operand: ReLU and tables go to the
-/// post-activation slot, a factor to the gain. zin 9.509 does the same, one step from the layer on
-/// (`docs/evidence.md`, key `h13-fusion`).
-pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) {
+/// Fuses the steps that the rules admit into the layers that produce their operands: ReLU and tables go to the
+/// post-activation slot, a factor to the gain, an addend to the offset. zin 9.509 takes one step from the layer on
+/// (`docs/evidence.md`, key `h13-fusion`), as do `conventions` that are its; others fill every slot.
+pub(crate) fn steps_into_producer(graph: &mut Graph, rules: Rules, conventions: &Conventions, reasons: &mut Remarks) {
+    while take_steps(graph, rules, conventions, reasons) && conventions.whole_epilogues {}
+}
+
+/// Goes through the graph once; whether a layer went.
+fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reasons: &mut Remarks) -> bool {
+    let together = |first: &Layer, second: &Layer| match conventions.whole_epilogues {
+        true => composed(first, &second.kind, rules),
+        false => one_step(&first.kind, &second.kind, rules),
+    };
     let mut uses: HashMap<BufferId, Uses> = HashMap::new();
     for (i, layer) in graph.layers.iter().enumerate() {
         for source in &layer.sources {
@@ -33,7 +98,8 @@ pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) 
         }
         if let ([reader], [_, _, ..]) = (uses.readers.as_slice(), uses.writers.as_slice()) {
             let writers: Vec<usize> = uses.writers.iter().map(|&w| now[w]).collect();
-            if let Some(layers) = into_parts(graph, &writers, &graph.layers[*reader]) {
+            let parts = rules.has(Rules::PARTS).then(|| into_parts(graph, &writers, &graph.layers[*reader], &together));
+            if let Some(layers) = parts.flatten() {
                 reasons.say(|| format!("{} becomes part of {} layers", graph.layers[*reader].name, writers.len()));
                 for (&writer, layer) in writers.iter().zip(layers) {
                     graph.layers[writer] = layer;
@@ -58,9 +124,13 @@ pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) 
                 let before = &graph.layers[writer];
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
                 let kind = match reader.interleave {
-                    1 => together(&before.kind, &reader.kind)?,
+                    1 => together(before, reader)?,
                     // What the planar engine computes of two sources it can leave in sets.
-                    _ if matches!(before.kind, Kind::Planar { .. }) && !before.transpose && copies(&reader.kind) => {
+                    _ if matches!(before.kind, Kind::Planar { .. })
+                        && !before.transpose
+                        && rules.has(Rules::COPIES)
+                        && copies(&reader.kind) =>
+                    {
                         before.kind.clone()
                     }
                     _ => return None,
@@ -80,46 +150,9 @@ pub(crate) fn functions_into_producer(graph: &mut Graph, reasons: &mut Remarks) 
             now[reader] = writer;
         }
     }
+    let taken = removed.contains(&true);
     retain(graph, &removed);
-}
-
-/// Fuses a ReLU of memory into the addition or product that alone reads it: that one reads its second source through a
-/// ReLU. The two sources may be exchanged.
-pub(crate) fn relu_into_reader(graph: &mut Graph, reasons: &mut Remarks) {
-    let mut reads = vec![0usize; graph.buffers.len()];
-    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); graph.buffers.len()];
-    for (i, layer) in graph.layers.iter().enumerate() {
-        layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize] += 1);
-        writers[layer.result.buffer.0 as usize].push(i);
-    }
-    let relu = |layer: &Layer| layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
-    let mut removed = vec![false; graph.layers.len()];
-    for i in 0..graph.layers.len() {
-        let layer = &graph.layers[i];
-        let Kind::Planar { op, .. } = layer.kind else { continue };
-        let either = op != PlanarOp::Sub && layer.broadcast == [[false; 3]; 2] && layer.turned == [false; 2];
-        let found = [1, 0].into_iter().filter(|&s| s == 1 || either).find_map(|s| {
-            let view = &layer.sources[s];
-            let &[writer] = writers[view.buffer.0 as usize].as_slice() else { return None };
-            let before = &graph.layers[writer];
-            let alone = reads[view.buffer.0 as usize] == 1 && graph.buffer(view.buffer).role == Role::Scratch;
-            let plain = relu(before) && is_plain(before) && before.interleave == 1 && !removed[writer];
-            let memory = graph.buffer(before.sources[0].buffer).role == Role::Input;
-            let same = before.result.elements() == view.elements();
-            (alone && plain && memory && same && !layer.second_relu).then_some((s, writer))
-        });
-        let Some((source, writer)) = found else { continue };
-        reasons.say(|| format!("{} becomes part of {}", graph.layers[writer].name, graph.layers[i].name));
-        let view = in_place_of(&graph.layers[i].sources[source], &graph.layers[writer].sources[0]);
-        let layer = &mut graph.layers[i];
-        layer.sources[source] = view;
-        layer.second_relu = true;
-        if source == 0 {
-            layer.sources.swap(0, 1);
-        }
-        removed[writer] = true;
-    }
-    retain(graph, &removed);
+    taken
 }
 
 /// Drops the layers that were fused into others.
@@ -129,7 +162,12 @@ fn retain(graph: &mut Graph, removed: &[bool]) {
 }
 
 /// The layers that together write the operand of a function, each fused with it; `None` where one of them cannot be.
-fn into_parts(graph: &Graph, writers: &[usize], reader: &Layer) -> Option<Vec<Layer>> {
+fn into_parts(
+    graph: &Graph,
+    writers: &[usize],
+    reader: &Layer,
+    together: &impl Fn(&Layer, &Layer) -> Option<Kind>,
+) -> Option<Vec<Layer>> {
     let source = reader.sources.first().filter(|_| is_plain(reader) && reader.interleave == 1)?;
     let shape = |v: &View4| (v.axes.map(|a| (a.extent, if a.extent > 1 { a.stride_bytes } else { 0 })), v.width);
     let count = |v: &View4| v.groups() * v.channels() * v.height() * v.width;
@@ -142,7 +180,7 @@ fn into_parts(graph: &Graph, writers: &[usize], reader: &Layer) -> Option<Vec<La
         let layer = &graph.layers[writer];
         let at = layer.result.offset_bytes.checked_sub(source.offset_bytes)?;
         let plain = layer.interleave == 1 && layer.result.buffer == source.buffer;
-        let kind = together(&layer.kind, &reader.kind).filter(|_| plain)?;
+        let kind = together(layer, reader).filter(|_| plain)?;
         let (buffer, offset_bytes) = (reader.result.buffer, reader.result.offset_bytes + at);
         Some(Layer { kind, result: View4 { buffer, offset_bytes, ..layer.result }, ..layer.clone() })
     };
@@ -159,8 +197,26 @@ fn copies(kind: &Kind) -> bool {
     matches!(scaled_function(kind), Some((1.0, Nonlinear::None)))
 }
 
-/// A layer fused with the function after it; `None` where no register holds both.
-fn together(first: &Kind, second: &Kind) -> Option<Kind> {
+/// A layer with the step after it in its epilogue, every slot of which may be filled; `None` where a rule or a register does not
+/// hold it.
+fn composed(first: &Layer, second: &Kind, rules: Rules) -> Option<Kind> {
+    let step = Epilogue::step(second)?;
+    // A copy needs no slot.
+    if step == Epilogue::UNIT && rules.has(Rules::COPIES) {
+        return Some(first.kind.clone());
+    }
+    let own = Epilogue::of(&first.kind)?;
+    if !rules.admit(&own.post, &step) {
+        return None;
+    }
+    own.then(&step)?.into_kind(first)
+}
+
+/// A layer with one step after it, as Apple's compilers take it; `None` where no register holds both.
+fn one_step(first: &Kind, second: &Kind, rules: Rules) -> Option<Kind> {
+    if !Epilogue::step(second).is_some_and(|step| rules.admit(&Nonlinear::None, &step)) {
+        return None;
+    }
     if let Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu } = second {
         match first.clone() {
             Kind::Planar { op, affine, relu: false } => return Some(Kind::Planar { op, affine, relu: true }),
@@ -215,3 +271,6 @@ fn in_place_of(shape: &View4, to: &View4) -> View4 {
     let axes = shape.axes.map(|a| if a.extent > 1 { own.next().unwrap_or(a) } else { a });
     View4 { axes, ..*to }
 }
+
+#[cfg(test)]
+mod tests;

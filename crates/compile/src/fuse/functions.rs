@@ -1,0 +1,272 @@
+//! Layers that compute a function of one number element by element become one table (the book, table 22.3: "transcendentals become a
+//! palette lookup table").
+//!
+//! A lowered function may take several layers: a table and an addend, a gate and a product. Whatever they are, they are evaluated
+//! together, and 33 knots are fitted to the whole ([`Table::fitted`]). The table is taken where its error is admitted: always below
+//! what rounding costs; else as [`Activations`] says.
+
+use super::retain;
+use crate::functions::FUNCTIONS;
+use crate::ir::*;
+use crate::lut::Table;
+use crate::options::{Activations, Options};
+use crate::remarks::Remarks;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most layers of one function.
+const MOST_LAYERS: usize = 16;
+/// Error of a table that is never in doubt: what one rounding costs.
+const ROUNDING: f64 = 1.0 / 2048.0;
+/// Most that a table is off, where it is asked for at any price: the tolerance of tables.
+const MOST_ERROR: f64 = 1.2e-2;
+/// Up to here the compiler takes a table itself: over the networks of `docs/compiler.md` such tables cost no more than rounding does.
+const SMALL_ERROR: f64 = 2e-3;
+/// Up to here it does so behind a product, where the network has one such function and no more.
+const ONCE_ERROR: f64 = 4e-3;
+
+/// A function of one number.
+struct Region {
+    /// The layer that writes its value.
+    end: usize,
+    /// Its layers, the last one included.
+    layers: Vec<usize>,
+    /// Its argument.
+    argument: View4,
+    table: Table,
+    error: f64,
+}
+
+/// Writers of each buffer by position.
+struct Writers(Vec<Vec<usize>>);
+
+impl Writers {
+    fn of(graph: &Graph) -> Writers {
+        let mut writers = vec![Vec::new(); graph.buffers.len()];
+        for (at, layer) in graph.layers.iter().enumerate() {
+            writers[layer.result.buffer.0 as usize].push(at);
+        }
+        Writers(writers)
+    }
+
+    /// The layer that wrote exactly these elements, element by element from sources of the same extents.
+    fn elementwise(&self, graph: &Graph, view: &View4, before: usize) -> Option<usize> {
+        if graph.buffer(view.buffer).role != Role::Scratch {
+            return None;
+        }
+        let own = |&&at: &&usize| graph.layers[at].result.elements() == view.elements();
+        let mut writers = self.0[view.buffer.0 as usize].iter().filter(own);
+        let (&at, None) = (writers.next()?, writers.next()) else { return None };
+        (at < before && is_elementwise(&graph.layers[at])).then_some(at)
+    }
+}
+
+/// Whether every element of the result depends on the elements of the sources in the same place alone.
+fn is_elementwise(layer: &Layer) -> bool {
+    let kind = match &layer.kind {
+        Kind::Neuron { .. } | Kind::Planar { .. } => true,
+        Kind::Pool { window, op, .. } => *window == Window::UNIT && *op == PoolOp::Sum,
+        _ => false,
+    };
+    let extents = |v: &View4| (v.axes.map(|a| a.extent), v.width);
+    let whole =
+        |v: &View4| extents(v) == extents(&layer.result) && v.axes.iter().all(|a| a.extent == 1 || a.stride_bytes > 0);
+    kind && layer.sources.iter().all(whole)
+        && !layer.transpose
+        && layer.turned == [false; 2]
+        && layer.interleave == 1
+        && layer.source_interleave == 1
+        && layer.broadcast.iter().flatten().all(|on| !on)
+}
+
+/// The value of a layer where its argument is `x`.
+fn value(graph: &Graph, writers: &Writers, region: &[usize], argument: &View4, at: usize, x: f64) -> f64 {
+    let layer = &graph.layers[at];
+    let source = |i: usize| {
+        let view = &layer.sources[i];
+        if view.elements() == argument.elements() {
+            return x;
+        }
+        match writers.elementwise(graph, view, at).filter(|w| region.contains(w)) {
+            Some(writer) => value(graph, writers, region, argument, writer, x),
+            None => f64::NAN,
+        }
+    };
+    let affine = |a: &Affine, y: f64| y * f64::from(a.final_scale) * f64::from(a.scale) + f64::from(a.bias);
+    let rectified = |on: bool, y: f64| if on && y < 0.0 { 0.0 } else { y };
+    match &layer.kind {
+        Kind::Neuron { add, post_scale, nonlinear } => {
+            let y = (source(0) + f64::from(*add)) * f64::from(*post_scale);
+            match nonlinear {
+                Nonlinear::None => y,
+                Nonlinear::Relu => rectified(true, y),
+                Nonlinear::Table(table) => match FUNCTIONS.iter().find(|f| f.name == table.name) {
+                    Some(function) => (function.exact)(y),
+                    None => table.value(y),
+                },
+            }
+        }
+        Kind::Pool { abs, affine: a, relu, .. } => {
+            let y = source(0) * f64::from(a.pre_scale);
+            rectified(*relu, affine(a, if *abs { y.abs() } else { y }))
+        }
+        Kind::Planar { op, affine: a, relu } => {
+            let (first, second) = (source(0) * f64::from(a.pre_scale), rectified(layer.second_relu, source(1)));
+            let y = match op {
+                PlanarOp::Add => first + second,
+                PlanarOp::Sub => first - second,
+                PlanarOp::Mul => first * second,
+                PlanarOp::Max => first.max(second),
+                PlanarOp::Min => first.min(second),
+            };
+            rectified(*relu, affine(a, y))
+        }
+        _ => f64::NAN,
+    }
+}
+
+/// Tables that were fitted, by the text of their functions.
+type Known = HashMap<String, Option<(Table, f64)>>;
+
+/// What tells a function from others: its layers, each with where its sources come from.
+fn text(graph: &Graph, writers: &Writers, layers: &[usize], argument: &View4) -> String {
+    let mut text = String::new();
+    for &at in layers {
+        let layer = &graph.layers[at];
+        let from = |v: &View4| match v.elements() == argument.elements() {
+            true => None,
+            false => writers.elementwise(graph, v, at).and_then(|w| layers.iter().position(|&l| l == w)),
+        };
+        let sources: Vec<_> = layer.sources.iter().map(from).collect();
+        text += &format!("{:?} {} {sources:?}\n", layer.kind, layer.second_relu);
+    }
+    text
+}
+
+/// The longest function that ends with a layer and has a table.
+fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Option<Region> {
+    let last = &graph.layers[end];
+    if !is_elementwise(last) {
+        return None;
+    }
+    let (mut layers, mut frontier) = (vec![end], last.sources.clone());
+    let mut best = None;
+    while layers.len() <= MOST_LAYERS {
+        frontier.dedup_by_key(|v| v.elements());
+        // Choices tell infinities and what is no number from others; knots do not.
+        let chooses = |&at: &usize| match &graph.layers[at].kind {
+            Kind::Neuron { nonlinear: Nonlinear::Table(table), .. } => table.chooses(),
+            _ => false,
+        };
+        if layers.iter().any(chooses) {
+            break;
+        }
+        // Factors, addends and ReLUs have slots of their own.
+        let steps = |&at: &usize| Epilogue::step(&graph.layers[at].kind);
+        let plain = layers.iter().all(|at| steps(at).is_some_and(|s| !matches!(s.post, Nonlinear::Table(_))));
+        if let [argument] = frontier.as_slice()
+            && layers.len() > 1
+            && !plain
+        {
+            let f = |x: f64| value(graph, writers, &layers, argument, end, x);
+            let text = text(graph, writers, &layers, argument);
+            let fitted =
+                known.entry(text).or_insert_with(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= MOST_ERROR));
+            if let Some((table, error)) = fitted.clone() {
+                best = Some(Region { end, layers: layers.clone(), argument: *argument, table, error });
+            }
+        }
+        // The operand that is made last is opened first.
+        let open = |v: &View4| writers.elementwise(graph, v, end);
+        let Some(next) = frontier.iter().filter_map(open).max() else { break };
+        frontier.retain(|v| open(v) != Some(next));
+        frontier.extend(graph.layers[next].sources.iter().copied());
+        frontier.sort_by_key(|v| (v.buffer, v.offset_bytes));
+        layers.push(next);
+    }
+    best.filter(|found| saves(graph, found))
+}
+
+/// Whether a layer goes when the table takes the place of the last one.
+fn saves(graph: &Graph, region: &Region) -> bool {
+    let argument = region.argument.buffer;
+    let first = region.layers.iter().min().copied().unwrap_or(region.end);
+    let stays = graph.layers[first..region.end].iter().all(|l| l.result.buffer != argument);
+    let only_here = |&at: &usize| {
+        let result = &graph.layers[at].result;
+        let reads = |l: &Layer| l.sources.iter().any(|s| s.elements() == result.elements());
+        at != region.end && graph.layers.iter().enumerate().all(|(i, l)| !reads(l) || region.layers.contains(&i))
+    };
+    stays && region.layers.iter().any(only_here)
+}
+
+/// Puts one table in the place of every function whose error is admitted.
+pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    if !options.conventions().functions_fitted {
+        return;
+    }
+    let writers = Writers::of(graph);
+    let mut known = Known::new();
+    let mut inner = vec![false; graph.layers.len()];
+    let mut regions: Vec<Region> = Vec::new();
+    for end in (0..graph.layers.len()).rev() {
+        if inner[end] {
+            continue;
+        }
+        if let Some(found) = region(graph, &writers, end, &mut known) {
+            found.layers.iter().for_each(|&at| inner[at] = true);
+            regions.push(found);
+        }
+    }
+    // A table that is not so close is taken where it is the network's only one.
+    let alone = regions.iter().filter(|r| r.error > SMALL_ERROR).count() == 1;
+    for found in regions {
+        let most = match options.activations {
+            Activations::Fused => MOST_ERROR,
+            Activations::Accurate => ROUNDING,
+            Activations::Auto if alone && behind_product(graph, &writers, &found) => ONCE_ERROR,
+            Activations::Auto => SMALL_ERROR,
+        };
+        let taken = found.error <= most;
+        reasons.say(|| {
+            let verdict = if taken { "become one table," } else { "stay: one table would be" };
+            let name = &graph.layers[found.end].name;
+            format!("{name}: {} layers {verdict} off by {:.1e}", found.layers.len(), found.error)
+        });
+        if taken {
+            let layer = &mut graph.layers[found.end];
+            let nonlinear = Nonlinear::Table(Arc::new(found.table));
+            layer.kind = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear };
+            (layer.sources, layer.broadcast) = (vec![found.argument], vec![[false; 3]]);
+            layer.second_relu = false;
+        }
+    }
+    drop_unread(graph);
+}
+
+/// Whether a function's argument is the result of a product, in which errors of many elements are averaged.
+fn behind_product(graph: &Graph, writers: &Writers, region: &Region) -> bool {
+    let all = &writers.0[region.argument.buffer.0 as usize];
+    let product = |kind: &Kind| match kind {
+        Kind::Conv { window, connect, .. } => *window == Window::UNIT && *connect == Connect::Dense,
+        Kind::Product { .. } => true,
+        _ => false,
+    };
+    !all.is_empty() && all.iter().all(|&at| product(&graph.layers[at].kind))
+}
+
+/// Drops layers whose results nobody reads.
+fn drop_unread(graph: &mut Graph) {
+    let mut reads = vec![0usize; graph.buffers.len()];
+    graph.layers.iter().flat_map(|l| &l.sources).for_each(|s| reads[s.buffer.0 as usize] += 1);
+    let mut removed = vec![false; graph.layers.len()];
+    for at in (0..graph.layers.len()).rev() {
+        let layer = &graph.layers[at];
+        let result = layer.result.buffer.0 as usize;
+        if reads[result] == 0 && graph.buffers[result].role == Role::Scratch {
+            removed[at] = true;
+            layer.sources.iter().for_each(|s| reads[s.buffer.0 as usize] -= 1);
+        }
+    }
+    retain(graph, &removed);
+}

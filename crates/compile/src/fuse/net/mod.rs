@@ -1,0 +1,66 @@
+//! Fusion of operations, before they are layers: what changes nothing, transposes that cancel, padding of windows.
+
+mod copies;
+mod padding;
+mod transposes;
+
+use anemone_net::{Net, OpKind, Unary, ValueId};
+
+pub(crate) use copies::eliminate_copies;
+pub(crate) use padding::fold_padding;
+pub(crate) use transposes::collapse_transposes;
+
+/// How often each value is read, network outputs included.
+fn uses(net: &Net) -> Vec<usize> {
+    let mut uses = vec![0; net.values.len()];
+    net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);
+    uses
+}
+
+/// By value: the operation that makes it.
+fn makers(net: &Net) -> Vec<Option<usize>> {
+    let mut makers = vec![None; net.values.len()];
+    for (at, op) in net.ops.iter().enumerate() {
+        op.outputs.iter().for_each(|id| makers[id.0 as usize] = Some(at));
+    }
+    makers
+}
+
+/// The one number that a constant holds.
+fn number(net: &Net, id: ValueId) -> Option<f32> {
+    let tensor = net.value(id).data.as_ref()?;
+    let data = tensor.data.to_f32();
+    let (&first, rest) = data.split_first()?;
+    rest.iter().all(|&x| x == first).then_some(first)
+}
+
+/// Identities that no network output is made by disappear.
+fn eliminate_identities(net: &mut Net) {
+    let mut instead: std::collections::HashMap<ValueId, ValueId> = std::collections::HashMap::new();
+    for mut op in std::mem::take(&mut net.ops) {
+        op.inputs.iter_mut().for_each(|id| *id = instead.get(id).copied().unwrap_or(*id));
+        match (&op.kind, op.inputs.first(), op.outputs.first()) {
+            (OpKind::Unary(Unary::Identity), Some(&x), Some(&out)) if !net.outputs.contains(&out) => {
+                instead.insert(out, x);
+            }
+            _ => net.ops.push(op),
+        }
+    }
+    remove_unread(net);
+}
+
+/// Operations whose results nobody reads disappear.
+fn remove_unread(net: &mut Net) {
+    let mut uses = uses(net);
+    let mut ops = std::mem::take(&mut net.ops);
+    ops.reverse();
+    ops.retain(|op| {
+        let read = op.outputs.iter().any(|id| uses[id.0 as usize] > 0);
+        if !read {
+            op.inputs.iter().for_each(|id| uses[id.0 as usize] -= 1);
+        }
+        read
+    });
+    ops.reverse();
+    net.ops = ops;
+}

@@ -1,0 +1,129 @@
+//! Steps before a layer of the planar engine that it can do itself: a ReLU of its second source, a factor of either.
+
+use super::{copies, in_place_of, is_plain, retain};
+use crate::ir::*;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use half::f16;
+
+/// Fuses a ReLU of memory into the addition or product that alone reads it: that one reads its second source through a
+/// ReLU. The two sources may be exchanged.
+pub(crate) fn relu_into_reader(graph: &mut Graph, _: &Options, reasons: &mut Remarks) {
+    let Uses { reads, writers } = Uses::of(graph);
+    let relu = |layer: &Layer| layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::Relu };
+    let mut removed = vec![false; graph.layers.len()];
+    for i in 0..graph.layers.len() {
+        let layer = &graph.layers[i];
+        let Kind::Planar { op, .. } = layer.kind else { continue };
+        let either = op != PlanarOp::Sub && layer.broadcast == [[false; 3]; 2] && layer.turned == [false; 2];
+        let found = [1, 0].into_iter().filter(|&s| s == 1 || either).find_map(|s| {
+            let view = &layer.sources[s];
+            let &[writer] = writers[view.buffer.0 as usize].as_slice() else { return None };
+            let before = &graph.layers[writer];
+            let alone = reads[view.buffer.0 as usize] == 1 && graph.buffer(view.buffer).role == Role::Scratch;
+            let plain = relu(before) && is_plain(before) && before.interleave == 1 && !removed[writer];
+            let memory = graph.buffer(before.sources[0].buffer).role == Role::Input;
+            let same = before.result.elements() == view.elements();
+            (alone && plain && memory && same && !layer.second_relu).then_some((s, writer))
+        });
+        let Some((source, writer)) = found else { continue };
+        reasons.say(|| format!("{} becomes part of {}", graph.layers[writer].name, graph.layers[i].name));
+        let view = in_place_of(&graph.layers[i].sources[source], &graph.layers[writer].sources[0]);
+        let layer = &mut graph.layers[i];
+        layer.sources[source] = view;
+        layer.second_relu = true;
+        if source == 0 {
+            layer.sources.swap(0, 1);
+        }
+        removed[writer] = true;
+    }
+    retain(graph, &removed);
+}
+
+/// Reads of each buffer, and the positions of its writers.
+struct Uses {
+    reads: Vec<usize>,
+    writers: Vec<Vec<usize>>,
+}
+
+impl Uses {
+    fn of(graph: &Graph) -> Uses {
+        let mut uses = Uses { reads: vec![0; graph.buffers.len()], writers: vec![Vec::new(); graph.buffers.len()] };
+        for (i, layer) in graph.layers.iter().enumerate() {
+            layer.sources.iter().for_each(|s| uses.reads[s.buffer.0 as usize] += 1);
+            uses.writers[layer.result.buffer.0 as usize].push(i);
+        }
+        uses
+    }
+}
+
+/// A constant factor of one operand becomes a factor of the planar layer that alone reads it: of a product, its gain; of a sum or a
+/// difference, the factor of its first source, which fp16 must hold.
+pub(crate) fn scale_into_reader(graph: &mut Graph, options: &Options, reasons: &mut Remarks) {
+    if !options.conventions().whole_epilogues {
+        return;
+    }
+    let Uses { reads, writers } = Uses::of(graph);
+    let mut removed = vec![false; graph.layers.len()];
+    for i in 0..graph.layers.len() {
+        for source in 0..graph.layers[i].sources.len() {
+            let Some((writer, layer)) = scaled_source(graph, i, source, &reads, &writers) else { continue };
+            if removed[writer] {
+                continue;
+            }
+            reasons.say(|| format!("{} becomes part of {}", graph.layers[writer].name, graph.layers[i].name));
+            graph.layers[i] = layer;
+            removed[writer] = true;
+            break;
+        }
+    }
+    retain(graph, &removed);
+}
+
+/// The layer that makes a source, where it is a factor alone, and the reader with that factor.
+fn scaled_source(
+    graph: &Graph,
+    at: usize,
+    source: usize,
+    reads: &[usize],
+    writers: &[Vec<usize>],
+) -> Option<(usize, Layer)> {
+    let layer = &graph.layers[at];
+    let Kind::Planar { op, affine, relu } = layer.kind else { return None };
+    let view = &layer.sources[source];
+    let buffer = view.buffer.0 as usize;
+    let &[writer] = writers[buffer].as_slice() else { return None };
+    let before = &graph.layers[writer];
+    let alone = reads[buffer] == 1 && graph.buffers[buffer].role == Role::Scratch;
+    let plain = is_plain(before) && before.interleave == 1 && before.result.elements() == view.elements();
+    let step = Epilogue::step(&before.kind)?;
+    // What lies between must not be written anew before the reader runs.
+    let origin = before.sources[0].buffer;
+    let stays = graph.layers[writer + 1..at].iter().all(|l| l.result.buffer != origin);
+    // A copy brings a repeated operand into tile memory.
+    let repeated = layer.broadcast.iter().flatten().any(|&on| on) || layer.turned != [false; 2];
+    if !alone || !plain || !stays || repeated || copies(&before.kind) || !step.offset.is_zero() || !step.is_affine() {
+        return None;
+    }
+    let exact = f16::from_f32(step.gain).to_f32() == step.gain;
+    let mut reader = layer.clone();
+    reader.sources[source] = in_place_of(view, &before.sources[0]);
+    let affine = match op {
+        PlanarOp::Mul if !(layer.second_relu && source == 1 && step.gain < 0.0) => {
+            Affine { final_scale: affine.final_scale * step.gain, ..affine }
+        }
+        PlanarOp::Add if exact && affine.pre_scale == 1.0 && !layer.second_relu => {
+            if source == 1 {
+                reader.sources.swap(0, 1);
+            }
+            Affine { pre_scale: step.gain, ..affine }
+        }
+        PlanarOp::Sub | PlanarOp::Max | PlanarOp::Min if exact && source == 0 => {
+            Affine { pre_scale: affine.pre_scale * step.gain, ..affine }
+        }
+        _ => return None,
+    };
+    let held = affine.final_scale.is_finite() && affine.final_scale != 0.0;
+    reader.kind = Kind::Planar { op, affine, relu };
+    held.then_some((writer, reader))
+}

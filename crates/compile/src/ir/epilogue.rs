@@ -1,0 +1,224 @@
+//! The epilogue of a layer: what it does with its result before that leaves, in the slots of the book's listing 22.3.
+//!
+//! Every unit keeps its epilogue in registers of its own; [`Epilogue::of`] reads them as slots and [`Epilogue::into_kind`]
+//! writes slots back, where the rows of [`anemone_facts::epilogue`] say that a task of the unit has them. Fusion works on slots alone.
+
+use super::*;
+use anemone_facts::epilogue::{Holds, slot};
+use half::f16;
+
+/// An addend.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Offset {
+    /// The same for all elements.
+    Scalar(f32),
+    /// One for each output channel of each group.
+    Channels(Arc<Vec<f32>>),
+}
+
+impl Offset {
+    /// No addend.
+    pub const ZERO: Offset = Offset::Scalar(0.0);
+
+    /// Whether nothing is added.
+    pub fn is_zero(&self) -> bool {
+        *self == Offset::ZERO
+    }
+
+    /// Each addend as that function has it.
+    fn map(&self, f: impl Fn(f32) -> f32) -> Offset {
+        match self {
+            Offset::Scalar(x) => Offset::Scalar(f(*x)),
+            Offset::Channels(all) => Offset::Channels(Arc::new(all.iter().map(|&x| f(x)).collect())),
+        }
+    }
+}
+
+/// `post(gain * x + offset)`, the slots that a layer's result passes. The texture slot and requantization stand in no M1 task; the
+/// broadcast slot is [`Layer::broadcast`], the pre-activation [`Layer::second_relu`], the transpose [`Layer::transpose`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epilogue {
+    /// Factor of the gain-offset control.
+    pub gain: f32,
+    /// Its addend, after the factor.
+    pub offset: Offset,
+    /// Post-activation.
+    pub post: Nonlinear,
+}
+
+impl Epilogue {
+    /// Changes nothing.
+    pub const UNIT: Epilogue = Epilogue { gain: 1.0, offset: Offset::ZERO, post: Nonlinear::None };
+
+    /// The epilogue in a layer's registers; `None` for units that have none, or whose registers hold more than slots.
+    pub fn of(kind: &Kind) -> Option<Epilogue> {
+        let (gain, offset, post) = match kind {
+            Kind::Conv { bias, post_scale, nonlinear, .. } => {
+                let offset = bias.clone().map_or(Offset::ZERO, Offset::Channels);
+                (*post_scale, offset.map(|b| b * post_scale), nonlinear.clone())
+            }
+            Kind::Neuron { add, post_scale, nonlinear } => {
+                (*post_scale, Offset::Scalar(add * post_scale), nonlinear.clone())
+            }
+            Kind::Product { post_scale, .. } => (*post_scale, Offset::ZERO, Nonlinear::None),
+            Kind::SumChannels { nonlinear } => (1.0, Offset::ZERO, nonlinear.clone()),
+            Kind::Planar { affine, relu, .. } | Kind::Pool { affine, relu, .. } => {
+                let post = if *relu { Nonlinear::Relu } else { Nonlinear::None };
+                (affine.final_scale * affine.scale, Offset::Scalar(affine.bias), post)
+            }
+            Kind::Reduce { affine, reciprocal: false, .. } => {
+                (affine.final_scale * affine.scale, Offset::Scalar(affine.bias), Nonlinear::None)
+            }
+            Kind::Reduce { .. }
+            | Kind::MaxChannels
+            | Kind::ChannelAffine { .. }
+            | Kind::Deviation { .. }
+            | Kind::Own(_) => {
+                return None;
+            }
+        };
+        Some(Epilogue { gain, offset, post })
+    }
+
+    /// The epilogue of a layer that does nothing but apply one: a step that may become part of the layer before it.
+    pub fn step(kind: &Kind) -> Option<Epilogue> {
+        match kind {
+            Kind::Neuron { .. } => Epilogue::of(kind),
+            Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, affine, .. } => {
+                let own = Epilogue::of(kind)?;
+                Some(Epilogue { gain: own.gain * affine.pre_scale, ..own })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is a factor and an addend alone.
+    pub fn is_affine(&self) -> bool {
+        self.post == Nonlinear::None
+    }
+
+    /// This epilogue, then another: as one, where slots can say it.
+    pub fn then(&self, next: &Epilogue) -> Option<Epilogue> {
+        let Offset::Scalar(offset) = next.offset else { return None };
+        let affine = |post: &Nonlinear| Epilogue {
+            gain: self.gain * next.gain,
+            offset: self.offset.map(|x| x * next.gain + offset),
+            post: post.clone(),
+        };
+        let with = |post: Nonlinear| Some(Epilogue { post, ..self.clone() });
+        let table = |table: Option<Table>| table.map(|t| Nonlinear::Table(Arc::new(t)));
+        match (&self.post, &next.post) {
+            (Nonlinear::None, post) => Some(affine(post)),
+            // A positive factor passes through a ReLU.
+            (Nonlinear::Relu, Nonlinear::None | Nonlinear::Relu) if offset == 0.0 && next.gain > 0.0 => {
+                Some(affine(&Nonlinear::Relu))
+            }
+            (Nonlinear::Relu, Nonlinear::Table(after)) if offset == 0.0 && next.gain > 0.0 => {
+                Some(affine(&table(after.after_relu())?))
+            }
+            (Nonlinear::Relu, Nonlinear::None) => with(table(Table::ramp_from(next.gain, offset))?),
+            (Nonlinear::Table(before), Nonlinear::None) => with(table(before.scaled(next.gain, offset))?),
+            (Nonlinear::Table(before), Nonlinear::Relu) if offset == 0.0 && next.gain == 1.0 => {
+                with(table(before.before_relu())?)
+            }
+            _ => None,
+        }
+    }
+
+    /// The layer with this epilogue in place of its own; `None` where its unit's registers do not hold it. A copy or an affine task
+    /// of the planar engine becomes one of the neural engine where a table asks for that.
+    pub fn into_kind(self, layer: &Layer) -> Option<Kind> {
+        let outputs = if layer.transpose { layer.result.width } else { layer.result.channels() };
+        self.in_registers(&layer.kind, outputs * layer.result.groups())
+    }
+
+    fn in_registers(self, kind: &Kind, outputs: usize) -> Option<Kind> {
+        if !self.gain.is_finite() || self.gain == 0.0 || !self.holds(kind) {
+            return None;
+        }
+        let exact = f16::from_f32(self.gain).to_f32() == self.gain;
+        let scalar = match &self.offset {
+            Offset::Scalar(x) if x.abs() <= f16::MAX.to_f32() => Some(*x),
+            _ => None,
+        };
+        match kind.clone() {
+            Kind::Conv { window, connect, weights, nonlinear: _, .. } => {
+                let bias = match self.offset {
+                    Offset::Scalar(0.0) => None,
+                    Offset::Scalar(x) => Some(Arc::new(vec![x; outputs])),
+                    Offset::Channels(all) => Some(all),
+                };
+                // What fp16 leaves of the factor goes into the coefficients.
+                let post_scale = f16::from_f32(self.gain).to_f32();
+                if post_scale == 0.0 || post_scale.is_infinite() {
+                    return None;
+                }
+                let weights = if exact { weights } else { Arc::new(weights.scaled(self.gain / post_scale)?) };
+                let bias = bias.map(|b| Arc::new(b.iter().map(|x| x / post_scale).collect::<Vec<f32>>()));
+                let fits = |b: &Arc<Vec<f32>>| b.iter().all(|x| x.abs() <= f16::MAX.to_f32());
+                let held = bias.as_ref().is_none_or(fits);
+                held.then_some(Kind::Conv { window, connect, weights, bias, post_scale, nonlinear: self.post })
+            }
+            Kind::Neuron { .. } => {
+                let add = scalar? / self.gain;
+                let held = exact && add.abs() <= f16::MAX.to_f32();
+                held.then_some(Kind::Neuron { add, post_scale: self.gain, nonlinear: self.post })
+            }
+            Kind::Product { lanes, .. } => {
+                let held = exact && self.offset.is_zero() && self.post == Nonlinear::None;
+                held.then_some(Kind::Product { lanes, post_scale: self.gain })
+            }
+            Kind::SumChannels { .. } => {
+                let held = self.gain == 1.0 && self.offset.is_zero();
+                held.then_some(Kind::SumChannels { nonlinear: self.post })
+            }
+            Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, affine, .. }
+                if matches!(self.post, Nonlinear::Table(_)) =>
+            {
+                let pre = affine.pre_scale;
+                let neuron = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
+                Epilogue { gain: self.gain * pre, ..self }.in_registers(&neuron, outputs)
+            }
+            Kind::Planar { op, affine, .. } => {
+                Some(Kind::Planar { op, affine: self.affine(affine, scalar?), relu: self.post == Nonlinear::Relu })
+            }
+            Kind::Pool { op, window, abs, affine, .. } => {
+                let affine = self.affine(affine, scalar?);
+                Some(Kind::Pool { op, window, abs, affine, relu: self.post == Nonlinear::Relu })
+            }
+            Kind::Reduce { op, abs, affine, reciprocal: false } if self.post == Nonlinear::None => {
+                Some(Kind::Reduce { op, abs, affine: self.affine(affine, scalar?), reciprocal: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// Factors and addend of the planar engine.
+    fn affine(&self, before: Affine, bias: f32) -> Affine {
+        Affine { pre_scale: before.pre_scale, final_scale: self.gain, scale: 1.0, bias }
+    }
+
+    /// Whether the rows of the chip's units have the slots.
+    fn holds(&self, kind: &Kind) -> bool {
+        let has = |name: &str| {
+            slot(name).map_or(Holds::Nothing, |slot| match kind {
+                Kind::Conv { .. } | Kind::Product { .. } => slot.convolution,
+                Kind::Neuron { .. } | Kind::SumChannels { .. } | Kind::MaxChannels => slot.neural,
+                // One that becomes a task of the neural engine.
+                Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, .. } => slot.neural,
+                _ => slot.planar,
+            })
+        };
+        let offset = match (&self.offset, has("offset")) {
+            (offset, Holds::Nothing) => offset.is_zero(),
+            (Offset::Channels(_), held) => held == Holds::Channels,
+            (Offset::Scalar(_), _) => true,
+        };
+        let post = match &self.post {
+            Nonlinear::None => true,
+            Nonlinear::Relu => has("post-activation") != Holds::Nothing,
+            Nonlinear::Table(_) => has("post-activation") == Holds::Table,
+        };
+        offset && post
+    }
+}

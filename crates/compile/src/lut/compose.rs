@@ -1,0 +1,112 @@
+//! Tables and what stands before or after them: a factor and an addend, a ReLU.
+
+use super::{Form, INF, TAILS_ONLY, Table};
+use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
+use half::f16;
+
+impl Table {
+    pub(super) fn half(&self, at: usize) -> f64 {
+        f16::from_bits(self.halfwords[at]).to_f64()
+    }
+
+    pub(super) fn symmetry(&self) -> Option<Symmetry> {
+        Symmetry::from_code(self.halfwords[place::MODE] >> 5)
+    }
+
+    /// Whether it tells arguments apart and does not follow them: signs, choices, fractions.
+    pub fn chooses(&self) -> bool {
+        matches!(self.mode, Mode::Fraction | Mode::Integer)
+            || self.halfwords[place::SHIFT] == TAILS_ONLY as u16
+                && self.half(place::LEFT) == 0.0
+                && self.half(place::RIGHT) == 0.0
+    }
+
+    /// Whether the argument reaches the knots by place, so that they are values of the function.
+    fn is_direct(&self) -> bool {
+        matches!(self.mode, Mode::FromZero | Mode::Centred | Mode::ToZero)
+    }
+
+    /// `gain * f(x) + offset` for this table's `f`. `None` where its form cannot say that, or not in fp16: modes that split
+    /// the exponent off take no offset, and an odd function has none.
+    pub fn scaled(&self, gain: f32, offset: f32) -> Option<Table> {
+        let symmetry = self.symmetry()?;
+        let form = match self.mode {
+            Mode::FromZero | Mode::Centred | Mode::ToZero => offset == 0.0 || symmetry == Symmetry::None,
+            Mode::Exp2 | Mode::Sqrt | Mode::Rsqrt | Mode::Reciprocal => offset == 0.0,
+            Mode::Fraction | Mode::Integer | Mode::Square | Mode::Log2 => false,
+        };
+        if !form || gain == 0.0 || !gain.is_finite() || !offset.is_finite() {
+            return None;
+        }
+        let mut table = self.clone();
+        let mut put = |at: usize, value: f64| {
+            table.halfwords[at] = f16::from_f64(value).to_bits();
+            f16::from_f64(value).is_finite() || !self.half(at).is_finite()
+        };
+        let (gain, offset) = (f64::from(gain), f64::from(offset));
+        let ends = [place::Y_LOW, place::Y_HIGH, place::LEFT + 1, place::RIGHT + 1];
+        let values = ends.into_iter().chain(place::KNOT..place::KNOT + KNOTS);
+        let held = values.fold(true, |held, at| put(at, self.half(at) * gain + offset) && held);
+        let held = [place::LEFT, place::RIGHT].into_iter().fold(held, |held, at| put(at, self.half(at) * gain) && held);
+        table.name = format!("{}*{gain}{offset:+}", self.name);
+        held.then_some(table)
+    }
+
+    /// `f(max(x, 0))` for this table's `f`.
+    pub fn after_relu(&self) -> Option<Table> {
+        let symmetry = self.symmetry()?;
+        let low = self.half(place::X_LOW);
+        // At zero and below the first limit acts, so that negative arguments have the value of zero already.
+        if symmetry == Symmetry::None && low >= 0.0 {
+            return Some(self.clone());
+        }
+        let at_zero = match (self.mode, symmetry) {
+            (Mode::Centred, Symmetry::None) => place::KNOT + KNOTS / 2,
+            (Mode::FromZero, Symmetry::Odd | Symmetry::None) => place::KNOT,
+            (Mode::Sqrt, Symmetry::NonNegative) => return Some(self.clone()),
+            _ => return None,
+        };
+        if low >= 0.0 {
+            return None;
+        }
+        let mut table = self.clone();
+        table.halfwords[place::X_LOW] = 0;
+        table.halfwords[place::Y_LOW] = self.halfwords[at_zero];
+        table.halfwords[place::MODE] = self.mode as u16;
+        table.name = format!("relu>{}", self.name);
+        Some(table)
+    }
+
+    /// `max(f(x), 0)` for this table's `f`, where that is plain: values that are never negative, or those of an odd function
+    /// that rises.
+    pub fn before_relu(&self) -> Option<Table> {
+        let positive = |at: usize| self.half(at) >= 0.0;
+        let mut knots = place::KNOT..place::KNOT + KNOTS;
+        match self.symmetry()? {
+            Symmetry::None if self.is_direct() => {
+                let tails = [place::LEFT, place::LEFT + 1, place::RIGHT, place::RIGHT + 1];
+                let level = tails.iter().all(|&at| self.half(at) == 0.0);
+                let ends = positive(place::Y_LOW) && positive(place::Y_HIGH) && knots.all(positive);
+                (ends && level).then(|| self.clone())
+            }
+            Symmetry::Odd if self.mode == Mode::FromZero => knots.all(positive).then(|| self.after_relu())?,
+            _ => None,
+        }
+    }
+
+    /// `offset` up to zero, then `gain * x + offset`: what a ReLU becomes whose result is scaled and shifted.
+    pub fn ramp_from(gain: f32, offset: f32) -> Option<Table> {
+        let exact = |x: f32| f16::from_f32(x).to_f32() == x && x.is_finite();
+        if !exact(gain) || !exact(offset) || gain == 0.0 {
+            return None;
+        }
+        let form = Form {
+            mode: Mode::Centred,
+            symmetry: Symmetry::None,
+            shift: TAILS_ONLY,
+            limits: [-INF, INF, offset, INF.copysign(gain)],
+            tails: [0.0, offset, gain, offset],
+        };
+        Some(Table::build("ramp", form, |_| f64::from(offset)))
+    }
+}

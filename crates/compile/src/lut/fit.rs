@@ -1,0 +1,226 @@
+//! Tables for any function of one number: values, and the fit of 33 knots to a function.
+
+use super::{Form, Table};
+use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
+use half::f16;
+
+/// How far apart knots may lie, as powers of two.
+const SHIFTS: std::ops::RangeInclusive<i16> = -2..=5;
+/// Arguments at which a function must follow its tail.
+const FAR: [f64; 3] = [1024.0, 2048.0, 4096.0];
+/// How far a tail may be off there, relative to the argument.
+const STRAIGHT: f64 = 1e-6;
+
+/// Arguments between which a table is compared with its function, as bits of fp16: 2^-8 to 2^11.
+const LEAST: u16 = 0x1c00;
+const MOST: u16 = 0x6800;
+/// Distance of the arguments.
+const BETWEEN: usize = 13;
+
+/// Argument and value.
+type Point = (f64, f64);
+/// How far a finite value at infinity may be off.
+const KEPT: f64 = 1.0 / 1024.0;
+
+/// A line: slope and intercept.
+type Line = (f64, f64);
+
+impl Table {
+    /// The function that the record holds at `x`, not rounded; exact where the record's words are.
+    pub fn value(&self, x: f64) -> f64 {
+        match self.symmetry() {
+            Some(Symmetry::Odd) => self.of_positive(x.abs()).copysign(x),
+            Some(Symmetry::NonNegative) if x < 0.0 => 0.0,
+            _ => self.of_positive(x),
+        }
+    }
+
+    fn of_positive(&self, x: f64) -> f64 {
+        if x.is_nan() {
+            return x;
+        }
+        if x <= self.half(place::X_LOW) {
+            return self.half(place::Y_LOW);
+        }
+        if x >= self.half(place::X_HIGH) {
+            return self.half(place::Y_HIGH);
+        }
+        let scale = f64::from(self.halfwords[place::SHIFT] as i16).exp2();
+        // Mantissa in [1/2, 1), or in [1/2, 2) with an even exponent.
+        let exponent = x.abs().log2().floor() + 1.0;
+        let even = (exponent / 2.0).floor() * 2.0;
+        let mantissa = |exponent: f64| x / exponent.exp2();
+        match self.mode {
+            Mode::FromZero => self.between(x, x * scale),
+            Mode::Centred => self.between(x, x * scale + 16.0),
+            Mode::ToZero => self.between(x, x * scale + 32.0),
+            Mode::Fraction => x.fract(),
+            Mode::Integer => x.trunc(),
+            Mode::Square => x * x,
+            Mode::Sqrt => self.knot(mantissa(even) * scale) * (even / 2.0).exp2(),
+            Mode::Rsqrt => self.knot(mantissa(even) * scale) * (-even / 2.0).exp2(),
+            Mode::Reciprocal => self.knot((mantissa(exponent) - 0.5) * scale) * (-exponent).exp2(),
+            Mode::Log2 => self.knot((mantissa(exponent) - 0.5) * scale) + exponent,
+            Mode::Exp2 => self.knot((x - x.floor()) * scale) * x.floor().exp2(),
+        }
+    }
+
+    fn between(&self, x: f64, coordinate: f64) -> f64 {
+        if coordinate < 0.0 {
+            self.half(place::LEFT) * x + self.half(place::LEFT + 1)
+        } else if coordinate > (KNOTS - 1) as f64 {
+            self.half(place::RIGHT) * x + self.half(place::RIGHT + 1)
+        } else {
+            self.knot(coordinate)
+        }
+    }
+
+    fn knot(&self, coordinate: f64) -> f64 {
+        let coordinate = coordinate.clamp(0.0, (KNOTS - 1) as f64);
+        let at = (coordinate as usize).min(KNOTS - 2);
+        let [low, high] = [0, 1].map(|next| self.half(place::KNOT + at + next));
+        low + (high - low) * (coordinate - at as f64)
+    }
+
+    /// The table with knots around zero that is closest to a function, and how far off it is, relative to values above 1. `None`
+    /// where the function has no straight tails.
+    pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64) -> Option<(Table, f64)> {
+        let tails = [tail(f, -1.0)?, tail(f, 1.0)?];
+        let arguments = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
+        let points: Vec<Point> = arguments.flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
+        let mut best: Option<(Table, f64)> = None;
+        for shift in SHIFTS {
+            Table::with_knots(name, f, tails, shift, &points, &mut best);
+        }
+        // A function that has a value at infinity keeps it.
+        let kept = |table: &Table, x: f64| {
+            let (wanted, got) = (f(x), table.value(x));
+            wanted.is_nan() || wanted == got || (wanted - got).abs() <= KEPT
+        };
+        best.filter(|(table, _)| [f64::INFINITY, f64::NEG_INFINITY].into_iter().all(|x| kept(table, x)))
+    }
+
+    /// Knots `2^-shift` apart. Where the function is curved they lie off it by half of what a chord between two of them is off.
+    fn with_knots(
+        name: &str,
+        f: &dyn Fn(f64) -> f64,
+        tails: [Line; 2],
+        shift: i16,
+        points: &[Point],
+        best: &mut Option<(Table, f64)>,
+    ) {
+        let step = (-f64::from(shift)).exp2();
+        let end = 16.0 * step;
+        let knots: [f64; KNOTS] = std::array::from_fn(|i| {
+            let x = (i as f64 - 16.0) * step;
+            let [before, at, after] = [x - step, x, x + step].map(f);
+            // A kink shows as curvature that the halves of the step do not share: knots lie on kinks.
+            let near = (f(x - step / 4.0) - 2.0 * at + f(x + step / 4.0)) * 16.0;
+            let far = before - 2.0 * at + after;
+            let smooth = (near - far).abs() <= 0.5 * far.abs();
+            if smooth { at - far / 16.0 } else { at }
+        });
+        if knots.iter().any(|&y| !f16::from_f64(y).is_finite()) {
+            return;
+        }
+        // Where a level tail begins, as a multiple of the knots' range.
+        for reach in [1.0, 1.0625, 1.125, 1.1875, 1.25, 1.375, 1.5, 1.75, 2.0] {
+            let [left, right] = [(-1.0, knots[0]), (1.0, knots[KNOTS - 1])];
+            let [left, right] =
+                [(left, tails[0]), (right, tails[1])].map(|((sign, at), tail)| join(sign * end, at, tail, reach));
+            let form = Form {
+                mode: Mode::Centred,
+                symmetry: Symmetry::None,
+                shift,
+                limits: [left.limit.0, right.limit.0, left.limit.1, right.limit.1].map(|x| x as f32),
+                tails: [left.line.0, left.line.1, right.line.0, right.line.1].map(|x| x as f32),
+            };
+            let table = Table::build(name, form, |i| knots[i]);
+            let least = best.as_ref().map_or(f64::INFINITY, |(_, least)| *least);
+            if let Some(error) = table.distance(points, least) {
+                *best = Some((table, error));
+            }
+        }
+    }
+
+    /// The greatest distance from a function's points, relative to values above 1; `None` where it is no less than `least`.
+    fn distance(&self, points: &[Point], least: f64) -> Option<f64> {
+        points.iter().try_fold(0.0, |most, &(x, y)| {
+            let error = (self.value(x) - y).abs() / y.abs().max(1.0);
+            (error < least).then_some(f64::max(most, error))
+        })
+    }
+}
+
+/// The line that a function follows far from zero on one side, with numbers that fp16 holds.
+fn tail(f: &dyn Fn(f64) -> f64, sign: f64) -> Option<Line> {
+    let [near, mid, far] = FAR.map(|x| (sign * x, f(sign * x)));
+    let exact = (mid.1 - near.1) / (mid.0 - near.0);
+    // Rounded apart: the intercept must not make up for what the slope loses far away.
+    let [slope, intercept] = [exact, mid.1 - exact * mid.0].map(|x| f16::from_f64(x).to_f64());
+    let off = |(x, y): (f64, f64)| (slope * x + intercept - y).abs();
+    // A slope that fp16 rounds is as far off as rounding is.
+    let rounding = if slope == 0.0 { 0.0 } else { 1.0 / 2048.0 };
+    let straight = [near, mid, far].into_iter().all(|at| off(at) <= (STRAIGHT + slope.abs() * rounding) * at.0.abs());
+    (straight && slope.is_finite() && intercept.is_finite()).then_some((slope, intercept))
+}
+
+/// A tail behind the last knot: its line, and the limit with the value there.
+struct Tail {
+    line: Line,
+    limit: Line,
+}
+
+/// From the last knot to a level tail by a line; along one that rises at once.
+fn join(x: f64, y: f64, (slope, intercept): Line, reach: f64) -> Tail {
+    let limit = x * reach;
+    if slope != 0.0 {
+        let limit = f64::INFINITY.copysign(x);
+        return Tail { line: (slope, intercept), limit: (limit, slope * limit) };
+    }
+    if reach == 1.0 {
+        return Tail { line: (0.0, intercept), limit: (x, intercept) };
+    }
+    let between = (intercept - y) / (limit - x);
+    Tail { line: (between, intercept - between * limit), limit: (limit, intercept) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::FUNCTIONS;
+
+    #[test]
+    fn smooth_and_broken_functions_are_fitted() {
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let cases: [(&str, &dyn Fn(f64) -> f64, f64); 5] = [
+            ("sigmoid", &sigmoid, 1.7e-3),
+            ("gelu", &|x| x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2)) / 2.0, 3.4e-3),
+            ("hard_swish", &|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0), 1.5e-3),
+            ("relu", &|x| x.max(0.0), 1e-4),
+            ("elu", &|x| if x < 0.0 { x.exp_m1() } else { x }, 5e-3),
+        ];
+        for (name, f, most) in cases {
+            let (_, error) = Table::fitted(name, f).expect(name);
+            assert!(error <= most, "{name}: {error}");
+        }
+        assert!(Table::fitted("square", &|x| x * x).is_none() && Table::fitted("log", &f64::ln).is_none());
+    }
+
+    #[test]
+    fn values_are_those_of_the_functions() {
+        for function in FUNCTIONS {
+            let table = (function.table)();
+            let [low, high] = function.domain;
+            for i in 1..64 {
+                let x = low + (high - low) * f64::from(i) / 64.0;
+                let (got, exact) = (table.value(x), (function.exact)(x));
+                assert!(
+                    (got - exact).abs() <= 0.04 * exact.abs().max(1.0),
+                    "{} at {x}: {got} for {exact}",
+                    function.name
+                );
+            }
+        }
+    }
+}
