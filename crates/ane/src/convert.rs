@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub enum NetForm {
     Mil,
     Netplist,
+    /// A netplist of schema 1.0.9.
+    NetplistFlat,
     Mlpackage,
     Dot,
     Json,
@@ -20,9 +22,10 @@ pub enum NetForm {
 
 impl NetForm {
     /// Every form with its name and the extension of its file.
-    pub const ALL: [(NetForm, &'static str, &'static str); 5] = [
+    pub const ALL: [(NetForm, &'static str, &'static str); 6] = [
         (NetForm::Mil, "mil", "mil"),
         (NetForm::Netplist, "netplist", "plist"),
+        (NetForm::NetplistFlat, "netplist-1.0.9", "plist"),
         (NetForm::Mlpackage, "mlpackage", "mlpackage"),
         (NetForm::Dot, "dot", "dot"),
         (NetForm::Json, "json", "json"),
@@ -53,8 +56,10 @@ pub fn encode(net: &Net, form: NetForm) -> Result<Vec<Part>> {
     Ok(match form {
         NetForm::Dot => vec![(own(), draw::dot(net).into_bytes())],
         NetForm::Json => vec![(own(), format!("{:#}\n", draw::json(net)).into_bytes())],
-        NetForm::Netplist => {
-            let (xml, weights) = netplist::write(net).map_err(refused)?;
+        NetForm::Netplist | NetForm::NetplistFlat => {
+            let version =
+                if form == NetForm::Netplist { netplist::Version::Procedures } else { netplist::Version::Flat };
+            let (xml, weights) = netplist::write_as(net, version).map_err(refused)?;
             vec![(own(), xml), (Path::new("..").join(netplist::WEIGHTS), weights)]
         }
         NetForm::Mil => {

@@ -9,16 +9,44 @@ use crate::stored::{Element, to_bytes};
 use half::f16;
 use plist::{Dictionary, Value};
 
+/// Version of the schema, and with it the form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// 1.0.9: the network names its inputs and outputs.
+    Flat,
+    /// 1.0.10: a list of procedures, each of which names its inputs, operations and outputs.
+    #[default]
+    Procedures,
+}
+
+impl Version {
+    /// As the file states it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Flat => "1.0.9",
+            Version::Procedures => "1.0.10",
+        }
+    }
+}
+
+/// Name of the one procedure of a network.
+const PROCEDURE: &str = "main";
+
 /// Name of the weight file.
 pub const WEIGHTS: &str = "net.weights";
 
 /// Names of the axes.
 const AXES: [&str; 4] = ["Batch", "Channel", "Height", "Width"];
 
-/// The property list as XML, and the weight file [`WEIGHTS`] that lies beside it.
+/// The property list as XML, and the weight file [`WEIGHTS`] that lies beside it, in the newest version of the schema.
 ///
 /// Errors: an operation or type without a unit ([`Error::Unsupported`]).
 pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    write_as(net, Version::default())
+}
+
+/// As [`write`], in a version of the schema.
+pub fn write_as(net: &Net, version: Version) -> Result<(Vec<u8>, Vec<u8>), Error> {
     // Outputs keep their names, so the units that make them have others.
     let titles: Vec<String> = net.outputs.iter().map(|&id| net.value(id).name.clone()).collect();
     let mut named = net.clone();
@@ -54,19 +82,30 @@ pub fn write(net: &Net) -> Result<(Vec<u8>, Vec<u8>), Error> {
         outputs.push(Value::from(name));
     }
     let Writer { mut network, units, constants, weights, .. } = writer;
-    network.insert("Inputs".into(), Value::Array(names));
-    network.insert("Outputs".into(), Value::Array(outputs));
+    let name = if net.name.is_empty() { "net" } else { &net.name };
+    let mut root = dictionary([("Networks", Value::Array(vec![name.into()])), ("Version", version.name().into())]);
+    match version {
+        Version::Flat => {
+            network.insert("Inputs".into(), Value::Array(names));
+            network.insert("Outputs".into(), Value::Array(outputs));
+        }
+        Version::Procedures => {
+            let procedure = dictionary([
+                ("Name", PROCEDURE.into()),
+                ("Networks", Value::Array(vec![name.into()])),
+                ("InputList", Value::Array(names)),
+                ("OperationList", Value::Array(units.clone())),
+                ("OutputList", Value::Array(outputs)),
+            ]);
+            root.insert("ProcedureList".into(), Value::Array(vec![procedure.into()]));
+        }
+    }
     network.insert("Units".into(), Value::Array(units));
     if !constants.is_empty() {
         network.insert("Constants".into(), Value::Array(constants));
     }
     network.insert("Weights".into(), Value::Array(vec![WEIGHTS.into()]));
-    let name = if net.name.is_empty() { "net" } else { &net.name };
-    let root = dictionary([
-        ("Networks", Value::Array(vec![name.into()])),
-        ("Version", "1.0.9".into()),
-        (name, network.into()),
-    ]);
+    root.insert(name.to_string(), network.into());
     let mut xml = Vec::new();
     let written = Value::from(root).to_writer_xml(&mut xml);
     written.map_err(|e| Error::Syntax { place: "netplist".to_string(), reason: e.to_string() })?;
@@ -496,7 +535,8 @@ mod tests {
             let Ok((net, _)) = read_netplist(&std::fs::read(&path).unwrap(), &files, &Options::default()) else {
                 continue;
             };
-            let (xml, weights) = match write(&net) {
+            let version = if written % 2 == 0 { Version::Procedures } else { Version::Flat };
+            let (xml, weights) = match write_as(&net, version) {
                 Ok(written) => written,
                 Err(error) => {
                     println!("{}: {error}", path.display());

@@ -25,7 +25,7 @@ Examples:
   ane convert model.anec --to hwx -o model.hwx --compat zin-9.509
   ane convert model.hwx --to e5 -o model.e5 --state cache_in=cache_out
 
-Forms of networks: mil, mlpackage, netplist, dot, json. MIL text and packages come out as they stand, unless weights are \
+Forms of networks: mil, mlpackage, netplist (schema 1.0.10), netplist-1.0.9, dot, json. MIL text and packages come out as they stand, unless weights are \
 compressed; from other forms, weights go to weights/weight.bin (netplist: net.weights) beside the file.
 
 Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that \

@@ -2,9 +2,12 @@
 //!
 //! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one.
 
+mod stated;
 mod units;
 
-/// Schema versions whose keys are known.
+pub use stated::{NetplistOutline, UnitOutline, outline_netplist};
+
+/// Schema versions whose keys are known, the newest last.
 const VERSIONS: [&str; 2] = ["1.0.9", "1.0.10"];
 
 use super::blob::{decode, part};
@@ -38,7 +41,7 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     let root = parse(bytes, "netplist")?;
     let root = Dict::new(&root, "netplist", "root")?;
     let mut notes = Vec::new();
-    let name = chosen(&root, options, &mut notes)?;
+    let (name, lists) = chosen(&root, options, &mut notes)?;
     let network = root.dict(name)?.ok_or_else(|| root.missing(name))?;
     let network = network.at(format!("network `{name}`"));
     let weights = network.strings("Weights")?.unwrap_or_default();
@@ -46,50 +49,96 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     let deep = is_deep(&network)?;
     let net = Net { name: name.to_string(), ..Net::default() };
     let mut builder = Builder { net, names: HashSet::new(), values: HashMap::new(), weights, deep, notes };
-    builder.network(&network)?;
+    builder.network(&network, &lists)?;
     Ok((builder.net, builder.notes))
 }
 
-/// Name of the network to read. A list of procedures names several entry points, each with the network it runs.
-fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<&'a str, Error> {
+/// What a procedure lists in place of its network: inputs, operations, outputs.
+type Lists<'a> = [Option<Vec<&'a str>>; 3];
+
+/// An entry point: the network that it runs, and its lists; or how many networks, where it is not one.
+type Entry<'a> = Result<(&'a str, Lists<'a>), usize>;
+
+/// Numbers of a version.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split('.').map(|n| n.parse().unwrap_or(u64::MAX)).collect()
+}
+
+/// The network to read and what stands in the place of its lists. A list of procedures names several entry points, each with the
+/// network that it runs.
+///
+/// Errors: a schema that is newer than those that are known.
+fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<(&'a str, Lists<'a>), Error> {
+    let newest = VERSIONS[VERSIONS.len() - 1];
     if let Some(version) = root.string("Version")?.filter(|v| !VERSIONS.contains(v)) {
+        if numbers(version) > numbers(newest) {
+            let reason = format!("the schema is newer than {newest}, the newest that is known");
+            return Err(Error::Unsupported { op: "Version".into(), output: version.into(), reason });
+        }
         notes.push(format!("schema version {version}; versions {} are known", VERSIONS.join(" and ")));
     }
     let networks = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
-    // Entry points by name, each with its network, or with how many it runs.
-    let mut entries: Vec<(&str, Result<&str, usize>)> = networks.iter().map(|&name| (name, Ok(name))).collect();
+    let mut entries: Vec<(&str, Entry)> = Vec::new();
+    for &name in &networks {
+        entries.push((name, Ok((name, Lists::default()))));
+    }
+    let mut first_procedure = None;
     for procedure in root.array("ProcedureList")?.unwrap_or_default() {
         match procedure.as_string() {
-            Some(name) => entries.push((name, Ok(name))),
+            Some(name) => entries.push((name, Ok((name, Lists::default())))),
             None => {
                 let procedure = Dict::new(procedure, "netplist", "ProcedureList")?.at("procedure".to_string());
                 let name = procedure.string("Name")?.ok_or_else(|| procedure.missing("Name"))?;
+                let lists: Lists = [
+                    procedure.strings("InputList")?,
+                    procedure.strings("OperationList")?,
+                    procedure.strings("OutputList")?,
+                ];
+                let listed = lists.iter().any(Option::is_some);
                 let network = match procedure.strings("Networks")?.as_deref() {
                     Some(&[network]) => Ok(network),
-                    None => Ok(procedure.string("Network")?.unwrap_or(name)),
+                    None => Ok(match procedure.string("Network")? {
+                        Some(network) => network,
+                        // A procedure with lists of its own runs the file's only network.
+                        None if listed && networks.len() == 1 => networks[0],
+                        None => name,
+                    }),
                     Some(several) => Err(several.len()),
                 };
-                entries.push((name, network));
+                if listed && first_procedure.is_none() {
+                    first_procedure = Some(entries.len());
+                }
+                entries.push((name, network.map(|network| (network, lists))));
             }
         }
     }
+    let first_procedure = first_procedure.map(|at| entries[at].clone());
     entries.dedup();
-    let told = || entries.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let &(name, network) = match &options.function {
-        Some(wanted) => entries.iter().find(|(name, _)| name == wanted).ok_or_else(|| Error::UnknownName {
-            place: format!("procedures and networks ({})", told()),
-            name: wanted.clone(),
-        })?,
-        None => entries.first().ok_or_else(|| root.missing("Networks"))?,
+    let told = || {
+        let mut names: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
+        names.dedup();
+        names.join(", ")
     };
-    let network = network.map_err(|several| {
+    let (name, entry) = match &options.function {
+        // A procedure goes before a network of the same name.
+        Some(wanted) => entries.iter().rev().find(|(name, _)| name == wanted).cloned().ok_or_else(|| {
+            Error::UnknownName { place: format!("procedures and networks ({})", told()), name: wanted.clone() }
+        })?,
+        None => {
+            let first = entries.first().cloned().ok_or_else(|| root.missing("Networks"))?;
+            // Where networks have no lists, procedures do.
+            let own = root.dict(first.0)?.is_none_or(|n| n.has("Inputs") || n.has("InputList"));
+            first_procedure.filter(|_| !own).unwrap_or(first)
+        }
+    };
+    let (network, lists) = entry.map_err(|several| {
         let (op, reason) = ("procedure".to_string(), format!("it runs {several} networks"));
         Error::Unsupported { op, output: name.to_string(), reason }
     })?;
     if options.function.is_none() && networks.len() > 1 {
         notes.push(format!("the netplist has {}; `{network}` is read", told()));
     }
-    Ok(network)
+    Ok((network, lists))
 }
 
 /// Whether any tensor of the network has a depth of more than one.
@@ -167,15 +216,18 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn network(&mut self, network: &Dict<'a>) -> Result<(), Error> {
-        // Two spellings of the same lists are in use.
-        let list = |names: [&str; 2]| {
-            let [first, second] = names.map(|name| network.strings(name));
-            first?.or(second?).ok_or_else(|| network.missing(names[0]))
+    fn network(&mut self, network: &Dict<'a>, lists: &Lists<'a>) -> Result<(), Error> {
+        // Two spellings of the same lists are in use; those of a procedure go before.
+        let list = |at: usize, names: [&str; 2]| match &lists[at] {
+            Some(list) => Ok(list.clone()),
+            None => {
+                let [first, second] = names.map(|name| network.strings(name));
+                first?.or(second?).ok_or_else(|| network.missing(names[0]))
+            }
         };
-        let inputs = list(["Inputs", "InputList"])?;
-        let units = list(["Units", "OperationList"])?;
-        let outputs = list(["Outputs", "OutputList"])?;
+        let inputs = list(0, ["Inputs", "InputList"])?;
+        let units = list(1, ["Units", "OperationList"])?;
+        let outputs = list(2, ["Outputs", "OutputList"])?;
         for name in &inputs {
             let entry = entry(network, name, "input")?;
             let ty = self.tensor_type(&entry, "Input")?;

@@ -57,6 +57,7 @@ impl<'a> Builder<'a> {
         let params = unit.dict.dict("Params")?;
         let mut call = Call { builder: self, unit, result, inputs, params };
         let id = call.translate()?;
+        call.states_channels(id)?;
         if self.values.insert(unit.name.to_string(), id).is_some() {
             return Err(Error::DefinedTwice { op: place.clone(), value: unit.name.to_string() });
         }
@@ -102,6 +103,20 @@ impl<'a> Call<'_, 'a> {
         let native = Native::read_unit(schema, self.unit.name, &given)?;
         let inputs = self.inputs.clone();
         self.give(OpKind::Native(Box::new(native)), &inputs, None)
+    }
+
+    /// Refuses a unit that states other channels than its result has.
+    fn states_channels(&self, id: ValueId) -> Result<(), Error> {
+        let dict = &self.unit.dict;
+        let channels = self.ty(id).shape.get(1).copied().unwrap_or(1);
+        if dict.has("OutputChannels") {
+            let stated = dict.extent("OutputChannels", 1)?;
+            if stated != channels {
+                let (place, key, only) = (dict.place.clone(), "OutputChannels".to_string(), channels as i64);
+                return Err(Error::OutOfRange { place, key, found: stated as i64, least: only, most: only });
+            }
+        }
+        Ok(())
     }
 
     fn unsupported(&self, reason: &str) -> Error {

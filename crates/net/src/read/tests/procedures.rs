@@ -70,10 +70,44 @@ fn a_network_or_procedure_is_chosen() {
 #[test]
 fn schema_versions_read_alike_and_others_are_said() {
     let net = |version| read_function(&file(version, ""), None).unwrap();
-    let ((old, old_notes), (new, new_notes), (odd, odd_notes)) = (net("1.0.9"), net("1.0.10"), net("2.0.0"));
+    let ((old, old_notes), (new, new_notes), (odd, odd_notes)) = (net("1.0.9"), net("1.0.10"), net("1.0.7"));
     assert!(old == new && new == odd);
     assert_eq!(old_notes, new_notes);
-    assert!(odd_notes[0].contains("2.0.0") && odd_notes[0].contains("1.0.9 and 1.0.10"), "{odd_notes:?}");
+    assert!(odd_notes[0].contains("1.0.7") && odd_notes[0].contains("1.0.9 and 1.0.10"), "{odd_notes:?}");
+    for newer in ["1.0.11", "2.0.0"] {
+        let error = read_function(&file(newer, ""), None).unwrap_err().to_string();
+        assert!(error.contains(newer) && error.contains("newer than 1.0.10"), "{error}");
+    }
+}
+
+/// A procedure's own lists stand in the place of its network's.
+#[test]
+fn procedures_list_inputs_operations_and_outputs() {
+    let lists = ["InputList", "OperationList", "OutputList"];
+    let list = |key: &str, name: &str| format!("<key>{key}</key><array><string>{name}</string></array>");
+    let procedure = |name: &str, own: &str| format!("<dict><key>Name</key><string>{name}</string>{own}</dict>");
+    let own: String = lists.iter().zip(["x", "n", "y"]).map(|(key, name)| list(key, name)).collect();
+    // Networks without lists.
+    let head = |version: &str| {
+        let bare = network("only", "Tanh", ["A", "B", "C"]);
+        format!(
+            "<?xml version=\"1.0\"?><plist version=\"1.0\"><dict><key>Version</key><string>{version}</string>\
+             <key>Networks</key><array><string>only</string></array>\
+             <key>ProcedureList</key><array>{}</array>{bare}</dict></plist>",
+            procedure("main", &own)
+        )
+        .into_bytes()
+    };
+    for function in [None, Some("main")] {
+        let (net, _) = read_function(&head("1.0.10"), function).unwrap();
+        assert_eq!((kinds(&net), net.outputs.len()), (vec!["tanh"], 1));
+    }
+    // Beside lists of the network, those of the procedure that is asked for hold.
+    let two = procedure("p2", &(own.replace("<string>y</string>", "<string>z</string>") + &list("Networks", "first")));
+    let beside = file("1.0.10", &format!("<key>ProcedureList</key><array>{two}</array>"));
+    let error = read_function(&beside, Some("p2")).unwrap_err().to_string();
+    assert!(error.contains('z'), "{error}");
+    assert_eq!(kinds(&read_function(&beside, None).unwrap().0), ["relu"]);
 }
 
 /// What is written of a net reads as the same operations, types and extents, and computes the same bits.
