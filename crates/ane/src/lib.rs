@@ -43,6 +43,7 @@ pub mod reference;
 pub mod runtime;
 pub mod session;
 pub mod tensor;
+pub mod validate;
 pub mod warnings;
 pub mod words;
 

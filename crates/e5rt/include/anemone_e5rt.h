@@ -8,6 +8,74 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+// Validators by the names that Apple's compiler exports them under. Each takes a text (a netplist; MIL for modules; for a procedure
+// lines of `exchange NAME=BYTES` and `weight NAME=BYTES`), a chip, and memory for what is said.
+// 0: taken; E5RT_COMPILE_FAILED: refused, and why stands in the message.
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define ANEC_VALIDATOR(name) \
+  int64_t name(const char *description, const char *chip, char *message, size_t message_bytes)
+ANEC_VALIDATOR(_ANECValidateAffineTransformLayer);
+ANEC_VALIDATOR(_ANECValidateArgMinMaxLayer);
+ANEC_VALIDATOR(_ANECValidateBatchToSpaceLayer);
+ANEC_VALIDATOR(_ANECValidateBroadcastLayer);
+ANEC_VALIDATOR(_ANECValidateChannelToSpaceLayer);
+ANEC_VALIDATOR(_ANECValidateConcatLayer);
+ANEC_VALIDATOR(_ANECValidateConvLayer);
+ANEC_VALIDATOR(_ANECValidateCropResizeLayer);
+ANEC_VALIDATOR(_ANECValidateCrossCorrelationLayer);
+ANEC_VALIDATOR(_ANECValidateCrossProductLayer);
+ANEC_VALIDATOR(_ANECValidateDropoutLayer);
+ANEC_VALIDATOR(_ANECValidateDynamicGOCLayer);
+ANEC_VALIDATOR(_ANECValidateDynamicSliceLayer);
+ANEC_VALIDATOR(_ANECValidateElementWiseLayer);
+ANEC_VALIDATOR(_ANECValidateFlattenLayer);
+ANEC_VALIDATOR(_ANECValidateGOCLayer);
+ANEC_VALIDATOR(_ANECValidateGatherLayer);
+ANEC_VALIDATOR(_ANECValidateGlobalArgMinMaxLayer);
+ANEC_VALIDATOR(_ANECValidateInputViewLayer);
+ANEC_VALIDATOR(_ANECValidateInstanceNormLayer);
+ANEC_VALIDATOR(_ANECValidateL2NormLayer);
+ANEC_VALIDATOR(_ANECValidateLRNLayer);
+ANEC_VALIDATOR(_ANECValidateLayerNormLayer);
+ANEC_VALIDATOR(_ANECValidateLinearLayer);
+ANEC_VALIDATOR(_ANECValidateMatrixMultLayer);
+ANEC_VALIDATOR(_ANECValidateMinMaxNormLayer);
+ANEC_VALIDATOR(_ANECValidateNMSLayer);
+ANEC_VALIDATOR(_ANECValidateNeuronLayer);
+ANEC_VALIDATOR(_ANECValidatePadLayer);
+ANEC_VALIDATOR(_ANECValidatePixelShuffleLayer);
+ANEC_VALIDATOR(_ANECValidatePixelUnshuffleLayer);
+ANEC_VALIDATOR(_ANECValidatePoolLayer);
+ANEC_VALIDATOR(_ANECValidateRandomLayer);
+ANEC_VALIDATOR(_ANECValidateReductionLayer);
+ANEC_VALIDATOR(_ANECValidateResampleLayer);
+ANEC_VALIDATOR(_ANECValidateReshapeLayer);
+ANEC_VALIDATOR(_ANECValidateResizeLayer);
+ANEC_VALIDATOR(_ANECValidateResizeAsLayer);
+ANEC_VALIDATOR(_ANECValidateRingBufferWriterLayer);
+ANEC_VALIDATOR(_ANECValidateSDPALayer);
+ANEC_VALIDATOR(_ANECValidateScaledElementWiseLayer);
+ANEC_VALIDATOR(_ANECValidateShapeLayer);
+ANEC_VALIDATOR(_ANECValidateSoftmaxLayer);
+ANEC_VALIDATOR(_ANECValidateSortLayer);
+ANEC_VALIDATOR(_ANECValidateSpaceToBatchLayer);
+ANEC_VALIDATOR(_ANECValidateSpaceToChannelLayer);
+ANEC_VALIDATOR(_ANECValidateTileLayer);
+ANEC_VALIDATOR(_ANECValidateTopKLayer);
+ANEC_VALIDATOR(_ANECValidateTransposeLayer);
+ANEC_VALIDATOR(_ANECValidateUnflattenLayer);
+ANEC_VALIDATOR(_ANECValidateNetworkCreate);
+ANEC_VALIDATOR(_ANECValidate);
+ANEC_VALIDATOR(_ANECValidateMPSModule);
+ANEC_VALIDATOR(_ANECValidateMPSModuleCreate);
+ANEC_VALIDATOR(_ANECValidateMutableProcedureInfo);
+#undef ANEC_VALIDATOR
+#ifdef __cplusplus
+}
+#endif
+
 // Done.
 #define E5RT_SUCCESS 0
 

@@ -5,7 +5,8 @@
 //! good. A null pointer is refused with a code; any other pointer must be one that this library gave and that was not
 //! released. Objects may be used from several threads.
 //!
-//! The calls are written out, not made by a macro: what makes the header reads source, and people read it too.
+//! The calls are written out, not made by a macro: what makes the header reads source, and people read it too. The 55 validators, all
+//! alike, are the exception: `cbindgen.toml` declares them.
 //!
 //! Dependencies: `anemone` compiles models, `anemone-runtime` runs them.
 
@@ -14,7 +15,9 @@
 mod compiler;
 mod execution;
 mod handle;
+mod validators;
 
 pub use compiler::*;
 pub use execution::*;
 pub use handle::{e5rt_last_error_message, status};
+pub use validators::*;

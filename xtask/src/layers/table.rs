@@ -15,7 +15,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "facts",
         layers: &[
-            &["basis", "code", "cost", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
+            &["basis", "code", "cost", "epilogue", "kernel", "numerics", "own", "placement", "staging", "tolerance"],
             &["hal", "legal", "lint", "lut", "probes", "table", "validators"],
             &["driver", "fields", "formats", "layout", "weights"],
             &["chips", "enums", "silicon"],
@@ -123,7 +123,7 @@ pub const CRATES: &[Crate] = &[
             &["files", "lut", "reference"],
             &["model", "tensor"],
             &["check", "compile", "convert", "execute", "explain", "graph", "overview", "warnings"],
-            &["fix", "layers"],
+            &["fix", "layers", "validate"],
             &["chain"],
             &["forms"],
             &["compiled", "executable"],
@@ -131,7 +131,7 @@ pub const CRATES: &[Crate] = &[
             &["runtime"],
         ],
     },
-    Crate { name: "e5rt", layers: &[&["handle"], &["compiler"], &["execution"]] },
+    Crate { name: "e5rt", layers: &[&["handle"], &["compiler", "validators"], &["execution"]] },
     Crate { name: "python", layers: &[&["arrays", "error", "model"], &["graph", "program"]] },
 ];
 

@@ -26,6 +26,7 @@ mod run;
 mod sweep;
 mod targets;
 mod trace;
+mod validate;
 mod via;
 
 use anemone::reference::chip;
@@ -107,6 +108,8 @@ enum Verb {
     New(new::Flags),
     /// List operations, native layers and their validators
     Ops(ops::Flags),
+    /// Call the compiler's exported validators on a netplist, a module or a unit
+    Validate(validate::Flags),
     /// Explain a word, code, operation, layer, chip, register or field
     Explain(explain::Flags),
     /// Compare activation tables with their functions, and fit any function
@@ -234,6 +237,7 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Verb::CompileService => broker::compile_service(voice),
         Verb::New(flags) => new::run(flags, voice),
         Verb::Ops(flags) => ops::run(flags, voice),
+        Verb::Validate(flags) => validate::run(flags, voice),
         Verb::Explain(flags) => explain::run(flags, voice),
         Verb::Lut(flags) => lut::run(flags, voice),
         Verb::Passes(flags) => passes::run(flags, voice),

@@ -1,0 +1,210 @@
+//! Apple's exported validators over files: a netplist and its units, a module of MIL or a package, weights to be exchanged.
+//!
+//! Each calls [`anemone_compile::check::exports::call`], the function that the dry run's and the compiler's verdicts come from.
+
+use crate::check::{Subject as Loaded, load};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::files;
+use crate::model::{Choices, Model};
+use anemone_compile::check::describe;
+use anemone_compile::check::exports::{Subject, call};
+use anemone_compile::check::validate::{Network, exports};
+use anemone_compile::check::{Layer, Refusal};
+use anemone_facts::chips::Chip;
+use anemone_facts::legal::Quantity;
+use anemone_facts::native;
+use anemone_net::outline::Outline;
+use anemone_net::read::{self, UnitOutline};
+use std::path::Path;
+
+/// What one export says of one subject.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// The export.
+    pub export: String,
+    /// What it was called with: a unit, an operation, a network.
+    pub subject: String,
+    /// Why not; none where it takes the subject.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Every export by name.
+pub fn all_exports() -> impl Iterator<Item = String> {
+    exports()
+}
+
+/// Weights as `NAME=BYTES`.
+pub type Sizes = [(String, u64)];
+
+/// What every export that takes the file says: a netplist has its units and itself validated, others as a module.
+///
+/// `only` is the name of an export or of a unit; `exchanged` are weights to be exchanged, compared with those that the network has.
+///
+/// Errors: files that cannot be read, names that nothing has.
+pub fn validate(
+    path: &Path,
+    choices: &Choices,
+    chip: &'static Chip,
+    only: Option<&str>,
+    exchanged: &Sizes,
+) -> Result<Vec<Said>> {
+    let mut all = match path.is_file().then(|| files::read(path)).transpose()? {
+        Some(bytes) if read::sniff(&bytes) == Some(read::Format::Netplist) => netplist(path, &bytes, choices, chip)?,
+        _ => module(path, choices, chip)?,
+    };
+    if !exchanged.is_empty() {
+        let export = "_ANECValidateMutableProcedureInfo";
+        let program = weights(&Model::load_with(path, choices)?);
+        let said = call(export, Subject::Procedure { exchanged, program: &program }, chip).unwrap_or_default();
+        let subject = "procedure".to_string();
+        all.push(Said { export: export.into(), subject, refusals: said.into_iter().map(|(_, r)| r).collect() });
+    }
+    let Some(only) = only else { return Ok(all) };
+    all.retain(|said| said.export == only || said.subject == only);
+    if all.is_empty() {
+        let message = match exports().any(|e| e == only) {
+            true => format!("{only} takes nothing in this file"),
+            false => format!("no export, unit or operation is called {only}"),
+        };
+        return Err(Diagnostic::new(Code::Usage, message)
+            .at(path.display())
+            .help("`ane ops --layers` lists the exports"));
+    }
+    Ok(all)
+}
+
+/// Constants with a name and their sizes in bytes.
+fn weights(model: &Model) -> Vec<(String, u64)> {
+    let Model::Net { net, .. } = model else { return Vec::new() };
+    let constants = net.values.iter().filter_map(|v| Some((v.name.clone(), v.data.as_ref()?)));
+    constants.map(|(name, tensor)| (name, (tensor.data.len() * tensor.data.dtype().bytes()) as u64)).collect()
+}
+
+/// A module of the intermediate language: each operation by its verdict.
+fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
+    let Loaded::Program(outline, _) = load(path, choices)? else {
+        return Err(Diagnostic::new(Code::Usage, "a compiled file has no module").at(path.display()));
+    };
+    let mut all = Vec::new();
+    for export in ["_ANECValidateMPSModule", "_ANECValidateMPSModuleCreate"] {
+        let found = call(export, Subject::Module(&outline), chip).unwrap_or_default();
+        let mut said = Said { export: export.into(), subject: "module".into(), refusals: Vec::new() };
+        for (at, refusal) in found {
+            let name = at.and_then(|at| outline.ops.get(at)).map_or("module", |op| op.name.as_str());
+            said.refusals.push(Refusal { cause: format!("{name}: {}", refusal.cause), ..refusal });
+        }
+        all.push(said);
+    }
+    Ok(all)
+}
+
+/// What an export says of a text: a netplist for layers and networks, MIL text for modules, and for a procedure lines of
+/// `exchange NAME=BYTES` and `weight NAME=BYTES`.
+///
+/// Errors: texts that cannot be read, exports that nothing is called; a netplist without a unit of the layer's kind.
+pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Vec<Refusal>> {
+    let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string());
+    let of = |subject: Subject| call(export, subject, chip).map(|said| said.into_iter().map(|(_, r)| r).collect());
+    let found: Option<Vec<Refusal>> = match export {
+        "_ANECValidateMPSModule" | "_ANECValidateMPSModuleCreate" => {
+            let outline = read::outline_mil(text.as_bytes(), &read::Options::default()).map_err(malformed)?;
+            of(Subject::Module(&outline))
+        }
+        "_ANECValidateMutableProcedureInfo" => {
+            let list = |word: &str| -> Vec<(String, u64)> {
+                let rest = text.lines().filter_map(|line| line.trim().strip_prefix(word)?.trim().split_once('='));
+                rest.filter_map(|(name, bytes)| Some((name.to_string(), bytes.parse().ok()?))).collect()
+            };
+            of(Subject::Procedure { exchanged: &list("exchange "), program: &list("weight ") })
+        }
+        _ => {
+            let network = network(text.as_bytes(), None).map_err(malformed)?;
+            if export == "_ANECValidateNetworkCreate" {
+                of(Subject::Network(&network))
+            } else {
+                let kind =
+                    |layer: &&Layer| export == "_ANECValidate" || export == format!("_ANECValidate{}Layer", layer.kind);
+                let layers: Vec<&Layer> = network.layers.iter().filter(kind).collect();
+                let all = layers.iter().filter_map(|layer| of(Subject::Layer(layer)));
+                (!layers.is_empty()).then(|| all.flatten().collect())
+            }
+        }
+    };
+    let unknown = || match exports().any(|e| e == export) {
+        true => format!("the text has nothing that {export} takes"),
+        false => format!("no export is called {export}"),
+    };
+    found.ok_or_else(|| Diagnostic::new(Code::Usage, unknown()))
+}
+
+/// The layers of a netplist. What the reader takes has the extents of every operand; what it does not, those that the file states.
+fn network(bytes: &[u8], read: Option<Outline>) -> std::result::Result<Network, anemone_net::Error> {
+    let stated = read::outline_netplist(bytes)?;
+    let alone = || read::read_netplist(bytes, &read::MemoryFiles::default(), &read::Options::default()).ok();
+    let read = read.or_else(|| alone().map(|(net, _)| Outline::of(&net)));
+    let mut network = Network { schema: stated.schema, bonded: stated.bonded, ..Network::default() };
+    for unit in &stated.units {
+        let known = read.iter().flat_map(|outline| &outline.ops).find(|op| op.name == unit.name);
+        let layer = known.and_then(|op| describe::layers(op).into_iter().next());
+        network.layers.push(Layer { name: unit.name.clone(), ..layer.unwrap_or_else(|| as_stated(unit)) });
+    }
+    Ok(network)
+}
+
+/// A netplist: each unit by its own validator, then all by the umbrella.
+fn netplist(path: &Path, bytes: &[u8], choices: &Choices, chip: &'static Chip) -> Result<Vec<Said>> {
+    let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
+    let read = Model::load_with(path, choices).ok().and_then(|model| match model {
+        Model::Net { net, .. } => Some(Outline::of(&net)),
+        _ => None,
+    });
+    let network = network(bytes, read).map_err(malformed)?;
+    let mut all = Vec::new();
+    for layer in &network.layers {
+        let said = call("_ANECValidate", Subject::Layer(layer), chip);
+        let export = format!("_ANECValidate{}Layer", layer.kind);
+        let refusals = said.unwrap_or_default().into_iter().map(|(_, r)| r).collect();
+        all.push(Said { export, subject: layer.name.clone(), refusals });
+    }
+    let export = "_ANECValidateNetworkCreate";
+    let found = call(export, Subject::Network(&network), chip).unwrap_or_default();
+    let named = |(at, refusal): (Option<usize>, Refusal)| match at.and_then(|at| network.layers.get(at)) {
+        Some(layer) => Refusal { cause: format!("{}: {}", layer.name, refusal.cause), ..refusal },
+        None => refusal,
+    };
+    all.push(Said {
+        export: export.into(),
+        subject: "network".into(),
+        refusals: found.into_iter().map(named).collect(),
+    });
+    Ok(all)
+}
+
+/// A unit as a validator sees it, by what the file states alone.
+fn as_stated(unit: &UnitOutline) -> Layer {
+    let kind = native::by_tag(&unit.kind).map_or(unit.kind.as_str(), |row| row.stem);
+    let mut layer = Layer::new(kind, &unit.name);
+    for bottom in &unit.bottoms {
+        layer = layer.bottom(bottom.as_deref().unwrap_or(&[1, 1, 1, 1]), "fp16");
+    }
+    if let (Some(channels), Some(first)) = (unit.output_channels, unit.bottoms.first().cloned().flatten()) {
+        let mut extents = first;
+        extents[1] = channels;
+        layer = layer.top(&extents, "fp16");
+    }
+    let keys = [
+        ("KernelWidth", Quantity::KernelWidth),
+        ("KernelHeight", Quantity::KernelHeight),
+        ("KernelDepth", Quantity::KernelDepth),
+        ("Groups", Quantity::Groups),
+        ("NumGroups", Quantity::Groups),
+        ("PadLeft", Quantity::PadLeft),
+        ("K", Quantity::K),
+    ];
+    for (key, quantity) in keys {
+        if let Some(&value) = unit.numbers.get(key) {
+            layer = layer.with(quantity, value);
+        }
+    }
+    layer
+}
