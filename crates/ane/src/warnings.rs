@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(names(exp, Model::Fast, &[1.0, f32::INFINITY], &[2.7, f32::INFINITY]), [""; 0]);
         assert_eq!(names(exp, Model::Fast, &[1.0, f32::INFINITY], &[2.7, 0.0]), ["undefined"]);
         assert_eq!(names(exp, Model::Fast, &[1e5, 1.0], &[f32::INFINITY, 2.7]), ["saturated", "saturated"][..1]);
-        assert_eq!(names(exp, Model::Fast, &[10000.0, 10001.0], &[1.0, 1.0]), ["indistinguishable"]);
+        assert_eq!(names(exp, Model::Fast, &[10000.0, 10001.0], &[f32::INFINITY; 2]), ["indistinguishable"]);
         assert_eq!(names(exp, Model::Fast, &[f32::NAN, 1.0], &[f32::NAN, 2.7]), [""; 0]);
         let read = names(exp, Model::Fixed, &[f32::NAN, 1.0], &[f32::INFINITY, 2.7]);
         assert_eq!(read, ["nan-as-infinity", "undefined"]);

@@ -159,7 +159,8 @@ fn rows_and_tensors_have_the_same_bits() {
             let same = |a: f16, b: f16| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             let at = |bytes: &[u8], i| f16::from_le_bytes([bytes[i], bytes[i + 1]]);
             let differ = (0..bytes).step_by(2).find(|&i| !same(at(&found, i), at(&wanted, i)));
-            assert_eq!(differ, None, "seed {seed}, {model:?}");
+            let values = differ.map(|i| (i, at(&found, i), at(&wanted, i)));
+            assert_eq!(values, None, "seed {seed}, {model:?}: place, value by rows, value by tensors");
         }
     }
 }

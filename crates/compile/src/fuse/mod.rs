@@ -206,7 +206,9 @@ fn composed(first: &Layer, second: &Kind, rules: Rules) -> Option<Kind> {
         return Some(first.kind.clone());
     }
     let own = Epilogue::of(&first.kind)?;
-    if !rules.admit(&own.post, &step) {
+    // A ReLU makes zero of NaN, which a table keeps: choices rely on that.
+    let drops_nan = matches!(own.post, Nonlinear::Table(_)) && step.post == Nonlinear::Relu;
+    if drops_nan || !rules.admit(&own.post, &step) {
         return None;
     }
     own.then(&step)?.into_kind(first)

@@ -323,13 +323,15 @@ impl Machine<'_> {
 
     /// Addends and factors: two rows of channels, or two rows of each channel.
     fn pairs(&self, flags: [bool; 3], turned: bool) -> Option<[MapOperand; 2]> {
-        let [_, _, one_pair] = flags;
+        // One row for all: the factor is the addend.
+        let [_, one_row, one_pair] = flags;
         let addends = self.second_source([true, false, false])?;
         let [group, channel, row] = addends.axes.strides;
         let channel = if turned { 1 } else { channel };
         let strides = [group, if one_pair { 0 } else { channel }, 0];
         let axes = OperandAxes { strides, one_column: true };
-        Some([0, row].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
+        let factor = if one_row { 0 } else { row };
+        Some([0, factor].map(|offset| MapOperand { base: addends.base + offset, axes, ..addends.clone() }))
     }
 
     fn first_source(&self, flags: [bool; 3]) -> Option<MapOperand> {
