@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-
 // Validators by the names that Apple's compiler exports them under. Each takes a text (a netplist; MIL for modules; for a procedure
 // lines of `exchange NAME=BYTES` and `weight NAME=BYTES`), a chip, and memory for what is said.
 // 0: taken; E5RT_COMPILE_FAILED: refused, and why stands in the message.
@@ -76,6 +75,7 @@ ANEC_VALIDATOR(_ANECValidateMutableProcedureInfo);
 }
 #endif
 
+
 // Done.
 #define E5RT_SUCCESS 0
 
@@ -115,7 +115,7 @@ typedef struct e5rt_buffer_object e5rt_buffer_object;
 // A compiler.
 typedef struct e5rt_e5_compiler e5rt_e5_compiler;
 
-// Where a compiler keeps what it makes.
+// Where a compiler keeps what it makes, and whose device it compiles for.
 typedef struct e5rt_e5_compiler_config e5rt_e5_compiler_config;
 
 // What a compile is asked.
@@ -158,7 +158,9 @@ int64_t e5rt_last_error_message(char *text, uintptr_t bytes);
 // Pointers are null, or as the front page says.
 int64_t e5rt_e5_compiler_config_create(e5rt_e5_compiler_config **config);
 
-// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache.
+// Sets a text of a configuration: `cache_bundle_location`, the folder of the cache; `broker`, the socket of a broker that
+// compiles and executes (the variable ANEMONE_BROKER does the same for every compiler); `quirk`, a defect of the M1's runtime
+// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
 //
 // # Safety
 // Pointers are null, or as the front page says.
