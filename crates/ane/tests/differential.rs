@@ -71,12 +71,12 @@ fn told(case: &Case) -> Outcome {
     // A table fitted to several operations has one error for all (docs/compiler.md); the rows are those of single operations.
     let options = Options { activations: Activations::Accurate, ..Options::default() };
     match compile(&case.net, &chips::CHIPS[0], &options, &mut ()) {
-        Ok(program) => judged(case, &program).unwrap_or_else(Outcome::Wrong),
+        Ok(program) => compared(case, &program).unwrap_or_else(Outcome::Wrong),
         Err(e) => Outcome::Refused(e.to_string()),
     }
 }
 
-fn judged(case: &Case, program: &Program) -> Result<Outcome, String> {
+fn compared(case: &Case, program: &Program) -> Result<Outcome, String> {
     let inputs: Vec<Vec<f32>> = case.inputs.iter().map(|t| t.data.to_f32()).collect();
     let mut rows = vec![false; KNOWN.len()];
     let mut known = false;

@@ -14,7 +14,7 @@ use std::ffi::c_char;
 /// Calls an export; writes what it says into `message`, ended by 0 and cut where it is longer than `bytes`.
 ///
 /// # Safety
-/// Texts are null or end with 0; `message` is null or has room for `bytes`.
+/// Texts are null or end with 0; `message` is null or holds at least `bytes`.
 unsafe fn validate(
     export: &str,
     description: *const c_char,
@@ -48,7 +48,7 @@ macro_rules! exports {
             /// One of the 55 exports.
             ///
             /// # Safety
-            /// Texts are null or end with 0; `message` is null or has room for `message_bytes`.
+            /// Texts are null or end with 0; `message` is null or holds at least `message_bytes`.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 description: *const c_char,

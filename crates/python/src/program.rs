@@ -16,6 +16,9 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// A session by number model and threads.
+type Kept = ((Arithmetic, Option<usize>), Arc<Session>);
+
 /// A compiled program, with the software engine to run it.
 #[pyclass(frozen, module = "anemone")]
 pub struct Program {
@@ -27,7 +30,7 @@ pub struct Program {
     /// Threads of a run, where it was told.
     threads: Option<usize>,
     /// Plans kept for later runs, by number model and threads.
-    sessions: Mutex<Vec<((Arithmetic, Option<usize>), Arc<Session>)>>,
+    sessions: Mutex<Vec<Kept>>,
 }
 
 impl Program {

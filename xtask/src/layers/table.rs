@@ -223,4 +223,5 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/program/src/hwx/build.rs", OLD),
     ("crates/program/src/hwx/defs.rs", ROWS),
     ("xtask/src/docs.rs", OLD),
+    ("xtask/src/agreement/cases.rs#of_definition", "one arm for each parameter of a recorded case"),
 ];

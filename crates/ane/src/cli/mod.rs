@@ -69,6 +69,8 @@ pub struct Args {
     verb: Verb,
 }
 
+// There is one of them.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Verb {
     /// Say what runs on the Neural Engine of which chip, why not, and what to change

@@ -46,7 +46,11 @@ impl Table {
         let (gain, offset) = (f64::from(gain), f64::from(offset));
         let ends = [place::Y_LOW, place::Y_HIGH, place::LEFT + 1, place::RIGHT + 1];
         let values = ends.into_iter().chain(place::KNOT..place::KNOT + KNOTS);
-        let held = values.fold(true, |held, at| put(at, self.half(at) * gain + offset) && held);
+        // All are put, also after one that was not held.
+        let mut held = true;
+        for at in values {
+            held &= put(at, self.half(at) * gain + offset);
+        }
         let held = [place::LEFT, place::RIGHT].into_iter().fold(held, |held, at| put(at, self.half(at) * gain) && held);
         table.name = format!("{}*{gain}{offset:+}", self.name);
         held.then_some(table)

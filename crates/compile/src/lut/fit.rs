@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn smooth_and_broken_functions_are_fitted() {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let cases: [(&str, &dyn Fn(f64) -> f64, f64); 5] = [
+        type Case<'a> = (&'a str, &'a dyn Fn(f64) -> f64, f64);
+        let cases: [Case; 5] = [
             ("sigmoid", &sigmoid, 1.7e-3),
             ("gelu", &|x| x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2)) / 2.0, 3.4e-3),
             ("hard_swish", &|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0), 2e-3),

@@ -109,7 +109,7 @@ impl Machine<'_> {
         if !halves(InFmt) || !halves(OutFmt) || neural.output.array().contains(&0) {
             return None;
         }
-        let elements = |bytes: u64| (bytes % 2 == 0).then_some((bytes / 2) as usize);
+        let elements = |bytes: u64| bytes.is_multiple_of(2).then_some((bytes / 2) as usize);
         let place = |place| {
             let (base, strides) = self.place(place);
             let depth = elements(self.bytes(place.depth))?;

@@ -400,7 +400,7 @@ impl Descriptor {
             return Ok(Descriptor { image, ..Descriptor::default() });
         }
         let wrong = |what, found, expected| ImageError::Record { offset: IMAGE_BYTES as usize, what, found, expected };
-        rest = rest.strip_prefix(PATCHES_MAGIC).ok_or_else(|| ImageError::Size { found: bytes.len() })?;
+        rest = rest.strip_prefix(PATCHES_MAGIC).ok_or(ImageError::Size { found: bytes.len() })?;
         let mut words = Words(rest);
         let cut = || wrong("patches", bytes.len() as u64, "whole");
         let (bars, lives) = (words.word().ok_or_else(cut)?, words.word().ok_or_else(cut)?);

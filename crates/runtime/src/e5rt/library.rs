@@ -58,7 +58,7 @@ impl Plan {
                 }
                 Dispatch::Engine(call) => {
                     let image = hashes.iter().position(|hash| *hash == call.hash);
-                    let image = image.ok_or_else(|| Error::Unknown { what: "program image", name: call.name })?;
+                    let image = image.ok_or(Error::Unknown { what: "program image", name: call.name })?;
                     plan.engine(image, read_image(&bundle.images[image])?)?
                 }
             };

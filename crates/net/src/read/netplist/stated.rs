@@ -71,7 +71,7 @@ fn unit(network: &Dict, name: &str) -> Result<UnitOutline, Error> {
     }
     for source in [Some(dict.clone()), dict.dict("Params")?].into_iter().flatten() {
         for key in source.keys() {
-            // Keys of other types are for the reader to judge.
+            // Keys of other types are checked by the reader.
             if let Ok(Some(number)) = source.integer(key) {
                 unit.numbers.insert(key.to_string(), number);
             }
