@@ -62,11 +62,13 @@ impl<const N: usize> Elementwise<N> {
         if let Some((n, _, of)) = joined.pop_if(|axis| is_row(axis)) {
             (w, columns) = (n, of);
         }
-        if w > LONGEST_ROW && joined.len() < 3
-            && let Some(part) = part_of_row(w) {
-                joined.push((w / part, part, columns.map(|of| part * of)));
-                w = part;
-            }
+        if w > LONGEST_ROW
+            && joined.len() < 3
+            && let Some(part) = part_of_row(w)
+        {
+            joined.push((w / part, part, columns.map(|of| part * of)));
+            w = part;
+        }
         if joined.len() > 3 {
             return self;
         }
