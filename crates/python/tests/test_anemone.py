@@ -13,7 +13,7 @@ import numpy as np
 EXAMPLE = pathlib.Path(os.environ["ANE_EXAMPLE"])
 PACKAGE = EXAMPLE / "digits.mlpackage"
 
-# A running sum: no unit of the engine does it.
+# A running sum: no unit of the engine does it; for the M1 this compiler makes it of others.
 OFF = """program(1.0)
 {
  func main<ios16>(tensor<fp16, [1, 4, 1, 8]> x) {
@@ -105,8 +105,8 @@ class Models(unittest.TestCase):
         file = self.folder / "off.mil"
         file.write_text(OFF)
         with self.assertRaisesRegex(AssertionError, "cumsum"):
-            anemone.assert_on_ane(file, "m1")
-        self.assertFalse(anemone.load(file).check("m1").ok)
+            anemone.assert_on_ane(file, "m4")
+        self.assertFalse(anemone.load(file).check("m4").ok)
 
     def test_threads(self):
         program = anemone.load(PACKAGE).compile("h13")
