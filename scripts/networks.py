@@ -680,7 +680,7 @@ def operations(path):
 
 
 def one(path, form, tool):
-    """What a network in one form does."""
+    """Results of a network in one form."""
     model = f"{path}/model.{form}"
     inputs = [f for f in sorted(os.listdir(path)) if f.startswith("x") and f.endswith(".npy")]
     flags = [f"--input={f[:-4]}={path}/{f}" for f in inputs]

@@ -100,7 +100,7 @@ def recorded():
 
 
 def listed():
-    """What is known to be wrong: reasons by test and column."""
+    """Known wrong results: reasons by test and column."""
     known = {}
     for line in WRONG.read_text().splitlines() if WRONG.exists() else ():
         if line and not line.startswith("#"):
@@ -129,7 +129,7 @@ def record(cases, outcomes):
 
 
 def findings(outcomes):
-    """What differs from the record, and how many outcomes are better than recorded."""
+    """Differences from the record, and the number of outcomes that are better than recorded."""
     was, known, found, better = recorded(), listed(), [], 0
     names = {name for name, _ in outcomes}
     for (name, column), (outcome, text) in sorted(outcomes.items()):

@@ -36,7 +36,7 @@ PARAMETERS = {
 # Floats of 16 to 64 bits, integers of 8 to 64 bits, truth values.
 ELEMENT_TYPES = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
-# How inputs are given: those that are no parameters live, or the first of them live and the others stored.
+# Forms of the inputs: all but the parameters live, or the first of them live and the others stored.
 FORMS = ("live", "constant")
 
 

@@ -1,4 +1,4 @@
-"""Whether a result is what a test expects.
+"""Comparison of a result with a test's expectation.
 
 Truth values and integers must be equal. NaN must be where the standard has it, and infinities with their sign. The bound
 on finite floats depends on the way:
@@ -40,7 +40,7 @@ def bound(way, operator, tolerance, wanted):
 
 
 def difference(way, operator, tolerance, got, wanted):
-    """What is wrong with a result, in words; empty where it is right."""
+    """Description of an error in a result; empty where it is right."""
     if got.shape != wanted.shape:
         return f"extents {list(got.shape)}, expected {list(wanted.shape)}"
     if wanted.dtype.kind in "iub":

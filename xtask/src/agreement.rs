@@ -245,7 +245,7 @@ fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
     }
 }
 
-/// What the engine's compiler made of a case for a target.
+/// Scores the engine compiler's result for a case on a target.
 fn compile(record: &Value, definitions: &Value, score: &mut Score) {
     let case = record["case"].as_str().unwrap_or_default();
     let definition = if record["case_def"].is_object() { &record["case_def"] } else { &definitions[case] };
@@ -285,7 +285,7 @@ fn tap(record: &Value, score: &mut Score) {
     });
 }
 
-/// What a MIL text declares.
+/// Outline of a MIL text.
 fn outline(text: &[u8]) -> Option<Outline> {
     read::outline_mil(text, &read::Options::default()).ok()
 }

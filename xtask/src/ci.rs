@@ -4,7 +4,7 @@ use crate::{Outcome, conclude, docs, layers, links, repo, words};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// How a step is run.
+/// Command of a step.
 enum Step {
     /// A cargo command.
     Cargo(&'static [&'static str]),
@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
     // The Python package beside joblib, Dask, mypy and notebooks; skips as the one above.
     Program("python3", &["scripts/python_package.py"]),
-    // What `ane check` says of this compiler, over the models that the suite has left.
+    // Predictions of `ane check` for this compiler, over the models that the suite has left.
     Cargo(&["test", "--release", "--workspace", "--test", "check_and_compile", "suite"]),
 ];
 
@@ -63,7 +63,7 @@ pub fn run(arguments: &[String]) -> Outcome {
 }
 
 impl Step {
-    /// Whether it reads sources only.
+    /// Returns true if the step reads sources only.
     fn is_check(&self) -> bool {
         matches!(self, Chore(..) | Cargo(["fmt" | "clippy", ..]))
     }
@@ -76,7 +76,7 @@ impl Step {
         }
     }
 
-    /// What is wrong.
+    /// Runs the step and returns its findings.
     fn run(&self) -> Vec<String> {
         let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let outcome = match self {

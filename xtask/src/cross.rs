@@ -9,7 +9,7 @@ use crate::{Outcome, conclude, replay, repo};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is built: the command line, the C library and the Python package.
+/// Packages to build: the command line, the C library and the Python package.
 const PACKAGES: [&str; 3] = ["anemone", "anemone-e5rt", "anemone-python"];
 
 /// Checks or builds.
@@ -184,7 +184,7 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Where cargo builds.
+/// Cargo's target folder.
 pub fn folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::at("target"), PathBuf::from)
 }

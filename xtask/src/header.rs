@@ -2,7 +2,7 @@
 
 use crate::repo;
 
-/// Where it stands.
+/// Path of the header.
 pub const HEADER: &str = "crates/e5rt/include/anemone_e5rt.h";
 
 /// The header's text.

@@ -19,7 +19,7 @@ pub struct Crate {
     /// Cargo package.
     pub package: &'static str,
     may_use: &'static [&'static str],
-    /// Whether packages from outside the workspace may be used.
+    /// True if packages from outside the workspace may be used.
     outside: bool,
 }
 
@@ -99,7 +99,7 @@ pub fn run(_: &[String]) -> Outcome {
     conclude(findings, closing)
 }
 
-/// What cargo resolves for the crate: one package a line.
+/// Dependencies of the crate as cargo resolves them: one package a line.
 fn tree_of(krate: &Crate) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

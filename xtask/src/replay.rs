@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const USAGE: &str = "usage: cargo xtask replay (--record DIR | --compare DIR) [--ane BINARY] [--only SUBSTRING]";
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(Debug, Default, PartialEq)]
 struct Asked {
     folder: PathBuf,

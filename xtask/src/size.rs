@@ -1,4 +1,4 @@
-//! How much there is: files and lines by crate, rows, operations, passes.
+//! Size of the project: files and lines by crate, rows, operations, passes.
 
 use crate::tokens::{lex, variants};
 use crate::{Outcome, evidence, layers, repo};

@@ -1,6 +1,6 @@
 //! Targets that are built: the one table that `cross`, `release` and the README read.
 
-/// How a target is linked from x86-64 Linux.
+/// Linker of a target, from x86-64 Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linker {
     /// A C compiler of Debian's cross packages, by name.
@@ -16,17 +16,17 @@ pub enum Linker {
 pub struct Target {
     /// As rustc names it.
     pub triple: &'static str,
-    /// In words.
+    /// Name, in words.
     pub name: &'static str,
-    /// For archives.
+    /// Linker of release archives and of checks that link.
     pub linker: Linker,
-    /// What runs its programs here, with arguments.
+    /// Runner of its programs here, with arguments.
     pub runner: &'static [&'static str],
-    /// Whether `cross --check` takes it unless told otherwise.
+    /// True if `cross --check` takes it by default.
     pub in_ci: bool,
     /// Platform tag of its wheel; empty where none is made.
     pub wheel: &'static str,
-    /// What was shown so far, on x86-64 Linux: checks, links, tests run, bits equal.
+    /// Evidence so far, on x86-64 Linux: checks, links, tests run, bits equal.
     pub shown: [&'static str; 4],
 }
 
@@ -116,12 +116,12 @@ pub fn find(triple: &str) -> Result<&'static Target, String> {
 }
 
 impl Target {
-    /// Whether this is the core alone.
+    /// Returns true if this is the core alone.
     pub fn is_core(&self) -> bool {
         self.linker == Linker::None
     }
 
-    /// Whether its programs end in `.exe`, and its archives in `.zip`.
+    /// Returns true if its programs end in `.exe`, and its archives in `.zip`.
     pub fn is_windows(&self) -> bool {
         self.triple.contains("windows")
     }

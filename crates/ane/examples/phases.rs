@@ -1,4 +1,4 @@
-//! What each phase of the compiler makes of real packages: operations and tasks, and bytes moved, counted by the engine.
+//! Effect of each compiler phase on real packages: operations and tasks, and bytes moved, counted by the engine.
 //! Prints the table of `docs/performance.md`:
 //!
 //!     cargo run --release -p anemone --example phases -- ../shared/models
@@ -47,7 +47,7 @@ fn moved(program: &Program) -> Result<u64, Diagnostic> {
     Ok(run.trace.iter().map(|t| t.moved.source1 + t.moved.source2 + t.moved.destination).sum())
 }
 
-/// How many optional passes come before the one that keeps results in tile memory.
+/// Number of optional passes before the one that keeps results in tile memory.
 fn without_residency() -> usize {
     pipeline::ALL.iter().take_while(|p| p.name != pipeline::RESIDE.name).filter(|p| p.optional).count()
 }

@@ -31,7 +31,7 @@ pub struct Chain {
     states: Vec<State>,
     /// Host segments, each with the number of programs before it.
     hosts: Vec<(usize, Net)>,
-    /// Ends that no program has: what host segments alone take or give.
+    /// Ends that no program has: inputs and outputs of host segments alone.
     host_ports: Vec<Port>,
 }
 
@@ -131,7 +131,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Gives ports to the ends that no program has: what host segments alone take or give.
+    /// Gives ports to the ends that no program has: inputs and outputs of host segments alone.
     fn bind_hosts(&mut self) {
         for (side, direction) in [Direction::Input, Direction::Output].into_iter().enumerate() {
             let bound: Vec<String> = self.ports(direction).map(|p| p.name.clone()).collect();
@@ -206,7 +206,7 @@ impl Chain {
         &self.hosts
     }
 
-    /// What the caller gives, by name.
+    /// Names of the inputs that the caller gives.
     pub fn inputs(&self) -> &[String] {
         &self.ends[0]
     }
@@ -295,7 +295,7 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
     }
 }
 
-/// A port for what only host segments take or give: extents as a port has them, and no memory of a program's.
+/// A port for an input or output of host segments alone: extents as a port has them, and no memory of a program's.
 fn host_port(value: &Value, direction: Direction) -> Option<Port> {
     let (name, shape) = (value.name.as_str(), &value.ty.shape);
     if shape.iter().any(|&n| u32::try_from(n).is_err()) {
@@ -319,7 +319,7 @@ fn host_port(value: &Value, direction: Direction) -> Option<Port> {
     })
 }
 
-/// Runs a host segment on what is known.
+/// Runs a host segment on the arrays known so far.
 fn on_host(net: &Net, known: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
     let outputs = host::evaluate(net, &tensors(net, known, false)?)
         .map_err(|e| Diagnostic::new(Code::Fault, e).help("check the places it reads by"))?;

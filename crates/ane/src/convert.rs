@@ -93,7 +93,7 @@ pub fn program(path: &Path) -> Result<Option<mil::Program>> {
     }
 }
 
-/// What compression did to the weights and to the result.
+/// Cost of compression: bytes of the weights and error of the result.
 #[derive(Clone, Debug)]
 pub struct Cost {
     /// Constants and their bytes.

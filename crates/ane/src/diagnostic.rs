@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Result of everything a user can ask for.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// What went wrong, stable across versions. `1xxx`: the answer is no. `2xxx`: usage or input. `3xxx`: a defect of ours.
+/// Diagnostic code, stable across versions. `1xxx`: the answer is no. `2xxx`: usage or input. `3xxx`: a defect of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Code {
@@ -57,7 +57,7 @@ impl Code {
         Code::Defect,
     ];
 
-    /// What it means, and what to do.
+    /// Meaning of the code, and advice.
     pub fn meaning(self) -> (&'static str, &'static str) {
         match self {
             Code::UnsupportedOp => {
@@ -106,11 +106,11 @@ pub struct Diagnostic {
     pub message: String,
     /// The file or value it is about.
     pub place: Option<String>,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
     /// The text it is about, with the places marked.
     pub source: Option<Box<Source>>,
-    /// What the message says of an operation, apart.
+    /// Parts of a message about an operation, for programs.
     pub details: Option<Box<Details>>,
 }
 
@@ -123,7 +123,7 @@ pub struct Details {
     pub output: Option<String>,
     /// The value found.
     pub found: Option<String>,
-    /// What is admitted.
+    /// Admitted value or range; for a refusal of Apple's compiler, the text of Apple's message.
     pub limit: Option<String>,
     /// Compiler target of the chip.
     pub chip: Option<String>,
@@ -251,7 +251,7 @@ impl From<anemone_compile::Error> for Diagnostic {
     }
 }
 
-/// What the compiler's error says of an operation.
+/// Details of a compiler error about an operation; `None` where it has none.
 fn details(error: &anemone_compile::Error) -> Option<Details> {
     use anemone_compile::Error::*;
     let named = |op: &str| Details { output: Some(op.to_string()), ..Details::default() };

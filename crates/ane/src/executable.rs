@@ -22,7 +22,7 @@ pub struct Executable {
     pub chain: Chain,
     /// The network that they come from, if any: names and extents of inputs and outputs.
     pub net: Option<Box<Net>>,
-    /// Why there are host segments, one sentence for each operation that was refused.
+    /// Reasons for the host segments, one sentence for each operation that was refused.
     pub reasons: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Executable {
         self.chain.ports(direction).map(of_port).collect()
     }
 
-    /// What a port holds before the first run, where it is a state: zeros.
+    /// Initial value of a state's port: zeros. `None` for other ports.
     fn at_start(&self, port: &Port) -> Option<Array> {
         let of_net = self.net.as_deref().and_then(|net| state_at_start(net, port));
         let held = self.chain.states().iter().any(|state| state.input == port.name);

@@ -7,7 +7,7 @@ use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
 use half::f16;
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// Outputs by name, in port order, with the ports' extents.
@@ -16,7 +16,7 @@ pub struct Run {
     pub tasks: usize,
     /// Faults that a lenient run skipped.
     pub skipped: Vec<String>,
-    /// What each task did, where the options ask for it.
+    /// Record of each task, where the options ask for it.
     pub trace: Vec<TaskTrace>,
 }
 
@@ -90,7 +90,7 @@ impl Execution {
         &self.plan
     }
 
-    /// Times the plan's steps over so many runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
+    /// Times the plan's steps over `runs` runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
     pub fn profile(&mut self, inputs: &[(String, Array)], runs: usize) -> Result<Profile> {
         bind(&self.ports, &mut self.memory, inputs)?;
         Ok(self.plan.profile(&mut self.memory, runs)?)
@@ -170,7 +170,7 @@ fn rows(port: &Port) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// What a state's port holds before the first run: zeros. `None` for other ports.
+/// Initial value of a state's port: zeros. `None` for other ports.
 pub fn state_at_start(net: &Net, port: &Port) -> Option<Array> {
     let state = net.states.iter().any(|s| net.value(s.input).name == port.name);
     let s = port.shape;
@@ -187,7 +187,7 @@ pub fn own_extents(net: &Net, outputs: &mut [(String, Array)]) {
     }
 }
 
-/// What rounding every result to fp16 costs in a network.
+/// Error that fp16 rounding of every result causes in a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundingCost {
     /// Largest difference.
@@ -196,8 +196,8 @@ pub struct RoundingCost {
     pub rms: f32,
 }
 
-/// What rounding every result to fp16 costs in a network, on these inputs: the difference of one output between plain fp32
-/// evaluation and evaluation with rounding. `None` where the network cannot be evaluated.
+/// Measures the error of fp16 rounding in a network, on these inputs: the difference of one output between plain fp32
+/// evaluation and evaluation with every result rounded. `None` where the network cannot be evaluated.
 pub fn rounding_cost(net: &Net, inputs: &[(String, Array)], output: &str) -> Option<RoundingCost> {
     let tensors: Vec<Tensor> = net
         .inputs

@@ -17,7 +17,7 @@ pub struct Applied {
     pub name: String,
     /// The operation.
     pub op: String,
-    /// What it became.
+    /// Form that it was rewritten to.
     pub into: String,
 }
 
@@ -28,20 +28,20 @@ pub struct Left {
     pub name: String,
     /// The operation.
     pub op: String,
-    /// Why it is refused.
+    /// Reason of the refusal.
     pub reason: String,
-    /// What to do.
+    /// Advice.
     pub fix: String,
 }
 
-/// What came of a network.
+/// Result of rewriting a network.
 #[derive(Debug)]
 pub struct Fixed {
     /// The network, changed.
     pub net: Net,
     /// Changes that were made.
     pub applied: Vec<Applied>,
-    /// What stays as it was.
+    /// Operations left unchanged.
     pub left: Vec<Left>,
     /// Operations, and those of them on the engine: before and after.
     pub counts: [(usize, usize); 2],
@@ -126,7 +126,7 @@ struct Rewriter {
 }
 
 impl Rewriter {
-    /// What an operation became; `None` where nothing is known for its form.
+    /// Rewrites an operation and describes its new form; `None` where no rewrite of its form is known.
     fn rewrite(&mut self, net: &Net, op: &Op) -> Option<String> {
         self.name = name(net, op);
         self.parts = 0;

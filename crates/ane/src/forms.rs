@@ -54,10 +54,10 @@ impl Form {
     }
 }
 
-/// What forms hold beside the program.
+/// Data that file forms hold beside the program.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// What the container says about its making.
+    /// Layout and banner of the container.
     pub container: hwx::Options,
     /// Tensors held from call to call, for the dispatch descriptor.
     pub states: Vec<State>,
@@ -225,8 +225,8 @@ fn check_states(program: &Program, states: &[State]) -> Result<()> {
     Ok(())
 }
 
-/// What a raw stream of the program does not give back: the first port that reads otherwise than it is. The stream has no
-/// header; who reads it takes extents from the tasks that read and write a port.
+/// First port that does not survive a round trip through a raw stream of the program; `None` where all do. The stream has
+/// no header: its reader takes extents from the tasks that read and write a port.
 pub fn lost_in_stream(program: &Program) -> Option<String> {
     let read = match raw::read_bin(&raw::write_bin(program)) {
         Ok(read) => read,

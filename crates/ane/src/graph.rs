@@ -18,7 +18,7 @@ pub struct Graph {
     own: Arc<Mark>,
 }
 
-/// What tells graphs apart; it has a size, so that no two are at one address.
+/// Identity of a graph, compared by address; it has a size, so that no two are at one address.
 #[derive(Debug, Default)]
 struct Mark(#[allow(dead_code)] u8);
 
@@ -102,7 +102,7 @@ impl Graph {
         Ok(result)
     }
 
-    /// A layer's result is given out.
+    /// Makes a layer's result an output.
     pub fn output(&mut self, operand: &Operand) -> Result<()> {
         let id = self.id(operand)?;
         if !self.net.outputs.contains(&id) {

@@ -1,4 +1,4 @@
-//! Where numbers begin to differ: every intermediate value of a network, compiled up to it, against plain evaluation.
+//! Layer-by-layer comparison: every intermediate value of a network, compiled up to it, against plain evaluation.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{execute, own_extents};
@@ -7,7 +7,7 @@ use anemone_engine as engine;
 use anemone_net::{DType, Data, Net, Tensor, ValueId, eval};
 use anemone_program::Program;
 
-/// How one value compares.
+/// Comparison of one value.
 #[derive(Clone, Debug)]
 pub struct Layer {
     /// Its name.
@@ -18,16 +18,16 @@ pub struct Layer {
     pub max: f32,
     /// Root of the mean squared difference.
     pub rms: f32,
-    /// What rounding every result to fp16 costs up to here, as such a root.
+    /// RMS error that fp16 rounding of every result causes up to here.
     pub rounding_rms: f32,
     /// Cosine of the angle between the two.
     pub cosine: f64,
-    /// Why the network up to here does not compile.
+    /// Reason why the network up to here does not compile.
     pub refused: Option<String>,
 }
 
 impl Layer {
-    /// How many times the cost of fp16 rounding the difference is.
+    /// RMS error as a multiple of the fp16 rounding error.
     pub fn ratio(&self) -> f32 {
         self.rms / self.rounding_rms.max(f32::MIN_POSITIVE)
     }

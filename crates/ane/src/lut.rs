@@ -130,7 +130,7 @@ impl Record {
         (0..KNOTS).map(|i| ((from + i as f64) * step, self.number(place::KNOT + i))).collect()
     }
 
-    /// What is looked up.
+    /// Argument that indexes the table after range reduction, in words.
     pub fn looks_up(&self) -> &'static str {
         match self.mode().0 {
             Some(Mode::Sqrt | Mode::Rsqrt) => "mantissa in [1/2, 2), exponent even",
@@ -211,12 +211,12 @@ pub fn line(knots: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-/// How many knots a chain meets exactly in fp16.
+/// Number of knots whose value the chain reproduces exactly in fp16.
 pub fn met(chain: &Chain, knots: &[(f64, f64)]) -> usize {
     knots.iter().filter(|&&(x, y)| chain.value(f16::from_f64(x)) == f16::from_f64(y)).count()
 }
 
-/// Why a table of the user's own is not written into a program.
+/// Refusal to write a user-defined table into a program.
 pub fn refused(what: &str) -> Diagnostic {
     Diagnostic::new(Code::UnsupportedOp, format!("{what}: {} ({}, {})", CUSTOM.reason, CUSTOM.opcode, CUSTOM.source))
         .help("--compose makes the function of layers: linear, relu, linear")

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// One fact.
 #[derive(Clone, Debug, Default)]
 pub struct Fact {
-    /// What it is, in a word or two.
+    /// Kind of fact, in a word or two.
     pub kind: &'static str,
     /// Name.
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Fact {
     pub also: Vec<String>,
     /// Numbers that it is known by.
     pub numbers: Vec<u64>,
-    /// What it means, a sentence a line.
+    /// Explanation, a sentence a line.
     pub lines: Vec<String>,
     /// Letter of the evidence.
     pub evidence: &'static str,

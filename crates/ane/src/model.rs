@@ -12,10 +12,10 @@ use anemone_program::task::image;
 use anemone_program::{Program, raw};
 use std::path::{Path, PathBuf};
 
-/// What a file holds.
+/// Content of a model file.
 #[derive(Debug)]
 pub enum Model {
-    /// A network, and what its reader wants said.
+    /// A network, and the notes of its reader.
     Net {
         /// The network, checked.
         net: Box<Net>,
@@ -41,7 +41,7 @@ const FIRMWARE_MAGIC: [u8; 4] = formats::firmware::PACKAGE_MAGIC.to_le_bytes();
 const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), MIL text (.mil), ONNX (.onnx), netplists \
                      (.plist), and compiled programs (.hwx, .anec, .bin, .e5, .anefw)";
 
-/// What a caller may choose about a model.
+/// Choices of a caller about a model.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     /// Function and extents.

@@ -19,7 +19,7 @@ pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
     })
 }
 
-/// What is known of a name that no unit has.
+/// Text about a name that no unit of a netplist has.
 pub fn elsewhere_text(row: &Elsewhere) -> String {
     let known = format!("{} ({})", row.basis.phrase(), row.source);
     format!("{} ({}): no unit of a netplist: {}\n  evidence:  {known}\n", row.name, row.also, row.place)

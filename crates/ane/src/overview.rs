@@ -134,7 +134,7 @@ fn operation(layout: &Layout, task: &Task, planar: bool) -> String {
     }
 }
 
-/// What is done to the result on its way out.
+/// Functions of a task beside its operation: bias, activation, transposition, coefficient compression.
 fn functions(layout: &Layout, task: &Task, planar: bool) -> String {
     let get = |field| task.get(layout, field).is_some_and(|v| v != 0);
     let mut all: Vec<&str> = Vec::new();

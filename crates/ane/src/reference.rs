@@ -70,7 +70,7 @@ pub fn chip_list(names: &[String]) -> Result<Vec<(String, &'static Chip)>> {
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let name = name.to_ascii_lowercase();
     let score = |k: &str| strsim::jaro_winkler(&name, &k.to_ascii_lowercase());
-    // Of equals the first: operations stand before the layers of the same name.
+    // Ties go to the first: operations stand before the layers of the same name.
     let nearer = |best: (f64, &'a str), k: &'a str| if score(k) > best.0 { (score(k), k) } else { best };
     let best = Some(known.into_iter().fold((0.0, ""), nearer));
     best.filter(|(score, _)| *score > 0.8).map_or(String::new(), |(_, k)| format!("did you mean `{k}`? "))
@@ -210,7 +210,7 @@ impl Topic {
     }
 }
 
-/// A chip in a few lines: what it is, what else has the same engine, and how that is known.
+/// A chip in a few lines: description, products with the same engine, and evidence.
 fn chip_text(named: Named) -> String {
     let chip = named.chip;
     let title = match (named.product, named.silicon) {
@@ -249,7 +249,7 @@ fn families(names: &[&str]) -> String {
     if told.is_empty() { "every chip".into() } else { told.join(", ") }
 }
 
-/// What a rule is about, in a word or two.
+/// Severity of a rule, in a word or two.
 pub fn severity(row: &Lint) -> &'static str {
     use lint::Severity::{Build, Rejected, Slow, Wrong};
     match row.severity() {
@@ -270,7 +270,7 @@ fn lint_text(row: &Lint) -> String {
     line("when", row.condition);
     line("why", row.why);
     line("example", row.example);
-    // What a check advises is the row of each limit; the rule's own where there is none.
+    // A check's advice is the row of each limit; the rule's own where there is none.
     let mut fixes: Vec<&str> = RULES.iter().filter(|r| r.lint == row.code).map(|r| r.fix).collect();
     fixes.dedup();
     fixes.retain(|fix| !fix.is_empty());
@@ -352,7 +352,7 @@ fn layer_text(row: &Validator) -> String {
     text
 }
 
-/// A limit in a line: what must hold, and Apple's text where there is one, dots for the numbers in it.
+/// A limit in a line: the condition, and Apple's text where there is one, dots for the numbers in it.
 pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
     let apple = match rule.apple {
         "" => String::new(),
@@ -365,7 +365,7 @@ pub fn rule_text(rule: &anemone_facts::legal::Rule) -> String {
     format!("{}{}{apple}", holds(&rule.matches), on.unwrap_or_default())
 }
 
-/// What must hold, in words.
+/// Condition of a limit, in words.
 pub fn holds(matches: &MatchParams) -> String {
     let bound = |bound: &Bound| match *bound {
         Bound::Number(n) => n.to_string(),

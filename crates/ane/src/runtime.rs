@@ -80,8 +80,8 @@ fn content(net: &Net) -> [u8; 32] {
 /// Digest of the compiler's sources.
 const SOURCES: &str = env!("ANE_SOURCES");
 
-/// What a network compiles to depends on: its content, the chip, the options, and the compiler, by the digest of its sources.
-/// `None` for what is compiled already.
+/// Cache key of a compilation: the network's content, the chip, the options, and the digest of the compiler's sources.
+/// `None` for models that are compiled already.
 pub fn key(model: &Model, chip: &Chip, options: &Options) -> Option<Key> {
     let Model::Net { net, .. } = model else { return None };
     let options = format!("{} {options:?}", chip.target);

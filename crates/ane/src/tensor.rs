@@ -18,8 +18,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// Whether its elements lie as those of `extents`: the same extents, or axes split, joined, added or left out, but
-    /// not exchanged.
+    /// Returns true if the shape `extents` keeps the row-major order of the elements: the same extents, axes split or merged,
+    /// or axes of extent 1 added or removed.
     pub fn lies_as(&self, extents: &[usize]) -> bool {
         let bounds = |shape: &[usize]| -> BTreeSet<usize> {
             let products = shape.iter().scan(1usize, |all, &n| {
@@ -106,7 +106,7 @@ pub fn npy_bytes(array: &Array) -> Vec<u8> {
 pub struct Difference {
     /// Largest absolute difference; infinite when one side is not a number and the other is.
     pub max_abs: f32,
-    /// Where it is.
+    /// Flat index of it.
     pub at: usize,
     /// First element beyond the tolerance.
     pub first_bad: Option<usize>,
@@ -137,7 +137,7 @@ pub fn compare(got: &[f32], wanted: &[f32], atol: f32, rtol: f32) -> Difference 
     result
 }
 
-/// How two tensors agree as a whole.
+/// Aggregate agreement of two tensors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
     /// Root of the mean squared difference.
@@ -146,7 +146,7 @@ pub struct Agreement {
     pub wanted_rms: f32,
     /// Cosine of the angle between them; 1 where both are zeros.
     pub cosine: f64,
-    /// Whether the largest element is the same.
+    /// True if the largest element is at the same index.
     pub top1: bool,
 }
 

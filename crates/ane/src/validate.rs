@@ -17,14 +17,14 @@ use anemone_net::outline::Outline;
 use anemone_net::read::{self, UnitOutline};
 use std::path::Path;
 
-/// What one export says of one subject.
+/// Verdict of one export on one subject.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The export.
     pub export: String,
-    /// What it was called with: a unit, an operation, a network.
+    /// Subject of the call: a unit, an operation, a network.
     pub subject: String,
-    /// Why not; none where it takes the subject.
+    /// Refusals; empty if it accepts the subject.
     pub refusals: Vec<Refusal>,
 }
 
@@ -36,7 +36,7 @@ pub fn all_exports() -> impl Iterator<Item = String> {
 /// Weights as `NAME=BYTES`.
 pub type Sizes = [(String, u64)];
 
-/// What every export that takes the file says: a netplist has its units and itself validated, others as a module.
+/// Verdicts of every export that takes the file. Of a netplist, each unit and the whole are validated; others as a module.
 ///
 /// `only` is the name of an export or of a unit; `exchanged` are weights to be exchanged, compared with those that the network has.
 ///
@@ -98,7 +98,7 @@ fn module(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Vec<Sai
     Ok(all)
 }
 
-/// What an export says of a text: a netplist for layers and networks, MIL text for modules, and for a procedure lines of
+/// Verdict of an export on a text: a netplist for layers and networks, MIL text for modules, and for a procedure lines of
 /// `exchange NAME=BYTES` and `weight NAME=BYTES`.
 ///
 /// Errors: texts that cannot be read, exports that nothing is called; a netplist without a unit of the layer's kind.
@@ -137,7 +137,7 @@ pub fn validate_text(export: &str, text: &str, chip: &'static Chip) -> Result<Ve
     found.ok_or_else(|| Diagnostic::new(Code::Usage, unknown()))
 }
 
-/// The layers of a netplist. What the reader takes has the extents of every operand; what it does not, those that the file states.
+/// Layers of a netplist, with the extents of every operand where the reader accepts them, else with those that the file states.
 fn network(bytes: &[u8], read: Option<Outline>) -> std::result::Result<Network, anemone_net::Error> {
     let stated = read::outline_netplist(bytes)?;
     let alone = || read::read_netplist(bytes, &read::MemoryFiles::default(), &read::Options::default()).ok();

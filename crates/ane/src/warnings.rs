@@ -1,5 +1,5 @@
-//! What a run's numbers do not say of themselves: values beyond fp16, numbers that fp16 does not tell apart, whole numbers
-//! that it does not have. Each warning has a name, and says which value or operation is the first.
+//! Warnings about a run's numbers: values beyond fp16, inputs that fp16 does not tell apart, inexact whole numbers. Each
+//! warning has a name, and names the first value or operation concerned.
 
 use crate::tensor::Array;
 use anemone_facts::numerics::Model;
@@ -13,7 +13,7 @@ pub struct Warning {
     pub name: &'static str,
     /// The value or operation that it begins with.
     pub at: String,
-    /// What happened, with numbers.
+    /// Description, with numbers.
     pub message: String,
 }
 
@@ -71,11 +71,11 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(String, Array)], outputs: &[(S
     all
 }
 
-/// Networks of up to so many multiplications and elements are evaluated after each run: a number in the place of what has
-/// none, or a whole number that was rounded on the way, shows nowhere else.
+/// Largest [`work`] of a network that is evaluated after each run: a number in place of an infinity or NaN, or a whole number
+/// that was rounded on the way, shows nowhere else.
 const WORTH_EVALUATING: u64 = 10_000_000;
 
-/// About how many multiplications and elements an evaluation takes.
+/// Cost of an evaluation: about the number of multiplications and elements.
 fn work(net: &Net) -> u64 {
     let of = |op: &anemone_net::Op| {
         let shape = |id: &ValueId| &net.value(*id).ty.shape;
@@ -158,8 +158,8 @@ fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
     None
 }
 
-/// Where outputs are infinite or NaN and the network's own values in fp32 are not, or the other way round; and where whole
-/// numbers on the way are not exact.
+/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
+/// intermediate values.
 fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Vec<Warning> {
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
     let (mut beyond, mut inexact, mut dropped) = (None, None, None);
@@ -180,12 +180,12 @@ fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, 
     };
     let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
     let differs = differences(net, outputs, &wanted, beyond);
-    // What an output shows of itself says more.
+    // A difference that an output shows itself says more.
     let dropped = dropped.filter(|_| differs.is_none());
     inexact.into_iter().chain(differs).chain(dropped).collect()
 }
 
-/// Whether a value is made by an operation that drops NaN.
+/// Returns true if a value comes from an operation that drops NaN.
 fn drops(net: &Net, name: &str) -> bool {
     use OpKind::*;
     let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));

@@ -7,7 +7,7 @@ pub struct Word {
     pub word: &'static str,
     /// Other words for it: of the JSON documents, of other tools.
     pub also: &'static [&'static str],
-    /// What it means.
+    /// Meaning.
     pub meaning: &'static str,
 }
 

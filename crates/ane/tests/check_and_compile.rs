@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the two say: that it runs, and that it compiles. Rewrites that the first leans on are put into `used`.
+/// Predictions of check and of the compiler: that the model runs, and that it compiles. Rewrites that the first relies on go to
+/// `used`.
 fn both(model: &Path, used: &mut BTreeSet<&'static str>) -> (Result<(), String>, Result<(), String>) {
     let m1 = &chips::CHIPS[0];
     let choices = Choices::default();
@@ -59,7 +60,7 @@ fn oracles(golden: &Path, folder: &Path) -> Vec<(String, std::path::PathBuf)> {
         .collect()
 }
 
-/// What check says of this compiler, and what comes of compiling.
+/// Prediction of check for this compiler, and the result of compiling: task count or error.
 fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
     let choices = Choices::default();
     let Ok(Subject::Program(outline, _)) = check::load(model, &choices) else { return None };
@@ -71,7 +72,7 @@ fn here(model: &Path) -> Option<(Here, Result<usize, String>)> {
     Some((report.answers.remove(0).here?, tasks))
 }
 
-/// Where the two differ, in words.
+/// Contradiction between the two, in words.
 fn contradiction(here: &Here, compiled: &Result<usize, String>) -> Option<String> {
     let agree = match (here, compiled) {
         (Here::Compiled { tasks, .. }, Ok(made)) => tasks == made,
@@ -200,7 +201,7 @@ fn layer(linear: bool, [inputs, outputs, rows]: [usize; 3]) -> Net {
     net
 }
 
-/// Why check says that a network does not compile for an M1, and what it says is written in place of what is refused.
+/// Reason why check predicts that a network does not compile for an M1, and the rewrites that it predicts for refused operations.
 fn foretold(net: &Net) -> (Option<String>, Vec<&'static str>) {
     let placement = anemone_compile::check::check(&Outline::of(net), &chips::CHIPS[0], Route::Direct);
     let refused = placement.verdicts.iter().filter(|v| v.own.is_none()).find_map(|v| v.refusal.as_ref());

@@ -70,7 +70,7 @@ fn every_chain_of_two_executes_to_the_same_bits() {
     for seed in 0..cases {
         let case = Draw::new(seed).next(&format!("seed {seed}"));
         let name = format!("{} {}", case.name, case.summary());
-        // Whether it compiles is another test's matter.
+        // Other tests check that it compiles.
         let Ok((program, inputs)) = case.program() else { continue };
         let mut outcome = || -> Result<String, String> {
             let wanted = bits(&program, &inputs)?;

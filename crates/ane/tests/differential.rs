@@ -35,7 +35,7 @@ const CASES: u64 = 10_000;
 /// Trials to make a failure simpler.
 const TRIALS: usize = 1500;
 
-/// What came of a case.
+/// Outcome of a case.
 enum Outcome {
     /// The choices give no network.
     None,
@@ -55,7 +55,7 @@ fn outcome(case: &Case) -> Outcome {
     std::panic::catch_unwind(|| told(case)).unwrap_or_else(|_| Outcome::Wrong("a panic".into()))
 }
 
-/// Whether a run says that its result is doubtful.
+/// Checks that a run warns of a doubtful result.
 fn warned(case: &Case, inputs: &[Vec<f32>], got: &[f32], model: Model) -> Result<(), String> {
     let array = |id: ValueId, data: &[f32]| {
         let value = case.net.value(id);

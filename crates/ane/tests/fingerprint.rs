@@ -1,7 +1,7 @@
 //! The same numbers on every system: results against the digests of `data/fingerprint.txt`, bit for bit.
 //!
-//! Where the compiler or the arithmetic changes on purpose, `ANE_FINGERPRINT=write` writes the file anew on x86-64 Linux; every
-//! other system then has to agree. Where sample data is absent, its lines are not compared.
+//! After an intended change of the compiler or the arithmetic, `ANE_FINGERPRINT=write` writes the file anew on x86-64 Linux;
+//! every other system then has to agree. Lines of absent sample data are not compared.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn read() -> BTreeMap<String, String> {
     text.lines().filter_map(|l| l.split_once(": ")).map(|(case, digest)| (case.into(), digest.into())).collect()
 }
 
-/// Compares what a part of the cases gave, or writes it.
+/// Compares the results of a part of the cases, or writes them.
 fn settle(found: BTreeMap<String, String>) {
     let _guard = FILE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut known = read();
@@ -65,7 +65,7 @@ fn hash<'a>(results: impl IntoIterator<Item = &'a [f32]>) -> Sha256 {
     let mut hash = Sha256::new();
     for data in results {
         hash.update((data.len() as u64).to_le_bytes());
-        // Which bits a NaN has is the processor's affair.
+        // The bits of a NaN depend on the processor.
         let bits = |x: &f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
         data.iter().for_each(|x| hash.update(bits(x).to_le_bytes()));
     }
@@ -166,7 +166,7 @@ fn random_networks() {
         let mut all = Sha256::new();
         for seed in 0..NETWORKS {
             let case = Draw::new(seed).next(&format!("seed {seed}"));
-            // What is refused is refused everywhere.
+            // A refusal is the same everywhere.
             match case.results(model) {
                 Ok(results) => all.update(hash([results.as_slice()]).finalize()),
                 Err(refusal) => all.update(refusal),

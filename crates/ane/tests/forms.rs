@@ -133,7 +133,7 @@ fn compiled() -> Vec<(String, Program)> {
             Model::load(&path).and_then(|m| m.compile(&CHIPS[0], &anemone_compile::Options::default(), &mut ()));
         match compiled {
             Ok(compiled) => all.push((path.display().to_string(), compiled.program)),
-            // What the compiler refuses is the matter of the tests of packages.
+            // Refusals are covered by the tests of packages.
             Err(e) => println!("skip {}: {e}", path.display()),
         }
     }
@@ -194,7 +194,7 @@ fn everything_compiled_survives_every_form() {
     }
 }
 
-/// What the open driver's loaders demand of a model file, by their sources.
+/// Checks a model file against the demands of the open driver's loaders, as their sources state them.
 fn loads(file: &[u8], data: usize) {
     let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("4 bytes"));
     let u64_at = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("8 bytes"));

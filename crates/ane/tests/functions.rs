@@ -83,7 +83,7 @@ struct Found {
     absolute: (f32, f32),
     /// Largest share of the admitted error that is needed.
     share: f32,
-    /// Which of the row's exceptions are met.
+    /// Flags of the row's exceptions that are met.
     met: Vec<bool>,
     /// Arguments whose result is beyond what the row admits, or of another kind.
     beyond: Vec<String>,
@@ -124,7 +124,7 @@ fn functions_are_within_their_bounds() {
     let mut score = Score::default();
     let x: Vec<f32> = (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32()).collect();
     let operand = Tensor { shape: SHAPE.to_vec(), data: Data::F32(x.clone()) };
-    // Of each row: the largest share of what it admits, and which of its exceptions are met.
+    // For each row: the largest share of the admitted error, and the exceptions that are met.
     let mut rows: BTreeMap<&str, (f32, Vec<bool>)> = BTreeMap::new();
     for f in functions() {
         let net = net(f);

@@ -1,5 +1,5 @@
-//! What Apple's 2026 compiler emitted for small programs, as register words: every set bit has a row, and where the
-//! constant section can be rebuilt (its hash says so) the tasks execute to the right numbers.
+//! Output of Apple's 2026 compiler for small programs, as register words: every set bit has a row, and where the constant
+//! section can be rebuilt (its hash says so) the tasks execute to the right numbers.
 
 mod common;
 

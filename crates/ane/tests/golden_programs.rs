@@ -11,7 +11,7 @@ use common::*;
 use half::f16;
 use rayon::prelude::*;
 
-/// What a program computes: from one element of each input, or from a row.
+/// Function that a program computes: from one element of each input, or from a row.
 enum Function {
     Each1(fn(f64) -> f64),
     Each2(fn(f64, f64) -> f64),

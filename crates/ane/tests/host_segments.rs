@@ -50,7 +50,7 @@ fn inputs() -> Vec<(String, Array)> {
     vec![("ids".into(), array(&[0.0, 7.0, 598.0, 33.0])), ("places".into(), array(&[2.0, 1.0]))]
 }
 
-/// What the network means: row `ids[places] + 1` of the table, clamped, twice.
+/// Expected output of the network: row `ids[places] + 1` of the table, clamped, twice.
 fn expected() -> Vec<f32> {
     let row = |id: usize| (0..8).map(move |c| (((id * 8 + c) * 37 % 101) as f32 - 50.0) / 64.0);
     [599, 8].into_iter().flat_map(row).map(|x| 2.0 * f16::from_f32(x).to_f32().max(0.0)).collect()

@@ -40,7 +40,7 @@ fn operands(net: &Net, seed: u64, (low, high): (f32, f32)) -> Vec<Tensor> {
     net.inputs.iter().map(draw).collect()
 }
 
-/// What the program gives for operands in the net's order.
+/// Output of the program for operands in the net's order.
 fn executed(program: &Program, net: &Net, inputs: &[Tensor]) -> Result<Vec<f32>, String> {
     let of_port = |port: &anemone_program::Port| {
         let at = net.inputs.iter().position(|&id| net.value(id).name == port.name);

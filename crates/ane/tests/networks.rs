@@ -71,7 +71,7 @@ impl Draw {
         self.pool.push(out);
     }
 
-    /// What nobody reads is an output.
+    /// Makes every value that nothing reads an output.
     fn ended(self) -> Net {
         let mut net = self.net;
         let mut read = vec![false; net.values.len()];

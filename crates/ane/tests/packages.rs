@@ -83,7 +83,7 @@ fn check(folder: &Path) -> Result<String, String> {
     if good { Ok(note) } else { Err(note) }
 }
 
-/// How the note of a refusal begins.
+/// Start of a refusal's note.
 const REFUSED: &str = "refused by name: ";
 
 /// Packages that must run, whatever else is refused.

@@ -1,4 +1,4 @@
-//! What the engine allocates for a run, beside what the program says it needs.
+//! Peak memory of a run, beside the size that the program states.
 
 mod common;
 

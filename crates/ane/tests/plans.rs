@@ -19,7 +19,7 @@ const CASES: u64 = 200;
 /// Bytes of every port after a run, output ports that are not wholly written, and tasks.
 type Left = (Vec<Vec<u8>>, Vec<String>, usize);
 
-/// What runs of a plan leave, one after another on inputs of these seeds.
+/// Memory after each run of a plan, one after another on inputs of these seeds.
 fn left(program: &Program, model: Model, level: Level, seeds: &[u64]) -> Result<Vec<Left>, Fault> {
     let mut plan = Plan::new(program, EngineOptions { model, level, ..EngineOptions::default() })?;
     let mut memory = plan.memory();

@@ -91,7 +91,7 @@ fn random_operations_match_the_evaluator() {
     score.close();
 }
 
-/// What is left out of a transposed convolution's result: less than all of it.
+/// Crop of a transposed convolution's result, before and after: less than all of it.
 fn cut_of((before, after): (usize, usize), long: usize) -> (usize, usize) {
     let before = before.min(long / 3);
     (before, after.min(long / 3))

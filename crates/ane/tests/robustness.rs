@@ -1,4 +1,4 @@
-//! Damaged programs: whatever bits are flipped, a run ends in an outcome.
+//! Damaged programs: a run with flipped bits ends in an outcome.
 //!
 //! A short run samples and keeps to its time. `ANE_FLIPS=1000000` sets the number of damaged programs, without a limit of
 //! time; small programs have the larger share. The fuzz targets in `fuzz/` go on for as long as they are let.
@@ -59,7 +59,7 @@ fn damage(program: &mut Program, random: &mut Random) {
     }
 }
 
-/// How many programs to damage, where somebody says so.
+/// Number of programs to damage, from `ANE_FLIPS`.
 fn asked() -> Option<u64> {
     std::env::var("ANE_FLIPS").ok().and_then(|n| n.parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Memory kept from run to run: what one run leaves is what the next one finds.
+//! State from run to run: a run finds the values that the one before left.
 
 use anemone::execute::Execution;
 use anemone::{Array, Compiled, Model};
@@ -55,7 +55,7 @@ fn compiled(text: &str) -> Compiled {
     model.compile(&chips::CHIPS[0], &Options::default(), &mut ()).expect("compiles")
 }
 
-/// Runs once for each of `inputs`, handing states on; what the states are after each run, and the first output.
+/// Runs once for each of `inputs`, handing states on; returns the states after each run, and the first output.
 fn series(compiled: &Compiled, inputs: &[Vec<(&str, Vec<f32>)>]) -> Vec<(Vec<f32>, Vec<f32>)> {
     let net = compiled.net.as_ref().expect("a network");
     let [state] = net.states.as_slice() else { panic!("one state") };

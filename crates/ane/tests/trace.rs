@@ -1,4 +1,4 @@
-//! What a traced run says of its tasks, on small programs whose numbers are known.
+//! Trace of a run's tasks, on small programs whose numbers are known.
 
 use anemone::{Array, Run, execute};
 use anemone_compile::{Options, compile};

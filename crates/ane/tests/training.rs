@@ -107,7 +107,7 @@ fn a_hundred_steps_with_resident_state_follow_the_reference() {
     let loss = plain("loss", true, 1);
     let stream = Stream::new(&runtime);
     stream.encode(&operation).expect("encodes");
-    // What is learned: a linear map of the inputs.
+    // The target to learn: a linear map of the inputs.
     let map = half(numbers(INPUTS * OUTPUTS, 3));
     let mut reference = Reference { weights, momentum };
     let (mut first, mut last) = (0.0, 0.0);

@@ -64,7 +64,7 @@ struct Case {
     operands: Vec<Operand>,
     /// Admitted error, as a share of each element.
     share: f32,
-    /// Of the largest one instead.
+    /// True if `share` is that of the largest element instead.
     of_largest: bool,
     result: Option<Vec<usize>>,
     /// Element type of the result, where it does not follow.
@@ -146,7 +146,7 @@ impl Case {
             (0..).zip(&self.operands).filter(|(i, _)| live >> i & 1 == 1).map(|(_, o)| o.data.clone()).collect();
         for model in Model::ALL.into_iter().filter(|&model| !self.fast || model == Model::Fast) {
             let device = model != Model::Fast;
-            // What a device reads of its operands.
+            // Operand as a device reads it.
             let read = |o: &Operand| {
                 let data = o.data.iter().map(|&x| if device && x.is_nan() { INF } else { x }).collect();
                 Operand { data, ..o.clone() }

@@ -1,10 +1,10 @@
-//! How far a compiled operation's result may lie from plain arithmetic on the same fp16 operands, and what it gives where
-//! plain arithmetic has no number.
+//! Error bounds of compiled operations against plain arithmetic on the same fp16 operands, and the results that they give
+//! where plain arithmetic has no number.
 //!
 //! A bound is relative to the expected value plus an absolute part. Both count what stands behind them: one rounding of the
 //! result costs half a unit in the last place, 2^-11 of the value; a table of 33 knots its distance from the function.
 
-/// From here on a result rounds to infinity.
+/// Least magnitude that rounds to infinity in fp16.
 pub const OVERFLOW: f32 = 65520.0;
 
 /// One rounding to fp16, relative to the value.
@@ -13,7 +13,7 @@ pub const ROUNDING: f32 = 1.0 / 2048.0;
 /// Half of the least distance of two fp16 numbers.
 pub const LEAST: f32 = 1.0 / 33_554_432.0;
 
-/// What stands in the place of a result that plain arithmetic does not have.
+/// Exception to an error bound over an interval of arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outside {
     /// This number: a table's end.
@@ -33,19 +33,19 @@ pub struct Bound {
     pub absolute: f32,
     /// Arguments, from and to, where something else holds.
     pub outside: &'static [(f32, f32, Outside)],
-    /// What the bound is made of.
+    /// Source of the error, in words: roundings or table knots.
     pub reason: &'static str,
 }
 
 impl Bound {
-    /// What holds at an argument in place of the bound.
+    /// Exception that replaces the bound at an argument; `None` where the bound holds.
     pub fn outside_at(&self, x: f32) -> Option<Outside> {
         let within = |row: &&(f32, f32, Outside)| row.0 <= x && x <= row.1;
         self.outside.iter().find(within).map(|row| row.2)
     }
 
-    /// Whether `found` may stand for `wanted`, the function of `x`. The exact models have no NaN: theirs reads as plus
-    /// infinity.
+    /// Returns true if `found` is within the bound of `wanted`, the exact function of `x`. With `exact`, any result is
+    /// admitted where `wanted` or `x` is NaN: the exact models have no NaN, theirs reads as plus infinity.
     pub fn admits(&self, x: f32, wanted: f32, found: f32, exact: bool) -> bool {
         if exact && (wanted.is_nan() || x.is_nan()) {
             return true;
@@ -82,7 +82,7 @@ const fn row(operation: &'static str, relative: f32, absolute: f32, reason: &'st
 const EXACT: Bound = row("", 0.0, 0.0, "exact");
 /// Operations with one rounding.
 const ROUNDED: Bound = row("", ROUNDING, LEAST, "one rounding");
-/// What has no row of its own: tables.
+/// Default bound of operations without a row of their own: functions computed by tables.
 const TABLED: Bound = row("", 1.2e-2, 1.2e-2, "33 knots and straight lines between them");
 
 /// Functions that are exact: their results are operands or small whole numbers.

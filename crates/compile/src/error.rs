@@ -1,4 +1,4 @@
-//! Why a network does not become a program.
+//! Errors of compilation.
 
 use crate::check::Refusal;
 use anemone_program::FieldError;
@@ -19,9 +19,9 @@ pub enum Error {
         op: String,
         /// Its kind.
         kind: String,
-        /// What exactly is not lowered.
+        /// Form that is not lowered.
         reason: String,
-        /// What would be.
+        /// Form that would be lowered.
         suggestion: &'static str,
     },
     /// A layer that the chip's compiler refuses, with its own words where they are known.
@@ -46,7 +46,7 @@ pub enum Error {
     Rule {
         /// Operation name.
         op: String,
-        /// What is refused, and what to do.
+        /// Refusal, with its fix.
         refusal: Box<Refusal>,
     },
     /// A task would read what is not part of its operand: a defect of the compiler.
@@ -99,13 +99,13 @@ pub struct Refused {
     pub kind: String,
     /// Compiler target.
     pub chip: &'static str,
-    /// Who refuses.
+    /// Stage that refuses.
     pub stage: &'static str,
-    /// What was found and what is allowed.
+    /// Value found and value allowed.
     pub reason: String,
     /// Apple's text.
     pub apple: Option<String>,
-    /// What to do.
+    /// Suggested fix.
     pub suggestion: String,
 }
 

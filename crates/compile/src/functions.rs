@@ -83,13 +83,13 @@ pub static OTHERS: &[(&str, Scalar, [f64; 2])] = &[
     ("cos", f64::cos, [-4.0, 4.0]),
 ];
 
-/// Why a line through knots cannot be made of layers.
+/// Errors of building a piecewise linear function from knots.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {
     /// Too few or too many knots.
     #[error("{found} knots: {} to {} are taken", Chain::LEAST, Chain::MOST)]
     Count {
-        /// How many there are.
+        /// Number of knots.
         found: usize,
     },
     /// A knot that fp16 cannot tell from the one before it, or that does not ascend.
@@ -97,7 +97,7 @@ pub enum ChainError {
     Order {
         /// Its position.
         at: usize,
-        /// Where it stands.
+        /// Its argument.
         x: f64,
     },
     /// A value or a slope beyond fp16.
@@ -110,13 +110,13 @@ pub enum ChainError {
     },
 }
 
-/// A line through knots as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(x - place[i]))`. Before its
+/// A piecewise linear function as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(x - place[i]))`. Before its
 /// knots it is level; behind them it is but for the rounding of sums, which grows with the distance: clip such arguments first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// Value at and below the first knot.
     pub start: f16,
-    /// Where units begin.
+    /// Argument at which each unit becomes active.
     pub places: Vec<f16>,
     /// Change of slope of each unit. A change that one fp16 number does not hold has a second unit at the same place.
     pub slopes: Vec<f16>,

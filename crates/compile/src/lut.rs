@@ -30,7 +30,7 @@ struct Form {
     tails: [f32; 4],
 }
 
-/// Where the knots of a table lie.
+/// Placement of a table's knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knots {
     /// On the function, as Apple's tables have them.
@@ -41,7 +41,7 @@ pub enum Knots {
 }
 
 impl Knots {
-    /// What a knot at an argument holds; knots are `2^-shift` apart.
+    /// Knot value as a function of the argument; knots are `2^-shift` apart.
     fn of(self, shift: i16, f: impl Fn(f64) -> f64) -> impl Fn(f64) -> f64 {
         let step = (-f64::from(shift)).exp2();
         move |x| match self {
@@ -383,8 +383,9 @@ impl Table {
     /// Tables whose sum is the arc tangent.
     pub const ATAN_PARTS: usize = 4;
 
-    /// What the arc tangent has between two arguments, more at zero where those are: each part has knots four or eight times as
-    /// far apart as the one before, and the last one a line to the limit.
+    /// One part of the arc tangent: its increase from the begin of an interval to the argument, clamped to the interval. Intervals begin
+    /// at 0, 2, 4 and 16; knots are two to eight times as far apart as those of the part before, and the last part ends in a line to the
+    /// limit.
     pub fn atan_part(part: usize) -> Table {
         // Where parts begin, and the shift of their knots: 1/16, 1/8, 1/2 and 4 apart.
         const BEGIN: [f64; Table::ATAN_PARTS + 1] = [0.0, 2.0, 4.0, 16.0, 1000.0];

@@ -1,6 +1,6 @@
 //! Choices of the caller: whose conventions the program follows, and which passes run.
 
-/// Which compiler's conventions the program follows, where they differ.
+/// Compiler whose conventions the program follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compat {
     /// None: the fewest tasks and bytes that the chip's fields allow.
@@ -12,14 +12,14 @@ pub enum Compat {
     Zin421,
 }
 
-/// Whether functions beyond ReLU take one table of 33 knots, which is the fewest tasks, or steps that are more precise.
+/// Lowering of functions beyond ReLU: one table of 33 knots, which is the fewest tasks, or several steps, which are more precise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Activations {
     /// One table wherever a function has one, as Apple's compilers do.
     Fused,
     /// Steps wherever they are more precise than one table.
     Accurate,
-    /// One table while the tables' errors that meet on a path through the network stay below a budget, then steps.
+    /// One table where its error is small, else steps. The bound is wider for the only such function of a network behind a product.
     #[default]
     Auto,
 }
@@ -34,13 +34,13 @@ impl Disabled {
         self.0 |= 1 << position;
     }
 
-    /// Whether the pass at that position is left out.
+    /// Returns true if the pass at that position is left out.
     pub(crate) fn contains(self, position: usize) -> bool {
         self.0 >> position & 1 == 1
     }
 }
 
-/// What the caller may choose.
+/// Options of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Conventions.
@@ -49,7 +49,7 @@ pub struct Options {
     pub activations: Activations,
     /// Optional passes that are not run.
     pub disabled: Disabled,
-    /// How many of the optional passes are run, in order; all where it is `None`. For finding the pass that is at fault.
+    /// Number of optional passes that run, in order; all if `None`. For bisecting a faulty pass.
     pub pass_limit: Option<usize>,
     /// Weights that the model has compressed become fp16 also where the chip streams their form: no sample of Apple's
     /// shows a palette on the M1, so how it stands in the streams is a reading (`docs/evidence.md`, key `book-streams`).
@@ -69,7 +69,7 @@ impl Options {
 
 macro_rules! conventions {
     ( $( $name:ident: $own:literal $new:literal $old:literal, $doc:literal; )* ) => {
-        /// What compiler versions do differently, one flag each.
+        /// Differences between compiler versions, one flag each.
         #[derive(Debug)]
         pub(crate) struct Conventions {
             $( #[doc = $doc] pub $name: bool, )*

@@ -18,13 +18,13 @@ pub struct Pass {
     pub name: &'static str,
     /// Phase of the book's chapter 22; 0 comes before the phases.
     pub phase: u8,
-    /// What it does, in one sentence.
+    /// Effect of the pass, in one sentence.
     pub what: &'static str,
-    /// Where it is from: a row or listing of the seed's chapter, or ours.
+    /// Origin of the pass: a row or listing of the book's chapter, or ours.
     pub source: &'static str,
     /// Name of the text that `--dump-ir` writes after it.
     pub dump: &'static str,
-    /// Whether the program is right without it, so that `--pass-limit` may leave it out.
+    /// True if the program is correct without the pass, so that `--pass-limit` may leave it out.
     pub optional: bool,
     work: Work,
 }
@@ -40,7 +40,7 @@ enum Work {
     Stage(fn(State, &mut Run, bool) -> Result<State>),
 }
 
-/// What follows the first dash.
+/// Text behind the first dash.
 const fn after_dash(dump: &'static str) -> &'static str {
     let bytes = dump.as_bytes();
     let mut at = 0;
@@ -142,7 +142,7 @@ pub fn by_name(name: &str) -> Option<&'static Pass> {
     ALL.iter().find(|p| p.name == name)
 }
 
-/// What a compilation has come to.
+/// Intermediate result of a compilation between two passes.
 enum State {
     Net(Net),
     Layers(Graph),
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// What a verifier finds.
+    /// Defects that the verifier of this stage finds, one message each.
     fn verify(&self) -> Vec<String> {
         match self {
             State::Net(net) => {
@@ -209,7 +209,7 @@ impl State {
     }
 }
 
-/// What passes see of the compilation around them.
+/// Context of a compilation that passes share.
 struct Run<'a> {
     chip: &'static Chip,
     options: &'a Options,

@@ -1,4 +1,4 @@
-//! What people see of a compilation: the text of each stage, and remarks on decisions.
+//! Log of a compilation for people: the text of each stage, and remarks on decisions.
 
 /// The result of a pass, for people.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub struct Stage {
     pub count: usize,
     /// The stage's text form.
     pub text: String,
-    /// The same as a drawing, in Graphviz's language.
+    /// Graph of the stage in Graphviz's DOT language.
     pub dot: String,
     /// Remarks of the pass, a line each.
     pub reasons: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Stage {
 
 /// Sees each stage as it is made.
 pub trait Log {
-    /// Whether anybody looks: texts are made only then.
+    /// Returns true if stages are logged: texts are made only then.
     fn wants(&self) -> bool;
     /// Called after every pass, where wanted.
     fn stage(&mut self, stage: Stage);

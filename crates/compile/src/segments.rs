@@ -1,7 +1,7 @@
 //! A network between engine and host: what has no way to the engine runs on the host, everything else becomes programs.
 //!
-//! Whether an operation has a way is decided by compiling: what the compiler refuses goes to the host, and the rest is compiled
-//! again, so that no second list of what is lowered exists. Operations on integers alone go with it, where they are exact.
+//! Compiling decides the side of an operation: what the compiler refuses goes to the host, and the rest is compiled again, so that
+//! no second list of what is lowered exists. Operations on integers alone go to the host too, where they are exact.
 //! Segments alternate as seldom as the network's dependencies allow.
 
 use crate::compile;
@@ -46,7 +46,7 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
     let mut host: HashSet<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
     let first = host.len();
     refuse(net, refused, &mut host, &mut reasons)?;
-    // Alike operations are refused alike: one attempt for all of them.
+    // Programs by the operations of their segment: later attempts reuse them.
     let mut kept: HashMap<Vec<usize>, Program> = HashMap::new();
     'attempts: for _ in 0..MOST_ATTEMPTS {
         let levels = levels(net, &host);
@@ -77,8 +77,8 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))
 }
 
-/// What this compiler leaves to the host, by names of results, each with the reason. `None` where a network is refused even so, and
-/// for chips that nothing is compiled for.
+/// Results that this compiler leaves to the host: reason by name of the result. `None` where a network is refused even so, and for
+/// chips that nothing is compiled for.
 pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String>> {
     let cut = cut(net, chip, &Options::default()).ok()?;
     let mut reasons: BTreeMap<String, String> = BTreeMap::new();
@@ -126,7 +126,8 @@ fn is_indexed(kind: &OpKind) -> bool {
     )
 }
 
-/// Whether an operation is on integers alone: places, counts, identifiers of tokens.
+/// Returns true for an operation on integers or truth values alone, with an operand that is no constant: indices, counts, token
+/// identifiers.
 fn is_exact(net: &Net, op: &Op) -> bool {
     let whole = |&id: &ValueId| !net.value(id).ty.dtype.is_float();
     let live = op.inputs.iter().any(|&id| net.value(id).data.is_none());

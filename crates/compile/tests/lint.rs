@@ -14,7 +14,7 @@ fn typed(element: &'static str, shape: &[usize]) -> OutlineType {
     OutlineType { element, shape: shape.iter().map(|&d| (d != usize::MAX).then_some(d)).collect(), state: false }
 }
 
-/// What an operation is given.
+/// Argument of an operation.
 #[derive(Clone, Copy)]
 enum Give<'a> {
     Value(&'a str),
@@ -487,7 +487,7 @@ fn convolution(program: Program, from: &str, weight: &[usize], strides: &[f64], 
     program.op("conv", &given, ("fp16", output))
 }
 
-/// What a fix asks for is taken by the chip that refused: each is applied, and checked again.
+/// Each fix, applied to the refused program, gives one that the same chip takes.
 #[test]
 fn fixes_work_when_applied() {
     let fixed = |chip: &str, before: Program, says: &[&str], after: Program| {

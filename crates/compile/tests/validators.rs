@@ -130,7 +130,7 @@ fn exports_are_those_of_the_table() {
     assert!(validate::by_name("_ANECValidateRCASLayer").is_none() && validate::by_name("Reverse").is_none());
 }
 
-/// What a validator says on a chip.
+/// Apple's texts of a validator's refusals on a chip.
 fn says(export: &str, layer: Layer, on: &str) -> Vec<String> {
     let validator = validate::by_name(export).expect("the export is known");
     validator.call(&layer, chip(on)).refusals.into_iter().filter_map(|r| r.apple).collect()

@@ -190,7 +190,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5r
     call(|| unsafe { take(options) })
 }
 
-/// What options say; the defaults without any.
+/// Compile options of a handle; the defaults if it is null.
 ///
 /// # Safety
 /// As for [`object`].

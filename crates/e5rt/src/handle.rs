@@ -1,4 +1,4 @@
-//! What every call shares: codes, pointers, the last error, and the one device of the process.
+//! Parts that every call shares: codes, pointers, the last error, and the one device of the process.
 
 use anemone::host::Evaluator;
 use anemone::runtime::ModelCompiler;
@@ -207,19 +207,19 @@ fn device() -> Result<Arc<InProcess>, Refusal> {
 /// Most bytes of the cache.
 const CACHE_BYTES: u64 = 4 << 30;
 
-/// Where a broker listens, for programs that do not say it themselves.
+/// Environment variable with a broker's socket, for programs that do not name it themselves.
 const BROKER: &str = "ANEMONE_BROKER";
-/// Defects of the M1's runtime to have, for programs that do not say it themselves.
+/// Environment variable with a defect of the M1's runtime to reproduce, for programs that do not name it themselves.
 const QUIRK: &str = "ANEMONE_QUIRK";
-/// The one that is known: the second of two overlapped streams never completes.
+/// The only known defect: the second of two overlapped streams never completes.
 pub(crate) const OVERLAPPED_STREAMS: &str = "overlapped-streams";
 
-/// What a runtime is made with.
+/// Configuration of a runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
     /// Folder of the cache; without one nothing is kept.
     pub cache: Option<PathBuf>,
-    /// Where a broker listens; without one the device is this process's own.
+    /// Socket of the broker; without one the device is this process's own.
     pub broker: Option<PathBuf>,
 }
 

@@ -27,7 +27,7 @@ impl Form {
         own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.exists())
     }
 
-    /// What the linker is told.
+    /// Linker arguments.
     fn arguments(self, file: &Path) -> Vec<std::ffi::OsString> {
         let folder = file.parent().map_or_else(String::new, |f| f.display().to_string());
         let rest = match self {

@@ -14,16 +14,16 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Non-linearity, the bits of bias and scale, and the bytes of a table.
+/// Key of an exact epilogue: non-linearity code, bits of bias and of scale, bytes of the table record.
 type Stages = (u32, u32, u32, Vec<u8>);
 
-/// Expansions that outlive their plan: to make one of every fp16 number takes as long as a small program runs.
+/// Entry limit of each process-wide cache. Expanding a function over all fp16 numbers takes as long as a small program runs.
 const MOST_KEPT: usize = 128;
 type Kept<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
 static TABLES: Kept<Vec<u8>, Activation> = LazyLock::new(Default::default);
 static STAGES: Kept<(&'static str, Stages), ExactEpilogue> = LazyLock::new(Default::default);
 
-/// What is kept under a key, made where it is not. All is forgotten once too much is kept.
+/// Looks a key up in a process-wide cache, or makes and stores its value. A cache of [`MOST_KEPT`] entries is cleared first.
 fn kept<K: Eq + Hash, V: Clone>(
     all: &Kept<K, V>,
     key: K,
@@ -42,21 +42,21 @@ fn kept<K: Eq + Hash, V: Clone>(
     Ok(made)
 }
 
-/// Streams of coefficients and the form they are packed in: everything that packed coefficients depend on.
+/// Cache key of packed coefficients: their streams and the packed layout, which determine them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PackingKey(pub(crate) Vec<u32>);
 
-/// Packed coefficients are as large as the kernel section, except where indices are widened or zeros are not stored there.
+/// Ceiling of packed coefficients over the kernel section. They exceed its size where indices are widened or zeros are not stored.
 const MOST_TIMES_KERNEL: usize = 4;
-/// Packed coefficients of this many bytes are always kept.
+/// Least ceiling of packed coefficients, in bytes.
 const ALWAYS_KEPT_BYTES: usize = 64 << 20;
 
 /// Kernel data of a program while it is planned.
 pub(crate) struct Constants<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Whether no task writes the kernel section.
+    /// True if no task writes the kernel section.
     unchanged: bool,
-    /// What distinct packed coefficients may take in all, and what they take.
+    /// Ceiling of all distinct packed coefficients, and the bytes kept so far.
     ceiling_bytes: usize,
     kept_bytes: usize,
     packed: HashMap<PackingKey, Packed>,
@@ -81,7 +81,7 @@ impl Constants<'_> {
         }
     }
 
-    /// Whether kernel data behind `bar` is known at planning.
+    /// Returns true if kernel data behind `bar` is known at planning: no task writes it, and the program has some.
     pub(crate) fn holds(&self, bar: u8) -> bool {
         self.unchanged && bar == Program::KERNEL_BAR && !self.bytes.is_empty()
     }
@@ -107,12 +107,12 @@ impl Constants<'_> {
         }
     }
 
-    /// The activation of a table's record, expanded once.
+    /// Activation of a table record, expanded over all fp16 numbers; cached across plans.
     pub(crate) fn table(&mut self, record: &[u8]) -> Result<Activation, FaultKind> {
         kept(&TABLES, record.to_vec(), || Ok(Activation::of(Table::read(record)?.expand())))
     }
 
-    /// What an exact model makes of every fp16 number, by the stages that do it: their fields, and the table's record.
+    /// Epilogue of an exact model, cached across plans by its stages: their fields and the table record.
     pub(crate) fn stages(
         &mut self,
         model: Model,
@@ -122,7 +122,7 @@ impl Constants<'_> {
         kept(&STAGES, (model.name(), key), make)
     }
 
-    /// What a user may want to know about a plan that is slower than others.
+    /// Remarks on avoidable cost: tasks that unpack their coefficients in every run.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let (tasks, mib) = (self.unpacked_tasks, self.ceiling_bytes >> 20);
         let remark = format!(

@@ -11,7 +11,7 @@ use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, TensorView, nested, reach};
 use std::ops::Range;
 
-/// Where an operand lies, for units that go over memory themselves.
+/// Operand in place, for units that go over memory themselves. Offsets and strides are in fp16 elements.
 #[derive(Clone)]
 pub(crate) struct Span {
     pub(crate) home: Home,
@@ -21,25 +21,25 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Strides where one row, or one channel, stands for all.
+    /// Strides with one row, or one channel, broadcast to all.
     pub(crate) fn repeated(&self, rows: bool, channels: bool) -> Strides {
         let [group, channel, row] = self.strides;
         [group, if channels { 0 } else { channel }, if rows { 0 } else { row }]
     }
 
-    /// Whether every element of a tensor lies where another span has it. Distances along axes of one element say nothing.
+    /// Returns true if both spans place every element of a tensor alike. Strides along axes of one element do not matter.
     pub(crate) fn is_that_of(&self, other: &Span, ext: Extents) -> bool {
         let counts = [ext.g, ext.c, ext.h];
         let mut axes = counts.iter().zip(self.strides.iter().zip(&other.strides));
         self.home == other.home && self.range == other.range && axes.all(|(&n, (one, other))| n <= 1 || one == other)
     }
 
-    /// Whether they may have elements in common.
+    /// Returns true if their ranges overlap, so that they may have elements in common.
     pub(crate) fn overlaps(&self, other: &Span) -> bool {
         self.home == other.home && self.range.start < other.range.end && other.range.start < self.range.end
     }
 
-    /// As [`memory::views`] takes it.
+    /// The span as an argument of [`memory::views`].
     pub(crate) fn part(&self) -> (Home, Range<usize>) {
         (self.home, self.range.clone())
     }
@@ -49,19 +49,19 @@ impl Span {
 pub(crate) struct Direct {
     pub(crate) from: Span,
     pub(crate) to: Span,
-    /// Where the result is copied to, for tasks that keep it in tile memory and send it on.
+    /// Second destination, for tasks that keep the result in tile memory and send it on.
     also: Option<Span>,
 }
 
 impl Direct {
-    /// Whether the result is in one place.
+    /// Returns true if the result has one destination.
     pub(crate) fn goes_once(&self) -> bool {
         self.also.is_none()
     }
 }
 
 impl Machine<'_> {
-    /// Where source 1 and the result lie, if both lie row by row and neither needs to be rearranged. Their rows are
+    /// Source 1 and the result in place, if both lie row by row and neither needs to be rearranged. Their rows are
     /// checked, and the result's count as written. Extents are those of what is stored. A source that the task keeps in
     /// tile memory is there afterwards; [`Machine::done`] does the like for a result.
     pub(crate) fn direct(&mut self, input: Extents, output: Extents) -> Result<Option<Direct>, FaultKind> {

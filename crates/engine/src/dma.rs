@@ -85,7 +85,7 @@ impl Machine<'_> {
         Ok(tensor)
     }
 
-    /// What becomes of a source as it is read: a ReLU where the flag is set, of what the model sees in it.
+    /// Applies a source's ReLU as it is read, if the flag is set, to the values that the model admits.
     fn on_reading(&self, flag: Field, row: &mut [f32]) {
         if self.get(flag) == 1 {
             if self.model.rounding().is_some() {

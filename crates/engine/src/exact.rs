@@ -52,7 +52,7 @@ impl Machine<'_> {
         (!self.bytes(Src1Base).is_multiple_of(port.strides.row_bytes.max(1))).then_some(gain)
     }
 
-    /// What follows a sum, or a copied element, where no run can change its table.
+    /// Epilogue of a sum, or of a copied element; `None` in the fp32 model, and if a run can change its table.
     pub(crate) fn prepare_exactly(
         &self,
         constants: &mut Constants,

@@ -21,12 +21,12 @@ pub(crate) struct Scaled {
     weights: Vec<Values>,
     /// As the exact array wants them, without biases.
     sets: Vec<Sets>,
-    /// What a channel's sum is multiplied by, and what is added then.
+    /// Scale and offset of each channel's sum, by group.
     gains: Vec<Vec<[f32; 2]>>,
 }
 
 impl Scaled {
-    /// What the coefficients take.
+    /// Size of the coefficients in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let sets = self.sets.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes());
         self.weights.iter().map(Values::bytes).chain(sets).sum()

@@ -1,4 +1,4 @@
-//! One task at work: the memory it sees and the fields it reads.
+//! Execution context of one task: the memory that it accesses and the fields that it reads.
 
 use crate::fault::FaultKind;
 use crate::honours::POSITIVE_SHIFTS;
@@ -19,40 +19,40 @@ pub(crate) struct Machine<'a> {
     /// The kernel section while the task is planned, before any memory is bound.
     pub(crate) constants: Option<&'a [u8]>,
     pub(crate) l2: &'a mut Region,
-    /// What tasks hand to one another without memory.
+    /// Results that tasks hand to one another without memory.
     pub(crate) chain: &'a mut Chain,
     pub(crate) task: &'a Task,
     pub(crate) fields: &'a Fields,
     pub(crate) workers: &'a Workers,
     /// The array's arithmetic; `None` is fp32 sums.
     pub(crate) mac: Option<&'static AccumulatorSpec>,
-    /// How everything else computes.
+    /// Number model of everything else.
     pub(crate) model: Model,
-    /// Which of the result's planes is at work, from the front.
+    /// Index of the result's depth plane at work, from the front.
     pub(crate) depth: u64,
-    /// Which of the sources' planes is read for it.
+    /// Index of the sources' depth plane that is read for it.
     pub(crate) source_depth: u64,
-    /// Where inputs and outputs of the program stand.
+    /// Inputs and outputs of the program, with their base registers.
     pub(crate) ports: &'a [Port],
 }
 
 /// Chained results, plane by plane.
 #[derive(Default)]
 pub(crate) struct Chain {
-    /// Of the task before; a plane that was taken is `None`.
+    /// Planes of the task before; one that was taken is `None`.
     handed: Vec<Option<Tensor>>,
-    /// Of the task at hand.
+    /// Planes of the task at hand.
     kept: Vec<Tensor>,
 }
 
 impl Chain {
-    /// A plane of what the task before left. It is taken where it is read once.
+    /// A result plane of the task before. It is taken if it is read `once`, cloned otherwise.
     pub(crate) fn plane(&mut self, plane: u64, once: bool) -> Option<Tensor> {
         let plane = self.handed.get_mut(plane as usize)?;
         if once { plane.take() } else { plane.clone() }
     }
 
-    /// As [`Chain::plane`], to look at.
+    /// As [`Chain::plane`], borrowed.
     pub(crate) fn peek(&self, plane: u64) -> Option<&Tensor> {
         self.handed.get(plane as usize)?.as_ref()
     }
@@ -126,12 +126,12 @@ impl Machine<'_> {
         half::f16::from_bits(self.get(field) as u16).to_f32()
     }
 
-    /// What the array's sums are added to, all alike.
+    /// Bias of all sums of the array.
     pub(crate) fn added(&self) -> f32 {
         self.half(AccBias) * self.power_of_two(AccBiasShift)
     }
 
-    /// What they are multiplied by then.
+    /// Scale of the sums after the bias.
     pub(crate) fn factor(&self) -> f32 {
         self.half(PostScale) / self.power_of_two(PostRightShift)
     }

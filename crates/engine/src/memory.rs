@@ -11,7 +11,7 @@ use half::slice::HalfBitsSliceExt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A contiguous piece of memory. Tracks which halfwords have been written when asked to.
+/// A contiguous memory region. Tracks which halfwords have been written, unless all of them count as written.
 #[derive(Clone, Debug)]
 pub struct Region {
     name: String,
@@ -20,9 +20,9 @@ pub struct Region {
     bytes: usize,
     /// One bit per halfword, set once written; `None` = everything counts as written.
     written: Option<Vec<u64>>,
-    /// Whether `written` is left alone: an earlier run of the same accesses found them in order.
+    /// True while `written` is neither checked nor updated: the accesses of the run are known to be in order.
     trusted: bool,
-    /// Another number whenever `written` may have changed. No two states of any regions have the same one, except copies.
+    /// Version of `written`: a new number whenever it may have changed. Unique over all regions, except for copies.
     stamp: u64,
 }
 
@@ -78,12 +78,12 @@ impl Region {
         self.stamp = next_stamp();
     }
 
-    /// Stops, or resumes, to track what is written.
+    /// Suspends or resumes checks and tracking of written halfwords.
     pub(crate) fn trust(&mut self, trusted: bool) {
         self.trusted = trusted;
     }
 
-    /// Whether accesses need not be looked at one by one.
+    /// Returns true if accesses need no check one by one.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
@@ -93,12 +93,12 @@ impl Region {
         self.bytes
     }
 
-    /// Whether the region has no bytes.
+    /// Returns true for a region without bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Whether every byte of a range has been written.
+    /// Returns true if every byte of a range has been written.
     pub fn is_written(&self, address: u64, bytes: u64) -> bool {
         let Some(bits) = &self.written else { return true };
         let (first, last) = (address as usize / 2, (address + bytes).div_ceil(2) as usize);
@@ -154,14 +154,14 @@ impl Region {
     }
 }
 
-/// What is known of a region before or after a run: bytes, and the bits of what is written, if not all.
+/// Written state of a region: its bytes, and a bit per written halfword (`None` = all); `None` where nothing is bound.
 type State = Option<(usize, Option<Vec<u64>>)>;
 
-/// Sizes of all regions, and what was written in them.
+/// Written state of all regions: sizes, and written halfwords.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot(Vec<State>);
 
-/// Identifies what is written in every region.
+/// Version of the written state of every region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamps(Vec<Option<u64>>);
 
@@ -207,12 +207,12 @@ impl Region {
 }
 
 impl Snapshot {
-    /// Bytes of a region, and its bits; `None` where nothing is bound.
+    /// Bytes of a region, and a bit per written halfword; `None` where nothing is bound.
     pub(crate) fn region(&mut self, bar: u8) -> Option<&mut (usize, Option<Vec<u64>>)> {
         self.0.get_mut(usize::from(bar))?.as_mut()
     }
 
-    /// Whether nothing is written in a region.
+    /// Returns true if nothing in a region is written, or nothing is bound.
     pub(crate) fn is_blank(&self, bar: u8) -> bool {
         let state = self.0.get(usize::from(bar)).and_then(|state| state.as_ref());
         state.is_none_or(|(_, written)| written.as_ref().is_some_and(|bits| bits.iter().all(|&word| word == 0)))
@@ -292,12 +292,12 @@ impl Memory {
         self.regions.get_mut(bar as usize)?.as_mut()
     }
 
-    /// Sizes, and what is written now.
+    /// Written state as it is now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot(self.regions.iter().map(|r| r.as_ref().map(|r| (r.bytes, r.written.clone()))).collect())
     }
 
-    /// Whether regions have the same sizes as in a snapshot, and everything that was written then is written now.
+    /// Returns true if sizes equal those of a snapshot, and everything written then is written now.
     pub(crate) fn covers(&self, snapshot: &Snapshot) -> bool {
         self.regions.iter().zip(&snapshot.0).all(|(region, state)| match (region, state) {
             (None, None) => true,
@@ -313,23 +313,23 @@ impl Memory {
         })
     }
 
-    /// Of every region; equal ones mean that no more and no less is written than then.
+    /// Stamps of all regions. Equal stamps mean equal written state.
     pub(crate) fn stamps(&self) -> Stamps {
         Stamps(self.regions.iter().map(|region| region.as_ref().map(|r| r.stamp)).collect())
     }
 
-    /// Stamps of their own for what a run left.
+    /// Gives every region a new stamp, and returns the stamps.
     pub(crate) fn restamp(&mut self) -> Stamps {
         self.regions.iter_mut().flatten().for_each(|region| region.stamp = next_stamp());
         self.stamps()
     }
 
-    /// Stops, or resumes, to track what is written.
+    /// Suspends or resumes checks and tracking of written halfwords.
     pub(crate) fn trust(&mut self, trusted: bool) {
         self.regions.iter_mut().flatten().for_each(|r| r.trust(trusted));
     }
 
-    /// Counts as written what was so in a snapshot.
+    /// Marks as written what is written in a snapshot.
     pub(crate) fn mark(&mut self, snapshot: &Snapshot) {
         for (region, state) in self.regions.iter_mut().zip(&snapshot.0) {
             let (Some(region), Some((_, then))) = (region, state) else { continue };
@@ -341,7 +341,7 @@ impl Memory {
     }
 }
 
-/// What an operand lies in.
+/// Memory that holds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// Memory behind a base register.
@@ -359,8 +359,8 @@ impl Home {
     }
 }
 
-/// Ranges of halfwords to read, and one to write. What is read where the task writes is copied `aside` first. `None` where the
-/// regions do not have the ranges.
+/// Views of halfword ranges: `from` to read, and one to write. A source that overlaps the destination is copied `aside` first. `None`
+/// if a region lacks a range.
 pub(crate) fn views<'m, const N: usize>(
     memory: &'m mut Memory,
     tile: &'m mut Region,

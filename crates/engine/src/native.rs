@@ -19,7 +19,7 @@ use anemone_program::Element;
 /// Most elements of an operand.
 const LIMIT: u64 = 1 << 26;
 
-/// An own task, decoded: what it computes and where.
+/// A decoded native-layer task: its row, parameters and operands.
 pub(crate) struct Own {
     row: Option<&'static Row>,
     params: Vec<Value>,
@@ -54,14 +54,14 @@ impl Place {
     }
 }
 
-/// An operand's elements.
+/// Elements of an operand, widened to fp32.
 pub(crate) struct Operand {
     extents: [usize; 4],
     data: Vec<f32>,
 }
 
 impl Own {
-    /// What the task reads and writes.
+    /// Memory accesses of the task, reads and writes. A carrier has none.
     pub(crate) fn accesses(&self) -> (Vec<MemRef>, Vec<MemRef>) {
         if self.row.is_none() {
             return (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ impl Own {
         (self.sources.iter().map(Place::operand).collect(), vec![self.result.operand()])
     }
 
-    /// Whether the task has memory behind a base register as an operand.
+    /// Returns true if a source or the result lies behind base register `bar`.
     pub(crate) fn names(&self, bar: u8) -> bool {
         self.row.is_some() && self.sources.iter().chain([&self.result]).any(|place| place.bar == bar)
     }
@@ -111,13 +111,13 @@ impl Own {
         }
     }
 
-    /// Position of the axis that a parameter names.
+    /// Index of the axis that a parameter names; the last one by default.
     fn axis(&self, name: &str) -> usize {
         ["Batch", "Channel", "Height", "Width"].iter().position(|a| *a == self.word(name)).unwrap_or(3)
     }
 }
 
-/// Parameters as the row orders them.
+/// Decodes parameters, in the order of the row.
 fn decode(row: &'static Row, words: &[u32]) -> Result<Vec<Value>, FaultKind> {
     let mut words = words.iter().copied();
     let mut next = || words.next().ok_or_else(|| odd(OwnParam, 0, format!("fewer parameters than {} has", row.tag)));
@@ -151,7 +151,7 @@ fn odd(field: Field, value: u32, reason: String) -> FaultKind {
 }
 
 impl Machine<'_> {
-    /// Whether the task is of this project's own encoding.
+    /// Returns true for a task in this project's own encoding.
     pub(crate) fn is_own(&self) -> bool {
         self.task.register(OWN_BASE).is_some()
     }
@@ -200,7 +200,7 @@ impl Machine<'_> {
     }
 }
 
-/// Every row of an operand: its offset in memory, even, and in the elements.
+/// Offsets of every row of an operand: in memory, in bytes and even, and in its elements.
 fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> + use<> {
     let Place { base, extents: [n, c, h, w], strides: [groups, channels, rows], .. } = *place;
     (0..n * c * h).map(move |i| {
@@ -214,7 +214,7 @@ fn rows(place: &Place) -> impl Iterator<Item = Result<(u64, usize), FaultKind>> 
     })
 }
 
-/// Whether an operand ends within its region: before anything of its size is allocated.
+/// Checks that an operand ends within its region, before anything of its size is allocated.
 fn within(memory: &Memory, place: &Place) -> Result<(), FaultKind> {
     let region = memory.region(place.bar).ok_or(FaultKind::Unbound { field: OwnBar, bar: place.bar })?;
     let [n, c, h, w] = place.extents.map(|e| e as u64);

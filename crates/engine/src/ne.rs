@@ -36,15 +36,15 @@ pub(crate) struct Neural {
     pub(crate) output: Extents,
     operation: Operation,
     activation: Activation,
-    /// In the exact models, where it is known at planning.
+    /// Epilogue in the exact models, if it is known at planning.
     exactly: Option<ExactEpilogue>,
 }
 
 enum Operation {
     Convolution(Box<Convolution>),
-    /// Without coefficients, an output channel that reads all channels adds them up.
+    /// Sum over input channels, without coefficients.
     SumOfChannels,
-    /// Output channel `c` is the maximum of so many input channels from `c` times that on.
+    /// Maximum over this many input channels for each output channel.
     MaxOverChannels(usize),
     Copy,
 }
@@ -52,23 +52,23 @@ enum Operation {
 pub(crate) struct Convolution {
     pub(crate) window: Window,
     staging: Im2col,
-    /// Input channels that one output channel reads, at every plane of the kernel.
+    /// Input channels per output channel, times the depth planes of the kernel.
     pub(crate) per_output: usize,
-    /// Whether an output channel reads channels of its own.
+    /// True if every output channel reads channels of its own.
     pub(crate) unicast: bool,
-    /// Whether all groups use the first group's coefficients.
+    /// True if all groups use the first group's coefficients.
     reuse: bool,
-    /// `None` where they are read in every run.
+    /// `None` if they are read in every run.
     coefficients: Option<Packed>,
 }
 
 impl Convolution {
-    /// Coefficients of an output channel.
+    /// Number of coefficients of an output channel.
     pub(crate) fn taps(&self) -> usize {
         self.per_output * self.window.elements()
     }
 
-    /// One group's coefficients as the exact array wants them.
+    /// Coefficients of one group, packed for the exact array; a unicast convolution has a set per output channel.
     pub(crate) fn sets(&self, mac: &'static AccumulatorSpec, weights: &Values, cout: usize) -> Vec<Weights> {
         let taps = self.taps();
         if !self.unicast {
@@ -79,20 +79,20 @@ impl Convolution {
     }
 }
 
-/// Coefficients as the arithmetic wants them. Tasks share them.
+/// Packed coefficients, shared between tasks.
 #[derive(Clone)]
 pub(crate) enum Packed {
     Fast(Kernels),
-    /// By group, one for all under `reuse`.
+    /// Sets by group; one for all groups under `reuse`.
     Exact(Arc<Vec<Sets>>),
-    /// The same, with channels side by side.
+    /// The same, in blocks of channels.
     ExactBlocks(Kernels),
-    /// With a factor for each channel.
+    /// With a scale for each channel.
     Scaled(Arc<Scaled>),
 }
 
 impl Packed {
-    /// What they take.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels.bytes(),
@@ -103,7 +103,7 @@ impl Packed {
 }
 
 impl Neural {
-    /// What the task computes, in a word or two.
+    /// Kind of computation, in a word or two.
     pub(crate) fn name(&self) -> &'static str {
         match &self.operation {
             Operation::Convolution(c) if c.coefficients.is_none() => "product of two operands",
@@ -118,7 +118,7 @@ impl Neural {
         }
     }
 
-    /// Whether a run reads coefficients or a table from memory.
+    /// Returns true if every run reads coefficients or a table from memory.
     pub(crate) fn reads_streams(&self) -> bool {
         let unread = matches!(self.activation, Activation::Unread);
         unread || matches!(&self.operation, Operation::Convolution(c) if c.coefficients.is_none())
@@ -208,7 +208,7 @@ impl Machine<'_> {
         self.store(y)
     }
 
-    /// From memory to memory without a tensor between, where the task allows it.
+    /// Executes the task memory to memory, without an intermediate tensor. Returns false if it does not allow that.
     fn compute_in_place(&mut self, neural: &Neural) -> Result<bool, FaultKind> {
         let convolution = match &neural.operation {
             Operation::Convolution(convolution) => Some(convolution),
@@ -259,7 +259,7 @@ impl Machine<'_> {
         Ok(true)
     }
 
-    /// What becomes of a NaN where the task copies elements as they are; `None` where it does anything else to them.
+    /// NaN rule of a task that copies elements unchanged; `None` for any other task.
     pub(crate) fn copies(&self, neural: &Neural) -> Option<NanRule> {
         let copies = matches!(neural.operation, Operation::Copy)
             && self.get(InputRelu) == 0
@@ -274,7 +274,8 @@ impl Machine<'_> {
         (copies && plain).then_some(rule)
     }
 
-    /// The non-linearity of a task that copies elements through nothing but a bias, a scale and that, in fp32.
+    /// Activation of a task that applies only bias, scale and activation to its elements; `None` for any other task, and if its table
+    /// is not read at planning.
     pub(crate) fn activates(&self, neural: &Neural) -> Option<Activation> {
         let copies = matches!(neural.operation, Operation::Copy)
             && [InputRelu, PostScaleMode].iter().all(|&field| self.get(field) == 0)
@@ -283,7 +284,7 @@ impl Machine<'_> {
         (copies && known).then(|| neural.activation.clone())
     }
 
-    /// The task's non-linearity, read now where it was not at planning.
+    /// Activation of the task; a table that was not read at planning is read now.
     fn activation_of(&self, neural: &Neural) -> Result<Activation, FaultKind> {
         match &neural.activation {
             Activation::Unread => self.activation(),
@@ -291,7 +292,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Scaled, through the non-linearity, and rounded.
+    /// Applies the task's bias, scale, activation and rounding.
     pub(crate) fn finished(&self, neural: &Neural, mut y: Tensor) -> Result<Tensor, FaultKind> {
         if let Some(rules) = self.model.rounding() {
             let Some(exactly) = &neural.exactly else { return self.finish_exact(rules, y) };
@@ -356,7 +357,7 @@ impl Machine<'_> {
         Ok(convolution)
     }
 
-    /// The task's coefficients, unless they were kept at planning.
+    /// Packs the task's coefficients for this run; `None` if planning kept them.
     fn unless_kept(&self, convolution: &Convolution, neural: &Neural) -> Result<Option<Packed>, FaultKind> {
         match convolution.coefficients {
             Some(_) => Ok(None),
@@ -364,7 +365,7 @@ impl Machine<'_> {
         }
     }
 
-    /// All that [`Machine::pack`] depends on, but the places of the source that are read.
+    /// Cache key of [`Machine::pack`]: all that its result depends on, except tap offsets in the staged source.
     fn packing_key(&self, convolution: &Convolution, groups: usize, cout: usize) -> PackingKey {
         let turned = self.get(NeTranspose) == 1;
         let height = Kernels::height_for(&convolution.staging, turned, cout);
@@ -423,7 +424,7 @@ impl Machine<'_> {
         Ok(y)
     }
 
-    /// What the array hands on.
+    /// Results of the exact array as fp16 values, before bias, scale and activation of the task.
     pub(crate) fn exact_sums(
         &self,
         groups: &[Sets],

@@ -65,7 +65,7 @@ static TILED_SUM: AccumulatorSpec = accumulator(&facts::TILED_SUM);
 static PLANAR: Rounding = rounding(&facts::PLANAR);
 static PLANAR_EVEN: Rounding = rounding(&facts::PLANAR_EVEN);
 
-/// What a model computes with.
+/// Parameters of a number model.
 pub(crate) trait Parameters {
     /// The accumulators of products; `None` where sums are fp32.
     fn accumulator(self) -> Option<&'static AccumulatorSpec>;

@@ -1,30 +1,30 @@
-//! `MemRef`: where an operand of a host operation lies, as a strided box of bytes behind a base register or in tile memory.
+//! `MemRef`: the operand of a host operation, a strided box of bytes behind a base register or in tile memory.
 
 use crate::memory::Home;
 use std::fmt;
 use std::ops::Range;
 
-/// An axis of a box: how many rows, and how far apart they are.
+/// An axis of a box: number of steps, and their stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Axis {
     pub(crate) count: u64,
     pub(crate) stride_bytes: u64,
 }
 
-/// Rows of equal length at regular distances.
+/// A strided box: rows of equal length at regular distances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemRef {
     pub(crate) home: Home,
     pub(crate) base_bytes: u64,
-    /// Axes of several rows, the largest distance first.
+    /// Axes of a count other than 1, largest stride first.
     pub(crate) axes: Vec<Axis>,
     pub(crate) row_bytes: u64,
-    /// Whether every byte of the box is accessed, and not only some.
+    /// True if every byte of the box is accessed; false if the box is an upper bound.
     pub(crate) exact: bool,
 }
 
 impl MemRef {
-    /// The box of `axes` (count, distance in bytes) of rows. Neighbours without a gap become one row.
+    /// The box of `axes` (count, stride in bytes) over rows. Rows without a gap, and axes that continue each other, are joined.
     pub(crate) fn new(home: Home, base_bytes: u64, axes: &[(u64, u64)], row_bytes: u64) -> MemRef {
         let several = axes.iter().filter(|(count, _)| *count != 1);
         let mut axes: Vec<Axis> = several.map(|&(count, stride_bytes)| Axis { count, stride_bytes }).collect();
@@ -46,29 +46,29 @@ impl MemRef {
         MemRef { home, base_bytes, axes: joined, row_bytes, exact: true }
     }
 
-    /// Some bytes of a range.
+    /// An upper bound: some bytes of a range.
     pub(crate) fn within(home: Home, range: Range<u64>) -> MemRef {
         let row_bytes = range.end.saturating_sub(range.start);
         MemRef { exact: false, ..MemRef::new(home, range.start, &[], row_bytes) }
     }
 
-    /// Whether it has no bytes.
+    /// Returns true for a box without bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.row_bytes == 0 || self.axes.iter().any(|axis| axis.count == 0)
     }
 
-    /// One past the last byte.
+    /// Address one past the last byte.
     pub(crate) fn end(&self) -> u64 {
         let steps = self.axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(axis.stride_bytes));
         steps.fold(self.base_bytes.saturating_add(self.row_bytes), u64::saturating_add)
     }
 
-    /// Bytes that are accessed.
+    /// Number of bytes accessed; a byte of several rows counts in each.
     pub(crate) fn bytes(&self) -> u64 {
         self.axes.iter().map(|axis| axis.count).fold(self.row_bytes, u64::saturating_mul)
     }
 
-    /// Addresses of its rows.
+    /// Byte address of each row, innermost axis fastest.
     pub(crate) fn rows(&self) -> impl Iterator<Item = u64> + '_ {
         let count = self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul);
         (0..count).map(move |mut i| {
@@ -81,7 +81,7 @@ impl MemRef {
         })
     }
 
-    /// Whether they may have bytes in common.
+    /// Returns false only if the boxes are known to have no byte in common.
     pub(crate) fn overlaps(&self, other: &MemRef) -> bool {
         self.home == other.home
             && !self.is_empty()
@@ -91,7 +91,7 @@ impl MemRef {
             && !self.lies_beside(other)
     }
 
-    /// Whether both repeat at the same distance, in parts of it that are apart: columns of one matrix, say.
+    /// Returns true if both repeat at the same stride, in disjoint parts of it: columns of one matrix, say.
     fn lies_beside(&self, other: &MemRef) -> bool {
         let common = self.axes.iter().filter(|axis| other.axes.iter().any(|o| o.stride_bytes == axis.stride_bytes));
         common.map(|axis| axis.stride_bytes).any(|period| {
@@ -109,7 +109,7 @@ impl MemRef {
         })
     }
 
-    /// Whether no byte of the box is in two rows: each distance is at least what the axes inside of it reach.
+    /// Returns true if each stride is at least the reach of the axes inside it; no byte is then in two rows.
     pub(crate) fn is_nested(&self) -> bool {
         let mut reach = self.row_bytes;
         self.axes.iter().rev().all(|axis| {

@@ -1,5 +1,4 @@
-//! What is done once for a program: the chain decoded, every task checked and prepared for its runs, then lifted to host operations
-//! and optimized.
+//! Plans: a program is decoded once, its tasks are checked and prepared, then lifted to host operations and optimized.
 
 mod access;
 mod foresee;
@@ -37,31 +36,31 @@ use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;
 
-/// How strictly to execute.
+/// Options of a plan: strictness, number model, tracing, optimization level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Pass over set fields that the engine does not obey, and over bits that no row explains. Results are then not
+    /// Skip set fields that the engine does not obey, and bits that no row explains. Results are then not
     /// to be trusted.
     pub lenient: bool,
-    /// How to compute.
+    /// Number model.
     pub model: Model,
-    /// Look at the operands and results of every task, for [`Outcome::trace`].
+    /// Trace operands and results of every task, for [`Outcome::trace`].
     pub trace: bool,
-    /// How far the plan may depart from task after task.
+    /// Optimization level.
     pub level: Level,
 }
 
-/// What becomes of a program's tasks in a plan. Results have the same bits.
+/// Optimization level of a plan. Results have the same bits at either level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Host operations, fused and rearranged.
     #[default]
     Optimized,
-    /// Task after task, as the program has them.
+    /// Task after task, in the program's order.
     Unoptimized,
 }
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Tasks executed.
@@ -70,7 +69,7 @@ pub struct Outcome {
     pub skipped: Vec<Fault>,
     /// Output ports with elements that no task wrote.
     pub incomplete: Vec<String>,
-    /// What each task did, where [`Options::trace`] asks for it.
+    /// Trace of each task, if [`Options::trace`] is set; otherwise empty.
     pub trace: Vec<TaskTrace>,
 }
 
@@ -83,34 +82,34 @@ pub struct Plan {
     trace: bool,
     steps: Vec<Step>,
     skipped: Vec<Fault>,
-    /// What the program's own memory has: sizes by base register, and the sections that some task reads in every run.
+    /// Contents of [`Plan::memory`]: bytes to allocate by base register, and the sections that some task reads in every run.
     buffers: Vec<(u8, usize)>,
     sections: Vec<(u8, Vec<u8>)>,
     l2: Region,
-    /// How many tasks are done together from each one on, in runs whose accesses are known.
+    /// Number of tasks fused from each one on (1 to 4), in runs whose accesses are known. Empty if none are.
     together: Vec<usize>,
-    /// How many may be done as one from each one on, in such runs.
+    /// Number of pointwise convolutions from each task on that become one if they read one source, in such runs.
     fans: Vec<usize>,
-    /// What each task reads and writes.
+    /// Memory accesses of each task, in task order; `None` where unknown. Empty if tasks are executed one by one.
     accesses: Vec<Option<Accesses>>,
-    /// The operations of runs whose accesses are known. Empty where tasks are executed one by one.
+    /// Operations of runs whose accesses are known. Empty if tasks are executed one by one.
     ops: Vec<Op>,
-    /// The last checked run that went well.
+    /// Written state around a run whose accesses are in order, as foreseen or as an earlier run found.
     seen: Option<Seen>,
     remarks: Vec<String>,
 }
 
-/// What a checked run found, and the last run left.
+/// Written state around a run whose accesses are in order, and the state that the last run left.
 struct Seen {
-    /// What was written before and after it.
+    /// Written state before and after it.
     before: Snapshot,
     after: Snapshot,
-    /// The memory that the last run left. On memory of the same stamps nothing is written or not that was not then.
+    /// Stamps of memory as the last run left it. Equal stamps mean equal written state.
     left: Stamps,
     incomplete: Vec<String>,
 }
 
-/// What all tasks have in common.
+/// State shared by all tasks of a plan.
 struct Common {
     layout: &'static Layout,
     mac: Option<&'static AccumulatorSpec>,
@@ -120,7 +119,7 @@ struct Common {
 }
 
 impl Common {
-    /// Whether nobody but the program's tasks looks at a region.
+    /// Returns true for tile memory, and for scratch memory that no port is bound to: only tasks access them.
     fn is_own(&self, home: Home) -> bool {
         match home {
             Home::Tile => true,
@@ -155,7 +154,7 @@ impl Common {
     }
 }
 
-/// Operations that make it worth waking the other threads for a whole run.
+/// Estimated operations of a program from which other threads are kept awake for a whole run.
 const HEAVY: u64 = 1 << 23;
 
 /// Executes a program against bound memory, once. Outputs are in their regions afterwards.
@@ -256,7 +255,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a task is found to be, of every task.
+    /// Calls `look` with the machine of every task, in task order. No memory is bound.
     fn each_task<T>(&self, look: impl Fn(&Machine, &Step) -> T) -> Vec<T> {
         let (mut nothing, mut nowhere, mut chain) = (Memory::new(), Region::unwritten("L2", 0), Chain::default());
         let steps = self.steps.iter().map(|step| {
@@ -265,7 +264,7 @@ impl Plan {
         steps.collect()
     }
 
-    /// Tasks as operations, before any pass.
+    /// Operations that the tasks are lifted to, before any pass.
     fn lifted(&self) -> Vec<Op> {
         let lifted = self.each_task(|machine, step| machine.lifted(step));
         lift::lift(&self.steps, lifted, &self.accesses, |i| {
@@ -277,12 +276,12 @@ impl Plan {
         })
     }
 
-    /// The kernel of every operation, one line each, with the reasons why others are not taken.
+    /// Kernel selected for every operation, one line each, with the reasons why others were rejected.
     pub fn selection(&self) -> String {
         text::selection(&self.ops, &self.steps)
     }
 
-    /// The plan's text before the first pass, and after each one.
+    /// Text of the operations before the first pass, and after each one.
     pub fn passes(&self) -> Vec<PassText> {
         let mut ops = self.lifted();
         let tasks = self.steps.len();
@@ -304,20 +303,19 @@ impl Plan {
 
     /// Executes the program against bound memory. Outputs are in their regions afterwards.
     ///
-    /// Which rows are read and written does not depend on data: they are checked before a run, from the fields of all tasks. Where that
-    /// finds anything out of order, or tasks are executed one by one, the first run checks every row as it goes. Later
-    /// runs on memory of the same sizes, with no less written before, check sizes alone. They may leave out of the program's
-    /// own memory what one task writes for the next one.
+    /// Memory accesses do not depend on data: they are checked before a run, from the fields of all tasks. If that check fails, or
+    /// tasks are executed one by one, the first run checks every row as it goes. Later runs on memory of the same sizes, with no less
+    /// written before, check sizes alone. Optimized runs may leave intermediate results out of the program's own memory.
     pub fn run(&mut self, memory: &mut Memory) -> Result<Outcome, Fault> {
         self.run_while(memory, &|| true)
     }
 
-    /// What makes the plan slower than it could be, one sentence each.
+    /// Remarks on what makes the plan slower than it could be, one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Tasks of the program.
+    /// Number of tasks of the program.
     pub fn tasks(&self) -> usize {
         self.steps.len()
     }
@@ -386,7 +384,7 @@ impl Plan {
         Ok(Outcome { tasks, skipped: self.skipped.clone(), incomplete, trace })
     }
 
-    /// Runs once more than `runs` times, and times the steps of all but the first. Empty where tasks are executed one by one.
+    /// Runs `runs` + 1 times, and times the steps of all runs but the first. Without steps if tasks are executed one by one.
     pub fn profile(&mut self, memory: &mut Memory, runs: usize) -> Result<Profile, Fault> {
         self.run(memory)?;
         let macs = |op: &Op| self.steps.get(op.tasks.clone()).unwrap_or(&[]).iter().map(|s| s.fields.macs()).sum();
@@ -400,12 +398,12 @@ impl Plan {
         Ok(profile)
     }
 
-    /// What is written before and after a run, where its accesses are in order.
+    /// Written state before and after a run; `None` unless its accesses are known to be in order.
     fn foreseen(&self, memory: &Memory) -> Option<(Snapshot, Snapshot)> {
         (!self.ops.is_empty()).then(|| foresee::foresee(&self.accesses, memory, self.l2.len())).flatten()
     }
 
-    /// The operations of a run whose accesses are known; tasks that were done.
+    /// Executes the operations of a run whose accesses are known. Returns the number of tasks done.
     fn execute_ops(
         &mut self,
         memory: &mut Memory,
@@ -447,7 +445,7 @@ impl Plan {
     }
 }
 
-/// What the address field of a source in tile memory can reach.
+/// Bytes of tile memory that the address field of a source can reach.
 fn tile_memory_bytes(layout: &Layout) -> usize {
     layout.row(Field::SrcL2Base).map_or(0, |row| (row.max() as usize + 1) << row.lo)
 }

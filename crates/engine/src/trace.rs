@@ -1,4 +1,4 @@
-//! What each task moved and met, where a run is asked for it. Operands are looked at before and after the task, so that a
+//! Trace of each task's operands and bytes moved, for runs that ask for it. Operands are looked at before and after the task, so that a
 //! run that is not asked pays nothing, and every way to compute is seen alike.
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
@@ -18,7 +18,7 @@ const LEAST_NORMAL: f32 = 6.103_515_6e-5;
 /// Exponent of zero and of subnormal numbers.
 const SUBNORMAL_EXPONENT: i32 = -14;
 
-/// Where an operand or a result stands.
+/// Place of an operand or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// Behind a base register.
@@ -37,7 +37,7 @@ pub enum Site {
     Chain,
 }
 
-/// What kinds of numbers stand in an operand.
+/// Statistics of an operand's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Values {
     /// Largest finite magnitude.
@@ -77,7 +77,7 @@ impl Values {
 /// One operand or result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// Where its first element stands.
+    /// Place of its first element.
     pub site: Site,
     /// Groups, channels, rows, columns as stored.
     pub shape: [usize; 4],
@@ -113,7 +113,7 @@ pub struct Moved {
     pub l2_written: u64,
 }
 
-/// What one task did.
+/// Trace of one task: operands, results, bytes moved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTrace {
     /// Value of the task's class field.

@@ -51,7 +51,7 @@ impl Machine<'_> {
         (!plain).then_some(Depth { kernel, stride, padding, from: self.size(Din).max(1) })
     }
 
-    /// What a task may do with volumes.
+    /// Checks that the task uses depth only in ways that are executed.
     pub(crate) fn check_depth(&self) -> Result<(), FaultKind> {
         let refused = |field, reason| Err(FaultKind::NotHonoured { field, value: self.get(field), reason });
         let (from, to) = (self.source_depths().end, self.depths().end);

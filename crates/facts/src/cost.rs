@@ -1,9 +1,9 @@
-//! What running a program costs on silicon: rates of a chip, fitted to published measurements, with their error.
+//! Cost of a program on silicon: rates of a chip, fitted to published measurements, with their error.
 //!
 //! These say how long a program takes; they are not the compiler's own estimates, which decide how it splits and places work
 //! (`ESTIMATE_BYTES` of [`crate::code`], [`crate::placement`]). See `docs/evidence.md`, key `cost`.
 
-/// Multiply-accumulates in a cycle of the array, on every chip.
+/// Multiply-accumulates of the array per cycle, on every chip.
 pub const MACS_PER_CYCLE: u64 = 4096;
 
 /// Rates of a chip.
@@ -13,23 +13,23 @@ pub struct Rates {
     pub targets: &'static [&'static str],
     /// Machine that was measured.
     pub machine: &'static str,
-    /// Host copies of inputs, bytes in a nanosecond.
+    /// Bandwidth of host copies of inputs, in bytes per nanosecond.
     pub in_bytes_per_ns: f64,
-    /// Host copies of outputs, bytes in a nanosecond.
+    /// Bandwidth of host copies of outputs, in bytes per nanosecond.
     pub out_bytes_per_ns: f64,
-    /// Coefficients from memory, bytes in a nanosecond.
+    /// Bandwidth of coefficients from memory, in bytes per nanosecond.
     pub weight_bytes_per_ns: f64,
-    /// Activations that pass through memory, bytes in a nanosecond.
+    /// Bandwidth of activations to and from memory, in bytes per nanosecond.
     pub activation_bytes_per_ns: f64,
-    /// Elements in a nanosecond of the planar engine.
+    /// Throughput of the planar engine, in elements per nanosecond.
     pub planar_per_ns: f64,
-    /// A task, in nanoseconds.
+    /// Overhead of a task, in nanoseconds.
     pub task_ns: f64,
-    /// Points that were measured.
+    /// Number of measured points.
     pub points: u32,
     /// Median error on points held out of the fit, in percent.
     pub median_percent: u32,
-    /// Error that nine in ten points stay within, in percent.
+    /// Error that nine in ten points stay within (90th percentile), in percent.
     pub most_percent: u32,
 }
 

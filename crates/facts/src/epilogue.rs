@@ -1,9 +1,9 @@
-//! The seven slots of the epilogue that follows an engine layer, and which of them a task of each unit has.
+//! Slots of the epilogue that follows an engine layer, and the form in which a task of each unit holds them.
 //!
 //! Source: the book, listing 22.3 (`ZinNEBypassLayer`) for the slots and their order; the M1 columns are what the registers
 //! hold, as samples and records of Apple's compilers set them (`docs/evidence.md`, keys `h13-fusion` and `h13-planar`).
 
-/// What a unit's task holds of a slot.
+/// Form in which a task of a unit holds a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Nothing: the layer stays a task of its own.
@@ -27,13 +27,13 @@ pub struct Slot {
     pub name: &'static str,
     /// The class of the constructor's argument.
     pub class: &'static str,
-    /// What it does.
+    /// Function of the slot, in words.
     pub meaning: &'static str,
-    /// In a task of the neural engine with coefficients.
+    /// Form in a task of the neural engine with coefficients.
     pub convolution: Holds,
-    /// In one without.
+    /// Form in a task of the neural engine without coefficients.
     pub neural: Holds,
-    /// In a task of the planar engine.
+    /// Form in a task of the planar engine.
     pub planar: Holds,
 }
 
@@ -58,7 +58,7 @@ slots! {
     "requantization" "ZinQuantLayer" Nothing Nothing Nothing, "results of other element types; no M1 program writes any";
 }
 
-/// The slot of that name.
+/// The slot of a name.
 pub fn slot(name: &str) -> Option<&'static Slot> {
     SLOTS.iter().find(|s| s.name == name)
 }

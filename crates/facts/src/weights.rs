@@ -19,7 +19,7 @@ pub enum WeightForm {
     Block,
 }
 
-/// What a form needs of a chip.
+/// Capability that a form needs of a chip.
 pub struct Gate {
     /// The form.
     pub form: WeightForm,
@@ -31,7 +31,7 @@ pub struct Gate {
     get: fn(&Hal) -> Option<u64>,
 }
 
-/// A row for each form.
+/// A row for each form, in the order of [`WeightForm`].
 pub static GATES: [Gate; 4] = [
     Gate {
         form: WeightForm::Palette,
@@ -50,14 +50,14 @@ pub static GATES: [Gate; 4] = [
 ];
 
 impl WeightForm {
-    /// Its row.
+    /// The form's row of [`GATES`].
     pub fn gate(self) -> &'static Gate {
         &GATES[self as usize]
     }
 }
 
 impl Gate {
-    /// Whether a chip streams the form; `None` where that is not known of the chip.
+    /// Returns true if a chip streams the form; `None` if the chip's capabilities are not known.
     pub fn open(&self, hal: &Hal) -> Option<bool> {
         Some(hal.kernel_streaming? == 1 && (self.get)(hal)? == 1)
     }
@@ -67,7 +67,7 @@ impl Gate {
 pub struct PaletteWidth {
     /// Bits of an index.
     pub bits: u32,
-    /// Whether a compiler gives it to the M1: narrower ones are refused, and those between are of later chips (chapter 25).
+    /// True if a compiler emits it for the M1: narrower ones are refused, and those between are of later chips (chapter 25).
     /// Indices in others are widened.
     pub given: bool,
 }
@@ -80,7 +80,7 @@ pub static PALETTE_WIDTHS: [PaletteWidth; 4] = [
     PaletteWidth { bits: 8, given: true },
 ];
 
-/// The widths that a compiler gives to the M1, in bits, narrowest first.
+/// Widths that a compiler emits for the M1, in bits, narrowest first.
 pub fn given_palette_bits() -> impl DoubleEndedIterator<Item = u32> {
     PALETTE_WIDTHS.iter().filter(|width| width.given).map(|width| width.bits)
 }
@@ -92,7 +92,7 @@ pub struct Failing {
     pub form: FailingForm,
     /// Families of chips whose compiler was seen to fail.
     pub families: &'static [&'static str],
-    /// What to store instead.
+    /// Form to store instead, in words.
     pub fix: &'static str,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,

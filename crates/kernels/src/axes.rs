@@ -1,22 +1,22 @@
-//! Axes of elementwise work, joined where operands and result go on alike: short rows become long ones.
+//! Axes of elementwise work, joined where all operands and the result continue alike: short rows become long ones.
 
 use crate::tensor::Extents;
 use crate::view::Strides;
 
-/// Longer rows are cut, so that they stay in cache and threads can share them.
+/// Longest row, in elements: longer ones are cut, so that they stay in cache and threads can share them.
 const LONGEST_ROW: usize = 1 << 10;
-/// Rows that are not worth cutting into.
+/// Shortest row, in elements, that a longer one is cut into.
 const SHORTEST_ROW: usize = 1 << 6;
 
-/// An operand's distances: groups, channels, rows, and columns, which are 0 or 1 apart.
+/// Strides of an operand in elements: groups, channels and rows; columns are 1 apart, or 0 if broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandAxes {
     pub strides: Strides,
-    /// Whether one element stands for a row.
+    /// True if one element is broadcast to a row.
     pub one_column: bool,
 }
 
-/// Extents and distances of elementwise work.
+/// Extents and strides of elementwise work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elementwise<const N: usize> {
     pub ext: Extents,
@@ -24,21 +24,21 @@ pub struct Elementwise<const N: usize> {
     pub operands: [OperandAxes; N],
 }
 
-/// How many, how far apart in the result, and in each operand.
+/// An axis: count, stride in the result, stride in each operand.
 type Axis<const N: usize> = (usize, usize, [usize; N]);
 
-/// The longest part of so many elements that is worked on together and leaves no rest.
+/// Largest divisor of `elements` from `SHORTEST_ROW` to `LONGEST_ROW`, if there is one.
 pub fn part_of_row(elements: usize) -> Option<usize> {
     (SHORTEST_ROW..=LONGEST_ROW).rev().find(|part| elements.is_multiple_of(*part))
 }
 
 impl<const N: usize> Elementwise<N> {
-    /// Whether rows are short, and elements enough to make up for looking at their axes.
+    /// Returns true if rows are short, and elements are enough to repay a look at their axes.
     pub fn is_worth_joining(ext: Extents) -> bool {
         ext.w < LONGEST_ROW / 2 && ext.g * ext.c * ext.h * ext.w >= LONGEST_ROW
     }
 
-    /// The same work with as few axes as it has, and rows of a good length. Unchanged where nothing can be joined.
+    /// The same work over as few axes as possible, with rows of a good length. Unchanged if more than three axes beside the row remain.
     pub fn joined(self) -> Elementwise<N> {
         let Extents { g, c, h, w } = self.ext;
         let outer = [g, c, h].into_iter().enumerate();

@@ -56,15 +56,15 @@ const FETCH: usize = 16;
 /// Multiply-adds below which a kernel stays on one thread.
 const PARALLEL_THRESHOLD: usize = 1 << 17;
 
-/// How a convolution, or pooling, is cut into shares, and how a share's source is staged.
+/// Partition of a convolution, or pooling, into shares, and staging of a share's source.
 #[derive(Clone, Debug)]
 pub struct Im2col {
     pub window: Window,
     /// Source channels that one output reads.
     channels: usize,
-    /// Whether every output channel reads channels of its own.
+    /// True if every output channel reads channels of its own.
     unicast: bool,
-    /// Planes that a source channel is taken apart into: rows, columns.
+    /// Stride phases that a source channel is split into: rows, columns.
     phases: [usize; 2],
     /// Extents of a staged plane.
     height: usize,
@@ -109,42 +109,42 @@ impl Im2col {
         if s > 1 { read } else { read.saturating_sub(p).max(read.min(from + p)).max(columns) }
     }
 
-    /// Whether taps are better put side by side, without what lies between rows, than slid over: that takes as long as some
-    /// channels' sums of the outputs that are saved.
+    /// Returns true if unfolding taps (im2col) beats sliding over staged rows: it costs the sums of `UNFOLDING` channels for every wanted
+    /// output, and saves those of the columns between rows.
     fn is_small(&self, columns: usize) -> bool {
         let (computed, wanted) = (self.share_rows * self.width, self.share_rows * columns);
         let saved = computed.next_multiple_of(VECTOR).saturating_sub(wanted + wanted % VECTOR);
         !self.unicast && saved * self.share_channels > UNFOLDING * wanted
     }
 
-    /// For shares of so many rows.
+    /// The same plan for shares of `rows` output rows.
     pub fn of_rows(&self, rows: usize) -> Im2col {
         let height = rows + (self.window.k[0] - 1) / self.window.s[0];
         Im2col { share_rows: rows, height, ..self.clone() }
     }
 
-    /// Whether every output reads one place of all channels.
+    /// Returns true if every output reads all channels at one position.
     pub fn is_pointwise(&self) -> bool {
         !self.unicast && self.channels > 0 && self.window.is_pointwise()
     }
 
-    /// Whether every output channel has a channel of its own, through windows that there is code for.
+    /// Returns true if every output channel reads one channel of its own, and the depthwise kernel has the window.
     fn is_depthwise(&self) -> bool {
         self.unicast && self.channels == 1 && depthwise::convolves(&self.window)
     }
 
-    /// Whether rows of the source leave a part of a vector empty.
+    /// Returns true if rows of the source are shorter than a vector.
     fn is_narrow(&self) -> bool {
         self.window.from[1] < VECTOR
     }
 
-    /// Whether there is code for channels side by side where every output reads all channels: what few taps meet is unfolded.
+    /// Returns true if the NCHWc16 kernel applies: every output reads all channels, at one position or through few taps (im2col).
     fn may_be_blocks(&self) -> bool {
         let few = self.channels * self.window.elements() <= UNFOLDED;
         !self.unicast && self.channels > 0 && !self.is_gemv() && (few || self.is_pointwise())
     }
 
-    /// Positions of the window that have other coefficients than zeros, where leaving out the rest is worth it: a dilated window, say.
+    /// Positions of the window with a nonzero coefficient, if dropping all others pays: of a dilated window, say.
     fn kept(&self, groups: &[Coefficients]) -> Option<Vec<usize>> {
         let elements = self.window.elements();
         if self.unicast || elements <= 1 || self.may_be_blocks() || self.is_gemv() {
@@ -158,17 +158,17 @@ impl Im2col {
         (kept.len() * SPARSE <= elements * (SPARSE - 1)).then_some(kept)
     }
 
-    /// Whether channels that every output reads are whole blocks.
+    /// Returns true for a pointwise convolution of several outputs that reads whole blocks of channels.
     pub fn is_of_blocks(&self) -> bool {
         self.is_pointwise() && !self.is_gemv() && self.channels.is_multiple_of(BLOCK)
     }
 
-    /// Whether there is one output, and of one tap a channel.
+    /// Returns true for a pointwise convolution to a single position: a matrix-vector product.
     pub fn is_gemv(&self) -> bool {
         self.is_pointwise() && self.window.to == [1; 2]
     }
 
-    /// Where each tap's numbers begin: channels, then kernel rows, then kernel columns.
+    /// Offset of each tap in the staged source, by channel, kernel row and kernel column.
     pub fn offsets(&self) -> Vec<u32> {
         let mut offsets = Vec::with_capacity(self.channels * self.window.elements());
         offsets.extend(self.places().map(|place| place as u32));
@@ -185,24 +185,24 @@ impl Im2col {
         })
     }
 
-    /// Numbers that an output's channels are staged to.
+    /// Number of elements that the channels of one output are staged to.
     pub fn staged_elements(&self) -> usize {
         self.channels * self.phases[0] * self.phases[1] * self.height * self.width
     }
 
-    /// How many of so many outputs with channels of their own are worked on together. Behind the last one that was ever staged
-    /// there must be what surrounds the source.
+    /// Number of output channels per batch, of `outputs` that read channels of their own. The padding value must follow the last one that
+    /// was ever staged.
     pub fn at_once(&self, outputs: usize) -> usize {
         (NEAR / self.staged_elements().max(1)).min(MOST_AT_ONCE).min(outputs).max(1)
     }
 
-    /// Numbers that may be read beyond those.
+    /// Number of elements that may be read past the staged ones.
     pub fn staged_slack(&self) -> usize {
         SLACK + (self.window.k[1] - 1) / self.window.s[1]
     }
 
-    /// Stages channels from `first` on for the outputs of a group from a row on. `outside` stands for what lies beyond the
-    /// source; a buffer that held other channels of the same share has it where it belongs.
+    /// Stages channels from `first` on, for the outputs of a group from a row on. `outside` is the padding value; `None` for a buffer that
+    /// held other channels of the same share, which is padded already.
     #[inline(always)]
     pub fn stage<S: Simd>(
         &self,
@@ -269,7 +269,7 @@ impl Im2col {
         }
     }
 
-    /// Staged rows, or columns, of a phase whose input row lies inside the source; `first` is the output row they begin with.
+    /// Range of staged rows, or columns, of a phase that lie inside the source; `first` is the output row they begin with.
     fn inside(&self, axis: usize, first: usize, phase: usize, staged: usize) -> Range<usize> {
         let Window { s, p, from, .. } = &self.window;
         let place = |input: usize| input.saturating_sub(phase).div_ceil(s[axis]).saturating_sub(first).min(staged);
@@ -277,7 +277,7 @@ impl Im2col {
     }
 }
 
-/// Stages rows whose columns a stride of 2 takes apart, behind `p` columns of what surrounds the source.
+/// Stages rows split into even and odd columns (stride 2), behind `p` columns of padding.
 #[inline(always)]
 pub fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&mut [f32]; 2], rows: Rows) {
     if rows.columns * rows.count == 0 {
@@ -290,7 +290,7 @@ pub fn stage_pairs<S: Simd>(simd: S, from: &[f16], p: usize, [first, second]: [&
     }
 }
 
-/// Where columns of a source with even and odd places go, in planes that begin with `p` columns of what surrounds it.
+/// Destinations of the even and odd columns of a source, in planes that begin with `p` columns of padding.
 #[inline(always)]
 pub fn by_parity(p: usize, [first, second]: [&mut [f32]; 2]) -> [&mut [f32]; 2] {
     let (even, odd) = if p.is_multiple_of(2) { (first, second) } else { (second, first) };
@@ -319,22 +319,22 @@ pub struct Coefficients {
 /// Coefficients of all groups.
 #[derive(Clone, Debug)]
 pub struct Kernels {
-    /// One for all groups, or one a group. Tasks that read the same streams share them.
+    /// One filter for all groups, or one per group. Tasks that read the same streams share them.
     groups: Arc<Vec<Filter>>,
-    /// Where an output's taps begin in a staged source.
+    /// Offset of each tap in the staged source.
     offsets: Vec<u32>,
-    /// Positions of the window that are kept: all others have no coefficient but zeros. `None` is all of them.
+    /// Positions of the window that are kept; the coefficients of all others are zeros. `None` if all are kept.
     kept: Option<Arc<[usize]>>,
-    /// Channels of a panel.
+    /// Channels per panel.
     height: usize,
 }
 
-/// Shares of a window's positions, in parts of this many, that must hold zeros alone to be left out.
+/// Positions of zeros alone are dropped if they are at least one in this many of the window's.
 const SPARSE: usize = 4;
 
 impl Kernels {
-    /// Packs what the coefficient streams hold: one item for all groups, or one a group. `transposed` is whether results are stored
-    /// with channels and columns exchanged.
+    /// Packs the coefficients of the streams: one item for all groups, or one per group. `transposed` is true if results are stored with
+    /// channels and columns exchanged.
     pub fn pack(staging: &Im2col, transposed: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
         let kept = staging.kept(&groups);
         let height = Kernels::height_for(staging, transposed, channels);
@@ -360,7 +360,7 @@ impl Kernels {
         kernels
     }
 
-    /// Channels of a panel, by what the convolution's kernel wants.
+    /// Channels per panel that the convolution's kernel needs.
     pub fn height_for(staging: &Im2col, transposed: bool, channels: usize) -> usize {
         let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
         match staging.unicast {
@@ -372,7 +372,7 @@ impl Kernels {
         }
     }
 
-    /// Shared coefficients for a source that is staged so.
+    /// Sets tap offsets for a source staged by this plan; the coefficients stay shared.
     pub fn read_from(&mut self, staging: &Im2col) {
         self.offsets = match &self.kept {
             None => staging.offsets(),
@@ -384,12 +384,12 @@ impl Kernels {
         };
     }
 
-    /// Whether channels stand side by side in blocks.
+    /// Returns true if panels are blocks of 16 channels.
     pub fn are_blocks(&self) -> bool {
         self.height == BLOCK
     }
 
-    /// Coefficients and biases of every group for the exact array with channels side by side.
+    /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of [`gemv`].
     pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
         let height = if staging.is_gemv() { gemv::PANEL } else { BLOCK };
         let groups = groups.into_iter().map(|(packed, biases)| Filter {
@@ -401,13 +401,12 @@ impl Kernels {
         Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, height }
     }
 
-    /// Channels of a group.
+    /// Number of channels of a group.
     pub fn channels(&self) -> usize {
         self.groups.first().map_or(0, |kernel| kernel.packed.channels())
     }
 
-    /// Puts channels side by side in blocks, where [`Kernels::pack`] did not: a plan does that once it knows which tasks are done
-    /// together.
+    /// Repacks into blocks of 16 channels, unless [`Kernels::pack`] did: a plan does that once it knows which tasks are fused.
     pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
         if !self.are_blocks() {
             let in_blocks = |mut kernels: Vec<Filter>| {
@@ -419,7 +418,7 @@ impl Kernels {
         }
     }
 
-    /// What the coefficients take.
+    /// Size of the coefficients in bytes.
     pub fn bytes(&self) -> usize {
         self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
     }
@@ -429,10 +428,10 @@ impl Kernels {
     }
 }
 
-/// Coefficients that tasks share, and the same in panels of another height: packed again once for all tasks that want them so.
+/// Cache of repacked coefficients: those that tasks share are repacked to another panel height once for all of them.
 pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), Repacked<T>>);
 
-/// The source, kept so that its address stays its own, and its panels.
+/// The source, held so that its address stays unique, and its repacked panels.
 type Repacked<T> = (Arc<Vec<T>>, Kernels);
 
 impl<T> Default for RepackCache<T> {
@@ -459,16 +458,16 @@ impl<T: Clone> RepackCache<T> {
     }
 }
 
-/// Where a result goes.
+/// Destination of a result.
 pub struct TensorViewMut<'a> {
     pub data: &'a mut [f16],
     pub strides: Strides,
-    /// Whether it is stored with channels and columns exchanged.
+    /// True if it is stored with channels and columns exchanged.
     pub transposed: bool,
 }
 
 impl TensorViewMut<'_> {
-    /// The channels of one column, stored as a row, are channels one element apart.
+    /// Rewrites a transposed result of one column as a plain one, whose channels are one element apart.
     pub fn in_columns(mut self, ext: Extents) -> Self {
         if self.transposed && ext.w == 1 {
             (self.transposed, self.strides[1]) = (false, 1);
@@ -477,7 +476,7 @@ impl TensorViewMut<'_> {
     }
 }
 
-/// `to = finish(kernels * from)`; the extents are those of the result before it is turned.
+/// `to = finish(kernels * from)`; `ext` is the result's extents before it is transposed.
 pub fn convolve(
     workers: &Workers,
     staging: &Im2col,
@@ -495,7 +494,7 @@ pub fn convolve(
     registry::run(registry::Work { workers, query, finish, from, to });
 }
 
-/// To a single output. Panels of coefficients are those of [`lone`].
+/// Convolution to a single position: a matrix-vector product. Panels of coefficients are those of [`gemv`].
 pub fn convolve_gemv<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
@@ -514,7 +513,7 @@ pub fn convolve_gemv<A: Accumulator>(
     });
 }
 
-/// Coefficients of some channels of a result, and what follows their sums.
+/// Coefficients and epilogue of some channels of a result.
 #[derive(Clone, Copy)]
 pub struct BatchMember<'a> {
     pub kernels: &'a Kernels,
@@ -522,13 +521,13 @@ pub struct BatchMember<'a> {
 }
 
 impl<'a> BatchMember<'a> {
-    /// What a share needs of it.
+    /// Filter and epilogue of a share.
     pub fn of(&self, share: &OutputTile) -> Option<(&'a Filter, &Epilogue<'a>)> {
         Some((self.kernels.of(share)?, &self.finish))
     }
 }
 
-/// With one tap a channel. Of several members each makes the next channels of the result, which is turned then.
+/// Pointwise convolution. Several members make consecutive channels of one result, which is then transposed.
 pub fn convolve_pointwise(
     workers: &Workers,
     members: &[BatchMember],
@@ -547,7 +546,7 @@ pub fn convolve_pointwise(
         split_rows(&mut ext, &mut [(&mut from.strides, 1), (&mut strides, 1)], threads);
         let rows = ext.h.div_ceil(threads);
         let channels = ext.c.div_ceil(threads).next_multiple_of(PANEL);
-        // What the longest share computes, and what every share has to itself of that which all of them read.
+        // Work of the longest share, and each share's own preparation of operands that all shares read.
         let computed = |outputs: usize, channels: usize| microkernel::computed(outputs) * channels;
         let by_rows = computed(rows * ext.w, ext.c) + WIDENING * ext.c;
         let by_channels = computed(ext.plane(), channels) + PACKING * ext.plane();
@@ -563,7 +562,7 @@ pub fn convolve_pointwise(
     });
 }
 
-/// With channels side by side. The source may come in blocks of them, its rows without gaps.
+/// Convolution by the NCHWc16 kernel. The source may be in blocks of channels, its rows without gaps.
 pub fn convolve_nchwc<A: Accumulator>(
     workers: &Workers,
     kernels: &Kernels,
@@ -587,7 +586,7 @@ pub fn convolve_nchwc<A: Accumulator>(
     }
     let rows = ext.h.div_ceil(threads);
     let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
-    // What the longest share computes, and what every share has to itself of that which all of them read.
+    // Work of the longest share, and each share's own preparation of operands that all shares read.
     let [widening, packing] = A::COSTS;
     let by_rows = (rows * ext.w + widening) * ext.c;
     let by_channels = ext.plane() * (channels + packing);
@@ -634,17 +633,17 @@ pub fn convolve_direct(
     });
 }
 
-/// A convolution of one tap a channel, or of few taps, whose result nothing reads but one in which every channel reads itself.
+/// A pointwise convolution, or one of few taps, fused with the depthwise convolution that alone reads its result.
 pub struct FusedDepthwise<'a, A> {
     pub kernels: [&'a Kernels; 2],
     pub finish: [A; 2],
     pub stagings: [&'a Im2col; 2],
 }
 
-/// Numbers of the first source that are packed together.
+/// Most operands of the first convolution, taps times positions, that are packed together.
 const MADE_OF: usize = 1 << 16;
 
-/// Whether there is code for a pair of such windows, and blocks for so many channels of results.
+/// Returns true if kernels have both windows, and both results' channels fill blocks well enough.
 pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {
     let taps = first.channels * first.window.elements();
     first.may_be_blocks()
@@ -654,7 +653,7 @@ pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -
 }
 
 impl<A: Accumulator> FusedDepthwise<'_, A> {
-    /// Both at once; the extents are those of the second result. It may be stored in blocks of channels, without gaps.
+    /// Executes both; `ext` is the second result's extents. `in_blocks` stores it in blocks of channels, without gaps.
     pub fn convolve(&self, workers: &Workers, from: TensorView, to: TensorViewMut, ext: Extents, in_blocks: bool) {
         let (before, window) = (self.stagings[0], &self.stagings[1].window);
         let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
@@ -691,7 +690,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
     }
 }
 
-/// Whether every number of a source can go through Winograd's form.
+/// Returns true if every number of a source is finite, as Winograd's form needs.
 fn is_for_winograd(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
     workers.arch.dispatch(
         #[inline(always)]
@@ -699,7 +698,7 @@ fn is_for_winograd(workers: &Workers, staging: &Im2col, from: TensorView, ext: E
     )
 }
 
-/// In the form of [`crate::conv::winograd`].
+/// Convolution in the form of [`crate::conv::winograd`].
 pub fn convolve_winograd(
     workers: &Workers,
     staging: &Im2col,
@@ -718,8 +717,8 @@ pub fn convolve_winograd(
     });
 }
 
-/// Takes a plane without gaps for as many rows as there are threads, where it can be divided so. Tensors come with how many numbers they
-/// have in a column.
+/// Splits a plane without gaps into as many rows as there are threads, if it divides evenly. Each tensor comes with its elements per
+/// column.
 fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads: usize) {
     let whole = |(strides, numbers): &(&mut Strides, usize)| ext.h == 1 || strides[2] == ext.w * numbers;
     let n = ext.plane();
@@ -729,7 +728,7 @@ fn split_rows(ext: &mut Extents, tensors: &mut [(&mut Strides, usize)], threads:
     }
 }
 
-/// One share at work. In a share of a turned result channels and columns are exchanged.
+/// One share of the direct kernel. In a share of a transposed result channels and columns are exchanged.
 struct Job<'a, 'b> {
     staging: &'a Im2col,
     kernel: &'a Filter,

@@ -11,12 +11,12 @@ use crate::view::TensorView;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 
-/// What becomes of a NaN that is copied.
+/// Treatment of NaN in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanRule {
-    /// A quiet one, as through fp32.
+    /// NaN becomes quiet, as by way of fp32.
     Quiet,
-    /// Plus infinity.
+    /// NaN becomes plus infinity.
     Infinity,
 }
 
@@ -32,7 +32,7 @@ impl NanRule {
     }
 }
 
-/// Rounds a row in place: the values that elements of a format would hold.
+/// Rounds a row in place to the values that an element format holds.
 pub fn through_row(arch: Arch, element: ElementType, row: &mut [f32]) {
     arch.dispatch(Through { element, row });
 }

@@ -7,16 +7,16 @@ use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Values that a byte of indices can name.
+/// Number of values of a byte of indices.
 const BYTES: usize = 256;
 
-/// Channels that stand side by side in a block.
+/// Channels per block.
 pub const BLOCK: usize = 16;
 
-/// Taps of the largest window that has code of its own.
+/// Taps of the largest window that has a kernel of its own.
 const WINDOW: usize = 5 * 5;
 
-/// Fewer are not worth the call of the host's own way.
+/// Fewest values for which a call of the host's own look-up pays.
 const AT_ONCE: usize = 32;
 
 /// Coefficients, every one of them an fp16 number.
@@ -46,7 +46,7 @@ impl Values {
         }
     }
 
-    /// All that occur, and maybe others.
+    /// Values that occur, and maybe others of the palette.
     pub fn each_value(&self) -> impl Iterator<Item = f16> {
         match self {
             Values::Halves(halves) => halves.iter().copied(),
@@ -54,7 +54,7 @@ impl Values {
         }
     }
 
-    /// Whether all that may occur are finite.
+    /// Returns true if all values, unused ones of the palette included, are finite.
     pub fn is_finite(&self) -> bool {
         let most = |values: &[f16]| values.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff));
         let most = match self {
@@ -64,7 +64,7 @@ impl Values {
         most < 0x7c00
     }
 
-    /// Marks positions of a window at which there are other coefficients than zeros; they come window by window.
+    /// Sets `used[i]` if position `i` of any window has a nonzero coefficient. Windows of `used.len()` coefficients follow each other.
     pub fn mark(&self, used: &mut [bool]) {
         let n = used.len().max(1);
         let zero = |x: f16| x.to_bits() & 0x7fff == 0;
@@ -82,7 +82,7 @@ impl Values {
         }
     }
 
-    /// Some positions of every window of so many.
+    /// Coefficients at the `kept` positions of every window of `elements` coefficients.
     pub fn positions(&self, elements: usize, kept: &[usize]) -> Values {
         fn some<T: Copy>(all: &[T], elements: usize, kept: &[usize]) -> Vec<T> {
             all.chunks_exact(elements.max(1)).flat_map(|window| kept.iter().map(|&at| window[at])).collect()
@@ -93,7 +93,7 @@ impl Values {
         }
     }
 
-    /// What they take.
+    /// Size in bytes, without the palette.
     pub fn bytes(&self) -> usize {
         match self {
             Values::Halves(halves) => 2 * halves.len(),
@@ -101,7 +101,7 @@ impl Values {
         }
     }
 
-    /// Some of them.
+    /// Coefficients of a range.
     pub fn slice(&self, part: Range<usize>) -> Values {
         match self {
             Values::Halves(halves) => Values::Halves(halves[part].to_vec()),
@@ -110,29 +110,29 @@ impl Values {
     }
 }
 
-/// Coefficients by panels of channels that read the same source; in a panel tap by tap. The last panel has the channels
-/// that are left over.
+/// Coefficients in panels of channels that read the same source, `[tap][channel]` in each. The last panel has the channels that are
+/// left over.
 #[derive(Clone, Debug)]
 pub struct PackedFilter {
     store: Store,
     channels: usize,
     taps: usize,
-    /// Channels of a panel.
+    /// Channels per panel.
     height: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Store {
     Halves(Vec<f16>),
-    /// Panels of whole bytes, each holding one index or several, the first in its lowest bits; and what a byte stands for.
+    /// Panels of whole bytes, one or several indices in each byte, lowest bits first; and the values of every byte.
     One(Vec<u8>, Box<[[f32; 1]]>),
-    /// Here with the palette as well, for hosts that look up many at a time.
+    /// With the palette as well, for hosts that look up many indices at a time.
     Two(Vec<u8>, Box<[[f32; 2]]>, [f16; 16]),
     Four(Vec<u8>, Box<[[f32; 4]]>),
 }
 
 impl PackedFilter {
-    /// From `[channel][tap]`.
+    /// Packs coefficients that are ordered `[channel][tap]`.
     pub fn of(values: &Values, channels: usize, taps: usize, height: usize) -> PackedFilter {
         let height = height.max(1);
         let panels = (0..channels).step_by(height).map(|first| first..channels.min(first + height));
@@ -172,7 +172,7 @@ impl PackedFilter {
         PackedFilter { store, channels, taps, height }
     }
 
-    /// The same ones by panels of another height.
+    /// Repacks the coefficients into panels of another height.
     pub fn with_height(&self, height: usize) -> PackedFilter {
         // From one place to the other, by channel and tap.
         let places = (0..self.channels).flat_map(|channel| {
@@ -199,12 +199,12 @@ impl PackedFilter {
         PackedFilter::of(&values, self.channels, self.taps, height)
     }
 
-    /// Coefficients of one channel.
+    /// Number of coefficients of a channel.
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// What the coefficients take.
+    /// Size in bytes, without tables.
     pub fn bytes(&self) -> usize {
         match &self.store {
             Store::Halves(halves) => 2 * halves.len(),
@@ -212,12 +212,12 @@ impl PackedFilter {
         }
     }
 
-    /// Channels of all panels.
+    /// Number of channels of all panels.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// As [`PackedFilter::widen`], and keeps what `after` makes of vectors.
+    /// As [`PackedFilter::widen`], with `after` applied to every vector.
     #[inline(always)]
     pub fn widen_and<'a, S: Simd>(
         &self,
@@ -238,7 +238,7 @@ impl PackedFilter {
         to
     }
 
-    /// What some channels' coefficients take, the first of which begins a panel; or nothing, behind the last channel.
+    /// Stored bytes of a range of channels that begins with a panel; empty past the last channel.
     pub fn bytes_of(&self, channels: Range<usize>) -> &[u8] {
         let part = channels.start.min(self.channels) * self.taps..channels.end.min(self.channels) * self.taps;
         let bytes = |per: usize| part.start / per..part.end / per;
@@ -250,24 +250,24 @@ impl PackedFilter {
         }
     }
 
-    /// All of the full panel that begins with a channel, by tap, then channel, where they are kept as they are.
+    /// Coefficients `[tap][channel]` of the full panel that begins with channel `first`; `None` for indices and for a last, smaller panel.
     pub fn halves_of(&self, first: usize) -> Option<&[f16]> {
         let Store::Halves(halves) = &self.store else { return None };
         (self.height(first) == self.height).then(|| &halves[first * self.taps..][..self.height * self.taps])
     }
 
-    /// Channels of the panel that begins with a channel.
+    /// Number of channels of the panel that begins with channel `first`.
     pub fn height(&self, first: usize) -> usize {
         self.height.min(self.channels - first)
     }
 
-    /// The first channel of the panel with a channel, and how many it has.
+    /// First channel and number of channels of the panel that holds a channel.
     pub fn panel_of(&self, channel: usize) -> (usize, usize) {
         let first = channel - channel % self.height;
         (first, self.height(first))
     }
 
-    /// Widens some taps of the panel that begins with a channel. Returns as many numbers as there are.
+    /// Widens some taps of the panel that begins with channel `first`, `[tap][channel]`. Returns the part of `to` that is written.
     #[inline(always)]
     pub fn widen<'a>(&self, first: usize, taps: Range<usize>, to: &'a mut [f32]) -> &'a mut [f32] {
         let height = self.height(first);
@@ -288,7 +288,7 @@ impl PackedFilter {
         to
     }
 
-    /// Widens the taps of one channel, of a window and a block at most.
+    /// Widens the first `to.len()` taps of one channel; at most those of a 5x5 window, if panels have several channels.
     #[inline(always)]
     pub fn widen_channel(&self, channel: usize, to: &mut [f32]) {
         let place = channel % self.height;
@@ -301,13 +301,13 @@ impl PackedFilter {
         to.iter_mut().zip(panel[place..].iter().step_by(self.height(first))).for_each(|(to, x)| *to = *x);
     }
 
-    /// Bytes of a full panel, at `per` indices each.
+    /// Size of a full panel in bytes, at `per` indices in each.
     fn panel_bytes(&self, per: usize) -> usize {
         (self.height * self.taps).div_ceil(per)
     }
 }
 
-/// Puts rows side by side: the first numbers of all, then the second ones.
+/// Interleaves rows: the first numbers of all, then the second ones.
 fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
     let height = rows.len() / taps.max(1);
     match height {
@@ -341,18 +341,18 @@ pub struct Filter {
     pub packed: PackedFilter,
     /// By channel; `None` where there are none.
     pub biases: Option<Vec<f32>>,
-    /// Whether all coefficients are finite.
+    /// True if all coefficients are finite.
     pub finite: bool,
 }
 
 impl Filter {
-    /// Of a channel.
+    /// Bias of a channel; 0 without biases.
     pub fn bias(&self, channel: usize) -> f32 {
         self.biases.as_ref().map_or(0.0, |biases| biases[channel])
     }
 }
 
-/// Makes `height` channels a tap of fewer; those that are missing are zero.
+/// Pads every tap in place from `channels` to `height` channels; the added ones are zero.
 #[inline(always)]
 pub fn spread(to: &mut [f32], channels: usize, height: usize) {
     for tap in (0..to.len() / height).rev().filter(|_| channels < height) {
@@ -361,14 +361,14 @@ pub fn spread(to: &mut [f32], channels: usize, height: usize) {
     }
 }
 
-/// What each byte of `N` indices stands for. Indices beyond the palette do not occur.
+/// Values of every byte of `N` indices. Indices beyond the palette do not occur.
 fn table<const N: usize>(palette: &[f16]) -> Box<[[f32; N]]> {
     let value = |index: usize| palette.get(index).map_or(0.0, |x| x.to_f32());
     let bits = 8 / N;
     (0..BYTES).map(|byte| std::array::from_fn(|i| value(byte >> (i * bits) & ((1 << bits) - 1)))).collect()
 }
 
-/// Indices from the `from`th on of the panel that begins with byte `panel`.
+/// Looks up the values of indices from `from` on, in the panel that begins with byte `panel`.
 #[inline(always)]
 fn look_up<const N: usize>(bytes: &[u8], table: &[[f32; N]], panel: usize, from: usize, to: &mut [f32]) {
     let Ok(table) = <&[[f32; N]; BYTES]>::try_from(table) else { return };

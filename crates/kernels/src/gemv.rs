@@ -1,5 +1,5 @@
-//! GEMV: 1x1 convolutions with a single output, as at a network's end. The matrix is read once, in the order in which it is packed: a tap of
-//! all channels of a panel, then the next tap.
+//! GEMV: 1x1 convolutions with a single output, as at a network's end. The matrix is read once, in the order in which it is packed:
+//! a tap of all channels of a panel, then the next tap.
 //!
 //! A sum takes its taps in their order, as in [`crate::conv`]. For fixed-point accumulators, rounding is applied to the vector, not the
 //! matrix: fewer elements.

@@ -1,5 +1,5 @@
-//! Chains of elementwise stages in fp32, block by block: what one stage leaves is rounded to fp16, as it would be in memory, and read
-//! by the next one from cache.
+//! Chains of elementwise stages in fp32, executed block by block: the result of a stage is rounded to fp16, as it would be in memory,
+//! and read by later stages from cache.
 
 use crate::elementwise::BLOCK;
 use crate::epilogue::{Activation, Epilogue};
@@ -18,23 +18,23 @@ use pulp::{Simd, WithSimd};
 pub const MOST_OPERANDS: usize = 6;
 /// Stages of a chain, at most.
 pub const MOST_STAGES: usize = 16;
-/// Stages times elements that are worth waking other threads, and the same where they look for work.
+/// Stages times elements from which other threads share the work: if they sleep, and if they spin already.
 const PARALLEL_THRESHOLD: usize = 1 << 17;
 const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 14;
 
-/// Shorter rows are gathered before they are widened.
+/// Rows of fewer columns are gathered before they are widened.
 const SHORT: usize = 8;
 
-/// Where a stage finds a source.
+/// Source of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapInput {
-    /// In memory.
+    /// Operand in memory, by index.
     Operand(usize),
-    /// What an earlier stage left.
+    /// Result of an earlier stage, by index.
     Value(usize),
 }
 
-/// One stage: sources, the first of which may pass a ReLU, and so may the others; and what is made of them.
+/// One stage: its sources, a ReLU flag for the first and one for the others, and its function.
 #[derive(Clone)]
 pub struct MapStage {
     pub inputs: Vec<MapInput>,
@@ -42,18 +42,18 @@ pub struct MapStage {
     pub kind: MapKind,
 }
 
-/// What a stage does.
+/// Function of a stage.
 #[derive(Clone)]
 pub enum MapKind {
-    /// A source through bias, scale and non-linearity.
+    /// Bias, scale and activation of one source.
     Activate { bias: f32, scale: f32, activation: Activation },
-    /// One source, two combined, or one with an addend and a factor, which are the second and the third one.
+    /// One source alone, two combined, or one with an addend (second source) and a factor (third).
     Combine(Box<Combination>),
 }
 
-/// An elementwise operation with what comes before and after it.
+/// An elementwise operation with its prologue and epilogue.
 pub struct Combination {
-    /// What the first source is multiplied by, and whether its sign is dropped.
+    /// Factor of the first source, and true if its absolute value is taken then.
     pub pre: Option<(f32, bool)>,
     pub operation: Operation<f32>,
     pub ending: ElementwiseEpilogue<f32>,
@@ -75,11 +75,11 @@ impl Clone for Combination {
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
     pub stages: &'a [MapStage],
-    /// Strides, and whether one element stands for a row; `None` is what stands where the result goes.
+    /// View, and true if one element is broadcast to a row; `None` for an operand in place of the result.
     pub operands: &'a [Option<(TensorView<'a>, bool)>],
 }
 
-/// Buffers of a thread.
+/// Scratch buffers of a thread.
 #[derive(Default)]
 pub struct Buffers {
     wide: Vec<f32>,
@@ -89,7 +89,7 @@ pub struct Buffers {
     values: Vec<f16>,
 }
 
-/// Does all stages for every element of the result.
+/// Executes all stages for every element of the result.
 pub fn map(workers: &Workers, of: Map, to: &mut [f16], ext: Extents, strides: Strides) {
     let elements = ext.g * ext.c * ext.plane();
     if elements == 0 || of.stages.is_empty() {
@@ -154,7 +154,7 @@ impl WithSimd for Job<'_, '_> {
     }
 }
 
-/// What a stage may read.
+/// Sources that a stage may read.
 struct Sources<'a> {
     of: &'a Map<'a>,
     to: &'a [f16],
@@ -163,7 +163,7 @@ struct Sources<'a> {
     most: usize,
 }
 
-/// Buffers at work.
+/// Scratch buffers, sliced for a job.
 struct At<'a> {
     wide: &'a mut [f32],
     a: &'a mut [f32],
@@ -172,7 +172,7 @@ struct At<'a> {
 }
 
 impl Sources<'_> {
-    /// A source, widened.
+    /// Reads the block of a source, widened to fp32, into `to`.
     #[inline(always)]
     fn read<S: Simd>(&self, simd: S, input: MapInput, relu: bool, [wide, to]: [&mut [f32]; 2], gathered: &mut [f16]) {
         let n = self.block.elements();
@@ -198,7 +198,7 @@ impl Sources<'_> {
         f32::admit_rows(simd, from, rows, relu, wide, &mut to[..n]);
     }
 
-    /// A source as it is, without gaps.
+    /// The block of a source in fp16, without gaps; gathered into `to` if it has any.
     #[inline(always)]
     fn gather<'a>(&'a self, input: MapInput, to: &'a mut [f16]) -> &'a [f16] {
         let (n, Block { count, columns, .. }) = (self.block.elements(), self.block);

@@ -155,8 +155,8 @@ impl OutputTile<'_> {
         }
     }
 
-    /// Stores a channel's rows by `by`, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which may be used
-    /// up.
+    /// Stores a channel's rows by `by`, from a channel, row and column of the tile on; `rows` is their layout in `from`, which may be
+    /// overwritten.
     #[inline(always)]
     pub fn store_channel(
         &mut self,

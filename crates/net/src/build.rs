@@ -22,7 +22,7 @@ const FOLD_ELEMENTS: usize = 1 << 20;
 /// Most operations of one net: unrolled loops can ask for any number.
 const MAX_OPS: usize = 1 << 18;
 
-/// How many elements of constants a model may make, all together.
+/// Budget of the constant elements that a model may make, all together.
 ///
 /// One stretch of a weight file can be named any number of times, and decompression multiplies it; honest models make
 /// less than 20 elements for each byte of their weights.
@@ -58,15 +58,15 @@ impl Budget {
 pub struct Builder {
     pub net: Net,
     pub budget: Budget,
-    /// What new intermediate values are named after: the result of the operation being translated.
+    /// Name stem of new intermediate values: the result of the operation being translated.
     pub stem: String,
-    /// What new operations are named after.
+    /// Name stem of new operations.
     pub op_stem: String,
     names: HashSet<String>,
     serials: HashMap<String, usize>,
     /// Values before this one are not the current operation's to rename.
     mark: usize,
-    /// What the current operation has named already.
+    /// Values that the current operation has named already.
     titled: Vec<ValueId>,
 }
 
@@ -156,7 +156,7 @@ impl Builder {
         self.net.value(id).data.as_ref()
     }
 
-    /// What cannot be expressed, said of the current operation.
+    /// Error for a form of the current operation that the graph cannot express.
     pub fn unsupported(&self, op: &str, reason: impl Into<String>) -> Error {
         Error::Unsupported { op: op.to_string(), output: self.stem.clone(), reason: reason.into() }
     }

@@ -14,7 +14,7 @@ pub const LEAST_ELEMENTS: usize = 2048;
 /// Rounds of moving centres and elements to each other.
 const ROUNDS: usize = 50;
 
-/// How weights are compressed.
+/// Compression method of weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
     /// Each weight becomes one of `2^bits` values of its tensor; bits are 1, 2, 3, 4, 6 or 8.
@@ -31,7 +31,7 @@ pub enum Method {
     },
 }
 
-/// What compression did.
+/// Statistics of a compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Constants compressed.
@@ -92,7 +92,7 @@ pub fn compress(net: &mut Net, method: Method) -> Result<Summary, Error> {
     Ok(summary)
 }
 
-/// What the stored form of a constant says of its elements. Joint forms say several things.
+/// Compression of a constant's elements; joint forms set several fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     /// They are entries of a table.
@@ -103,7 +103,7 @@ pub struct Compression {
     pub scaled: Option<Scales>,
 }
 
-/// How far the scale of an integer reaches.
+/// Granularity of the scales of quantized integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scales {
     /// The whole constant, or one output channel.
@@ -113,7 +113,7 @@ pub enum Scales {
 }
 
 impl Compression {
-    /// Of a constant's elements.
+    /// Compression of a constant, from its stored form.
     pub fn of(data: &Data) -> Compression {
         let Data::Stored(stored) = data else { return Compression::default() };
         match stored.form() {
@@ -133,7 +133,7 @@ impl Compression {
     }
 }
 
-/// Whether data are stored compressed: by a palette, without zeros, or as scaled integers.
+/// Returns true if data are stored compressed: by a palette, without zeros, or as scaled integers.
 pub fn is_compressed(data: &Data) -> bool {
     let had = Compression::of(data);
     had.palette || had.sparse || had.scaled.is_some()

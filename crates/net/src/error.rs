@@ -2,7 +2,7 @@
 
 use crate::graph::{DType, TensorType};
 
-/// What is wrong with a graph, a text or a model file.
+/// Errors in a graph, a text or a model file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -96,7 +96,7 @@ pub enum Error {
     Unsupported { op: String, output: String, reason: String },
 }
 
-/// What the text parser met.
+/// Faults that the text parser finds.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]

@@ -49,7 +49,7 @@ pub fn eval_traced(net: &Net, inputs: &[Tensor], trace: &mut dyn FnMut(&str, &Te
     walk(net, inputs, Round::Nothing, trace)
 }
 
-/// Which floats are rounded to fp16.
+/// Rounding of floats to fp16: of none, of all, or of those declared fp16.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     Nothing,
@@ -131,7 +131,7 @@ fn accepts(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<(), Error> {
     Ok(())
 }
 
-/// How often each value is still needed; outputs are needed once more than they are used.
+/// Read count of each value, by value id; a network output counts as one read.
 fn count_uses(net: &Net) -> Vec<usize> {
     let mut uses = vec![0; net.values.len()];
     for &id in net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs) {

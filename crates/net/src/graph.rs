@@ -57,12 +57,12 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating point.
+    /// Returns true for floating-point elements.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::F32)
     }
 
-    /// Whether elements are integers (truth values are not).
+    /// Returns true for integer elements; truth values are none.
     pub fn is_integer(self) -> bool {
         !self.is_float() && self != DType::Bool
     }
@@ -174,7 +174,7 @@ impl Data {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -330,7 +330,7 @@ impl Tensor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
-/// How the caller lays an input or output out in memory, where the model says so (netplists do).
+/// Memory layout of an input or output, where the model states one (netplists do).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surface {
     /// Distance between rows in bytes.
@@ -359,7 +359,7 @@ pub struct Value {
 pub struct Op {
     /// Name as the model gives it, else that of its first output.
     pub name: String,
-    /// What it computes, with its attributes.
+    /// Kind of operation, with its attributes.
     pub kind: OpKind,
     /// Operands in the order that [`OpKind`] documents.
     pub inputs: Vec<ValueId>,

@@ -1,4 +1,4 @@
-//! What the user meant: typed network graphs from model files, with a checker and a plain evaluator.
+//! Front end: typed network graphs from model files, with a checker and a plain evaluator.
 //!
 //! This crate knows no hardware: it names no chip, no register and no byte limit, and it does no file I/O (readers get
 //! bytes and a [`read::Files`] to ask for more).

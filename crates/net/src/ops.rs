@@ -7,7 +7,7 @@ use crate::native::Native;
 
 pub use unary::{GeluMode, Unary};
 
-/// What an operation computes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
+/// Kind of operation, with its attributes. Operand lists are given as `(x, w, [b])`, brackets marking optional ones. Every
 /// operation has one result, of the element type of `x` unless said otherwise.
 ///
 /// Spatial lists (`strides`, `kernel`, ...) have one entry per spatial axis: rank 3 tensors `[N, C, W]` have one,
@@ -202,7 +202,7 @@ impl Binary {
         }
     }
 
-    /// Whether the result is a truth value.
+    /// Returns true for comparisons, whose result is a truth value.
     pub fn is_comparison(&self) -> bool {
         matches!(
             self,
@@ -279,7 +279,7 @@ impl ReduceKind {
     }
 }
 
-/// Where padding takes its elements from.
+/// Source of the elements of padding that is not constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeMode {
     /// Mirrored about the edge element, which is not repeated; pads are less than the extent.
@@ -288,7 +288,7 @@ pub enum EdgeMode {
     Replicate,
 }
 
-/// How resampling weighs elements.
+/// Interpolation of a resampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeMode {
     /// The element at the position rounded down (`HalfPixel`: the nearest element).
@@ -297,7 +297,7 @@ pub enum ResizeMode {
     Linear,
 }
 
-/// Which position of the operand an element of the result is sampled at. Positions are clamped to the operand.
+/// Coordinate transform of a resampling: position in the operand of element `o` of the result, clamped to the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
     /// `o * in / out`.
@@ -308,7 +308,7 @@ pub enum Coordinates {
     AlignCorners,
 }
 
-/// How an update is combined with what it meets.
+/// Combination of a scattered update with the element that it meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ScatterMode {
@@ -347,7 +347,7 @@ impl ScatterMode {
     }
 }
 
-/// What sampling finds outside its operand.
+/// Padding mode of sampling positions outside the operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outside {
     /// A constant.

@@ -1,4 +1,4 @@
-//! What the Core ML opsets have: every operation by name, with its arguments, and what becomes of it here. The rows are
+//! Operations of the Core ML opsets: every operation by name, with its arguments and its treatment here. The rows are
 //! facts of the public format (the operation reference of coremltools); readers hold files to them.
 
 mod rows;
@@ -8,7 +8,7 @@ pub use rows::ROWS;
 /// Deepest nesting of blocks.
 pub const MAX_NESTING: usize = 32;
 
-/// What becomes of an operation.
+/// Treatment of an operation by the readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// It is an operation of the net.
@@ -28,7 +28,7 @@ pub struct Row {
     pub name: &'static str,
     /// First opset that has it: 15 is iOS15 (`CoreML5`), 18 is iOS18 (`CoreML8`).
     pub since: u32,
-    /// What becomes of it.
+    /// Treatment by the readers.
     pub treatment: Treatment,
     /// Arguments, separated by spaces: `name`, `name?` or `name?=default`.
     pub arguments: &'static str,
@@ -43,9 +43,9 @@ pub struct Row {
 pub struct Argument {
     /// Its name.
     pub name: &'static str,
-    /// Whether it may be left out.
+    /// True if it may be left out.
     pub optional: bool,
-    /// What holds where it is left out, if that is one value.
+    /// Default value, where it is optional and has a single one.
     pub default: Option<&'static str>,
 }
 
@@ -70,7 +70,7 @@ pub fn row(name: &str) -> Option<&'static Row> {
     ROWS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &ROWS[at])
 }
 
-/// Why an operation is not translated.
+/// Reason that an operation is not translated.
 pub(crate) fn why_not(name: &str) -> String {
     match row(name).map(|row| row.treatment) {
         Some(Treatment::Refused(reason)) => reason.to_string(),

@@ -1,4 +1,4 @@
-//! What a model says, operation by operation, before anything is translated: names, types and small parameters.
+//! Outline of a model, operation by operation, before anything is translated: names, types and small parameters.
 //!
 //! An outline exists for every program that parses, also where an operation has no place in the graph. Weights are not
 //! loaded.
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 /// Most elements of a constant that an outline keeps.
 pub const KEPT_ELEMENTS: usize = 4096;
 
-/// Where an outline comes from.
+/// Source of an outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A Core ML model file.
@@ -30,7 +30,7 @@ pub struct OutlineType {
     pub element: &'static str,
     /// Extents; `None` where the program leaves one open.
     pub shape: Vec<Option<usize>>,
-    /// Whether it is a state.
+    /// True for a state.
     pub state: bool,
 }
 
@@ -60,7 +60,7 @@ impl OutlineType {
         self.elements().saturating_mul(self.element_bytes())
     }
 
-    /// Whether elements are floating point.
+    /// Returns true for floating-point elements.
     pub fn is_float(&self) -> bool {
         matches!(self.element, "fp16" | "fp32" | "fp64" | "bf16")
     }
@@ -88,7 +88,7 @@ pub struct Named {
 pub struct OutlineConstant {
     /// Its type.
     pub ty: OutlineType,
-    /// Whether the elements stand in the program itself, not in a weight file.
+    /// True if the elements are in the program itself, not in a weight file.
     pub inline: bool,
     /// Elements, where they are numbers or truth values, in the program, and few.
     pub numbers: Option<Vec<f64>>,
@@ -98,7 +98,7 @@ pub struct OutlineConstant {
     pub compressed: Option<String>,
 }
 
-/// What an operation is given under one name.
+/// Argument of an operation under one name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
     /// A result of another operation, or an input.
@@ -120,7 +120,7 @@ impl Argument {
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineOp {
-    /// What it is, as MIL names it.
+    /// Kind of operation, by its MIL name.
     pub op: String,
     /// Name, that of its first output.
     pub name: String,
@@ -130,7 +130,7 @@ pub struct OutlineOp {
     pub outputs: Vec<Named>,
     /// Nested blocks.
     pub blocks: usize,
-    /// Whether all its operands are constant, so that it is computed before the model runs.
+    /// True if all its operands are constant, so that it is computed before the model runs.
     pub constant: bool,
 }
 
@@ -177,7 +177,7 @@ pub struct Outline {
     pub name: String,
     /// Opset of the function, where the program names it.
     pub opset: Option<String>,
-    /// What it was read from.
+    /// Source that it was read from.
     pub origin: Origin,
     /// Inputs.
     pub inputs: Vec<Named>,
@@ -185,7 +185,7 @@ pub struct Outline {
     pub ops: Vec<OutlineOp>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// What a verdict holds under, a sentence each: the shape that was taken where the model has several.
+    /// Conditions that a verdict depends on, a sentence each: the shape that was taken where the model has several.
     pub conditions: Vec<String>,
 }
 

@@ -67,7 +67,7 @@ impl Element {
     }
 }
 
-/// How the elements of a constant are stored.
+/// Storage form of a constant's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
     /// Packed little-endian elements; those narrower than a byte begin at the lowest bit.
@@ -83,9 +83,9 @@ pub enum Form {
         data: Tensor,
         /// Its element type is the result's.
         scale: Tensor,
-        /// Of the scale's shape.
+        /// Zero point, of the scale's shape.
         offset: Option<Tensor>,
-        /// Whole shape, where only set positions have data.
+        /// Mask of the whole shape, where only set positions have data.
         mask: Option<Tensor>,
     },
     /// `table[block, index, :]`: the table has the blocks' extents, then its length, then the width of its entries.
@@ -96,7 +96,7 @@ pub enum Form {
         table: Tensor,
         /// Axis along which entries of a width beyond one lie.
         axis: usize,
-        /// Whole shape, where only set positions have indices.
+        /// Mask of the whole shape, where only set positions have indices.
         mask: Option<Tensor>,
     },
     /// `values` in order where `mask` is set, zeros elsewhere.
@@ -221,7 +221,7 @@ impl Stored {
         self.count
     }
 
-    /// How they are stored.
+    /// Storage form of the elements.
     pub fn form(&self) -> &Form {
         &self.form
     }
@@ -382,7 +382,7 @@ fn positions(mask: &Option<Tensor>, count: usize) -> Box<dyn Iterator<Item = usi
     }
 }
 
-/// Which block an element lies in; both row-major and of the same rank.
+/// Map from an element's index to its block's; both row-major and of the same rank.
 struct Blocks {
     /// Extent, extent of a block, and distance between blocks, last axis first; axes of one block are left out but for
     /// their extents.
@@ -401,7 +401,7 @@ impl Blocks {
         Blocks { axes: axes.collect(), single: elements(blocks) == 1 }
     }
 
-    /// How many consecutive elements lie in one block, from the first on and so on.
+    /// Number of consecutive elements that lie in one block; the block changes only at multiples of it.
     fn run(&self) -> usize {
         let mut run = 1;
         for &(extent, size, _) in &self.axes {

@@ -31,7 +31,7 @@ pub(crate) fn attributes_of(kind: &crate::ops::OpKind) -> Vec<(&'static str, Str
 /// Most elements of a constant that stand in the text itself.
 pub const INLINE_ELEMENTS: usize = 16;
 
-/// Whether a character may stand in a name without quotes.
+/// Returns true for a character that a name may have without quotes.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_.@/$+-".contains(c)
 }

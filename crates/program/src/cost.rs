@@ -1,5 +1,5 @@
-//! What one dispatch of a program takes on silicon: the stages of a dispatch, copies by bytes, and the engine's part from the
-//! work that its tasks state. Rates and their error are rows of [`anemone_facts::cost`].
+//! Predicted time of one dispatch of a program on silicon: the stages of a dispatch, copies by bytes, and the engine's part from
+//! the work that its tasks state. Rates and their error are rows of [`anemone_facts::cost`].
 
 use anemone_facts::chips::Chip;
 use anemone_facts::code::{self, class, kernel, neural};
@@ -13,7 +13,7 @@ use crate::{Direction, Program, Task};
 /// The engine's part of the measured small graph, which the firmware's round trip includes: 2 % of its budget.
 pub const SMALL_ENGINE_NS: u64 = stages::ROUND_TRIP_NS / 50;
 
-/// What a dispatch takes, in nanoseconds.
+/// Predicted time of a dispatch, by stage, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Binding and the runtime.
@@ -30,33 +30,33 @@ pub struct Cost {
     pub engine_ns: u64,
     /// Completion.
     pub complete_ns: u64,
-    /// Where the rates come from, and how far they are off.
+    /// Rates of the chip, with their source and error.
     pub rates: &'static Rates,
 }
 
 impl Cost {
-    /// Call to result.
+    /// Time from call to result.
     pub fn total_ns(&self) -> u64 {
         self.bind_ns + self.copy_ns + self.inside_ns()
     }
 
-    /// Entry to return of the submit selector.
+    /// Time from entry to return of the submit selector.
     pub fn inside_ns(&self) -> u64 {
         self.build_ns + self.kick_ns + self.round_trip_ns() + self.complete_ns
     }
 
-    /// Firmware and engine.
+    /// Time of firmware and engine.
     pub fn round_trip_ns(&self) -> u64 {
         self.firmware_ns + self.engine_ns
     }
 
-    /// Between which times nine in ten measured points lie.
+    /// Least and largest time, between which nine in ten measured points lie.
     pub fn band_ns(&self) -> (u64, u64) {
         let (total, most) = (self.total_ns(), u64::from(self.rates.most_percent));
         (total.saturating_mul(100) / (100 + most), total.saturating_mul(100 + most) / 100)
     }
 
-    /// Of programs that are dispatched one after the other.
+    /// Sum over programs that are dispatched one after the other, with the first one's rates; `None` for no program.
     pub fn sum(all: impl IntoIterator<Item = Cost>) -> Option<Cost> {
         all.into_iter().reduce(|a, b| Cost {
             bind_ns: a.bind_ns + b.bind_ns,
@@ -90,7 +90,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// What one dispatch of a program takes on a chip; `None` where the chip has no rates, or the stream is no chain of tasks.
+/// Predicted time of one dispatch on a chip; `None` if the chip has no rates or clock, or the stream is no chain of tasks.
 pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
     let (rates, clock_hz) = (rates(chip.target)?, chip.hal.f_max_hz?);
     let tasks = program.tasks().ok()?;
@@ -110,7 +110,8 @@ pub fn of_program(program: &Program, chip: &Chip) -> Option<Cost> {
     })
 }
 
-/// One task: the longest of products, coefficients, activations through memory and planar elements.
+/// Time of one task in nanoseconds: its overhead, and the longest of multiply-accumulates, coefficients, activations through memory and
+/// planar elements.
 fn task_ns(layout: &Layout, task: &Task, rates: &Rates, clock_hz: f64) -> f64 {
     let get = |field| u64::from(task.get(layout, field).unwrap_or(0));
     let product =

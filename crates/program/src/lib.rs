@@ -4,8 +4,9 @@
 //! printing at what it cannot explain: unknown bits are listed, never dropped.
 //!
 //! Dependencies: `flatbuffers` writes dispatch descriptors; reading them is ours, because the library's accessors are
-//! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift from the variants), `serde`
-//! gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes vectors of them, `sha2` names kernels.
+//! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift
+//! from the variants), `serde` gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes
+//! vectors of them, `sha2` names kernels.
 
 mod bytes;
 pub mod cost;

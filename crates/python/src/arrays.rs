@@ -5,7 +5,7 @@ use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedA
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Whatever numpy makes an array of fp32 of.
+/// Any object that numpy converts to an array of fp32.
 pub fn taken(value: &Bound<'_, PyAny>) -> PyResult<Array> {
     let numpy = value.py().import("numpy")?;
     let value = &known_to_numpy(&numpy, value)?;

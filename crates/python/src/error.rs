@@ -40,7 +40,7 @@ pub fn raised(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
     error
 }
 
-/// How long the interpreter waits for its next look at signals.
+/// Interval at which the interpreter checks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// Runs without the interpreter, and raises what is refused. On the main thread, where signals arrive, an interrupt ends the call

@@ -84,7 +84,7 @@ impl Graph {
         self.graph.native(&name, kind, &operands, &given).map(Tensor).map_err(|d| raised(py, d))
     }
 
-    /// A value is given out.
+    /// Makes a value an output.
     fn output(&mut self, py: Python<'_>, tensor: Tensor) -> PyResult<()> {
         self.graph.output(&tensor.0).map_err(|d| raised(py, d))
     }

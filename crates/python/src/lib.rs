@@ -17,7 +17,7 @@ mod program;
 
 use pyo3::prelude::*;
 
-/// What `import anemone` re-exports.
+/// Native module that `import anemone` re-exports.
 #[pymodule]
 mod _anemone {
     use super::*;

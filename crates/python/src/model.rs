@@ -1,4 +1,4 @@
-//! Models and what a check says of them.
+//! Models and their check reports.
 
 use crate::arrays;
 use crate::error::{apart, raised};
@@ -23,7 +23,7 @@ pub struct Model {
     notes: Vec<String>,
     choices: Choices,
     portable: bool,
-    /// SHA-256 of its content, once somebody asked.
+    /// SHA-256 of its content, computed on first use.
     digest: OnceLock<String>,
     /// Holds the file of a model that came as an object.
     _folder: Option<TempDir>,
@@ -69,7 +69,7 @@ pub fn load(
 
 #[pymethods]
 impl Model {
-    /// Where it was read from.
+    /// Path that the model was read from.
     #[getter]
     fn path(&self) -> String {
         self.path.display().to_string()
@@ -97,7 +97,7 @@ impl Model {
         Ok(self.digest.get_or_init(|| digest).clone())
     }
 
-    /// Whether it pickles with its bytes.
+    /// True if the model pickles with its bytes.
     #[getter]
     fn portable(&self) -> bool {
         self.portable
@@ -195,18 +195,18 @@ impl<'py> FromPyObject<'_, 'py> for Chips {
     }
 }
 
-/// What a program was compiled from.
+/// Source of a compiled program.
 pub struct Source {
     pub model: Py<Model>,
     pub engine_only: bool,
 }
 
-/// How objects are pickled.
+/// Module that pickles objects.
 pub fn travel(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("anemone._travel")
 }
 
-/// What runs on the engine of which chip, and why not.
+/// Placement of every operation on each chip, with the reasons of refusals.
 #[pyclass(frozen, module = "anemone")]
 pub struct Report {
     report: check::Report,
@@ -217,7 +217,7 @@ pub struct Report {
 
 #[pymethods]
 impl Report {
-    /// Whether every operation is on the engine of every chip that was asked for.
+    /// True if every operation is on the engine of every chip that was asked for.
     #[getter]
     fn ok(&self) -> bool {
         self.report.failing(&[]).is_empty()

@@ -24,7 +24,7 @@ type Kept = ((Arithmetic, Option<usize>), Arc<Session>);
 pub struct Program {
     compiled: Arc<Executable>,
     chip: &'static Chip,
-    /// What its files are named after.
+    /// Stem of its file names.
     stem: String,
     source: Option<Source>,
     /// Threads of a run, where it was told.
@@ -176,7 +176,7 @@ impl Program {
         Ok(paths.iter().map(|p| p.display().to_string()).collect())
     }
 
-    /// Why operations run on the host, one sentence for each that the compiler refused; empty where all of it is on the engine.
+    /// Reasons for operations that run on the host, one sentence for each that the compiler refused; empty if all run on the engine.
     #[getter]
     fn on_host(&self) -> Vec<String> {
         self.compiled.reasons.clone()

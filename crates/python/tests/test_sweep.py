@@ -23,7 +23,7 @@ ROWS = {"key", "model", "action", "chip", "options", "ok", "seconds"}
 
 
 def rebuilt_after(payloads):
-    """How many programs a process has rebuilt after unpickling all of them."""
+    """Number of programs that a process has rebuilt after unpickling all of them, and of distinct objects."""
     programs = [pickle.loads(p) for p in payloads]
     return _travel.rebuilt, len({id(p) for p in programs})
 

@@ -1,5 +1,5 @@
-//! What a dispatch of the small graph of the latency budget costs here (3x3 convolution 8 to 8, relu, mean): the engine
-//! alone, in process, on the direct path and through the broker, beside the modelled budget of an M1.
+//! Cost of a dispatch of the small graph of the latency budget (3x3 convolution 8 to 8, relu, mean): the engine alone, in
+//! process, on the direct path and through the broker, beside the modelled budget of an M1.
 //!
 //! Routes are measured in turns, so that what else the machine does hits all. Median and least of many dispatches; a word
 //! on the command line picks the routes whose names have it, a number says how many rounds there are.

@@ -45,11 +45,11 @@ pub struct PortInfo {
     pub dtype: u8,
     /// Extents.
     pub shape: Vec<u64>,
-    /// Whether the program writes it.
+    /// True for an output.
     pub output: bool,
 }
 
-/// What a function is called with.
+/// Signature of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// Name.
@@ -129,7 +129,7 @@ impl Cache {
         Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// Where entries are.
+    /// Folder of the entries.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -244,7 +244,8 @@ impl Cache {
         self.list().iter().filter_map(|e| read_entry(&self.folder.join(&e.key.0), &e.key).err()).collect()
     }
 
-    /// Takes away what does not verify, what interrupted writers left, and what is beyond the limit. How many.
+    /// Removes entries that do not verify, leftovers of interrupted writers, and entries beyond the size limit. Returns the number
+    /// removed.
     pub fn collect(&self) -> usize {
         let mut gone = 0;
         for e in self.list() {
@@ -289,7 +290,7 @@ impl Cache {
         Ok(out)
     }
 
-    /// Takes an exported entry in; its key.
+    /// Imports an exported entry and returns its key.
     pub fn import(&self, file: &[u8]) -> Result<Key> {
         let (key, bundle) = Cache::open_export(file)?;
         self.store(&key, &bundle)?;

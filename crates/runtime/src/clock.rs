@@ -57,7 +57,7 @@ impl Stages {
 /// A caller's own time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
-    /// Who.
+    /// Identity of the caller.
     pub id: u64,
     /// Now, for it.
     pub now_ns: u64,
@@ -87,14 +87,14 @@ impl Timeline {
         stages
     }
 
-    /// When the engine is free.
+    /// Time at which the engine becomes free, in nanoseconds.
     pub fn free_ns(&self) -> u64 {
         self.free_ns
     }
 }
 
-/// What the first call after an idle gap costs more: rises to half a millisecond at 100 ms, stays, and is 260 ms once
-/// everything is off.
+/// Latency that the first call after an idle gap adds, in nanoseconds: rises to half a millisecond at a gap of 100 ms, stays,
+/// and is 260 ms once everything is off.
 pub fn penalty_ns(idle_ns: u64) -> u64 {
     match idle_ns {
         n if n >= rows::LONG_GAP_NS => rows::LONG_PENALTY_NS,

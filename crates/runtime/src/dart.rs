@@ -42,12 +42,12 @@ pub struct Mapping {
     last_use: u64,
 }
 
-/// What the unit noted of a fault.
+/// Latched translation fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Status register: fault bit and stream.
     pub status: u32,
-    /// Whether the access was a write.
+    /// True for a write access.
     pub write: bool,
     /// Stream.
     pub stream: u32,
@@ -128,7 +128,7 @@ impl Dart {
     }
 
     /// Maps a surface in whole pages. The same surface with the same usage has one address; another usage has its own.
-    /// When the aperture is full, the mapping that was idle longest gives way.
+    /// A full aperture evicts the mapping that was idle longest.
     pub fn map(&mut self, context: u64, surface: u32, bytes: u64, usage: u32, pool: u32) -> Result<u64, Code> {
         let protection = Dart::protection(usage).ok_or(Code::BAD_ARGUMENT)?;
         if bytes == 0 || bytes > self.aperture_bytes {
@@ -260,7 +260,7 @@ impl Dart {
         self.ttl = uses;
     }
 
-    /// Evicts idle mappings older than the time to live; all idle ones when there is none. How many.
+    /// Evicts idle mappings older than the time to live, all idle ones without one. Returns the number evicted.
     pub fn flush_inactive(&mut self, context: u64) -> usize {
         let limit = self.uses.saturating_sub(self.ttl.unwrap_or(0));
         let old = |m: &&Mapping| m.state == State::Idle && m.last_use <= limit;
@@ -268,7 +268,7 @@ impl Dart {
         (0..count).filter(|_| self.evict_oldest(context)).count()
     }
 
-    /// Ends everything of a context. How many mappings there were.
+    /// Ends every mapping of a context. Returns the number of mappings.
     pub fn close(&mut self, context: u64) -> usize {
         self.contexts.remove(&context).map_or(0, |c| c.maps.len())
     }
@@ -293,8 +293,8 @@ impl Dart {
         (0..pages).map(|i| Segment { iova: at(i), phys: phys(i), protection: u64::from(m.protection) }).collect()
     }
 
-    /// What the engine reaches at an address of its context: physical address, or a fault that is latched unless the engine's
-    /// word says it is benign.
+    /// Physical address of a device address in a context. `None` is a fault, which is latched unless the engine's status word says
+    /// that it is benign.
     pub fn translate(&mut self, context: u64, stream: u32, iova: u64, write: bool, engine_word: u32) -> Option<u64> {
         let leaf = self.leaf(context, iova);
         if leaf & rows::LEAF_VALID != 0 && iova < self.aperture_bytes {
@@ -357,14 +357,14 @@ impl Context {
     }
 }
 
-/// The rebase that is set once at program creation.
+/// Rebase of device addresses, set once at program creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebase {
     /// First device address.
     pub dva_base: u64,
     /// Bytes of the region.
     pub region_bytes: u64,
-    /// Where the region is mapped.
+    /// Base address that the region is mapped at.
     pub mapped_base: u64,
 }
 

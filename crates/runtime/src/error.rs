@@ -52,13 +52,13 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// What the runtime refuses, and why.
+/// Error of the runtime, with its reason.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The driver or the firmware model refused.
     #[error("{what}: {code}")]
     Driver {
-        /// What was asked.
+        /// Operation that was asked for.
         what: &'static str,
         /// The code.
         code: Code,
@@ -76,9 +76,9 @@ pub enum Error {
     /// An operating system call failed.
     #[error("{what} {path}: {error}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// On what; empty where there is no name.
+        /// Path or name; empty where there is none.
         path: String,
         /// The system's error.
         error: std::io::Error,
@@ -89,18 +89,18 @@ pub enum Error {
     /// A host segment failed; the text names it.
     #[error("{0}")]
     Host(String),
-    /// A stored bundle is not what its name says.
+    /// A stored bundle does not match its name.
     #[error("cache entry {key}: {what}")]
     Corrupt {
         /// Key of the entry.
         key: String,
-        /// What differs.
+        /// Part that differs.
         what: &'static str,
     },
     /// A program, port or function of that name does not exist.
     #[error("no {what} is called {name}")]
     Unknown {
-        /// What was looked for.
+        /// Kind of object that was looked for.
         what: &'static str,
         /// Its name.
         name: String,
@@ -108,7 +108,7 @@ pub enum Error {
     /// A buffer or number has another size than it must.
     #[error("{what}: {found} bytes, {expected} are needed")]
     Size {
-        /// What it is.
+        /// Object of the wrong size.
         what: String,
         /// Bytes it has.
         found: u64,
@@ -126,7 +126,7 @@ pub enum Error {
     /// An event or stream did not finish in time.
     #[error("{what}: not done after {waited_ms} ms: {code}")]
     Timeout {
-        /// What was waited for.
+        /// Operation that was waited for.
         what: &'static str,
         /// Waited time in milliseconds.
         waited_ms: u64,
@@ -136,7 +136,7 @@ pub enum Error {
     /// The other side of a connection broke the protocol.
     #[error("protocol: {what}: {found}, limit {limit}")]
     Protocol {
-        /// What is wrong.
+        /// Violation.
         what: &'static str,
         /// Value found.
         found: u64,

@@ -1,4 +1,4 @@
-//! How a program gets to the machine: runtime calls, broker, driver, firmware, the software device.
+//! Path of a program to the machine: runtime calls, broker, driver, firmware, the software device.
 //!
 //! - [`e5rt`]: compile once, dispatch many. Streams, operations, ports, buffers, events.
 //! - [`cache`]: compiled programs by content, on disk.

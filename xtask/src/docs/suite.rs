@@ -31,7 +31,7 @@ fn rows(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
-/// Counts by way, what is wrong, and the tests of every operator.
+/// Counts by way, wrong results, and the tests of every operator.
 pub(super) fn tables() -> Result<String, String> {
     let (record, wrong) = (repo::read(RECORD)?, repo::read(WRONG)?);
     let tests = rows(&record).map(parse).collect::<Result<Vec<_>, _>>()?;

@@ -37,7 +37,7 @@ fn imports(name: &str) -> Result<Imports, String> {
         let named = named(&without_tests(&lex(&text)), module.len());
         of.extend(named.into_iter().map(|n| shown.get(&n).cloned().unwrap_or(n)).filter(|n| *n != top));
     }
-    // What is no module is an item of `lib.rs`.
+    // A name that is no module is an item of `lib.rs`.
     let modules: BTreeSet<String> = all.keys().cloned().collect();
     for to in all.values_mut() {
         *to = to.iter().map(|n| if modules.contains(n) { n.clone() } else { "lib".into() }).collect();

@@ -20,7 +20,7 @@ pub fn check() -> Vec<String> {
     compare(&long, &LONG.iter().map(|row| row.0).collect::<Vec<_>>())
 }
 
-/// What of a file is above the limits: its path, and `path#name` of functions.
+/// Parts of a file above the limits: its path, and `path#name` of functions.
 fn long_in(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.lines().count() > FILE_LINES {

@@ -1,4 +1,4 @@
-//! What the source of each crate may not contain.
+//! Source rules: constructs that each crate may not contain.
 
 use crate::tokens::{Token, lex, without_tests};
 
@@ -18,12 +18,12 @@ enum Pattern {
 
 /// Something that the source of some crates does not contain.
 pub struct Rule {
-    /// Why, as a finding words it.
+    /// Reason, as a finding words it.
     reason: &'static str,
     crates: &'static [&'static str],
     /// Files that may.
     except: &'static [&'static str],
-    /// Whether test code is held to it too.
+    /// True if the rule holds for test code too.
     in_tests: bool,
     pattern: Pattern,
 }
@@ -118,7 +118,7 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// Whether an exception names the file, or a folder (with a closing slash) that it lies in.
+/// Returns true if an exception names the file, or a folder (with a closing slash) that contains it.
 fn excepted(exception: &str, path: &str) -> bool {
     path == exception || exception.ends_with('/') && path.starts_with(exception)
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many there are.
+/// Number of networks.
 const COUNT: u64 = 500;
 /// File of the network in its folder.
 pub const FILE: &str = "model.mil";

@@ -6,17 +6,17 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest run of one command. What takes longer is recorded as such.
+/// Longest run of one command. A longer one is recorded as such.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The binary under replay.
 pub struct Binary {
     path: PathBuf,
-    /// Whether it belongs to the same build as this program.
+    /// True if it belongs to the same build as this program.
     pub own: bool,
 }
 
-/// What a command left.
+/// Result of a command.
 pub struct Done {
     /// Exit code, or how the process ended without one.
     pub exit: String,

@@ -1,4 +1,4 @@
-//! What one case gave: items by name, each with a hash and, where it is short, its text; written as one JSON file a case.
+//! Record of one case: items by name, each with a hash and, where it is short, its text; written as one JSON file a case.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Record {
 /// One emitted thing.
 #[derive(Debug, PartialEq)]
 pub struct Item {
-    /// Whether it is wording, to be reviewed and not compared.
+    /// True for wording, to be reviewed and not compared.
     wording: bool,
     hash: u128,
     text: Option<String>,
@@ -100,7 +100,7 @@ impl Item {
     }
 }
 
-/// How two records of a case differ. What only one of two binaries could do, results of the linked engine, is skipped.
+/// Differences between two records of a case. Results of the linked engine are skipped where only one of two binaries has them.
 pub fn differences(before: &Record, now: &Record) -> Vec<Difference> {
     let mut found = Vec::new();
     let linked = |name: &str| name.starts_with(super::engine::PREFIX);

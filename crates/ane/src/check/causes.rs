@@ -7,7 +7,7 @@ use anemone_compile::check::{Placement, Route, Verdict, describe};
 pub struct Cause<'a> {
     /// Code of the rule, or `segmenter`.
     pub code: &'static str,
-    /// What was found.
+    /// Text of the finding.
     pub cause: String,
     /// Operations, by position.
     pub ops: Vec<usize>,
@@ -23,7 +23,7 @@ impl<'a> Cause<'a> {
         &answer.by(self.route).verdicts[self.ops[0]]
     }
 
-    /// What to do.
+    /// Advice of the refusal, if there is one.
     pub fn fix(&self) -> Option<&'a str> {
         self.verdict().refusal.as_ref().map(|r| r.fix.as_str())
     }
@@ -55,7 +55,7 @@ pub fn of(report: &Report, route: Route) -> Vec<Cause<'_>> {
     gathered(report, route, |placement, at| !placement.on_engine(at))
 }
 
-/// What Apple's compiler refuses and this one compiles, in the order of the operations.
+/// Operations that Apple's compiler refuses and this one compiles: causes by the direct route, in operation order.
 pub fn rewritten(report: &Report) -> Vec<Cause<'_>> {
     let refused = |placement: &Placement, at: usize| placement.verdicts[at].refusal.is_some();
     gathered(report, Route::Direct, |placement, at| placement.on_engine(at) && refused(placement, at))
@@ -74,7 +74,7 @@ fn gathered(report: &Report, route: Route, chosen: impl Fn(&Placement, usize) ->
     causes
 }
 
-/// Causes on one chip: code, what was found, the limit, the operations.
+/// Causes on one chip: code, finding, limit, operations.
 fn on(
     answer: &Answer,
     route: Route,

@@ -50,7 +50,7 @@ fn answer(report: &Report, answer: &Answer) -> Value {
     })
 }
 
-/// What this compiler does.
+/// Result of this compiler: task count and modelled time in nanoseconds, or its refusals.
 fn here(here: &Here) -> Value {
     match here {
         Here::Compiled { tasks, time_ns } => {

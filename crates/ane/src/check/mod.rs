@@ -1,4 +1,4 @@
-//! `ane check`: what runs on the engine of which chip, why not, and what to change.
+//! `ane check`: placement of a model's operations on the engine of each chip, with reasons and fixes.
 
 pub mod annotations;
 pub mod causes;
@@ -25,13 +25,13 @@ use std::path::Path;
 
 /// A program to check, or a container whose records can be checked as a load would.
 pub enum Subject {
-    /// A program's outline, and what its reader wants said.
+    /// A program's outline, and the notes of its reader.
     Program(Box<Outline>, Vec<String>),
     /// A compiled container.
     Container(Box<Container>),
 }
 
-/// Reads what a check needs: declarations without weights where the format allows.
+/// Reads the declarations of a model, without weights where the format allows.
 pub fn load(path: &Path, choices: &Choices) -> Result<Subject> {
     let malformed = |e: anemone_net::Error| Diagnostic::new(Code::Malformed, e.to_string()).at(path.display());
     let options = &choices.options;
@@ -73,8 +73,8 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     Some(Subject::Program(Box::new(outline), notes))
 }
 
-/// What Apple's compiler refuses of MIL text handed to it as it stands: the first operation with the reason. `None` for
-/// what it takes, and for files of other kinds: those pass through a converter that changes them first.
+/// First operation of MIL text that Apple's compiler refuses without a conversion, with the reason. `None` if it accepts
+/// all, and for files of other kinds: those pass through a converter that changes them first.
 pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Option<Diagnostic>> {
     if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
         return Ok(None);
@@ -124,15 +124,15 @@ fn program(path: &Path, outline: Outline, choices: &Choices) -> Subject {
 pub struct Answer {
     /// The chip as the user named it.
     pub chip: String,
-    /// Whether the engine's compiler can take the operations.
+    /// Placement by the direct route: operations that the engine's compiler can take.
     pub direct: Placement,
-    /// Whether the framework would choose the engine for them.
+    /// Placement by the framework's route: operations for which Core ML would choose the engine.
     pub framework: Placement,
     /// Rules that fire, by the direct route.
     pub findings: Vec<Finding>,
     /// Rules that fire by the framework's route, where they differ.
     pub framework_findings: Vec<Finding>,
-    /// What this compiler makes of the program: `None` for chips that it does not compile for, and until [`Report::compile`].
+    /// Result of this compiler: `None` for chips that it does not compile for, and until [`Report::compile`].
     pub here: Option<Here>,
 }
 
@@ -159,7 +159,7 @@ impl Answer {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 pub struct Report {
     /// Path as the user gave it.
     pub path: String,
@@ -169,7 +169,7 @@ pub struct Report {
     pub answers: Vec<Answer>,
     /// Rules on results compared between the chips.
     pub across: Vec<Finding>,
-    /// Route that decides; both are told.
+    /// Route that decides; the report shows both.
     pub route: Route,
     /// Operations that may be off the engine.
     pub max_fallback: usize,
@@ -203,7 +203,7 @@ pub fn report(
     Report { path: path.display().to_string(), outline, answers, across, route, max_fallback: 0 }
 }
 
-/// One operation that is off the engine: what a baseline remembers.
+/// One operation that is off the engine, as a baseline records it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fallback {
     /// Compiler target.
@@ -271,7 +271,7 @@ pub fn route_name(route: Route) -> &'static str {
     }
 }
 
-/// Why an operation is off the engine, in a line.
+/// Reason why an operation is off the engine, in a line; empty where it has neither a refusal nor a segmenter's choice.
 pub fn reason(placement: &Placement, at: usize) -> String {
     match (&placement.verdicts[at].refusal, &placement.choice) {
         (Some(refusal), _) => refusal.message.clone(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What became of one model.
+/// Result for one model.
 pub enum Outcome {
     /// It was checked.
     Report(Box<Report>),
@@ -35,7 +35,7 @@ pub fn models(paths: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Deepest folder that is looked into.
+/// Greatest depth of folders that are searched.
 const DEPTH: usize = 6;
 
 fn is_folder(path: &Path) -> bool {

@@ -9,14 +9,14 @@ use anemone_facts::lint::Severity;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How the text is made.
+/// Options of the text report.
 #[derive(Clone, Copy, Default)]
 pub struct Style<'a> {
-    /// Also one line an operation, and what is slow.
+    /// Adds a line for each operation, and the slow ones.
     pub verbose: bool,
     /// With the colours of a terminal.
     pub colour: bool,
-    /// What an earlier report lists: it does not fail again.
+    /// Fallbacks that an earlier report lists: they do not fail again.
     pub baseline: &'a [Fallback],
 }
 
@@ -64,7 +64,7 @@ impl Style<'_> {
     }
 }
 
-/// What this compiler does, beside the verdicts on Apple's.
+/// Result of this compiler for each chip, printed beside the verdicts on Apple's.
 fn here(report: &Report, out: &mut String) {
     let told: Vec<_> = report.answers.iter().filter_map(|a| Some((a.name(), a.here.as_ref()?))).collect();
     for (chip, here) in &told {
@@ -254,7 +254,7 @@ fn block(report: &Report, cause: &Cause, verbose: bool, out: &mut String) {
     let _ = writeln!(out, "      evidence: {} ({}), by {}", refusal.basis.phrase(), refusal.source, refusal.stage);
 }
 
-/// What is silently wrong, and with `verbose` what is slow; refusals stand above.
+/// Silently wrong results, and with `verbose` slow operations; refusals stand above.
 fn warnings(report: &Report, verbose: bool, out: &mut String) {
     // A rule and what it says, the operations, the chips.
     let mut told: Vec<(&Finding, Vec<usize>, Vec<&str>)> = Vec::new();

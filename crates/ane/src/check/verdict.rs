@@ -59,7 +59,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// What one answer comes to, both routes in one sentence.
+/// One answer in a sentence: operations that can run, and those that Core ML would place, on the engine.
 pub fn sentence(answer: &Answer) -> String {
     let (direct, framework) = (&answer.direct, &answer.framework);
     let total = direct.verdicts.len();
@@ -80,14 +80,14 @@ pub fn sentence(answer: &Answer) -> String {
     text
 }
 
-/// Why the framework uses nothing of the engine.
+/// Reason why the framework places nothing on the engine.
 fn why_not(framework: &Placement) -> &'static str {
     let able =
         (0..framework.verdicts.len()).any(|at| framework.verdicts[at].place.on_engine() && chosen(framework, at));
     if able { "too little work to pay for starting the engine (modelled)" } else { "nothing of it is supported there" }
 }
 
-/// Whether the segmenter had a choice.
+/// Returns true if the segmenter placed the operation on a CPU back end.
 fn chosen(framework: &Placement, at: usize) -> bool {
     framework.choice.as_ref().is_some_and(|c| matches!(c.backends[at], Some(Backend::Classic | Backend::Bnns)))
 }
@@ -114,7 +114,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The last line: what the exit code says, with what a baseline already knows taken out.
+/// Last line of the report: the reason of the exit code, without the fallbacks that a baseline already lists.
 pub fn last_line(report: &Report, failing: &[(&str, usize)], baseline: bool) -> String {
     let route = super::route_name(report.route);
     let (new, known) = if baseline { ("new ", ", by the baseline") } else { ("", "") };

@@ -22,11 +22,11 @@ Examples:
   ane broker --socket /run/user/1000/anemone/aned.sock --policy policy.toml
   ane broker --policy book --engines 2")]
 pub struct Flags {
-    /// Where it listens
+    /// Socket to listen at
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Who may do what (docs/runtime.md); without one, unknown programs may compile, load and run. `book`: every entitlement gates
-    /// what the book says it opens
+    /// Policy file of identities and entitlements (docs/runtime.md); without one, unknown programs may compile, load and run.
+    /// `book`: every entitlement gates what the book says it opens
     #[arg(long, value_name = "FILE|book")]
     policy: Option<PathBuf>,
     /// Engines that programs are placed on
@@ -46,7 +46,7 @@ Examples:
   ane stat
   ane stat --json --socket /run/user/1000/anemone/aned.sock")]
 pub struct StatFlags {
-    /// Where the broker listens
+    /// Socket of the broker
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -38,7 +38,7 @@ enum What {
     Purge {
         /// Key of the entry; all entries without one
         key: Option<String>,
-        /// Where the broker listens
+        /// Socket of the broker
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
@@ -46,7 +46,7 @@ enum What {
     Export {
         /// Key of the entry, or its first digits
         key: String,
-        /// Where the file goes
+        /// File to write
         #[arg(short, long)]
         output: PathBuf,
     },

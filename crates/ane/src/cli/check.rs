@@ -39,7 +39,7 @@ pub struct Flags {
     /// Chips (m1, a14, h13), products (iphone12, iPhone13,2, ipad-pro-m4) and groups (all, iphone, ipad, ios, mac), separated by commas
     #[arg(short, long, value_name = "CHIPS", default_value = "m1")]
     target: Vec<String>,
-    /// Which answer decides: direct or framework
+    /// Route that decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
     route: String,
     /// Operations that may be off the engine, on each chip
@@ -60,7 +60,7 @@ pub struct Flags {
     /// Print annotations of a GitHub workflow in place of the table
     #[arg(long)]
     github: bool,
-    /// What no file states: max-abs=N (of inputs), compiles=N, queued=N, loaded=N, private, pixel-buffers
+    /// Assumptions that no file states: max-abs=N (of inputs), compiles=N, queued=N, loaded=N, private, pixel-buffers
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     assume: Vec<String>,
 }

@@ -91,7 +91,7 @@ pub enum CompatName {
     Zin9509,
 }
 
-/// How functions beyond ReLU are computed.
+/// Lowering of activation functions other than ReLU.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum ActivationsName {
     /// One table each: fewest tasks
@@ -104,7 +104,7 @@ pub enum ActivationsName {
 }
 
 impl ActivationsName {
-    /// What the compiler knows it as.
+    /// The compiler's own value for this name.
     pub fn activations(self) -> Activations {
         match self {
             ActivationsName::Fused => Activations::Fused,
@@ -115,7 +115,7 @@ impl ActivationsName {
 }
 
 impl CompatName {
-    /// What the compiler knows it as.
+    /// The compiler's own value for this name.
     pub fn compat(self) -> Compat {
         match self {
             CompatName::Zin421 => Compat::Zin421,
@@ -182,7 +182,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
     let may_host = !flags.engine_only && wanted.contains(&Form::E5);
     let refused = if flags.force { None } else { anemone::check::refused(&flags.model, &choices, chip)? };
-    // Of what is refused, host segments may take the operations that are at fault.
+    // Host segments may take the operations at fault, where they are admitted.
     if let Some(refused) = &refused
         && !may_host
     {
@@ -334,7 +334,7 @@ fn chain(
     }
 }
 
-/// The program as it was kept, or compiled and kept. Whoever looks into the passes compiles anew.
+/// Program from the cache, or compiled and then cached. Flags that inspect the passes, and `--no-cache`, compile anew.
 fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, stages: &mut Stages) -> Result<Program> {
     let looking = flags.no_cache || flags.dump_ir.is_some() || flags.pass_limit.is_some();
     let store = if looking { None } else { super::places::cache(flags.cache.clone()).ok() };
@@ -353,7 +353,7 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
     Ok(compiled.program)
 }
 
-/// Where forms go that were given no place: into the model's folder, under its name.
+/// Default output path: beside the model, under its name; for several forms, the model's folder.
 fn beside(flags: &Flags) -> PathBuf {
     let whole = std::fs::canonicalize(&flags.model).unwrap_or_else(|_| flags.model.clone());
     match flags.emit.as_slice() {
@@ -385,7 +385,7 @@ fn forms(flags: &Flags, output: &Path) -> Vec<Form> {
     forms
 }
 
-/// Where each form goes: the file named, or files named after the model in a folder, and whether that was made here.
+/// Output path of each form, and true if the folder was made here. Files are named after the model unless one is named.
 fn destinations(output: &Path, made_files: &[forms::File]) -> Result<(Vec<PathBuf>, bool)> {
     let text = output.as_os_str().to_string_lossy();
     let folder = output.is_dir() || text.ends_with('/') || made_files.len() > 1;

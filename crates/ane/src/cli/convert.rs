@@ -65,7 +65,7 @@ pub struct Flags {
     state: Vec<State>,
 }
 
-/// What is to be written.
+/// Output form.
 #[derive(Clone, Copy)]
 enum Target {
     Network(NetForm),

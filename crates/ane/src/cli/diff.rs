@@ -44,7 +44,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(if changes.is_empty() { 0 } else { Code::Mismatch.exit() })
 }
 
-/// What a program does comes before where it lies, and names come last: they follow from contents.
+/// Sort rank of a part: behaviour comes before layout, and names come last, because they follow from contents.
 fn rank(part: Part) -> usize {
     let order = [Part::Regs, Part::Td, Part::Lut, Part::Weights, Part::Ports];
     order.iter().position(|p| *p == part).unwrap_or(match part {
@@ -96,7 +96,7 @@ fn folded(changes: &[Change]) -> Vec<String> {
     lines
 }
 
-/// Where an element of an array lies: part, structures and the array's name.
+/// Array element that a change is about: part, enclosing structures and the array's name. `None` for other fields.
 fn element(change: &Change) -> Option<(Part, &[String], &str)> {
     let (field, structures) = change.place.split_last()?;
     let (array, index) = field.split_once('[')?;

@@ -21,7 +21,7 @@ struct Look {
     what: &'static str,
     works: bool,
     found: String,
-    /// What to do where it does not work.
+    /// Advice where it does not work.
     next: &'static str,
 }
 

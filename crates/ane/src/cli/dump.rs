@@ -177,7 +177,7 @@ fn tasks(model: &Model) -> Option<usize> {
     Some(program.tasks().ok()?.len())
 }
 
-/// What the file is, in a few lines; nothing in it is decoded.
+/// Prints form, sizes and counts of the file in a few lines; no task is decoded.
 fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     let lines: Vec<(&str, String)> = match model {
         Model::Container(c) => {
@@ -227,7 +227,7 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     print(&lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>())
 }
 
-/// How much of the task streams rows explain.
+/// Share of the task streams that register rows explain.
 fn coverage(model: &Model, file: &Path, voice: Voice) -> Result<()> {
     let all: Vec<Coverage> = match model {
         Model::Net { .. } => return Err(not_compiled(file)),

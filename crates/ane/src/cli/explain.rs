@@ -34,7 +34,7 @@ WHAT is a field's name, a register's address, `+0x1c` for a header word, the nam
 layer, a validator, a number of chips, or a word or number of formats and driver: a selector, a structure or its size, a return \
 code, an entitlement, a command, a magic, a load command, a segment, a table of the dispatch descriptor.")]
 pub struct Flags {
-    /// What to explain; without it, the catalogue of rules
+    /// Name or number to explain; without it, the catalogue of rules
     what: Option<String>,
     /// Count the values in these compiled files
     #[arg(long, value_name = "FILE")]
@@ -114,7 +114,7 @@ fn catalogue(voice: Voice) -> Result<u8> {
     print(&LINTS.iter().map(line).collect::<String>()).map(|()| 0)
 }
 
-/// What is known by that word beside fields and enumerations.
+/// Topics of that name other than fields and enumerations.
 fn topics(what: &str, voice: Voice) -> Result<u8> {
     let topics = reference::look_up(what);
     if topics.is_empty() {

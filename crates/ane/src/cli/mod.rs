@@ -126,7 +126,7 @@ enum Verb {
     Man(completions::ManFlags),
 }
 
-/// What a model leaves open.
+/// Choices for properties that a model leaves open: function and extents.
 #[derive(clap::Args)]
 pub struct ModelFlags {
     /// Function, procedure or network to take, where the model has several
@@ -146,7 +146,7 @@ fn dimension(text: &str) -> std::result::Result<(String, usize), String> {
 }
 
 impl ModelFlags {
-    /// Whether nothing is chosen.
+    /// Returns true if neither a function nor an extent is chosen.
     fn is_plain(&self) -> bool {
         self.function.is_none() && self.dim.is_empty()
     }
@@ -161,7 +161,7 @@ impl ModelFlags {
 /// In place of a chip: the first that takes the model's native layers.
 const FIRST: &str = "first";
 
-/// How much to say, and in which form.
+/// Verbosity and format of messages.
 #[derive(Clone, Copy)]
 pub struct Voice {
     json: bool,
@@ -184,7 +184,7 @@ impl Voice {
         }
     }
 
-    /// What a reader says about a model: its decisions are said, plain facts only when asked for.
+    /// Prints a reader's notes on a model: its decisions always, the opset only when asked for more.
     fn reader_notes(self, notes: &[String]) {
         for note in notes {
             if note.starts_with("opset ") { self.detail(note) } else { self.note(note) }
@@ -202,7 +202,7 @@ impl Voice {
     }
 }
 
-/// Runs the command line, the first argument being the program's name; the exit code. Errors are printed, a panic as a defect.
+/// Runs the command line and returns its exit code; the first argument is the program's name. Prints errors, and a panic as a defect.
 pub fn main(arguments: Vec<OsString>) -> u8 {
     // Known before the arguments are understood: usage errors follow it too.
     let json = arguments.iter().any(|a| a == "--json");
@@ -212,7 +212,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     })
 }
 
-/// Understands the arguments and runs the verb; the exit code where nothing went wrong. `json`: how errors will be told.
+/// Parses the arguments and runs the verb; returns its exit code. `json`: errors are printed as JSON.
 fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
     let parsed = command().try_get_matches_from(with_verb(arguments)).and_then(|m| Args::from_arg_matches(&m));
     let args = match parsed {
@@ -249,7 +249,7 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
     }
 }
 
-/// Verbs by what they are for, in the order of the help.
+/// Verbs in groups, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Check models", &["check", "fix", "explain", "ops", "targets"]),
     ("Build and run", &["compile", "run", "convert", "patch", "new", "passes"]),

@@ -26,7 +26,7 @@ what it cannot hold is refused. The task stream is not touched.")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin or .anefw
     file: PathBuf,
-    /// What to change, and the file with the new values
+    /// Constant to change, and the file with its new values
     #[arg(long, value_name = "NAME=FILE.npy")]
     weights: Vec<String>,
     /// Two-dimensional weights are [in, out]: all of them, or those of the names given
@@ -214,7 +214,7 @@ pub fn adapted(program: &Program, arrays: Vec<(String, Array)>) -> Result<Vec<u8
     Ok(kernel)
 }
 
-/// What of kernel data another replaces, in pieces of 64 bytes or more.
+/// Differing byte ranges of kernel data: offset and new bytes. Chunks of 64 bytes are compared; adjacent ones are joined.
 pub fn pieces(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
     const LEAST: usize = 64;
     let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -249,7 +249,7 @@ fn fp16(mut array: Array, saturate: bool) -> Result<Array> {
     Ok(array)
 }
 
-/// Edits, and how many values were not fp16 numbers.
+/// Edits, and the number of values that fp16 does not hold exactly.
 fn edits(program: &Program, kernel: &Kernel, part: Part, array: &Array, transposed: bool) -> Result<(Edits, usize)> {
     let refused = |message: String| Diagnostic::new(Code::BadTensor, message);
     let count = kernel.count(part).map_err(|e| Diagnostic::new(Code::Usage, e.to_string()))?;

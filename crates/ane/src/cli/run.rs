@@ -42,7 +42,7 @@ pub struct Flags {
     /// Input data: NAME=FILE.npy, FILE.npy for a single input, or FILE.npz
     #[arg(short, long, value_name = "[NAME=]FILE")]
     input: Vec<String>,
-    /// Where outputs go: NAME=FILE.npy, or FILE.npy for a single output
+    /// File for an output: NAME=FILE.npy, or FILE.npy for a single output
     #[arg(short, long, value_name = "[NAME=]FILE")]
     output: Vec<String>,
     /// Expected output: NAME=FILE.npy, or FILE.npy for a single output
@@ -60,7 +60,7 @@ pub struct Flags {
     /// Chip to compile for
     #[arg(short, long, default_value = "m1")]
     target: String,
-    /// Whose conventions to compile by
+    /// Compiler version whose conventions to compile by
     #[arg(long)]
     compat: Option<CompatName>,
     /// Names of classes, one per line: prints the most probable one
@@ -69,15 +69,15 @@ pub struct Flags {
     /// Skip fields that the engine does not obey
     #[arg(long)]
     lenient: bool,
-    /// How to compute: in fp32, or as the device is known to
+    /// Arithmetic: in fp32, or as the device is known to compute
     #[arg(long, value_enum, default_value = "fast")]
     numerics: Numerics,
-    /// Where a record of every task goes, as JSON: operands, bytes moved, saturations
+    /// File for a record of every task, as JSON: operands, bytes moved, saturations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]
     plan: plan::Flags,
-    /// How often to run: each run finds in a model's states what the one before left
+    /// Number of runs: each finds in a model's states the values that the one before left
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// End with exit code 1 where a warning about the numbers is given: values beyond fp16, NaN, inexact integers

@@ -1,4 +1,4 @@
-//! What a run's tasks did, as JSON and as one line of numeric risk.
+//! Trace of a run's tasks, as JSON and as one line of numeric risk.
 
 use anemone_engine::{Operand, Site, TaskTrace, Values};
 use anemone_facts::numerics::Model;
@@ -8,7 +8,7 @@ use anemone_program::cost::Cost;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// What could make a network right elsewhere and wrong here, over all tasks.
+/// Numeric risk over all tasks: largest magnitude, saturations, flushed denormals and coerced NaN.
 pub struct Risk {
     /// Largest finite magnitude of any result.
     largest: f32,

@@ -24,7 +24,7 @@ pub struct Flags {
     /// Run through the runtime: compiled once by content, then dispatched
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// Where the broker listens
+    /// Socket of the broker
     #[arg(long, value_name = "PATH", requires = "via")]
     socket: Option<PathBuf>,
     /// Folder of the cache
@@ -55,7 +55,7 @@ pub struct Flags {
     /// A defect of the M1's runtime to have, to see what programs do with it
     #[arg(long, value_enum, requires = "via")]
     quirk: Vec<Quirk>,
-    /// Where a trace of the session goes, for ui.perfetto.dev
+    /// File for a trace of the session, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "via")]
     perfetto: Option<PathBuf>,
 }
@@ -70,14 +70,14 @@ pub enum Via {
     Inprocess,
 }
 
-/// What is run.
+/// Model to run, and its options.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Model or compiled file.
     pub model: &'a Path,
     /// Compiler target.
     pub target: &'a str,
-    /// How the device computes.
+    /// Arithmetic of the device.
     pub arithmetic: Arithmetic,
     /// Refuse what needs host segments.
     pub engine_only: bool,
@@ -93,7 +93,7 @@ pub enum Quirk {
 }
 
 impl Flags {
-    /// Whether the runtime is asked for.
+    /// Returns true if the run goes through the runtime.
     pub fn wanted(&self) -> bool {
         self.via.is_some()
     }
@@ -130,7 +130,7 @@ impl Flags {
         Ok(Session { runtime, device, lanes, times: self.times, perfetto: self.perfetto.clone() })
     }
 
-    /// The runtime, and what its device is.
+    /// Runtime over the device that the flags ask for, and that device.
     fn runtime(&self, arithmetic: Arithmetic) -> Result<(Arc<Runtime>, Side)> {
         let remote = |route| -> Result<Arc<Remote>> {
             let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
@@ -164,7 +164,7 @@ impl Flags {
     }
 }
 
-/// Where the device is.
+/// Device of the run.
 enum Side {
     /// In this process.
     Here(Arc<InProcess>),
@@ -267,7 +267,7 @@ impl Session {
         Ok(Run { outputs, tasks: 0, skipped: Vec::new(), trace: Vec::new() })
     }
 
-    /// What the driver did, where it is in this process.
+    /// Prints the driver's counters, if the driver is in this process.
     pub fn told(&self, voice: Voice) {
         let counts = self.runtime.counts();
         let sent = counts.state_bytes.load(Ordering::Relaxed);

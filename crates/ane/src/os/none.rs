@@ -3,7 +3,7 @@
 use crate::diagnostic::{Code, Diagnostic, Result};
 use std::path::{Path, PathBuf};
 
-/// Why nothing is written.
+/// Reason why nothing is written.
 const NO_FILES: &str = "this build has no file access";
 
 /// The device of the open driver.

@@ -38,7 +38,7 @@ pub fn write_all(files: &[(&Path, &[u8])]) -> Result<()> {
     Ok(())
 }
 
-/// A temporary file in the folder of `target`, readable by whoever may read files made here.
+/// Temporary file in the folder of `target`, with the mode of any new file.
 fn temporary(target: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();

@@ -58,7 +58,7 @@ fn conforms(log: &Value) {
     assert!(!validator.is_valid(&wrong));
 }
 
-/// What the SARIF 2.1.0 schema demands, and what code scanning asks beyond it.
+/// Checks a log against the SARIF 2.1.0 schema and against the further requirements of code scanning.
 fn well_formed_sarif(log: &Value) {
     conforms(log);
     assert_eq!(log["version"], "2.1.0");
@@ -130,7 +130,7 @@ fn both_routes_are_told() {
     let [package, ..] = digits();
     let out = ane!("check", package).fine().out;
     assert!(out.contains("direct") && out.contains("framework"), "{out}");
-    // So small a model is cheaper on the CPU: the first line says so beside what can run.
+    // A model this small is cheaper on the CPU: the first line says so beside the operations that can run.
     let first = out.lines().next().expect("a first line");
     let operations =
         first.contains("can run on the Neural Engine") && first.contains("Core ML would use the CPU for all");

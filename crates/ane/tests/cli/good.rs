@@ -1,4 +1,4 @@
-//! What works, as users and scripts rely on it.
+//! Successful commands, as users and scripts rely on them.
 
 use crate::ane;
 use crate::common::{entries, golden_dir, models_dir};
@@ -165,7 +165,7 @@ fn passes_can_be_stopped_after_and_left_out() {
         "ANE2004",
         &["absorb-affines"],
     );
-    // What may be left out changes how the result is made and not what it is.
+    // Optional passes change how the result is computed, and not the result.
     for limit in [0, 1, 2, 3, names.len()] {
         let program = scratch.out(&format!("{limit}.hwx"));
         ane!("compile", package, "-o", program, "--pass-limit", limit.to_string()).fine();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// No run of these small files may take longer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// How a run ended.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code; `None` when a signal or the time limit ended it.
@@ -69,7 +69,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Ve
 }
 
 impl Ran {
-    /// It did what was asked.
+    /// The command succeeded.
     #[track_caller]
     pub fn fine(self) -> Ran {
         assert_eq!(self.code, Some(0), "{self:?}");

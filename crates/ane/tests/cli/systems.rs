@@ -1,4 +1,4 @@
-//! What differs between systems: line ends, names of files, folders that are absent or cannot be written.
+//! Differences between systems: line ends, names of files, folders that are absent or cannot be written.
 
 use crate::ane;
 use crate::harness::*;
@@ -79,7 +79,7 @@ fn folders_of_the_user_that_are_not_known() {
     };
     bare(&["cache", "ls"]).refused(2, "ANE2004", &["where the cache is", "is set", "--cache FOLDER"]);
     bare(&["stat"]).refused(2, "ANE2004", &["where the broker's socket is", "--socket PATH"]);
-    // What can do without them does.
+    // Commands that need none of them work.
     bare(&["run", &package, "-i", &image]).fine();
     let doctor = bare(&["doctor"]).fine();
     assert!(doctor.out.contains("cache folder") && doctor.out.contains("broker"), "{doctor:?}");

@@ -42,7 +42,7 @@ fn task(value: &Value) -> Option<Task> {
     Some(Task { offset: 0, header: words(&value["header"])?, runs })
 }
 
-/// Whether the record's weight file has a value of its own for each constant.
+/// Returns true if the record's weight file has a value of its own for each constant.
 pub fn has_own_values(record: &Value) -> bool {
     record["weights"]["record_offsets"].is_array()
 }

@@ -20,7 +20,7 @@ pub struct Case {
     inputs: Vec<Vec<usize>>,
     constants: Vec<Tensor>,
     range: (f32, f32),
-    /// Whether operands are whole numbers, so that some are equal.
+    /// True for whole-number operands, so that some are equal.
     whole: bool,
     pub tolerance: &'static Tolerance,
     /// Declared result extents where they do not follow.
@@ -90,7 +90,7 @@ impl Case {
         format!("{:?} {:?} constants {constants:?}", self.kind, self.inputs)
     }
 
-    /// Whether the operand chooses between others.
+    /// Returns true if the operand chooses between others.
     fn is_condition(&self, operand: usize) -> bool {
         self.kind == OpKind::Select && operand == 0
     }
@@ -148,7 +148,7 @@ impl Case {
         Ok((program.map_err(|e| e.to_string())?, self.draw()))
     }
 
-    /// Compiled and executed by a number model; what it gave.
+    /// Compiles a case and executes it by a number model; returns its result.
     pub fn results(&self, model: Model) -> Result<Vec<f32>, String> {
         let program =
             compile(&self.net(), &chips::CHIPS[0], &Options::default(), &mut ()).map_err(|e| e.to_string())?;

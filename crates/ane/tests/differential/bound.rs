@@ -1,6 +1,6 @@
-//! How far each element of a result may lie from the evaluator's: every operation's own bound, and what it makes of the
-//! bounds of its operands. Where nothing can be said of an element (its operands are uncertain and it jumps, or it
-//! overflows on the way, or an exact model meets what reads as a number there) its bound is infinite.
+//! Error bound of each element of a result against the evaluator's: every operation's own bound, and the bounds of its
+//! operands propagated through it. Where no bound holds (the operands are uncertain and the operation jumps, or it overflows on
+//! the way, or an exact model meets a NaN that reads as a number there) the bound is infinite.
 
 use super::known::KNOWN;
 use super::parts::parts;
@@ -11,10 +11,10 @@ use std::collections::HashMap;
 
 /// Units of the exact models' sums.
 const UNIT: f32 = 1.0 / 65536.0;
-/// Where the exact array's sums become infinite, with a margin for what came in inexactly.
+/// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
 const CEILING: f32 = 32_000.0;
 
-/// Expected elements, and how far each may be off.
+/// Expected elements, each with its error bound.
 pub struct Expected {
     pub values: Vec<f32>,
     pub bounds: Vec<f32>,
@@ -27,7 +27,7 @@ pub fn expected(net: &Net, inputs: &[Tensor], model: Model, known: Option<&mut V
     walk(net, inputs, &errors, model != Model::Fast, known)
 }
 
-/// What comes of operands that may be off by so much themselves.
+/// Propagates bounds through a network, from the bounds `off` of its inputs.
 fn walk(
     net: &Net,
     inputs: &[Tensor],
@@ -93,9 +93,9 @@ struct Step<'a> {
     errors: &'a [Tensor],
     out: &'a Tensor,
     exact: bool,
-    /// Whether the result is whole numbers or truth values.
+    /// True for a result of whole numbers or truth values.
     whole: bool,
-    /// Whether it is truth values.
+    /// True for truth values.
     truth: bool,
 }
 
@@ -223,7 +223,7 @@ impl Step<'_> {
                 )
             }
             OpKind::Cast if self.whole => {
-                // What is not finite has no integer, and the exact models know no NaN.
+                // Infinities and NaN have no integer, and the exact models know no NaN.
                 let mut error = self.jumps()?;
                 let x = self.operands[0].data.to_f32();
                 let undefined = |x: f32| !x.is_finite() && (!self.truth || (self.exact && x.is_nan()));
@@ -304,8 +304,8 @@ impl Step<'_> {
         })
     }
 
-    /// How far a function's value moves with its operand: the functions drawn after a rounded value are monotone, or hardly
-    /// steeper than the identity.
+    /// Change of a function's value when its operand moves by its bound: the functions drawn after a rounded value are monotone,
+    /// or hardly steeper than the identity.
     fn moved(&self, off: &[f32], x: &[f32]) -> Result<Vec<f32>, String> {
         if off.iter().all(|&e| e == 0.0) {
             return Ok(vec![0.0; off.len()]);
@@ -351,7 +351,7 @@ impl Step<'_> {
         Ok(self.certain(1, self.copied(bounds.map(each).collect())))
     }
 
-    /// What folding the statistics of a batch norm into one factor and addend costs beyond its steps.
+    /// Adds the error of folding a batch norm's statistics into one factor and addend, beyond that of its steps.
     fn regrouped(&self, mut bounds: Vec<f32>) -> Result<Vec<f32>, String> {
         let OpKind::BatchNorm { epsilon } = self.kind else { return Ok(bounds) };
         let per = |operand: usize, default: f32| {
@@ -456,7 +456,7 @@ impl Step<'_> {
         let terms = self.fold(kind, &ones.iter().collect::<Vec<_>>())?;
         let (mut carried, mut unknown) = (vec![0f32; size.len()], vec![false; size.len()]);
         for operand in 0..sizes.len() {
-            // What is copied on its way to an exact array is infinite from its ceiling on.
+            // A copy on its way to an exact array is infinite from the array's ceiling on.
             let high = self.exact && sizes[operand].data.to_f32().iter().any(|&x| x >= CEILING);
             if !high && errors[operand].data.to_f32().iter().all(|&e| e == 0.0) {
                 continue;

@@ -15,7 +15,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The network as text and what goes in.
+    /// The network as text, and its inputs.
     pub fn text(&self) -> String {
         let constants = self.net.values.iter().filter_map(|v| Some((&v.name, v.data.as_ref()?)));
         let inputs = self.net.inputs.iter().zip(&self.inputs).map(|(&id, t)| (&self.net.value(id).name, t));
@@ -71,7 +71,7 @@ const MOST_ELEMENTS: usize = 4096;
 const BEYOND: [f32; 3] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
 const WHOLE: [i32; 16] = [0, 1, -1, 2, 3, -2, 5, 7, -7, 16, 100, -100, 127, -128, 255, 1000];
 
-/// How elements are chosen.
+/// Distribution of the elements.
 #[derive(Clone, Copy, PartialEq)]
 enum Elements {
     Whole,
@@ -85,7 +85,7 @@ struct Drawing<'a> {
     net: Net,
     inputs: Vec<Tensor>,
     elements: Elements,
-    /// Whether the value at hand is known exactly: nothing before it rounds.
+    /// True while the current value is known exactly: nothing before it rounds.
     exact: bool,
 }
 
@@ -220,7 +220,7 @@ impl Drawing<'_> {
     fn step(&mut self, x: ValueId) -> Option<ValueId> {
         let ty = self.ty(x);
         let what = self.source.below(14);
-        // Of a scalar there is nothing to move, to reduce or to slide over.
+        // A scalar has nothing to move, to reduce or to slide over.
         match if ty.shape.is_empty() { what % 3 } else { what } {
             0 => self.unary(x),
             1 | 2 => self.binary(x),
@@ -274,7 +274,7 @@ impl Drawing<'_> {
             Cosh,
         ];
         let f = self.source.pick(&[&continuous[..], &smooth, &cut, &steep].concat());
-        // What jumps or is steep says nothing of a value that is off.
+        // A function that jumps or is steep bounds nothing for an inexact operand.
         if (cut.contains(&f) || steep.contains(&f)) && !self.exact {
             return None;
         }

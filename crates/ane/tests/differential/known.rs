@@ -1,10 +1,10 @@
-//! Where compiled networks give another number than the evaluator by what the engine's units do, as conditions on operands: a
-//! result that is right where these are left out counts as known, provided that a run warns of it. A row that nothing needs any
-//! more fails the test.
+//! Known differences between compiled networks and the evaluator that come from the engine's units, as conditions on operands:
+//! a result that is right without the elements concerned counts as known, provided that a run warns of it. A row that nothing
+//! needs any more fails the test.
 
 use anemone_net::*;
 
-/// When an element is affected.
+/// Condition under which an element is affected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
     /// An operand is infinite, NaN, or not certain to be neither.
@@ -18,7 +18,7 @@ pub enum When {
 /// Something that is known to differ.
 pub struct Known {
     pub operations: &'static [&'static str],
-    /// Of floats alone, or of integers too.
+    /// True if it concerns floats alone, false if integers too.
     pub floats: bool,
     pub when: When,
     pub reason: &'static str,
@@ -60,7 +60,7 @@ impl Known {
         self.operations.contains(&kind.name()) && (operand.is_float() || !self.floats)
     }
 
-    /// Whether an element is affected, from its operands and their bounds.
+    /// Returns true if an element is affected, from its operands and their bounds.
     pub fn affects(&self, operands: &[(f32, f32)]) -> bool {
         match self.when {
             When::NotFinite => operands.iter().any(|(x, bound)| !x.is_finite() || bound.is_infinite()),

@@ -24,7 +24,7 @@ impl Source {
         Source { choices, at: 0, random: None }
     }
 
-    /// What was chosen.
+    /// Choices taken so far.
     pub fn taken(&self) -> &[u32] {
         &self.choices[..self.at.min(self.choices.len())]
     }

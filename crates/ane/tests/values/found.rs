@@ -1,4 +1,4 @@
-//! What random networks found wrong (`differential.rs`), each as the smallest case of its kind.
+//! Defects found by random networks (`differential.rs`), each as the smallest case of its kind.
 
 use super::*;
 

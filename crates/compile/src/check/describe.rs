@@ -30,7 +30,7 @@ pub fn layers(op: &OutlineOp) -> Vec<Layer> {
     }
 }
 
-/// Whether a part is written at a place that the program fixes: slices and a concat do that without the dynamic layer.
+/// Returns true for a `slice_update` with constant begin, end and stride: slices and a concat do that without the dynamic layer.
 pub fn placed(op: &OutlineOp) -> bool {
     let fixed = |name: &str| !matches!(op.argument(name), Some(Argument::Value(_)));
     op.op == "slice_update" && fixed("begin") && fixed("end") && fixed("stride")

@@ -1,4 +1,4 @@
-//! What the framework's segmenter takes an operation to cost: work over a rate, by the rows of `facts::placement`.
+//! Cost model of the framework's segmenter: the work of an operation over a rate, by the rows of `facts::placement`.
 
 use super::describe;
 use anemone_facts::chips::Chip;

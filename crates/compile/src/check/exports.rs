@@ -8,7 +8,7 @@ use anemone_facts::Basis;
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 
-/// What an export is called with.
+/// Argument of an export.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
     /// One layer: `_ANECValidate` and the 50 validators of layers.
@@ -20,15 +20,15 @@ pub enum Subject<'a> {
     /// Weights to be exchanged and those that the program has, with their sizes in bytes:
     /// `_ANECValidateMutableProcedureInfo`.
     Procedure {
-        /// To be exchanged.
+        /// Names and bytes of the weights to be exchanged.
         exchanged: &'a [(String, u64)],
-        /// Of the program.
+        /// Names and bytes of the weights that the program has.
         program: &'a [(String, u64)],
     },
 }
 
-/// What an export says: refusals, each with the position of its layer or operation where it has one. None: no export has
-/// that name, or it takes something else.
+/// Calls an export by name. Returns its refusals, each with the position of its layer or operation where it has one;
+/// `None` where no export has that name or the export takes another subject.
 pub fn call(export: &str, subject: Subject, chip: &Chip) -> Option<Vec<(Option<usize>, Refusal)>> {
     let of_layer = |name: &str, layer: &Layer| {
         let said = validate::by_name(name)?.call(layer, chip);

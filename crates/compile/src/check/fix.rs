@@ -1,4 +1,4 @@
-//! What to do about a refused operation, computed from its own numbers: what each advice asks for is taken by the chip.
+//! Fixes for refused operations, computed from their own numbers: the chip accepts an operation after its fix is applied.
 
 use super::describe;
 use super::legal::Refusal;
@@ -141,7 +141,7 @@ fn tiles(refusal: &Refusal) -> Option<String> {
     })
 }
 
-/// Whether an operation is a patch embedding: a convolution whose windows meet without overlapping.
+/// Returns true for a patch embedding: a 2-D convolution whose strides equal its kernel, so that windows do not overlap.
 pub fn patch_embedding(op: &OutlineOp) -> bool {
     let Some(Argument::Constant(weight)) = op.argument("weight") else { return false };
     let kernel: Vec<f64> = weight.ty.extents().iter().skip(2).map(|&d| d as f64).collect();

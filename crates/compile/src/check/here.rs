@@ -1,5 +1,5 @@
-//! What this compiler makes of a network: it is compiled, and where an operation is refused, the rest without it, so that every
-//! refusal is told. Beside the other verdicts, which tell of Apple's compiler.
+//! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
+//! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
 use crate::{Error, Options, compile};
 use anemone_facts::chips::Chip;
@@ -14,18 +14,18 @@ const MOST_REFUSALS: usize = 16;
 pub struct Refused {
     /// Its name; `None` where the network as a whole is refused.
     pub op: Option<String>,
-    /// Why, in a line.
+    /// Reason of the refusal, in one line.
     pub message: String,
 }
 
-/// What this compiler makes of a network for a chip.
+/// Result of compiling a network for a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Here {
     /// A program of so many tasks.
     Compiled {
         /// Tasks.
         tasks: usize,
-        /// A run on silicon in nanoseconds, the least and the most of it, where the chip has measured rates.
+        /// Estimated run time on silicon in nanoseconds, with its lower and upper bound, where the chip has measured rates.
         time_ns: Option<[u64; 3]>,
     },
     /// Operations that keep it from one, first things first; at most a few are told.
@@ -33,7 +33,7 @@ pub enum Here {
 }
 
 impl Here {
-    /// Whether a program is written.
+    /// Returns true if the network compiles to a program.
     pub fn compiles(&self) -> bool {
         matches!(self, Here::Compiled { .. })
     }
@@ -80,7 +80,7 @@ fn operation(error: &Error) -> Option<&str> {
     }
 }
 
-/// Takes operations of that name out: what they gave comes in. Whether something is left to compile.
+/// Removes the operations of that name; their results that are read become inputs. Returns true if something is left to compile.
 fn without(net: &mut Net, name: &str) -> bool {
     let (cut, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut net.ops).into_iter().partition(|op| op.name == name);
     net.ops = kept;

@@ -6,7 +6,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::hal;
 use anemone_facts::legal::{Bound, Fill, MatchParams, Quantity, RANGES, RULES, Rule, Stage, When};
 
-/// Which way an operation reaches the engine.
+/// Route by which an operation reaches the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The engine's compiler is given the network.
@@ -15,7 +15,7 @@ pub enum Route {
     Framework,
 }
 
-/// What became of matching a rule's parameters against a layer.
+/// Result of matching a rule's parameters against a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchStatus {
     /// It holds, or does not apply.
@@ -33,14 +33,14 @@ pub enum MatchStatus {
     Unknown(&'static str),
 }
 
-/// Why a layer or an operation is not taken.
+/// Refusal of a layer or an operation, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Code of the lint rule that explains it.
     pub code: &'static str,
-    /// What was found and what is allowed, in one line. It names no chip: those that refuse for one cause share it.
+    /// Value found and value allowed, in one line. It names no chip: chips that refuse for the same cause share it.
     pub message: String,
-    /// What was found, without the limit, which may differ between chips.
+    /// Value found, in words, without the limit, which may differ between chips.
     pub cause: String,
     /// Name of the quantity.
     pub quantity: &'static str,
@@ -50,17 +50,17 @@ pub struct Refusal {
     pub limit: String,
     /// Apple's text, its places filled.
     pub apple: Option<String>,
-    /// Who refuses.
+    /// Stage that refuses, such as `validator`.
     pub stage: &'static str,
-    /// How it is known.
+    /// Evidence that the refusal rests on.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
-    /// What to do.
+    /// Suggested fix.
     pub fix: String,
 }
 
-/// What the rules say about one layer.
+/// Verdict of the rules on one layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Legality {
     /// Every rule that does not hold, in the order of the rows.
@@ -156,7 +156,7 @@ pub fn matches(rule: &Rule, layer: &Layer, chip: &Chip, route: Route) -> MatchSt
     }
 }
 
-/// Whether a factor is a product of 2, 3, 4 and 8.
+/// Returns true if a factor is positive and has no prime factors but 2 and 3: a product of the strides 2, 3, 4 and 8.
 pub fn stride_factors(factor: i64) -> bool {
     let mut left = factor.max(0);
     for prime in [2, 3] {
@@ -234,7 +234,7 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
     }
 }
 
-/// What a capability byte stands for, in the words of its row.
+/// Name of a capability byte with its meaning, in the words of its row.
 fn capability(name: &str) -> String {
     let meaning = hal::row(name).map_or(name, |row| row.meaning.strip_prefix("capability: ").unwrap_or(row.meaning));
     let meaning = meaning.split([':', ';', '(']).next().unwrap_or(meaning).trim();
@@ -279,7 +279,7 @@ fn fill(
     out
 }
 
-/// Whether a stage's refusal is one of the exported validators, so that the dry run sees it.
+/// Returns true for the stages that exported validators run, whose refusals a dry run sees.
 pub fn seen_by_dry_run(stage: &str) -> bool {
     [Stage::Validator.name(), Stage::Network.name(), Stage::Parser.name()].contains(&stage)
 }

@@ -12,14 +12,14 @@ use anemone_facts::lint::{Lint, by_code};
 use anemone_facts::ops::{self, Reach, Sweep};
 use anemone_net::outline::{Outline, OutlineOp};
 
-/// What a caller knows about values and surroundings that no program states.
+/// Facts about values and the host process that a caller supplies, as no program states them.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Assumptions {
     /// Largest magnitude of every input.
     pub max_abs: Option<f64>,
-    /// Whether tensors are bound by the private surface route.
+    /// True if tensors are bound by the private surface route.
     pub private: bool,
-    /// Whether image inputs are bound as pixel buffers.
+    /// True if image inputs are bound as pixel buffers.
     pub pixel_buffers: bool,
     /// Compiles in one process.
     pub compiles: u32,
@@ -36,11 +36,11 @@ pub struct Finding {
     pub code: &'static str,
     /// Position of the operation; none for the program as a whole.
     pub op: Option<usize>,
-    /// What was found, in one line.
+    /// Finding, in one line.
     pub message: String,
-    /// How it is known on this chip.
+    /// Evidence for the rule on this chip.
     pub basis: Basis,
-    /// What to do.
+    /// Suggested fix.
     pub fix: String,
     /// Apple's text, where one is known.
     pub apple: Option<String>,

@@ -1,4 +1,4 @@
-//! What the driver checks again when it loads a program: the records of its procedures and tensors.
+//! Checks that the driver repeats when it loads a program: on the records of its procedures and tensors.
 
 use anemone_facts::formats::hwx::{self as rows, tensor};
 use anemone_facts::validators::{LOAD_FORMS, LOAD_THREAD, LoadForm};
@@ -11,7 +11,7 @@ pub struct LoadFinding {
     pub function: &'static str,
     /// Byte offset of the record in the file.
     pub offset: u64,
-    /// What was found and what is allowed.
+    /// Value found and value allowed.
     pub message: String,
     /// The driver's text, where one is known.
     pub apple: Option<&'static str>,

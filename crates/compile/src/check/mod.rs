@@ -1,4 +1,4 @@
-//! What runs on the engine of which chip, why not, and what to change: a dry run without a compile.
+//! Placement of a program's operations on each chip, with reasons of refusal and fixes: a dry run without a compile.
 //!
 //! [`check`] looks at an outline operation by operation. [`legal::check`] is the verdict on one native layer; it is
 //! also what [`validate`] calls by Apple's names. Verdicts come from rows of `facts` alone.
@@ -28,7 +28,7 @@ use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
 use std::collections::BTreeMap;
 
-/// What this compiler writes where Apple's is known to refuse, and no row of [`own::REWRITES`] says more.
+/// Default text of [`Verdict::own`], for operations that only this compiler takes and that have no row in [`own::REWRITES`].
 pub const REWRITTEN: &str = "what its own passes make of it (`ane compile --dump-ir` shows them)";
 
 /// The verdicts on a program for one chip by one route, and what they come to.
@@ -40,7 +40,7 @@ pub struct Placement {
     pub route: Route,
     /// One verdict an operation.
     pub verdicts: Vec<Verdict>,
-    /// What the segmenter would choose; for the framework's route.
+    /// Predicted choice of the segmenter; [`Route::Framework`] only.
     pub choice: Option<Choice>,
     /// Operations that run together.
     pub segments: Vec<Segment>,
@@ -53,7 +53,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether an operation ends up on the engine, or is no work.
+    /// Returns true if an operation ends up on the engine or is no work.
     pub fn on_engine(&self, at: usize) -> bool {
         let able = self.verdicts[at].place.on_engine();
         match self.choice.as_ref().map(|c| c.backends[at]) {
@@ -72,8 +72,8 @@ impl Placement {
         (0..self.verdicts.len()).filter(|&at| !self.on_engine(at)).count()
     }
 
-    /// Says of every operation what this compiler does with it: on the engine, but for those that it leaves to the host. What Apple's
-    /// compiler refuses is decomposed then; its refusal stays beside the verdict.
+    /// Replaces the verdicts of Apple's compiler by those of this one: every operation is on the engine but those in `host`, keyed by
+    /// result name with the reason. An operation that Apple's compiler refuses becomes [`Place::Decomposed`] and keeps its refusal.
     pub fn settle(&mut self, outline: &Outline, host: &BTreeMap<String, String>) {
         for (op, verdict) in outline.ops.iter().zip(&mut self.verdicts) {
             if place::idle(op) {
@@ -97,7 +97,7 @@ impl Placement {
         self.count(outline);
     }
 
-    /// What the verdicts come to.
+    /// Recomputes segments, hand-overs and multiply-accumulate counts from the verdicts.
     fn count(&mut self, outline: &Outline) {
         let macs: Vec<u64> = outline.ops.iter().map(describe::macs).collect();
         self.segments = segment::segments(outline, &self.verdicts, &|at| self.on_engine(at));

@@ -1,4 +1,5 @@
-//! What this compiler writes otherwise where Apple's refuses: rewrites that lowering makes and the dry run tells of.
+//! Forms that only this compiler takes: rewrites of operations that Apple's compiler refuses, made by lowering and reported by
+//! the dry run.
 
 use super::describe;
 use super::layer::Layer;
@@ -12,9 +13,9 @@ use anemone_net::outline::OutlineOp;
 pub struct Rewrite {
     /// Code of the refusal.
     pub code: &'static str,
-    /// What the refusal is about.
+    /// Quantity that the refusal is about.
     pub quantity: &'static str,
-    /// What is written instead.
+    /// Replacement, in words.
     pub into: &'static str,
     applies: fn(&OutlineOp, &Refusal, &Chip) -> bool,
 }
@@ -68,13 +69,13 @@ pub fn rewrite(op: &OutlineOp, refusal: &Refusal, chip: &Chip) -> Option<&'stati
     REWRITES.iter().filter(named).find(|r| (r.applies)(op, refusal, chip))
 }
 
-/// Why a convolution's kernel, rows first, is not taken.
+/// First refusal of a convolution by its kernel extents, rows first; `None` where the chip takes it.
 pub fn kernel_refused([rows, columns]: [i64; 2], chip: &Chip) -> Option<Refusal> {
     let layer = Layer::new("Conv", "").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
     legal::check(&layer, chip, Route::Direct).refusals.into_iter().next()
 }
 
-/// Whether a kernel is taken only with its rows and columns exchanged: kernels may be higher than wide.
+/// Returns true if a kernel is taken only with its rows and columns exchanged: kernels may be higher than wide.
 pub fn turned([rows, columns]: [i64; 2], chip: &Chip) -> bool {
     kernel_refused([rows, columns], chip).is_some() && kernel_refused([columns, rows], chip).is_none()
 }

@@ -1,4 +1,4 @@
-//! Where each operation of a program goes on a chip: on the engine and as what, or not and why.
+//! Placement of each operation of a program on a chip: the engine layers that it becomes, or the reason why it does not.
 
 use super::describe;
 use super::fix;
@@ -12,7 +12,7 @@ use anemone_facts::ops::{self, ATTESTED, OpRow, Reach, SEGMENTER, Shape};
 use anemone_facts::validators;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 
-/// Where an operation goes.
+/// Placement of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// A layer of the engine.
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// As reports for people say it.
+    /// Name in reports.
     pub const fn word(self) -> &'static str {
         match self {
             Place::Native => "supported",
@@ -57,24 +57,24 @@ impl Place {
         }
     }
 
-    /// Whether the work is done on the engine, or is no work.
+    /// Returns true if the work is done on the engine or is no work.
     pub const fn on_engine(self) -> bool {
         !matches!(self, Place::Host | Place::Rejected)
     }
 }
 
-/// What becomes of one operation on one chip by one route.
+/// Verdict on one operation for one chip and route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Where it goes.
+    /// Placement.
     pub place: Place,
-    /// What it becomes: layers, or the layer that it is part of.
+    /// Layers that the operation becomes, or the layer that it is part of, in words.
     pub into: String,
-    /// Why it is not taken.
+    /// Reason of a refusal.
     pub refusal: Option<Refusal>,
-    /// What this compiler writes instead of what is refused; Apple's does not.
+    /// Replacement that this compiler writes where Apple's refuses, in words.
     pub own: Option<&'static str>,
-    /// How the verdict is known.
+    /// Evidence that the verdict rests on.
     pub basis: Basis,
     /// Key into `docs/evidence.md`.
     pub source: &'static str,
@@ -82,7 +82,7 @@ pub struct Verdict {
     pub unknown: Vec<&'static str>,
     /// Position of the operation that it is fused into.
     pub fused: Option<usize>,
-    /// What else is worth knowing.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ pub fn place(outline: &Outline, chip: &Chip, route: Route) -> Vec<Verdict> {
     verdicts
 }
 
-/// Why one operation is refused, if it is.
+/// Refusal of one operation; `None` where it is taken.
 pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
     verdict(op, outline, chip, route).refusal
 }
@@ -137,7 +137,7 @@ pub fn refusal(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> 
 /// Converter's own wrappers, which no program of a user names.
 const WRAPPERS: &[&str] = &["tensor_buffer_to_tensor", "tensor_to_tensor_buffer"];
 
-/// Whether an operation is no work when the program runs: a constant, its decompression, or a wrapper.
+/// Returns true if an operation is no work when the program runs: a constant, its decompression, or a wrapper.
 pub(super) fn idle(op: &OutlineOp) -> bool {
     op.constant || op.op.starts_with("constexpr_") || WRAPPERS.contains(&op.op.as_str())
 }
@@ -236,7 +236,7 @@ fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
     verdict
 }
 
-/// How it is known that the segmenter takes an operation, where an answer of its is recorded.
+/// Evidence that the segmenter takes an operation, where an answer of the segmenter is recorded.
 pub(super) fn accepted(row: &OpRow) -> Option<Basis> {
     SEGMENTER.iter().find(|s| s.op == row.name && s.text.is_empty()).map(|s| s.basis)
 }

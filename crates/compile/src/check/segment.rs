@@ -6,7 +6,7 @@ use anemone_facts::chips::Chip;
 use anemone_facts::placement::{LAUNCH_MS, OUTPUT_MS, SWITCH_MS};
 use anemone_net::outline::Outline;
 
-/// Who runs an operation.
+/// Back end that runs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// The older CPU path.
@@ -21,7 +21,7 @@ impl Backend {
     /// In the order in which ties are given.
     pub const ALL: [Backend; 3] = [Backend::Classic, Backend::Bnns, Backend::Ane];
 
-    /// As the segmenter names it.
+    /// Name that the segmenter uses.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Classic => "classic_cpu",
@@ -31,7 +31,7 @@ impl Backend {
     }
 }
 
-/// What the segmenter chooses.
+/// Choice of the segmenter: the cheapest path over the back ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The back end of each operation; none for constants.
@@ -93,7 +93,7 @@ pub fn choose(outline: &Outline, verdicts: &[Verdict], chip: &Chip) -> Choice {
 /// Operations that run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Whether on the engine.
+    /// True for a segment on the engine.
     pub engine: bool,
     /// Their positions.
     pub ops: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What the converter refuses before any layer exists: names, element types and forms of parameters.
+//! Refusals of the converter before any layer exists: names, element types and forms of parameters.
 
 use super::legal::{Refusal, Route};
 use anemone_facts::Basis;
@@ -37,7 +37,7 @@ impl Refusal {
     }
 }
 
-/// Why an operation is refused as the program writes it, whatever layers it would become.
+/// First refusal of an operation as the program writes it, whatever layers it would become.
 pub fn check(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Option<Refusal> {
     by_name(op)
         .filter(|_| route == Route::Framework || !native_layer(op, chip))
@@ -60,7 +60,7 @@ fn by_name(op: &OutlineOp) -> Option<Refusal> {
     )
 }
 
-/// Whether the engine has a layer for what the converter has no path for: an author can still name the layer.
+/// Returns true if the engine has a layer for the operation: an author can name the layer where the converter has no path.
 fn native_layer(op: &OutlineOp, chip: &Chip) -> bool {
     ops::by_name(&op.op).is_some_and(|row| {
         !row.layers.is_empty() && row.reach_on(chip).is_some_and(|(reach, _)| reach == Reach::Native)

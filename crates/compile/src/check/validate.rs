@@ -30,7 +30,7 @@ impl Validate {
         self.row
     }
 
-    /// What the validator says; refusals of later stages, such as code generation, are not its own.
+    /// Runs the validator on a layer. Refusals of later stages, such as code generation, are left out.
     pub fn call(self, layer: &Layer, chip: &Chip) -> Legality {
         let layer = Layer { kind: self.row.stem.to_string(), ..layer.clone() };
         let mut legality = legal::check(&layer, chip, Route::Direct);
@@ -66,7 +66,7 @@ fn arity(row: &Validator, operands: usize) -> Refusal {
 pub struct Network {
     /// Version of its schema.
     pub schema: [u32; 3],
-    /// Whether it is for two bonded engines.
+    /// True for two bonded engines.
     pub bonded: bool,
     /// Its layers; the name of each is that of its unit.
     pub layers: Vec<Layer>,

@@ -736,7 +736,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Whether an operand has a place in memory: to be streamed from, or to be saved to.
+/// Returns true if an operand has an address in memory, to be streamed from or saved to. `place` is its place in tile memory.
 fn in_memory(place: Option<Place>) -> bool {
     place.is_none_or(|p| p.crosses)
 }

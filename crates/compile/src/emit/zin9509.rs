@@ -152,7 +152,7 @@ impl Emitter<'_> {
         ])
     }
 
-    /// Whether neither source nor result of a task is in memory.
+    /// Returns true if the first source and the result of a task are in tile memory alone.
     fn resides(&self) -> bool {
         self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
     }

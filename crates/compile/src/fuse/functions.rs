@@ -20,9 +20,9 @@ const MOST_LAYERS: usize = 16;
 const ROUNDING: f64 = 1.0 / 2048.0;
 /// Most that a table is off, where it is asked for at any price: the tolerance of tables.
 const MOST_ERROR: f64 = 1.2e-2;
-/// Up to here the compiler takes a table itself: over the networks of `docs/compiler.md` such tables cost no more than rounding does.
+/// Greatest error of a table under [`Activations::Auto`]: over the networks of `docs/compiler.md` such tables cost no more than rounding.
 const SMALL_ERROR: f64 = 2e-3;
-/// Up to here it does so behind a product, where the network has one such function and no more.
+/// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
 const ONCE_ERROR: f64 = 4e-3;
 
 /// A function of one number.
@@ -61,7 +61,8 @@ impl Writers {
     }
 }
 
-/// Whether every element of the result depends on the elements of the sources in the same place alone.
+/// Returns true for an elementwise layer: each result element depends only on the source elements at the same index, without
+/// broadcast, transpose or interleaving.
 fn is_elementwise(layer: &Layer) -> bool {
     let kind = match &layer.kind {
         Kind::Neuron { .. } | Kind::Planar { .. } => true,
@@ -128,7 +129,7 @@ fn value(graph: &Graph, writers: &Writers, region: &[usize], argument: &View4, a
 /// Tables that were fitted, by the text of their functions.
 type Known = HashMap<String, Option<(Table, f64)>>;
 
-/// What tells a function from others: its layers, each with where its sources come from.
+/// Cache key of a region's function: kind and parameters of each layer, with the position of the layer that makes each source.
 fn text(graph: &Graph, writers: &Writers, layers: &[usize], argument: &View4) -> String {
     let mut text = String::new();
     for &at in layers {
@@ -187,7 +188,8 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
     best.filter(|found| saves(graph, found))
 }
 
-/// Whether a layer goes when the table takes the place of the last one.
+/// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its
+/// contents up to the last layer.
 fn saves(graph: &Graph, region: &Region) -> bool {
     let argument = region.argument.buffer;
     let first = region.layers.iter().min().copied().unwrap_or(region.end);
@@ -244,7 +246,7 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     drop_unread(graph);
 }
 
-/// Whether a function's argument is the result of a product, in which errors of many elements are averaged.
+/// Returns true if the region's argument is written only by matrix products or dense 1x1 convolutions.
 fn behind_product(graph: &Graph, writers: &Writers, region: &Region) -> bool {
     let all = &writers.0[region.argument.buffer.0 as usize];
     let product = |kind: &Kind| match kind {

@@ -34,12 +34,12 @@ impl Rules {
     pub const OFFSETS: Rules = Rules(4);
     /// ReLU or a table behind a free slot.
     pub const ACTIVATIONS: Rules = Rules(8);
-    /// What follows an activation.
+    /// A factor, an addend or an activation behind a layer that has a post-activation already.
     pub const PAIRS: Rules = Rules(16);
     /// A step behind a concatenation, taken by each of its parts.
     pub const PARTS: Rules = Rules(32);
 
-    /// These and others.
+    /// Union of two sets of rules.
     pub const fn and(self, other: Rules) -> Rules {
         Rules(self.0 | other.0)
     }
@@ -48,7 +48,7 @@ impl Rules {
         self.0 & rule.0 == rule.0
     }
 
-    /// Whether a step may be taken by a layer with that post-activation.
+    /// Returns true if the rules let a layer with the post-activation `post` take in `step`.
     fn admit(self, post: &Nonlinear, step: &Epilogue) -> bool {
         let own = match (&step.post, step.gain == 1.0, step.offset.is_zero()) {
             (Nonlinear::None, true, true) => Rules::COPIES,
@@ -75,7 +75,7 @@ pub(crate) fn steps_into_producer(graph: &mut Graph, rules: Rules, conventions: 
     while take_steps(graph, rules, conventions, reasons) && conventions.whole_epilogues {}
 }
 
-/// Goes through the graph once; whether a layer went.
+/// Runs one pass over the graph. Returns true if a layer was fused.
 fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reasons: &mut Remarks) -> bool {
     let together = |first: &Layer, second: &Layer| match conventions.whole_epilogues {
         true => composed(first, &second.kind, rules),
@@ -187,12 +187,13 @@ fn into_parts(
     writers.iter().map(part).collect()
 }
 
-/// Whether a layer keeps the order of elements, interleaving apart.
+/// Returns true for a layer of one source that keeps the element order: no transpose, source not interleaved. The result may be
+/// interleaved.
 fn is_plain(layer: &Layer) -> bool {
     !layer.transpose && layer.source_interleave == 1 && layer.sources.len() == 1
 }
 
-/// Whether a layer only moves elements.
+/// Returns true for a plain copy: factor 1, no addend, no function.
 fn copies(kind: &Kind) -> bool {
     matches!(scaled_function(kind), Some((1.0, Nonlinear::None)))
 }

@@ -37,7 +37,7 @@ impl Graph {
         out + "}\n"
     }
 
-    /// Where a layer's sources come from, and what they are; constants come from nowhere.
+    /// Edges into a layer: name of the writer's node and label with the source's extents. Constants have no edge.
     fn edges(&self, layer: &Layer, writers: &HashMap<u32, Vec<usize>>) -> Vec<(String, String)> {
         let mut edges = Vec::new();
         for source in &layer.sources {

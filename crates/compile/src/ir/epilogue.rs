@@ -20,12 +20,12 @@ impl Offset {
     /// No addend.
     pub const ZERO: Offset = Offset::Scalar(0.0);
 
-    /// Whether nothing is added.
+    /// Returns true for [`Offset::ZERO`], the scalar addend zero.
     pub fn is_zero(&self) -> bool {
         *self == Offset::ZERO
     }
 
-    /// Each addend as that function has it.
+    /// Applies a function to each addend.
     fn map(&self, f: impl Fn(f32) -> f32) -> Offset {
         match self {
             Offset::Scalar(x) => Offset::Scalar(f(*x)),
@@ -92,7 +92,7 @@ impl Epilogue {
         }
     }
 
-    /// Whether it is a factor and an addend alone.
+    /// Returns true if there is no post-activation: a factor and an addend alone.
     pub fn is_affine(&self) -> bool {
         self.post == Nonlinear::None
     }
@@ -198,7 +198,7 @@ impl Epilogue {
         Affine { pre_scale: before.pre_scale, final_scale: self.gain, scale: 1.0, bias }
     }
 
-    /// Whether the rows of the chip's units have the slots.
+    /// Returns true if the unit that runs `kind` has every slot that this epilogue fills, by the rows of `facts::epilogue`.
     fn holds(&self, kind: &Kind) -> bool {
         let has = |name: &str| {
             slot(name).map_or(Holds::Nothing, |slot| match kind {

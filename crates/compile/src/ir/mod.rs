@@ -31,7 +31,7 @@ pub const ELEMENT_BYTES: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
-/// What a buffer holds.
+/// Role of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
     /// The caller's input.
@@ -49,13 +49,13 @@ pub enum Role {
 pub struct Buffer {
     /// Name of the network value it holds.
     pub name: String,
-    /// What it holds.
+    /// Role, with the data of a constant.
     pub role: Role,
     /// Size in bytes.
     pub bytes: u64,
     /// Extents and strides as a port describes them; inputs and outputs only.
     pub port: Option<View>,
-    /// Where the elements of a constant stand; what lies between them is padding.
+    /// Layout of the elements of a constant; bytes between them are padding.
     pub constant: Option<View>,
 }
 
@@ -193,7 +193,7 @@ impl Window {
     pub const UNIT: Window = Window { kernel: [1, 1], stride: [1, 1], pad: [0, 0] };
 }
 
-/// How a convolution's channels connect.
+/// Channel connectivity of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connect {
     /// Every output channel of a group reads every input channel of it; groups are the view's groups.
@@ -223,14 +223,14 @@ impl Affine {
     pub const UNIT: Affine = Affine { pre_scale: 1.0, final_scale: 1.0, scale: 1.0, bias: 0.0 };
 }
 
-/// What a layer computes. One layer is one task.
+/// Operation of a layer. One layer is one task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Neural engine: convolution with constant coefficients.
     Conv {
         /// Geometry.
         window: Window,
-        /// How channels connect.
+        /// Channel connectivity.
         connect: Connect,
         /// Coefficients.
         weights: Arc<Weights>,
@@ -319,7 +319,7 @@ pub enum Kind {
 pub struct Layer {
     /// Name of the operation it comes from.
     pub name: String,
-    /// What it computes.
+    /// Operation, with its parameters.
     pub kind: Kind,
     /// Sources; one, or two for planar kinds that combine and for [`Kind::Product`].
     pub sources: Vec<View4>,
@@ -341,7 +341,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Whether the neural engine computes it, not the planar one.
+    /// Returns true for a task of the neural engine, false for one of the planar engine.
     pub fn is_neural(&self) -> bool {
         !matches!(
             self.kind,
@@ -354,7 +354,7 @@ impl Layer {
         )
     }
 
-    /// Whether it multiplies with coefficients.
+    /// Returns true if the layer multiplies with coefficients: a convolution or a product.
     pub fn convolves(&self) -> bool {
         matches!(self.kind, Kind::Conv { .. } | Kind::Product { .. })
     }

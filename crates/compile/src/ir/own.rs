@@ -4,7 +4,7 @@ use anemone_facts::native as rows;
 use anemone_facts::native::{OWN_PARAMS, ParamType};
 use anemone_net::native::{Native, Param};
 
-/// What an own task does: its layer's class and parameters.
+/// Class and parameters of an own task's layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Own {
     /// `OwnKind`.

@@ -65,7 +65,7 @@ fn words(line: &str) -> Vec<&str> {
     all
 }
 
-/// What follows the first words of a line.
+/// Remainder of a line behind its first words.
 #[derive(Default)]
 struct Rest<'a> {
     sources: Vec<&'a str>,

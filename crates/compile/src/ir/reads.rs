@@ -28,7 +28,7 @@ impl Elements {
     }
 }
 
-/// What is known of a buffer: the views written to it, and their bytes once somebody asks.
+/// Writes to a buffer: the views written, and the set of their bytes, built on first use.
 #[derive(Clone, Debug, Default)]
 struct Written {
     views: Vec<Block>,
@@ -56,7 +56,7 @@ impl Block {
         block
     }
 
-    /// Of four axes, whose channels stand side by side in sets of `interleave`.
+    /// Block of a four-axis view whose channels are interleaved in sets of `interleave`.
     fn of(view: &View4, interleave: usize) -> Block {
         let [groups, channels, rows] = view.axes;
         let channels = Axis { extent: channels.extent.div_ceil(interleave.max(1)), ..channels };

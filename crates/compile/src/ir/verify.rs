@@ -3,7 +3,7 @@
 use super::{Graph, Layer, Role, View4};
 
 impl Graph {
-    /// What is wrong with the graph, by layer; nothing where it is well formed.
+    /// Defects of the graph, one message each, led by the layer's name; empty for a well-formed graph.
     pub fn verify(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for id in self.inputs.iter().chain(&self.outputs).filter(|id| id.0 as usize >= self.buffers.len()) {

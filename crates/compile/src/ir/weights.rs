@@ -11,13 +11,13 @@ use std::sync::Arc;
 pub struct Weights {
     /// `[groups][out][in per out][kh][kw]`, as the engines have them in every form.
     pub values: Vec<f16>,
-    /// How the constant that they are from is compressed.
+    /// Compression of the constant that they are from.
     pub compression: Compression,
-    /// How they stand in the engines' streams.
+    /// Encoding in the engines' streams.
     pub form: StreamForm,
 }
 
-/// How coefficients stand in the engines' streams (`docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and
+/// Encoding of coefficients in the engines' streams (`docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and
 /// `book-streams`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StreamForm {

@@ -2,7 +2,7 @@
 //!
 //! The smallest difference of two fp16 numbers is 2^-24, so a difference times 2^24, cut to 0..=1, says whether one number is
 //! greater. Equal infinities have no difference: NaN, or the device's zero; a ReLU makes zero of either, as it should be.
-//! What compares with NaN is false, and different.
+//! Comparisons with NaN are false, but for `not_equal`, which is true.
 
 use super::Lowerer;
 use crate::error::Result;
@@ -131,13 +131,13 @@ impl Lowerer<'_> {
         Ok(Some(both))
     }
 
-    /// Whether an operand can be NaN: integers and truth values are not, nor constants without one.
+    /// Returns true if an operand can hold NaN: a float that is no constant, or a float constant with a NaN.
     fn may_be_nan(&self, id: ValueId) -> bool {
         let float = self.net.value(id).ty.dtype.is_float();
         float && self.constant(id).is_none_or(|t| t.data.to_f32().iter().any(|x| x.is_nan()))
     }
 
-    /// Whether an operand is known to be finite.
+    /// Returns true if an operand is known to be finite: a constant whose elements are finite in fp16, or else no float.
     fn never_infinite(&self, id: ValueId) -> bool {
         match self.constant(id) {
             Some(t) => t.data.to_f32().iter().all(|&x| half::f16::from_f32(x).is_finite()),

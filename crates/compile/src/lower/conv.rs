@@ -10,7 +10,7 @@ use half::f16;
 use std::sync::Arc;
 
 impl Lowerer<'_> {
-    /// What the window fields and the chip's kernel limits admit.
+    /// Checks a window against the chip's kernel limits and the register fields.
     pub(super) fn check_kernel(&self, window: &Window) -> Result<()> {
         if let Some(refusal) = own::kernel_refused(window.kernel.map(|k| k as i64), self.chip) {
             return Err(Error::Rule { op: self.op.clone(), refusal: Box::new(refusal) });
@@ -18,12 +18,12 @@ impl Lowerer<'_> {
         self.check_window(window)
     }
 
-    /// Whether the window fields and the chip's kernel limits hold a window.
+    /// Returns true if [`Self::check_kernel`] finds no fault with a window.
     pub(super) fn accepts(&self, window: &Window) -> bool {
         self.check_kernel(window).is_ok()
     }
 
-    /// What the window fields can hold.
+    /// Checks a window's extents, strides and padding against the register fields.
     pub(super) fn check_window(&self, window: &Window) -> Result<()> {
         for (axis, (k, s, p)) in
             [(Field::Kh, Field::Sy, Field::Py), (Field::Kw, Field::Sx, Field::Px)].into_iter().enumerate()

@@ -469,7 +469,7 @@ impl Lowerer<'_> {
         (one && first.is_finite() && rest.iter().all(|&x| x == first)).then_some(first)
     }
 
-    /// Whether the operand alone has the result's extents, so that the other one is only a number.
+    /// Returns true if an operand has the result's extents, leading axes of one element aside: it is not broadcast.
     pub(super) fn covers(&self, operand: ValueId, out: ValueId) -> bool {
         let strip = |shape: Vec<usize>| shape.into_iter().skip_while(|&n| n == 1).collect::<Vec<_>>();
         strip(self.shape(operand)) == strip(self.shape(out))

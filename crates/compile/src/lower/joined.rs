@@ -48,13 +48,13 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Whether an operation of the network computes a value that has no place yet.
+    /// Returns true for a result of an operation, not a constant, that has neither a view nor a reserved one.
     fn is_free(&self, id: ValueId, makers: &HashMap<ValueId, &Op>) -> bool {
         let taken = self.views.contains_key(&id) || self.reserved.contains_key(&id);
         makers.contains_key(&id) && self.net.value(id).data.is_none() && !taken
     }
 
-    /// Where a concatenation's result will stand.
+    /// Destination view of a concatenation's result, allocated and reserved on first use.
     fn place(&mut self, out: ValueId) -> View {
         if let Some(view) = self.views.get(&out).or_else(|| self.reserved.get(&out)) {
             return view.clone();
@@ -66,7 +66,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Some of a view along an axis; `None` where columns do not begin on a boundary.
+/// Range of a view along an axis, `size` elements from `start`; `None` where columns do not begin on a row boundary.
 pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Option<View> {
     let mut part = to.clone();
     match part.lead.get_mut(axis) {
@@ -86,7 +86,7 @@ pub(super) fn part_of(to: &View, axis: usize, start: usize, size: usize) -> Opti
     Some(part)
 }
 
-/// Whether two views are the same elements in the same order.
+/// Returns true if two views select the same elements in the same order; leading axes of one element do not count.
 pub(super) fn alike(a: &View, b: &View) -> bool {
     let axes = |v: &View| v.lead.iter().filter(|axis| axis.extent > 1).copied().collect::<Vec<Axis>>();
     a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.width == b.width && axes(a) == axes(b)

@@ -7,7 +7,7 @@ use anemone_facts::Field;
 use anemone_net::Op;
 
 impl Lowerer<'_> {
-    /// Whether one task pools so.
+    /// Returns true if one pooling task takes the window: at most two axes, kernel and strides within the chip's limits.
     pub(super) fn pools(&self, kernel: &[usize], strides: &[usize]) -> bool {
         let hal = &self.chip.hal;
         let most = [hal.max_patch_height, hal.max_patch_width].map(|n| n.map_or(usize::MAX, |n| n as usize));

@@ -92,18 +92,18 @@ pub(crate) struct Lowerer<'a> {
     chip: &'static Chip,
     options: &'a Options,
     graph: Graph,
-    /// Where each value stands.
+    /// View of each value that has one.
     views: HashMap<ValueId, View>,
     /// Values that lie in others' memory as no view can say; copied when an operation wants them.
     pending: HashMap<ValueId, pending::Pending>,
-    /// Where values will stand that parts of concatenations are computed as.
+    /// Destination views of concatenations and their parts, reserved before anything computes them.
     reserved: HashMap<ValueId, View>,
-    /// How often each value is read.
+    /// Read count of each value, by value id.
     uses: Vec<usize>,
     outputs: HashSet<ValueId>,
     /// Results of products with one constant matrix.
     products: HashSet<ValueId>,
-    /// Where the tables of the operation at hand have their knots.
+    /// Knot placement of the tables that the current operation makes.
     knots: Knots,
     /// Values that nothing but products with one constant matrix reads.
     operands_alone: HashSet<ValueId>,
@@ -111,9 +111,9 @@ pub(crate) struct Lowerer<'a> {
     stay_turned: HashSet<ValueId>,
     /// Values whose rows are channels: products of two computed matrices, perhaps through functions of one number.
     by_rows: HashSet<ValueId>,
-    /// Where the matrix of a value stands with its columns as channels.
+    /// Views of values as a matrix with its columns as channels.
     turned: HashMap<ValueId, product::Turned>,
-    /// What the truth values of choices were made into.
+    /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
     /// Name and kind of the operation at hand, for layers and errors.
     op: String,
@@ -241,7 +241,7 @@ impl Lowerer<'_> {
         if shape.is_empty() { vec![1] } else { shape }
     }
 
-    /// Where a value stands; constants are laid out in the kernel section on first use.
+    /// View of a value. Constants are laid out in the kernel section, and pending moves copied, on first use.
     fn view(&mut self, id: ValueId) -> Result<View> {
         if let Some(view) = self.views.get(&id) {
             return Ok(view.clone());
@@ -334,7 +334,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// How often each value is read, network outputs included.
+/// Read count of each value, by value id; a network output counts as one read.
 fn uses(net: &Net) -> Vec<usize> {
     let mut uses = vec![0; net.values.len()];
     net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);

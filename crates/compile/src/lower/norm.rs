@@ -92,7 +92,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Where nothing but the channels has an extent, the exponential works on a row of them.
+    /// Softmax over channels of a tensor in which no other axis has an extent: the exponential works on a row of them. Returns
+    /// false for other tensors.
     fn softmax_of_channels(&mut self, axis: usize, from: &View, to: &View) -> bool {
         let (Some(x), Some(y)) = (from.nchw(), to.nchw()) else { return false };
         let alone = axis + 3 == from.lead.len() + 1 && x.groups() == 1 && x.height() == 1 && x.width == 1;
@@ -121,8 +122,8 @@ impl Lowerer<'_> {
         true
     }
 
-    /// Where the columns are reduced: rows stand as channels, or beside channels as groups. `false` where one task does not
-    /// hold the tensor.
+    /// Softmax over columns: rows become channels, or lie beside channels as groups. Returns false where one task does not hold
+    /// the tensor.
     fn softmax_of_columns(&mut self, x: ValueId, from: &View, to: &View) -> Result<bool> {
         let by_rows = self.by_rows.contains(&x);
         let (Some(mut source), Some(result)) = (planes(from, by_rows), planes(to, by_rows)) else { return Ok(false) };

@@ -20,7 +20,7 @@ pub(super) struct Pending {
 }
 
 impl Lowerer<'_> {
-    /// Where a value's elements lie, copied or not.
+    /// Strided layout of a value's elements; a pending move is not copied.
     fn strided(&mut self, id: ValueId) -> Result<Strided> {
         match self.pending.get(&id) {
             Some(pending) => Ok(pending.made.clone()),
@@ -162,7 +162,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// How many of the first parts are alike and equally far apart, and how far in source and result.
+/// Length of the leading run of parts with the same extents and constant steps, and the steps in bytes in source and result.
 fn run(parts: &[(Strided, View)]) -> (usize, [u64; 2]) {
     let steps = |pair: &[(Strided, View)]| {
         let [(a, to_a), (b, to_b)] = pair else { return None };

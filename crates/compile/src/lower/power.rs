@@ -16,7 +16,7 @@ use anemone_net::{DType, OpKind, ReduceKind, Unary, ValueId};
 const MOST_PRODUCTS: f32 = 64.0;
 /// Binary digits of an exponent of integers: 2^16 is beyond fp16.
 const INTEGER_DIGITS: usize = 5;
-/// How far back signs are followed.
+/// Recursion depth limit of the sign proof, in operations.
 const LONGEST_PROOF: usize = 8;
 const INF: f32 = f32::INFINITY;
 
@@ -166,7 +166,7 @@ impl Lowerer<'_> {
         self.spread(&power, &to)
     }
 
-    /// Whole exponents that are constants but differ: the powers `x^(2^i)` that each has as a factor.
+    /// Power by constant integer exponents that differ: the product of the `x^(2^i)` whose binary digit `i` each exponent has.
     fn power_digits_known(&mut self, x: ValueId, y: ValueId, exponents: &[f32], out: ValueId) -> Result<()> {
         let (to, shape) = (self.result(out), self.shape(y));
         let most = exponents.iter().fold(0.0f32, |most, &e| most.max(e)) as u32;
@@ -296,7 +296,7 @@ impl Lowerer<'_> {
         self.without_value(&signed, &absent, &to)
     }
 
-    /// What a table of zeros and ones says; zero of NaN.
+    /// Result of a table of zeros and ones; zero for NaN.
     fn indicator(&mut self, table: Table, from: &View) -> Result<View> {
         let found = self.tabled("found", table, 0.0, 1.0, from)?;
         let indicator = self.scratch("indicator", &from.shape());
@@ -304,7 +304,8 @@ impl Lowerer<'_> {
         Ok(indicator)
     }
 
-    /// Whether a value is a constant or a result that is never below zero.
+    /// Returns true if a value is provably non-negative: a constant without negative elements, or a result of operations that give no
+    /// negative numbers, to a depth of `depth` operations.
     fn never_negative(&self, x: ValueId, depth: usize) -> bool {
         if let Some(tensor) = self.constant(x) {
             return tensor.data.to_f32().iter().all(|&v| v >= 0.0);

@@ -37,7 +37,7 @@ pub(super) fn products(net: &Net) -> HashSet<ValueId> {
     net.ops.iter().filter(|op| multiplied(net, op).is_some()).filter_map(|op| op.outputs.first().copied()).collect()
 }
 
-/// What an operation multiplies with one constant matrix.
+/// Left operand of a product with one constant matrix; `None` for other operations.
 fn multiplied(net: &Net, op: &Op) -> Option<ValueId> {
     let matrix = op.inputs.get(1).map(|&id| net.value(id)).filter(|value| value.data.is_some())?;
     let one = matrix.ty.shape.iter().rev().skip(2).all(|&n| n == 1) && matrix.ty.shape.len() > 1;
@@ -182,8 +182,8 @@ impl Lowerer<'_> {
         Ok(Some(turned))
     }
 
-    /// Where an operand of a product stands. An input that is added or multiplied as well, as it lies, is brought into tile
-    /// memory once for both.
+    /// View of a product's operand. A small network input that an elementwise operation reads too is copied to tile memory once
+    /// for both.
     fn brought(&mut self, x: ValueId) -> Result<View> {
         let from = self.view(x)?;
         let combined = |op: &Op| matches!(op.kind, OpKind::Binary(_)) && op.inputs.contains(&x);
@@ -198,7 +198,7 @@ impl Lowerer<'_> {
         Ok(brought)
     }
 
-    /// Where a function of one number finds and leaves its matrix, if that stays turned.
+    /// Source and destination views of a unary function whose operand and result both stay turned; `None` otherwise.
     pub(super) fn turned_pair(&mut self, x: ValueId, out: ValueId) -> Option<(View, View)> {
         let from = self.turned.get(&x).filter(|_| self.stay_turned.contains(&out))?.clone();
         let to = self.scratch("", &from.view.shape());
@@ -309,8 +309,8 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether so many rows are folded into a square: then each accumulator holds more output channels, and those that one
-/// pass does not hold take fewer passes.
+/// Returns true if so many rows are folded into a square: each accumulator then holds more output channels, so that many
+/// outputs take fewer passes.
 fn folds(rows: usize, outputs: usize) -> bool {
     rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows) && outputs > FOLDED_OUTPUTS
 }

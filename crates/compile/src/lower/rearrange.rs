@@ -27,14 +27,14 @@ pub(super) struct Move {
     pub loops: Vec<Loop>,
 }
 
-/// What one task more costs, in bytes moved.
+/// Cost of one more task, as an equivalent of bytes moved.
 const TASK_BYTES: u64 = 64 << 10;
 /// Largest scratch tensor that a copy goes by.
 const MOST_SCRATCH_BYTES: u64 = 1 << 31;
 /// Most tasks that one copy may take.
 const MOST_TASKS: usize = 4096;
 
-/// Whether bytes are a whole number of rows.
+/// Returns true if a number of bytes is a multiple of [`ROW_ALIGN`].
 fn aligned(bytes: u64) -> bool {
     bytes.is_multiple_of(ROW_ALIGN)
 }
@@ -90,7 +90,7 @@ impl Move {
     }
 }
 
-/// How one task does a copy, or the last part of it.
+/// Form of a copy, or of its last part, as one task.
 enum Way {
     /// Rows stay rows.
     Rows { columns: Option<Loop> },
@@ -102,7 +102,7 @@ enum Way {
     Separate { columns: Option<Loop>, sets: Loop },
 }
 
-/// How several tasks do a copy that one does not.
+/// Form of a copy as several tasks, where one does not do it.
 enum Detour {
     /// By a scratch tensor whose columns are this loop.
     Scratch(Option<Loop>),
@@ -145,7 +145,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What layers would cost; they are not kept. `None` where they are refused.
+    /// Cost of the layers that `make` adds, see [`Self::cost_since`]; `None` where `make` fails. Layers and buffers are removed again.
     pub(super) fn tried(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Option<u64> {
         let (layers, buffers) = (self.graph.layers.len(), self.graph.buffers.len());
         let made = make(self);

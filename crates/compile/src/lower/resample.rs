@@ -162,7 +162,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// What the operation makes of the identity: row `o` holds the weights of the operand's elements in element `o`.
+    /// Weight matrix `[to, from]` of a resampling, evaluated on the identity: row `o` holds the weights of the operand's elements
+    /// in element `o`.
     fn weights_along(&self, kind: &OpKind, from: usize, to: usize) -> Result<Vec<f32>> {
         let mut identity = vec![0.0; from * from];
         identity.iter_mut().step_by(from + 1).for_each(|x| *x = 1.0);

@@ -26,10 +26,10 @@ pub(super) enum Condition {
     Live(View),
 }
 
-/// What a mask is made from: the condition, and what its elements become where that is true and where it is false.
+/// Key of a mask: the condition, the bits of the two f32 numbers where it is true and where it is false, and the purpose.
 pub(super) type MaskKey = (ValueId, [u32; 2], Purpose);
 
-/// What a mask is for.
+/// Purpose of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     /// The two numbers.
@@ -102,8 +102,8 @@ impl Lowerer<'_> {
         self.planar_two(PlanarOp::Max, Affine::UNIT, &chosen[0], &chosen[1], &to)
     }
 
-    /// What leaves an operand alone where the condition is `kept`: `neutral`, or NaN where the arithmetic has one; elsewhere
-    /// a number.
+    /// Clamping bound of a choice. Where the condition is `kept` it leaves the operand alone: `neutral`, or NaN where the
+    /// arithmetic has one. Elsewhere it is `number`.
     fn bound(&mut self, c: ValueId, kept: bool, neutral: f32, number: f32) -> Result<View> {
         let pair = if kept { [neutral, number] } else { [number, neutral] };
         let key = (c, pair.map(f32::to_bits), Purpose::Bound);

@@ -13,7 +13,8 @@ impl Table {
         Symmetry::from_code(self.halfwords[place::MODE] >> 5)
     }
 
-    /// Whether it tells arguments apart and does not follow them: signs, choices, fractions.
+    /// Returns true for a table that classifies its argument in place of following it: level tails alone (signs, choices), or the
+    /// fraction or integer mode.
     pub fn chooses(&self) -> bool {
         matches!(self.mode, Mode::Fraction | Mode::Integer)
             || self.halfwords[place::SHIFT] == TAILS_ONLY as u16
@@ -21,7 +22,7 @@ impl Table {
                 && self.half(place::RIGHT) == 0.0
     }
 
-    /// Whether the argument reaches the knots by place, so that they are values of the function.
+    /// Returns true for modes that index the knots by the argument itself, so that knots are values of the function.
     fn is_direct(&self) -> bool {
         matches!(self.mode, Mode::FromZero | Mode::Centred | Mode::ToZero)
     }

@@ -4,11 +4,11 @@ use super::{Form, Table};
 use anemone_facts::lut::{KNOTS, Mode, Symmetry, place};
 use half::f16;
 
-/// How far apart knots may lie, as powers of two.
+/// Candidate shifts: knots are `2^-shift` apart.
 const SHIFTS: std::ops::RangeInclusive<i16> = -2..=5;
 /// Arguments at which a function must follow its tail.
 const FAR: [f64; 3] = [1024.0, 2048.0, 4096.0];
-/// How far a tail may be off there, relative to the argument.
+/// Greatest deviation of a tail from the function at [`FAR`], relative to the argument.
 const STRAIGHT: f64 = 1e-6;
 
 /// Arguments between which a table is compared with its function, as bits of fp16: 2^-8 to 2^11.
@@ -19,7 +19,7 @@ const BETWEEN: usize = 13;
 
 /// Argument and value.
 type Point = (f64, f64);
-/// How far a finite value at infinity may be off.
+/// Greatest absolute error of a finite value at infinity.
 const KEPT: f64 = 1.0 / 1024.0;
 
 /// A line: slope and intercept.

@@ -99,8 +99,8 @@ impl Allocations {
         all
     }
 
-    /// Whether two neighbours could run at once: one multiplies and one is planar, neither reads what the other writes,
-    /// neither has or takes a chained source, and not both results go to memory, except beside resident coefficients.
+    /// Returns true if two adjacent layers can be co-issued: one multiplies and one is planar, neither reads what the other writes,
+    /// neither has a chained source or result, and not both results are streamed, except where the neural one is a product.
     fn co_issues(&self, a: &Layer, b: &Layer) -> bool {
         let kind = |view: &View4| self.types[view.buffer.0 as usize].map(|(t, _)| t);
         let apart = |a: &Layer, b: &Layer| a.sources.iter().all(|s| s.buffer != b.result.buffer);
@@ -119,8 +119,8 @@ impl Allocations {
     }
 }
 
-/// Why a resident result is not chained into the layer after it: the first condition of the book's conjunction that
-/// fails. That the rows cover the reader's first tile holds for all that stay whole.
+/// First condition of the book's conjunction that keeps a resident result from being chained into the layer after it; `None`
+/// where all hold. That the rows cover the reader's first tile holds for all that stay whole.
 fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
     // The bit is unknown for every chip so far; Apple's own H13 programs chain.
     if chip.hal.chaining == Some(0) {

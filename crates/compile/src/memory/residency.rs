@@ -28,13 +28,13 @@ pub struct Place {
     pub base_bytes: u64,
     /// Distances in bytes between channels, rows, depths and groups, in the order in which registers have them.
     pub strides: [u64; 4],
-    /// Whether the operand escapes its group of tasks, so that its place in memory is stated too.
+    /// True if the operand escapes its group of tasks, so that its address in memory is needed too.
     pub crosses: bool,
     /// Index of the layer that loaded or wrote it.
     pub from: usize,
-    /// Whether that layer wrote it.
+    /// True if the layer `from` wrote it, false if it loaded it.
     pub written: bool,
-    /// Whether that layer is its single writer.
+    /// True if the layer `from` is its only writer.
     pub alone: bool,
 }
 
@@ -46,14 +46,14 @@ struct Resident {
     crosses: bool,
     /// The first reader in each other group.
     entries: Vec<usize>,
-    /// Whether all its readers are copies.
+    /// True if all its readers are copies.
     copied: bool,
-    /// Whether one layer writes all of it.
+    /// True if one layer writes all of it.
     alone: bool,
     /// Index of the layer that writes it first, and of the one that reads it last.
     writer: usize,
     last: usize,
-    /// All of it.
+    /// View of the whole result.
     view: View4,
     /// Strides of its groups, channels and rows in tile memory.
     strides: [u64; 3],
@@ -126,10 +126,10 @@ impl Resident {
     }
 }
 
-/// Where results stand between layers.
+/// Assignment of results to tile memory between layers.
 #[derive(Clone, Debug, Default)]
 pub struct Residency {
-    /// By buffer.
+    /// Resident of each buffer.
     residents: Vec<Option<Resident>>,
     /// By layer: its group of tasks; the device does not switch inside a group.
     groups: Vec<usize>,
@@ -219,7 +219,7 @@ impl Residency {
         }
     }
 
-    /// Which source of a layer is the same view as the first source of another layer in its group.
+    /// Index of the source of layer `other` that is the same view as the first source of layer `first`, if both are in one group.
     fn reads_alike(&self, graph: &Graph, first: usize, other: usize) -> Option<usize> {
         let (view, next) = (graph.layers[first].sources[0], &graph.layers[other]);
         let same = |s: &usize| next.sources[*s].elements() == view.elements() && (*s == 0 || !next.is_neural());
@@ -234,12 +234,12 @@ impl Residency {
         (*at == source).then_some(*place)
     }
 
-    /// Whether a layer's first source, which comes from memory, stays for the next layer.
+    /// Returns true if a layer loads its first source from memory and keeps it in tile memory for the next layer.
     pub fn keeps(&self, layer: usize) -> bool {
         self.kept[layer].is_some_and(|(place, _)| place.from == layer)
     }
 
-    /// Where a source of a layer stands in tile memory already; `None` where it comes from memory.
+    /// Place of a layer's source in tile memory; `None` where the source is streamed from memory.
     pub fn source(&self, layer: usize, source: usize, view: &View4) -> Option<Place> {
         self.kept_for(layer, source).or_else(|| {
             let place = self.resident(view)?;
@@ -248,7 +248,7 @@ impl Residency {
         })
     }
 
-    /// Where a result stays; `None` where it goes to memory.
+    /// Place of a resident result in tile memory; `None` where the result goes to memory.
     pub fn resident(&self, view: &View4) -> Option<Place> {
         let r = self.residents[view.buffer.0 as usize].as_ref()?;
         let (offset, strides) = r.strides(view)?;
@@ -294,7 +294,7 @@ impl Residency {
         }
     }
 
-    /// Whether a buffer needs no place in memory.
+    /// Returns true if a buffer stays in tile memory alone and needs no address in memory.
     pub fn stays(&self, buffer: usize) -> bool {
         self.residents[buffer].as_ref().is_some_and(|r| !r.crosses)
     }
@@ -304,7 +304,7 @@ impl Residency {
         self.top[layer]
     }
 
-    /// Whether a layer opens and whether it closes its group of tasks.
+    /// Returns two flags: the layer is the first of its group of tasks, and it is the last.
     pub fn opens_and_closes(&self, layer: usize) -> (bool, bool) {
         let group = |i: usize| self.groups.get(i);
         (layer == 0 || group(layer - 1) != group(layer), group(layer + 1) != group(layer))
@@ -380,13 +380,13 @@ fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
     first
 }
 
-/// Whether a view has other channels, or pieces of columns as rows: then rows lie side by side.
+/// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows then lie side by side.
 fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
     channels || view.width != whole.width && view.height() > 1
 }
 
-/// Whether a layer only moves elements.
+/// Returns true for a plain copy by the neural engine: no addend, factor or function.
 fn is_copy(layer: &Layer) -> bool {
     layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
 }

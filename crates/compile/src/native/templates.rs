@@ -153,7 +153,7 @@ pub fn first_chip(row: &Row) -> Option<&'static Chip> {
     super::first_chip(&network(row)?)
 }
 
-/// What a parameter may be, for people.
+/// Description of a parameter's type and range, for people.
 pub fn type_text(ty: &ParamType) -> String {
     match ty {
         ParamType::Flag => "true or false".into(),

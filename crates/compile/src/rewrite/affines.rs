@@ -49,7 +49,7 @@ pub(super) fn affine(net: &Net, op: &Op) -> Option<(Binary, ValueId, Arc<Tensor>
     }
 }
 
-/// Whether an operation is a factor for all elements that fp16 holds.
+/// Returns true for a multiplication by one constant factor that fp16 represents exactly.
 fn is_gain(net: &Net, op: &Op) -> bool {
     let Some((Binary::Mul, _, factor)) = affine(net, op) else { return false };
     factor.data.len() == 1 && factor.data.to_f32().iter().all(|&s| f16::from_f32(s).to_f32() == s)

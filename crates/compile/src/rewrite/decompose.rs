@@ -57,7 +57,7 @@ pub(crate) fn decompose(net: &mut Net, options: &Options, reasons: &mut Remarks)
 }
 
 impl Builder<'_> {
-    /// Whether the axes are the last ones, none left out: the planar engine sums those in one task.
+    /// Returns true if the axes are the trailing axes of `x`, in order: the planar engine sums those in one task.
     fn is_trailing(&self, axes: &[usize], x: ValueId) -> bool {
         let rank = self.shape(x).len();
         axes.iter().enumerate().all(|(i, &axis)| axis + axes.len() == rank + i)

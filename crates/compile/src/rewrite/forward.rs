@@ -57,7 +57,8 @@ fn columns(net: &Net, at: usize) -> Option<(Binary, ValueId, Vec<f32>)> {
     Some((f, x, per_channel(&constant, rank, rank - 1, shape[rank - 1])?))
 }
 
-/// Whether an operation is a product with constants that reads the value as its matrix.
+/// Returns true if an operation is a linear layer with constant weights that reads `value` as its matrix and can absorb `f`: a factor
+/// needs weights that are not compressed.
 fn takes(net: &Net, at: usize, value: ValueId, f: Binary) -> bool {
     let op = &net.ops[at];
     let constant = |id: &ValueId| net.value(*id).data.is_some();

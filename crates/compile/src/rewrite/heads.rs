@@ -44,7 +44,8 @@ pub(crate) fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> 
     })
 }
 
-/// Whether a reshape splits the last axis alone, into heads that do not begin on boundaries.
+/// Returns true if a reshape splits the last axis alone, into heads of at least [`LEAST_COLUMNS`] columns that are no multiple of
+/// [`ROW_ALIGN`] bytes.
 fn splits(net: &Net, from: ValueId, to: ValueId) -> bool {
     let [from, to] = [from, to].map(|id| &net.value(id).ty.shape);
     let (Some(&columns), Some(&all)) = (to.last(), from.last()) else { return false };
@@ -60,7 +61,7 @@ fn splits(net: &Net, from: ValueId, to: ValueId) -> bool {
     split && !aligned && columns >= LEAST_COLUMNS && columns < all && all.is_multiple_of(columns)
 }
 
-/// Whether a value is a constant that is not compressed.
+/// Returns true for a constant that is not compressed.
 fn is_plain(net: &Net, id: ValueId) -> bool {
     net.value(id).data.as_ref().is_some_and(|t| !compress::is_compressed(&t.data))
 }

@@ -48,7 +48,7 @@ pub(crate) use windows::fit_windows;
 /// Most pieces that one operation is joined of: each is a copy.
 const MOST_PIECES: usize = 512;
 
-/// How often each value is read, network outputs included.
+/// Read count of each value, by value id; a network output counts as one read.
 fn uses(net: &Net) -> Vec<usize> {
     let mut uses = vec![0; net.values.len()];
     let reads = net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs);

@@ -133,7 +133,8 @@ impl Builder<'_> {
         self.constant_of("number", Tensor { shape: vec![1], data })
     }
 
-    /// What is left of a whole number after whole multiples of `step`, counted from `first`; and how many those are.
+    /// Quotient and remainder of an integer by `step`: `floor((x - first) / step)`, and the rest, which is `first` at least and less
+    /// than `first + step`.
     fn divided(&mut self, x: ValueId, step: f32, first: f32) -> (ValueId, ValueId) {
         let from = match first == 0.0 {
             true => x,
@@ -193,7 +194,7 @@ impl Builder<'_> {
     }
 }
 
-/// What cannot be held to the range.
+/// Error for an operation whose results cannot be wrapped to the integer range.
 fn beyond(op: &Op, what: &str) -> Error {
     Error::Unsupported {
         op: op.name.clone(),

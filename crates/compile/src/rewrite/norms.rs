@@ -10,7 +10,7 @@ use std::collections::HashMap;
 const MOST_COLUMNS: usize = 16384;
 const MOST_ROWS: usize = 16384;
 
-/// Whether a norm over these axes of a tensor is tasks of the planar engine: they are the last ones, within its extents.
+/// Returns true if the planar engine takes a norm over these axes: the trailing axes in order, within its extents.
 pub(super) fn fits(shape: &[usize], axes: &[usize]) -> bool {
     let Some(first) = shape.len().checked_sub(axes.len()) else { return false };
     let trailing = axes.iter().enumerate().all(|(i, &axis)| axis == first + i);
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
         (of == x && along == axes && fits(shape, &axes)).then_some(Found { x, axes, epsilon })
     }
 
-    /// What a mean is taken of, and its axes in order.
+    /// Operand and sorted axes of a value that is a mean with `keep_dims`.
     fn mean(&self, id: ValueId) -> Option<(ValueId, Vec<usize>)> {
         match self.maker(id)? {
             Op { kind: OpKind::Reduce { kind: ReduceKind::Mean, axes, keep_dims: true }, inputs, .. } => {

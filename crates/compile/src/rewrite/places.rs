@@ -5,7 +5,7 @@ use super::Builder;
 use crate::error::{Error, Result};
 use anemone_net::{Binary, DType, Data, Op, OpKind, ReduceKind, ValueId};
 
-/// Whole numbers up to here are fp16 numbers.
+/// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
 const LARGEST_WHOLE: usize = 2048;
 /// Most factors of a product along axes: each is a layer.
 const MOST_FACTORS: usize = 512;
@@ -17,7 +17,7 @@ const TABLE_ROWS: std::ops::RangeInclusive<usize> = 9..=128;
 const MOST_VECTORS: usize = 64;
 
 impl Builder<'_> {
-    /// Whether an operation gathers rows of a constant matrix of numbers at computed places.
+    /// Returns true if a gather reads a finite constant matrix of [`TABLE_ROWS`] rows at computed indices.
     pub(super) fn is_small_table(&self, op: &Op) -> bool {
         let (table, places) = (self.net.value(op.inputs[0]), self.net.value(op.inputs[1]));
         let finite = |data: &Data| data.to_f32().iter().all(|x| x.is_finite());
@@ -55,7 +55,7 @@ impl Builder<'_> {
         self.push(OpKind::Linear, &[one, matrix], out);
     }
 
-    /// Whether an operation multiplies so many matrices with a vector each that sums of products are fewer tasks.
+    /// Returns true for a batched matrix-vector product with a batch beyond [`MOST_VECTORS`]: sums of products are fewer tasks.
     pub(super) fn is_many_vectors(&self, op: &Op) -> bool {
         let (y, out) = (self.shape(op.inputs[1]), self.shape(op.outputs[0]));
         let batch: usize = out.iter().rev().skip(2).product();

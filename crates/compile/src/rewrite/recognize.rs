@@ -30,7 +30,8 @@ pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Re
     Ok(())
 }
 
-/// What a gate passes, where it is closed only where the other factor is zero.
+/// Operand `x` of a gate `select(x >= least, x, 0)` that is zero only where the other factor, a hard sigmoid of `x`, is zero: the
+/// product does not need the gate.
 fn whole(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> Option<ValueId> {
     let OpKind::Unary(Unary::SigmoidHard { alpha, beta }) = other.kind else { return None };
     let (OpKind::Select, &[condition, x, zero]) = (&gate.kind, gate.inputs.as_slice()) else { return None };

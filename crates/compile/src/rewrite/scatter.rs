@@ -5,7 +5,7 @@ use super::{Builder, MOST_PIECES};
 use crate::error::{Error, Result};
 use anemone_net::{Binary, Op, OpKind, ScatterMode, ValueId};
 
-/// Where an element of the result comes from: its place in one of several flat operands.
+/// Origin of a result's element: which operand, and the index in it, flattened.
 type Origin = (usize, usize);
 
 impl Builder<'_> {
@@ -180,7 +180,7 @@ fn stretches(origins: &[Origin]) -> impl Iterator<Item = (usize, usize, usize)> 
     origins.chunk_by(follows).map(|run| (run[0].0, run[0].1, run.len()))
 }
 
-/// What changes nothing that it is combined with.
+/// Neutral element of a scatter mode.
 fn neutral(mode: ScatterMode) -> f32 {
     match mode {
         ScatterMode::Mul | ScatterMode::Div => 1.0,

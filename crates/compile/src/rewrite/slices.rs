@@ -8,14 +8,14 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId};
 use std::collections::HashMap;
 
-/// What is known of values that were gone through.
+/// Facts about the values visited so far.
 #[derive(Default)]
 struct Known {
     /// Parts of concatenations: the axis, and each part.
     parts: HashMap<ValueId, (usize, Vec<ValueId>)>,
     /// Slices that reach over several parts of a concatenation.
     spanning: HashMap<ValueId, (usize, Vec<ValueId>)>,
-    /// Values in whose place others stand.
+    /// Replaced values, each with its replacement.
     instead: HashMap<ValueId, ValueId>,
 }
 
@@ -62,7 +62,8 @@ pub(crate) fn forward_slices(net: &mut Net, _: &Options, reasons: &mut Remarks) 
 }
 
 impl Builder<'_> {
-    /// What a slice of a concatenation reads of its parts, where it leaves all other axes whole.
+    /// Concatenation axis, and the parts that a slice of a concatenation reads, each sliced where needed. `None` where the slice has
+    /// strides or cuts other axes.
     fn parts_of_slice(&mut self, op: &Op, known: &Known) -> Option<(usize, Vec<ValueId>)> {
         let OpKind::Slice { begin, end, stride } = &op.kind else { return None };
         let (axis, parts) = known.parts.get(op.inputs.first()?)?;
@@ -87,7 +88,7 @@ impl Builder<'_> {
         Some((*axis, read.collect()))
     }
 
-    /// Some of a value along an axis; of a constant a constant.
+    /// Slice of a value along an axis; a slice of a constant is a constant.
     fn sliced(&mut self, part: ValueId, axis: usize, from: usize, to: usize) -> ValueId {
         let shape = self.shape(part);
         let mut own = shape.clone();

@@ -8,11 +8,11 @@ use crate::remarks::Remarks;
 use anemone_net::{Binary, DType, Data, Net, Op, OpKind, Tensor, ValueId};
 use std::collections::HashMap;
 
-/// Whole numbers up to here are fp16 numbers.
+/// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
 const LARGEST_WHOLE: f32 = 2048.0;
 /// The largest fp16 number.
 const LARGEST: f32 = 65504.0;
-/// How far back operands are followed.
+/// Recursion depth limit of the bound on an operand's magnitude, in operations.
 const LONGEST_PROOF: usize = 8;
 
 /// `mul(cast(product(x, w)), s)` of whole numbers becomes `mul(product(x, w / 2^k), s * 2^k)`, as dynamic quantization has them.

@@ -1,8 +1,8 @@
 //! List scheduling: the greedy scheduler of the book, chapter 22.
 //!
-//! Of the layers whose sources are written, the first by this sequence: ring-buffer membership, branch-sibling score,
-//! merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what the
-//! scores measure is our reading, stated at each. A layer holds a ring buffer where it is a native one that reads or writes one. The
+//! The next layer is the first of the ready layers, those whose sources are written, by this sequence of keys: ring-buffer membership,
+//! branch-sibling score, merge-sibling score, working set, topological order, number. The book gives the sequence and the names; what
+//! the scores measure is our reading, stated at each. A layer holds a ring buffer where it is a native one that reads or writes one. The
 //! lowered order is a topological one, so position serves as order and number.
 //!
 //! Candidates are all layers that are ready; for the words of Apple's compilers, those that read what the last one read or wrote, and the
@@ -129,7 +129,7 @@ struct Scheduler<'a> {
     written: Vec<bool>,
     live_bytes: u64,
     capacity: u64,
-    /// Whether all layers that are ready are candidates.
+    /// True if all ready layers are candidates; else those near the last one.
     all: bool,
     /// By layer: the largest working set of the branch that begins with it, where that was asked for.
     footprint: Vec<Option<u64>>,
@@ -220,13 +220,14 @@ impl Scheduler<'_> {
         ]
     }
 
-    /// Whether it reads or writes a ring buffer.
+    /// Ring-buffer membership: 1 for a native ring-buffer layer, else 0.
     fn ring_buffer(&self, layer: usize) -> u64 {
         u64::from(matches!(&self.graph.layers[layer].kind, Kind::Own(own) if own.tag.starts_with("RingBuffer")))
     }
 
-    /// Whether it reads what the last layer read alike: from memory, the source is brought once for both; of products, as
-    /// 9.509 puts the projections of one matrix side by side (`docs/evidence.md`, key `h13-fusion`), it is done with sooner.
+    /// Branch-sibling score: 1 if the first source is that of the last layer, and it is a network input (loaded once for both) or both
+    /// layers are 1x1 convolutions (the source is dead sooner; 9.509 puts the projections of one matrix side by side, `docs/evidence.md`,
+    /// key `h13-fusion`).
     fn branch_sibling(&self, layer: usize, last: usize) -> u64 {
         let (a, b) = (&self.graph.layers[layer], &self.graph.layers[last]);
         let from_memory = self.graph.buffer(a.sources[0].buffer).role == Role::Input;

@@ -59,7 +59,7 @@ fn best(layer: &Layer, chip: &Chip, reasons: &mut Remarks) -> Option<StreamForm>
     best
 }
 
-/// What the constant is compressed as.
+/// Stream forms that keep a constant's compression.
 fn forms(compression: Compression) -> impl Iterator<Item = WeightForm> {
     let scaled = compression.scaled.map(|scales| match scales {
         Scales::Channel => WeightForm::Int8,

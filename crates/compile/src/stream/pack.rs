@@ -14,7 +14,7 @@ use half::f16;
 /// Bits of a coefficient that is stored as it is.
 const FP16_BITS: usize = 16;
 
-/// How a layer's output channels are spread over engines.
+/// Distribution of a layer's output channels over engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// Active engines; a power of two.
@@ -110,7 +110,7 @@ impl Packing {
         Packing { engines, lanes, outputs, groups, taps, bias, skips, bits, palette_bytes, table_bytes }
     }
 
-    /// Whether the streams skip zeros.
+    /// Returns true if the streams skip zeros.
     pub fn skips_zeros(&self) -> bool {
         self.skips.is_some()
     }

@@ -73,7 +73,8 @@ pub(crate) fn apart(first: u64, end: u64) -> u64 {
     if bank(aligned) == bank(first) { aligned + SECOND_BYTES } else { aligned }
 }
 
-/// Whether the result is so small that each accumulator holds more channels.
+/// Returns true for a dense convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
+/// coefficients of one plane fit kernel memory [`SMALL_KERNELS`] times.
 pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
     let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };

@@ -15,16 +15,16 @@ use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{TensorView, nested, reach};
 
-/// A task of the kind, and what follows its sums.
+/// A task that may be part of a fan, with its coefficients and epilogue.
 struct Candidate<'a> {
     neural: &'a Neural,
-    /// Of an output.
+    /// Number of taps of an output.
     taps: usize,
     member: BatchMember<'a>,
 }
 
 impl Candidate<'_> {
-    /// Whether both read as many numbers, and make results that differ in their channels at most.
+    /// Returns true if input extents and taps are equal, and results differ in their channels at most.
     fn is_like(&self, other: &Candidate) -> bool {
         let of = |one: &Candidate| (one.neural.input, one.taps, Extents { c: 0, ..one.neural.output });
         of(self) == of(other)
@@ -32,7 +32,7 @@ impl Candidate<'_> {
 }
 
 impl Machine<'_> {
-    /// How many tasks, from each one on, may be done as one.
+    /// Number of tasks that may be executed as one, from each task on.
     pub(crate) fn fans(&mut self, steps: &[Step]) -> Vec<usize> {
         let mut counts = vec![1; steps.len()];
         for (i, [one, next]) in steps.array_windows().enumerate().rev() {
@@ -44,7 +44,7 @@ impl Machine<'_> {
         counts
     }
 
-    /// The task at hand as one of a fan, where nothing else is done in it.
+    /// The task at hand as a member of a fan; `None` if it does anything else.
     fn candidate<'a>(&self, step: &'a Step) -> Option<Candidate<'a>> {
         let Work::Neural(neural) = &step.work else { return None };
         let (convolution, kernels) = kernels_of(&step.work)?;

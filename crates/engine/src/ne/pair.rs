@@ -28,12 +28,12 @@ use anemone_kernels::workers::Aside;
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
 
-/// Where a tensor lies.
+/// A tensor in memory.
 #[derive(PartialEq)]
 struct Lying {
     home: Home,
     base_bytes: u64,
-    /// Groups, channels, rows, planes: how many, and how far apart where there are several.
+    /// Count and byte stride of groups, channels, rows, planes.
     axes: [(u64, u64); 4],
     columns: u64,
 }
@@ -44,7 +44,7 @@ impl Lying {
         self.base_bytes + self.axes.iter().map(|(count, bytes)| (count - 1) * bytes).sum::<u64>() + 2 * self.columns
     }
 
-    /// Whether it has the same elements, whatever their order.
+    /// Returns true if both have the same elements, whatever the order of their axes.
     fn has_all_of(&self, other: &Lying) -> bool {
         let sorted = |mut axes: [(u64, u64); 4]| {
             axes.sort_unstable();
@@ -59,13 +59,13 @@ impl Lying {
     }
 }
 
-/// Of one task.
+/// Memory accesses of one task.
 struct Accesses {
-    /// `None` where it is not known.
+    /// `None` if unknown.
     read: Option<Vec<Lying>>,
     /// In tile memory, and in memory.
     left: [Option<Lying>; 2],
-    /// Whether a convolution does nothing that is not done for a pair.
+    /// True if a convolution of these fields can be part of a pair.
     plain: bool,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<
 }
 
 impl Machine<'_> {
-    /// How many tasks, from each one on, can be done together.
+    /// Number of tasks that can be fused, from each one on; empty if none can.
     pub(crate) fn together(&mut self, steps: &[Step]) -> Vec<usize> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
@@ -156,8 +156,8 @@ impl Machine<'_> {
         (0..steps.len()).map(count).collect()
     }
 
-    /// Whether a task and the next one do nothing that is not done for a pair, and what the first leaves is read by the second
-    /// alone, as one of so many operands, in this run and in those after.
+    /// Returns true if a task and the next one can be a pair, and the first one's result is read by the second alone, as one of `operands`
+    /// operands, in this run and in later ones.
     fn is_alone(&self, accesses: &[Accesses], i: usize, operands: usize) -> bool {
         let (before, rest) = accesses.split_at(i.min(accesses.len()));
         let [first, second, later @ ..] = rest else { return false };
@@ -187,7 +187,7 @@ impl Machine<'_> {
             })
     }
 
-    /// What a task reads and leaves.
+    /// Memory accesses of a task.
     fn accesses(&self, work: &Work) -> Accesses {
         let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0);
         let plain = !set && self.depth_window().is_none() && self.depths() == (0..1);
@@ -221,7 +221,7 @@ impl Machine<'_> {
         Some(read)
     }
 
-    /// What a task leaves in tile memory, and in memory, where it is one tensor of fp16 numbers.
+    /// Results of a task in tile memory, and in memory, each if it is one tensor of fp16 numbers.
     fn left(&self, work: &Work) -> [Option<Lying>; 2] {
         let size = |field| self.size(field).max(1);
         let ext = match work {
@@ -277,7 +277,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What follows the sums of a task is told by `followed_by`.
+    /// Executes a fused group from the task at hand on; `followed_by` gives the accumulator and epilogue of each task.
     fn at_once_as<'a, A: Accumulator>(
         &mut self,
         steps: &'a [Step],
@@ -360,12 +360,12 @@ impl Machine<'_> {
         Ok(done)
     }
 
-    /// Whether memory has what lies there.
+    /// Returns true if memory has the span.
     fn has(&mut self, span: &Span) -> bool {
         memory::views(self.memory, self.l2, [], span.part(), &mut Aside::default()).is_some()
     }
 
-    /// The task at hand as a sum with what the one before left; `None` where that is not found to be so.
+    /// The task at hand as a sum with the result of the one before; `None` if it is not found to be one.
     fn sum_with(&mut self, left: &Span) -> Result<Option<Sum>, FaultKind> {
         let ext = self.input_extents();
         let Some(second) = self.direct_second(ext)? else { return Ok(None) };
@@ -383,9 +383,9 @@ impl Machine<'_> {
 /// The sum of a task's result and of another tensor.
 struct Sum {
     other: Span,
-    /// Whether the other one is the first operand.
+    /// True if the other tensor is the first operand.
     is_first: bool,
-    /// Whether it stands where the sum goes.
+    /// True if it is in place of the sum.
     is_in_place: bool,
     direct: Direct,
 }

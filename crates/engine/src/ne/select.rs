@@ -1,4 +1,4 @@
-//! Which kernel a task of the neural engine is executed by, and why not by others.
+//! Kernel selected for a task of the neural engine, and reasons why others were rejected.
 
 use super::{Neural, Operation, Packed};
 use anemone_kernels::conv::Kernels;

@@ -1,4 +1,4 @@
-//! What a task reads and writes, from its fields alone.
+//! Memory accesses of a task, computed from its register fields.
 
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::machine::Machine;
@@ -10,15 +10,15 @@ use anemone_facts::code::{class, residency};
 use anemone_kernels::interleave::interleaved;
 use anemone_kernels::tensor::Extents;
 
-/// Accesses of a task.
+/// Memory accesses of a task.
 pub(crate) struct Accesses {
     pub(crate) reads: Vec<MemRef>,
-    /// Exact: every byte of them is written, in every run.
+    /// Exact boxes: every byte is written in every run.
     pub(crate) writes: Vec<MemRef>,
 }
 
 impl Machine<'_> {
-    /// `None` where the fields do not say it: the task is then one that faults, or of a form that is not analysed.
+    /// Memory accesses of the task at hand; `None` if it faults, or has a form that is not analysed.
     pub(super) fn accesses_of(&self, step: &Step) -> Option<Accesses> {
         let (input, second, output) = match &step.work {
             Work::Skipped => return Some(Accesses { reads: Vec::new(), writes: Vec::new() }),
@@ -85,7 +85,7 @@ impl Machine<'_> {
         if self.get(ResultTranspose) == 1 { result.transposed() } else { result }
     }
 
-    /// `planes` of an operand.
+    /// Box of an operand with `planes` depth planes; `None` if channels do not divide by the interleave, or the format is unknown.
     fn box_of(
         &self,
         place: &Place,
@@ -106,7 +106,7 @@ impl Machine<'_> {
         Some(MemRef::new(home, base, &axes, w * element_bytes))
     }
 
-    /// Kernel streams, each within its stated size.
+    /// Upper bounds of the kernel streams, each within its stated size.
     fn streams(&self) -> Option<Vec<MemRef>> {
         let home = Home::Bar(self.bar(KBase0, Kbe0).ok()?);
         let mut streams = Vec::new();

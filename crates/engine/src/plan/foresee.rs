@@ -1,12 +1,12 @@
-//! Whether a program's accesses are in order, found from its fields and from what is written before a run, so that its first run need
-//! not check them one by one.
+//! Static check of a program's memory accesses, from its fields and the written state before a run. If all are in order, the first
+//! run need not check them one by one.
 
 use super::access::Accesses;
 use crate::memory::{Home, Memory, Snapshot, words_of};
 use crate::operand::MemRef;
 
-/// What is written before and after a run; `None` where an access is not known to be in order: a run that checks every row then says
-/// what is wrong, if anything is.
+/// Written state before and after a run; `None` unless every access is known to lie within its region and to read written memory.
+/// A run that checks every row then reports the fault, if there is one.
 pub(super) fn foresee(
     accesses: &[Option<Accesses>],
     memory: &Memory,

@@ -11,15 +11,15 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::copy::{CopyAxis, NanRule};
 
-/// What a task is lifted to, where it is more than a task.
+/// Lifted form of a task that is a copy, an elementwise chain, or one after the other.
 pub(super) enum Lifted {
     Move(Move),
     Map(Map),
-    /// A copy, then a chain in its place.
+    /// A copy, then a chain in place on its result.
     Both(Move, Map),
 }
 
-/// One operation for each task, or for those that are done together from each one on.
+/// Lifts tasks to operations: one for each task, or for each group that `together` counts from its first task on.
 pub(super) fn lift(
     steps: &[Step],
     lifted: Vec<Option<Lifted>>,
@@ -56,7 +56,7 @@ pub(super) fn lift(
 }
 
 impl Step {
-    /// What the task computes, in a word or two.
+    /// Kind of computation, in a word or two.
     pub(super) fn name(&self) -> &'static str {
         match &self.work {
             Work::Neural(neural) => neural.name(),
@@ -74,7 +74,7 @@ impl Step {
 }
 
 impl Machine<'_> {
-    /// The task at hand as a copy or a chain, where it is one.
+    /// Lifted form of the task at hand; `None` unless it is a copy or an elementwise chain.
     pub(super) fn lifted(&self, step: &Step) -> Option<Lifted> {
         let Work::Neural(neural) = &step.work else { return self.as_map(step).map(Lifted::Map) };
         if let Some(rule) = self.copies(neural) {
@@ -89,7 +89,7 @@ impl Machine<'_> {
         })
     }
 
-    /// The elements that the task at hand takes from memory to memory.
+    /// Copy from source to result of the task at hand; `None` unless both are fp16, in memory without interleave or in tile memory.
     fn as_move(&self, neural: &Neural, rule: NanRule) -> Option<Move> {
         let halves = |field| self.get(field) == format::FP16;
         let (from, source) = match self.get(SrcType) {

@@ -1,7 +1,7 @@
-//! Elementwise tasks as chains of stages, and pass `maps`: a chain whose result one other chain alone reads becomes its first stages. What
-//! a stage leaves is rounded as its task rounds it, and stays in cache.
+//! Elementwise tasks as chains of stages, and pass `maps`, which fuses a chain into the only chain that reads its result. Each stage
+//! rounds as its task does; intermediate values stay in cache.
 //!
-//! In fp32 only: the exact models' numbers go through their tasks' units.
+//! For the fp32 model only: the exact models execute tasks on their units.
 
 use super::moves::{self, readers};
 use super::ops::{Kind, Move, Op};
@@ -21,13 +21,13 @@ use anemone_kernels::map::{Combination, MOST_OPERANDS, MOST_STAGES, MapInput, Ma
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::{Strides, nested};
 
-/// A chain of more elements than this is worth it only where it has several stages: one stage has kernels of its own.
+/// Chains of a single stage with more elements than this are left to the kernels of their task.
 const SINGLE_STAGE_ELEMENTS: usize = 1 << 11;
 
-/// Elements of a chain whose places are followed through copies.
+/// Largest chain, in elements, whose sources are traced through copies.
 const MOST_TRACED: usize = 1 << 14;
 
-/// A source or a result of a chain; distances in fp16 elements.
+/// Source or result of a chain. Offset and strides are in fp16 elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MapOperand {
     pub(crate) home: Home,
@@ -35,21 +35,21 @@ pub(crate) struct MapOperand {
     pub(crate) axes: OperandAxes,
 }
 
-/// Elementwise stages, from memory to memory.
+/// An elementwise chain, memory to memory.
 #[derive(Clone)]
 pub(crate) struct Map {
     pub(crate) ext: Extents,
     pub(crate) to: MapOperand,
     pub(crate) sources: Vec<MapOperand>,
     pub(crate) stages: Vec<MapStage>,
-    /// Tasks that it stands for.
+    /// Number of tasks that it replaces.
     pub(crate) tasks: usize,
-    /// Whether it reads elsewhere than its tasks do, so that it cannot be left to them.
+    /// True if it reads other memory than its tasks do, so that they cannot replace it.
     rewired: bool,
 }
 
 impl MapOperand {
-    /// The box that is accessed.
+    /// Box that is accessed.
     fn of(&self, ext: Extents) -> MemRef {
         let counts = [ext.g, ext.c, ext.h].into_iter().zip(self.axes.strides);
         let axes: Vec<(u64, u64)> =
@@ -58,7 +58,7 @@ impl MapOperand {
         MemRef::new(self.home, 2 * self.base as u64, &axes, 2 * row as u64)
     }
 
-    /// Whether every element of the extents is where the other one has it.
+    /// Returns true if both operands place every element of the extents alike.
     fn is_that_of(&self, other: &MapOperand, ext: Extents) -> bool {
         let counts = [ext.g, ext.c, ext.h].into_iter();
         let mut pairs = counts.zip(self.axes.strides.into_iter().zip(other.axes.strides));
@@ -67,7 +67,7 @@ impl MapOperand {
             && pairs.all(|(n, (one, other))| n == 1 || one == other)
     }
 
-    /// One past the last element.
+    /// Offset one past the last element.
     pub(crate) fn end(&self, ext: Extents) -> usize {
         (self.of(ext).end() / 2) as usize
     }
@@ -81,7 +81,8 @@ impl Map {
         Op { tasks, reads, writes, kind: Kind::Map(Box::new(self)), known: true }
     }
 
-    /// This chain with another one's stages before its own, whose result it reads; `None` where that is not so, or too long.
+    /// Fuses `before`, whose result this chain reads, into it; `None` if the extents differ, a source overlaps that result in part,
+    /// or there are too many stages or operands.
     fn after(&self, before: &Map) -> Option<Map> {
         if before.ext != self.ext || before.stages.len() + self.stages.len() > MOST_STAGES {
             return None;
@@ -117,7 +118,8 @@ impl Map {
         fits.then(|| Map { ext: self.ext, to: self.to.clone(), sources, stages, tasks, rewired })
     }
 
-    /// A source by way of the copy that left it, where columns are still side by side; a copy's NaN is read as it would be.
+    /// Operand from which the copy `of` took `source`; `None` unless that is strided with the same column stride, and the copy treats
+    /// NaN as a read does.
     fn source_through(&self, source: &MapOperand, of: &Move) -> Option<MapOperand> {
         let Extents { g, c, h, w } = self.ext;
         if g * c * h * w > MOST_TRACED || of.rule != NanRule::Quiet || of.to.0 != source.home {
@@ -146,7 +148,7 @@ impl Map {
         all.all(|(place, at)| place == Some(at)).then_some(MapOperand { home: of.from.0, base: first, axes })
     }
 
-    /// With axes joined to long rows.
+    /// The same chain with axes joined to long rows.
     fn joined(mut self) -> Map {
         let mut operands = [self.to.axes; MOST_OPERANDS];
         operands.iter_mut().zip(&self.sources).for_each(|(axes, source)| *axes = source.axes);
@@ -157,13 +159,13 @@ impl Map {
         self
     }
 
-    /// Which sources are where the result goes.
+    /// Returns true for each source that is in place of the result.
     pub(crate) fn in_place(&self) -> impl Iterator<Item = bool> + '_ {
         self.sources.iter().map(|source| source.is_that_of(&self.to, self.ext))
     }
 }
 
-/// Joins chains. `own` says whether a region is the program's own.
+/// Pass `maps`. `own` returns true for regions that only the program's tasks access.
 pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for j in 0..ops.len() {
         while let Some(map) = through_copy(ops, j) {
@@ -190,7 +192,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     }
 }
 
-/// The chain at `j` with a source that a copy left read from where the copy found it.
+/// The chain at `j` with one source read from the source of the copy that wrote it; `None` if there is no such source.
 fn through_copy(ops: &[Op], j: usize) -> Option<Map> {
     let Kind::Map(map) = &ops[j].kind else { return None };
     (0..map.sources.len()).find_map(|k| {
@@ -206,7 +208,7 @@ fn through_copy(ops: &[Op], j: usize) -> Option<Map> {
     })
 }
 
-/// An operation before the one at `j` whose result it alone reads, and both as one.
+/// Index of a chain whose result only the chain at `j` reads, and both fused.
 fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize, Map)> {
     let Kind::Map(map) = &ops[j].kind else { return None };
     ops[j].reads.iter().find_map(|read| {
@@ -221,7 +223,7 @@ fn producer(ops: &[Op], j: usize, own: &impl Fn(Home) -> bool) -> Option<(usize,
 }
 
 impl Map {
-    /// What it computes, in a word or two.
+    /// Kind of computation, in a word or two.
     pub(crate) fn name(&self) -> &'static str {
         match self.stages.as_slice() {
             [stage] => match (&stage.kind, stage.inputs.len()) {
@@ -236,7 +238,7 @@ impl Map {
 }
 
 impl Machine<'_> {
-    /// The task at hand as a chain of one stage.
+    /// The task at hand as a chain of one stage; `None` for other kinds of tasks, exact models, and several depth planes.
     pub(super) fn as_map(&self, step: &Step) -> Option<Map> {
         if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
             return None;
@@ -253,7 +255,7 @@ impl Machine<'_> {
         Some(Map { ext, to, sources, stages: vec![stage], tasks: 1, rewired: false })
     }
 
-    /// The non-linearity of a task that copies, where its result lies.
+    /// Activation of a copying task, as a chain in place on its result.
     pub(super) fn activates_in_place(&self, neural: &Neural) -> Option<Map> {
         if self.model.rounding().is_some() || self.depths() != (0..1) || self.source_depths() != (0..1) {
             return None;
@@ -269,7 +271,7 @@ impl Machine<'_> {
         Some(MapStage { inputs: vec![MapInput::Operand(0)], relus: [false; 2], kind })
     }
 
-    /// Where a result of these extents goes.
+    /// Destination operand for a result of these extents; `None` unless it is fp16, without interleave or overlap.
     fn map_result(&self, ext: Extents) -> Option<MapOperand> {
         let halves = |field| self.get(field) == format::FP16;
         let (home, place) = match self.get(ResType) {
@@ -284,7 +286,7 @@ impl Machine<'_> {
         fits.then_some(to)
     }
 
-    /// A planar task's extents, stage and sources.
+    /// Extents, stage and sources of a planar task.
     fn planar_stage(&self) -> Option<(Extents, MapStage, Vec<MapOperand>)> {
         let class = self.get(TaskClass);
         let ext = self.input_extents();
@@ -321,7 +323,7 @@ impl Machine<'_> {
         Some((ext, MapStage { inputs: (0..inputs).map(MapInput::Operand).collect(), relus, kind }, sources))
     }
 
-    /// Addends and factors: two rows of channels, or two rows of each channel.
+    /// Operands of addends and factors: two rows of channels, or two rows of each channel.
     fn pairs(&self, flags: [bool; 3], turned: bool) -> Option<[MapOperand; 2]> {
         // One row for all: the factor is the addend.
         let [_, one_row, one_pair] = flags;
@@ -356,7 +358,7 @@ impl Machine<'_> {
         }
     }
 
-    /// An operand of which one column, row or channel may stand for all.
+    /// Operand at a place; the flags broadcast its one column, row or channel.
     fn map_operand(&self, home: Home, place: &Place, [columns, rows, channels]: [bool; 3]) -> Option<MapOperand> {
         let (base, strides) = self.place(place);
         if base % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {

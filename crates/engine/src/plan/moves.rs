@@ -1,16 +1,16 @@
-//! Pass `moves`: a copy of what another copy left reads from where that one read, and copies that nobody reads are not made.
+//! Pass `moves`: composes copies of copies, and drops copies that no operation reads.
 //!
-//! Elements keep their values on the way: copying twice does to a number what copying once does. A copy is left out only in memory
-//! that nobody outside sees: tile memory, and scratch memory that the program writes before it reads it.
+//! Copying is idempotent: an element copied twice has the value of an element copied once. Only copies to memory that nobody outside
+//! the program sees are dropped: tile memory, and scratch memory that the program writes before it reads it.
 
 use super::ops::{Move, Op};
 use crate::memory::Home;
 use anemone_kernels::copy::CopyAxis;
 
-/// Splits of one axis, at most.
+/// Limit of axes while copies are composed.
 const MOST_AXES: usize = 12;
 
-/// Composes copies, then drops those that nobody reads. `own` says whether a region is the program's own.
+/// Pass `moves`. `own` returns true for regions that only the program's tasks access.
 pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for i in 0..ops.len() {
         while let Some(composed) = composition(ops, i, &own) {
@@ -20,7 +20,7 @@ pub(super) fn run(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     drop_unread(ops, own);
 }
 
-/// What the copy at `i` is when it reads from where the copy before it read; `None` where nothing is gained or known.
+/// The copy at `i` composed with the copy that wrote its source; `None` if they do not compose or it does not pay.
 fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move> {
     let reader = ops[i].as_move()?;
     let read = reader.read();
@@ -30,7 +30,7 @@ fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move
     (gone || composed.cost() <= reader.cost()).then_some(composed)
 }
 
-/// Operations after the one at `at` that may read what it leaves, up to the one that overwrites it.
+/// Indices of operations after `at` that may read its result, up to the one that overwrites it.
 pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
     let mut overwritten = false;
     let left = ops[at].writes.first();
@@ -42,7 +42,7 @@ pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_
     })
 }
 
-/// The copy at `i` through the one at `at`, from where the latter reads, where that is still there at `i`.
+/// The copy at `at`, and the copy at `i` composed with it; `None` if they do not compose, or its source may be overwritten before `i`.
 fn composed(ops: &[Op], at: usize, i: usize) -> Option<(&Move, Move)> {
     let (writer, reader) = (ops[at].as_move()?, ops[i].as_move()?);
     // A copy that writes where it reads leaves nothing to read again.
@@ -56,7 +56,7 @@ fn composed(ops: &[Op], at: usize, i: usize) -> Option<(&Move, Move)> {
     kept.then_some((writer, through))
 }
 
-/// `reader` after `writer`, as one copy; `None` where it reads anything else, or that is no box of the writer's source.
+/// `reader` after `writer` as one copy; `None` if it reads anything else, or no strided box of the writer's source.
 fn through(writer: &Move, reader: &Move) -> Option<Move> {
     if writer.to.0 != reader.from.0 {
         return None;
@@ -119,7 +119,7 @@ fn through(writer: &Move, reader: &Move) -> Option<Move> {
     Move::new(reader.rule, reader.to, (writer.from.0, writer.from.1 + start), &axes)
 }
 
-/// A distance in the writer's result as steps along its axes.
+/// A distance in the writer's result as steps along each of its axes; `None` if a remainder is left.
 fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
     let steps = writer.axes.iter().map(|axis| {
         let n = distance / axis.to;
@@ -130,7 +130,7 @@ fn steps(writer: &Move, mut distance: usize) -> Option<Vec<usize>> {
     (distance == 0).then_some(steps)
 }
 
-/// Drops copies whose results nobody reads, from the last one on.
+/// Drops copies to own memory that no later operation reads, last one first.
 pub(super) fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
     for i in (0..ops.len()).rev() {
         let unread = ops[i].as_move().is_some_and(|of| own(of.to.0)) && readers(ops, i).next().is_none();

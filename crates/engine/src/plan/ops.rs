@@ -1,5 +1,5 @@
-//! Host operations: what a program's tasks are lifted to. An operation has resolved operands; the order of the list is the order of
-//! execution, and operands say what depends on what.
+//! Host operations, which a program's tasks are lifted to. Operands are resolved; the list is in execution order, and overlapping
+//! operands are the dependences.
 
 use super::maps::Map;
 use crate::memory::Home;
@@ -10,27 +10,27 @@ use std::ops::Range;
 /// One operation of a plan.
 #[derive(Clone)]
 pub(crate) struct Op {
-    /// The tasks that it stands for.
+    /// Tasks that it replaces; of a fused chain, the last one alone (see [`Op::task_count`]).
     pub(crate) tasks: Range<usize>,
     pub(crate) kind: Kind,
     pub(crate) reads: Vec<MemRef>,
     pub(crate) writes: Vec<MemRef>,
-    /// Whether `reads` and `writes` are all that it accesses. Otherwise it may access everything.
+    /// True if `reads` and `writes` are all its accesses; otherwise it may access anything.
     pub(crate) known: bool,
 }
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone)]
 pub(crate) enum Kind {
     /// Elementwise stages.
     Map(Box<Map>),
-    /// Elements go elsewhere as they are.
+    /// A strided copy.
     Move(Move),
-    /// Tasks as their units execute them, with a name for the eye.
+    /// Tasks as their units execute them, with a name for listings.
     Tasks(&'static str),
 }
 
-/// Elements copied from one box to another. Distances are in fp16 elements.
+/// A copy from one strided box to another. Offsets and strides are in fp16 elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) rule: NanRule,
@@ -44,19 +44,19 @@ pub(crate) struct Move {
 const ELEMENT_BYTES: u64 = 2;
 
 impl Move {
-    /// `None` where the boxes do not have the same elements, or an element of the result is written twice.
+    /// A copy over normalized axes; `None` if it is empty, or may write an element twice.
     pub(crate) fn new(rule: NanRule, to: (Home, usize), from: (Home, usize), axes: &[CopyAxis]) -> Option<Move> {
         let this = Move { rule, to, from, axes: normalized(axes) };
         let written = this.written();
         (!written.is_empty() && written.is_nested()).then_some(this)
     }
 
-    /// The box that it reads.
+    /// Source box.
     pub(crate) fn read(&self) -> MemRef {
         self.side(self.from, |axis| axis.from)
     }
 
-    /// The box that it writes.
+    /// Destination box.
     pub(crate) fn written(&self) -> MemRef {
         self.side(self.to, |axis| axis.to)
     }
@@ -67,7 +67,7 @@ impl Move {
         MemRef::new(home, ELEMENT_BYTES * base as u64, &axes, ELEMENT_BYTES)
     }
 
-    /// Where an element of the result was before; `None` for an element that is not copied.
+    /// Source offset of the element at a destination offset, both in elements of their region; `None` if the copy does not write it.
     pub(crate) fn source_of(&self, element: usize) -> Option<usize> {
         let mut offset = element.checked_sub(self.to.1)?;
         let mut source = self.from.1;
@@ -82,12 +82,12 @@ impl Move {
         (offset == 0).then_some(source)
     }
 
-    /// Elements that are copied.
+    /// Number of elements copied.
     pub(crate) fn elements(&self) -> usize {
         self.axes.iter().map(|axis| axis.count).product()
     }
 
-    /// Elements of the regions from the first that is read, and written, to the last.
+    /// Element ranges of the two regions, from the first element that is read, and written, to the last.
     pub(crate) fn ranges(&self) -> [Range<usize>; 2] {
         let reach = |stride: fn(&CopyAxis) -> usize| {
             self.axes.iter().map(|axis| (axis.count - 1) * stride(axis)).sum::<usize>() + 1
@@ -96,7 +96,7 @@ impl Move {
         [from..from + reach(|axis| axis.from), to..to + reach(|axis| axis.to)]
     }
 
-    /// Time of an element, in that of one in a long row.
+    /// Relative cost of an element; 1 in a long contiguous row.
     fn effort(&self) -> usize {
         match self.axes.split_last() {
             Some((inner, _)) if inner.to == 1 && inner.from == 1 => {
@@ -114,19 +114,19 @@ impl Move {
         }
     }
 
-    /// A measure of the time it takes.
+    /// Estimated cost: number of elements times cost of an element.
     pub(crate) fn cost(&self) -> usize {
         self.elements().saturating_mul(self.effort())
     }
 }
 
 impl Op {
-    /// A copy for tasks.
+    /// The operation of a copy that replaces tasks.
     pub(crate) fn moves(tasks: Range<usize>, of: Move) -> Op {
         Op { tasks, reads: vec![of.read()], writes: vec![of.written()], kind: Kind::Move(of), known: true }
     }
 
-    /// Tasks that it stands for.
+    /// Number of tasks that it replaces, those of all fused stages included.
     pub(crate) fn task_count(&self) -> usize {
         match &self.kind {
             Kind::Map(map) => map.tasks,
@@ -134,7 +134,7 @@ impl Op {
         }
     }
 
-    /// What it does, in a word or two.
+    /// Kind of computation, in a word or two.
     pub(crate) fn class(&self) -> &'static str {
         match &self.kind {
             Kind::Move(_) => "copy",
@@ -143,7 +143,7 @@ impl Op {
         }
     }
 
-    /// The copy that the operation is.
+    /// The copy, if the operation is one.
     pub(crate) fn as_move(&self) -> Option<&Move> {
         match &self.kind {
             Kind::Move(of) => Some(of),
@@ -151,17 +151,17 @@ impl Op {
         }
     }
 
-    /// Whether it may read some of what lies there.
+    /// Returns false only if it is known to read no byte of `of`.
     pub(crate) fn may_read(&self, of: &MemRef) -> bool {
         !self.known || self.reads.iter().any(|read| read.overlaps(of))
     }
 
-    /// Whether it may write some of what lies there.
+    /// Returns false only if it is known to write no byte of `of`.
     pub(crate) fn may_write(&self, of: &MemRef) -> bool {
         !self.known || self.writes.iter().any(|written| written.overlaps(of))
     }
 
-    /// Whether nothing is left there of what was before it.
+    /// Returns true if it is known to overwrite every byte of `of`.
     pub(crate) fn overwrites(&self, of: &MemRef) -> bool {
         let covers = |written: &MemRef| {
             let whole = written.axes.is_empty() && written.base_bytes <= of.base_bytes && of.end() <= written.end();

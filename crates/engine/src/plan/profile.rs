@@ -1,40 +1,40 @@
-//! Times of a plan's steps.
+//! Run times of a plan's steps.
 
 use super::ops::Op;
 use std::time::Instant;
 
-/// The least time of each step over some runs.
+/// Shortest time of each step over several runs.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// Runs that were timed.
     pub runs: usize,
-    /// The shortest run, all of it.
+    /// Time of the shortest whole run.
     pub run_nanos: u64,
-    /// Steps in their order.
+    /// Steps in execution order.
     pub steps: Vec<StepTime>,
 }
 
 /// A step of a plan: one host operation.
 #[derive(Clone, Debug)]
 pub struct StepTime {
-    /// A task that it stands for: the first one, or of a fused chain the last one.
+    /// Index of a task that it replaces: the first one, or of a fused chain the last one.
     pub first_task: usize,
-    /// How many tasks it stands for.
+    /// Number of tasks that it replaces.
     pub tasks: usize,
-    /// What it computes.
+    /// Kind of computation.
     pub class: &'static str,
-    /// Its shortest time.
+    /// Shortest time.
     pub nanos: u64,
-    /// Bytes of its operands, read and written; coefficients apart.
+    /// Bytes of its operands, read and written; of coefficients, only those that every run reads from memory.
     pub bytes: u64,
-    /// Multiply-additions.
+    /// Multiply-accumulates.
     pub macs: u64,
 }
 
-/// Times while a run goes on.
+/// Step times of the current run.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// `None` where nobody asks.
+    /// `None` if steps are not timed.
     times: Option<Vec<u64>>,
 }
 
@@ -43,7 +43,7 @@ impl Clock {
         Clock { times: Some(Vec::with_capacity(steps)) }
     }
 
-    /// Does a step.
+    /// Executes a step, and records its time if steps are timed.
     #[inline]
     pub(super) fn step<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let Some(times) = &mut self.times else { return work() };
@@ -55,7 +55,7 @@ impl Clock {
 }
 
 impl Profile {
-    /// Of nothing yet.
+    /// A profile before its first run: no times yet.
     pub(super) fn of(ops: &[Op], macs: impl Fn(&Op) -> u64) -> Profile {
         let bytes = |op: &Op| op.reads.iter().chain(&op.writes).map(|operand| operand.bytes()).sum();
         let steps = ops.iter().map(|op| StepTime {
@@ -69,7 +69,7 @@ impl Profile {
         Profile { runs: 0, run_nanos: u64::MAX, steps: steps.collect() }
     }
 
-    /// One more run.
+    /// Adds the times of a run.
     pub(super) fn add(&mut self, run_nanos: u64, clock: Clock) {
         self.runs += 1;
         self.run_nanos = self.run_nanos.min(run_nanos);

@@ -10,7 +10,7 @@ use anemone_kernels::copy;
 use anemone_kernels::map::{self, MOST_OPERANDS};
 use anemone_kernels::view::TensorView;
 
-/// What operations are executed with.
+/// Plan state that operations are executed with.
 pub(super) struct Schedule<'a> {
     pub(super) common: &'a Common,
     pub(super) steps: &'a [Step],
@@ -19,7 +19,7 @@ pub(super) struct Schedule<'a> {
 }
 
 impl Schedule<'_> {
-    /// Does one operation.
+    /// Executes one operation.
     pub(super) fn run(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {
         let done = match &op.kind {
             Kind::Move(of) => self.copy(of, memory, l2),
@@ -33,7 +33,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Elementwise stages; `None` where memory does not have the operands.
+    /// Executes an elementwise chain; `None` if a region lacks an operand.
     fn map(&self, of: &Map, memory: &mut Memory, l2: &mut Region) -> Option<()> {
         let workers = &self.common.workers;
         let mut ranges = [const { (Home::Tile, 0..0) }; MOST_OPERANDS];
@@ -57,7 +57,7 @@ impl Schedule<'_> {
         Some(())
     }
 
-    /// A copy; `None` where memory does not have the operands.
+    /// Executes a copy; `None` if a region lacks an operand.
     fn copy(&self, of: &Move, memory: &mut Memory, l2: &mut Region) -> Option<()> {
         let workers = &self.common.workers;
         let [from, to] = of.ranges();

@@ -1,4 +1,4 @@
-//! Tasks, decoded: their fields by name, and what their units have to do.
+//! Decoded tasks: fields by name, and the work of their units.
 
 use crate::fault::FaultKind;
 use crate::honours::{Treatment, treatment};
@@ -8,7 +8,7 @@ use anemone_facts::code::{class, neural};
 use anemone_facts::{Field, Layout, Space};
 use anemone_program::Task;
 
-/// One task, decoded.
+/// A decoded task.
 pub(crate) struct Step {
     pub(crate) task: Task,
     pub(crate) fields: Fields,
@@ -16,12 +16,12 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether a run reads coefficients or a table from memory.
+    /// Returns true if every run reads coefficients or a table from memory.
     pub(crate) fn reads_streams(&self) -> bool {
         matches!(&self.work, Work::Neural(neural) if neural.reads_streams())
     }
 
-    /// Whether a run looks at what is bound to a base register for this task.
+    /// Returns true if a run accesses memory behind base register `bar` for this task.
     pub(super) fn names(&self, bar: u8) -> bool {
         let named = |base, enable| self.fields.get(enable) == 1 && self.fields.get(base) == u32::from(bar);
         let streams = match &self.work {
@@ -37,13 +37,13 @@ impl Step {
     }
 }
 
-/// What the task's unit has to do.
+/// Work of a task, by unit.
 pub(crate) enum Work {
     Neural(Box<Neural>),
     Planar,
     /// Not Apple's: a native layer in this project's own encoding.
     Own(Box<Own>),
-    /// The descriptor says to skip it.
+    /// No work: the descriptor's skip bit is set.
     Skipped,
 }
 
@@ -63,13 +63,13 @@ impl Fields {
         self.0[field as usize]
     }
 
-    /// Multiply-additions of a convolution.
+    /// Multiply-accumulates of a neural task in MAC mode; 0 for other tasks.
     pub(super) fn macs(&self) -> u64 {
         let convolved = self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC;
         if convolved { self.operations() } else { 0 }
     }
 
-    /// About as many multiplications as the task asks for, or elements that it writes.
+    /// Estimated operations: multiply-accumulates of a neural task in MAC mode, or elements written by any other.
     pub(super) fn operations(&self) -> u64 {
         let product = |of: &[Field]| of.iter().map(|&f| u64::from(self.get(f)).max(1)).fold(1, u64::saturating_mul);
         let channels = if self.get(Field::UnicastEn) == 1 { Field::UnicastCin } else { Field::Cin };
@@ -79,7 +79,7 @@ impl Fields {
     }
 }
 
-/// Fields with a value the engine does not obey, and bits that no row explains.
+/// Faults of a task's words: fields of a value that the engine does not obey, and bits that no row explains.
 pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
     let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
         space: match space {

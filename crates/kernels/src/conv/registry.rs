@@ -1,4 +1,4 @@
-//! The kernels of a convolution in fp32, one row each: the first that accepts is taken.
+//! Kernel registry of convolutions in fp32, one row each: the first row that accepts is executed.
 
 use super::nchwc::Operand;
 use super::{
@@ -10,7 +10,7 @@ use crate::tensor::Extents;
 use crate::view::TensorView;
 use crate::workers::Workers;
 
-/// A convolution to find a kernel for; the extents are those of the result before it is turned.
+/// A convolution to select a kernel for; `ext` is the result's extents before it is transposed.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     pub staging: &'a Im2col,
@@ -19,7 +19,7 @@ pub struct Query<'a> {
     pub ext: Extents,
 }
 
-/// A convolution to be done.
+/// A convolution to execute.
 pub struct Work<'a> {
     pub workers: &'a Workers,
     pub query: Query<'a>,
@@ -28,16 +28,16 @@ pub struct Work<'a> {
     pub to: TensorViewMut<'a>,
 }
 
-/// A kernel.
+/// A kernel of the registry.
 pub struct Row {
     pub name: &'static str,
-    /// Why it does not do a convolution.
+    /// Tests whether the kernel accepts a convolution; the error is the reason why not.
     pub accepts: fn(&Query) -> Result<(), &'static str>,
     run: fn(Work),
 }
 
 impl Query<'_> {
-    /// Whether it is worth waking other threads.
+    /// Returns true if the work is enough to wake other threads.
     fn shared(&self) -> bool {
         let taps = self.kernels.groups.first().map_or(0, |first| first.packed.taps());
         self.ext.g * self.ext.c * self.ext.plane() * taps >= PARALLEL_THRESHOLD
@@ -48,7 +48,7 @@ fn when(holds: bool, else_because: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(else_because) }
 }
 
-/// In the order in which they are asked.
+/// Kernels in order of preference.
 pub static ROWS: [Row; 7] = [
     Row {
         name: "gemv",
@@ -86,7 +86,7 @@ pub static ROWS: [Row; 7] = [
         run: |w| {
             let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to } = w;
             let shared = w.query.shared();
-            // Its sums are other ones where a number of the source is not finite.
+            // Winograd's sums differ if a number of the source is not finite.
             if is_for_winograd(workers, staging, from, ext) {
                 convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
             } else {
@@ -121,7 +121,7 @@ fn direct(work: Work) {
     convolve_direct(workers, staging, kernels, finish, from, to, ext, small, query.shared());
 }
 
-/// The kernel that is taken, and why those before it are not.
+/// Selected kernel, and the name and reason of each kernel rejected before it.
 pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>) {
     let mut rejected = Vec::new();
     for row in &ROWS[..ROWS.len() - 1] {
@@ -133,7 +133,7 @@ pub fn select(query: &Query) -> (&'static Row, Vec<(&'static str, &'static str)>
     (&ROWS[ROWS.len() - 1], rejected)
 }
 
-/// Does a convolution by the first kernel that accepts it.
+/// Executes a convolution with the first kernel that accepts it.
 pub(super) fn run(work: Work) {
     let last = &ROWS[ROWS.len() - 1];
     let row = ROWS.iter().find(|row| (row.accepts)(&work.query).is_ok()).unwrap_or(last);

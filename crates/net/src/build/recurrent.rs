@@ -11,7 +11,7 @@ use crate::ops::{Binary, OpKind, Unary};
 /// Most steps that are unrolled.
 const STEPS: usize = 2048;
 
-/// Which layer, with its activations in the order that the layer uses them.
+/// Kind of recurrent layer (RNN, LSTM or GRU), with its activations in the order that the layer uses them.
 pub enum Cell {
     /// `h = f(Wx + Rh + b)`.
     Plain(Unary),
@@ -32,7 +32,7 @@ pub enum Cell {
         gate: Unary,
         candidate: Unary,
         order: [usize; 3],
-        /// Whether the reset gate acts after the product with the recurrent weights.
+        /// True if the reset gate acts after the product with the recurrent weights.
         after: bool,
     },
 }
@@ -49,7 +49,7 @@ pub struct Weights {
     pub recurrent_bias: Option<ValueId>,
 }
 
-/// What one direction gives, each `[1, H, 1, N]`.
+/// Results of one direction, each `[1, H, 1, N]`.
 pub struct Sequence {
     /// State after each step, in the order of the input.
     pub states: Vec<ValueId>,

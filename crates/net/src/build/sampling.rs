@@ -8,7 +8,7 @@ use crate::ops::{Binary, OpKind, Outside, ResizeMode};
 /// Most places of a grid that is made while reading.
 const GRID_ELEMENTS: usize = 1 << 24;
 
-/// How sampling positions spread over an extent, see the sampling modes of the Core ML operations.
+/// Distribution of sampling positions over an extent: the sampling modes of the Core ML operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// First and last fall on the ends; a single one on the first.

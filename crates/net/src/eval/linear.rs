@@ -110,7 +110,7 @@ impl Geometry {
         (begin, end, (begin * stride + tap).saturating_sub(before))
     }
 
-    /// Whether the unfolded input is the input itself.
+    /// Returns true if the unfolded input is the input itself: kernel and strides of 1, no padding.
     fn is_pointwise(&self) -> bool {
         self.kernel == [1; 3] && self.strides == [1; 3] && self.before == [0; 3] && self.input == self.output
     }

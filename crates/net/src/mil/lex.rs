@@ -11,7 +11,7 @@ pub enum Token {
     Text(String),
     /// A single mark; `->` is `>` with the word before it `-`, joined here as `→`.
     Mark(char),
-    /// What no word begins with.
+    /// A character that no token begins with.
     Strange(char),
     /// A text without its closing quote.
     Unclosed,

@@ -19,7 +19,7 @@ const FAULTS: usize = 20;
 /// Highest rank of a tensor type.
 const RANK: usize = 16;
 
-/// What is wrong with a text, and where.
+/// Syntax error of a text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// First byte of the place.
@@ -30,9 +30,9 @@ pub struct Fault {
     pub line: usize,
     /// Column in characters, counted from one.
     pub column: usize,
-    /// What was found there.
+    /// Token found there.
     pub found: String,
-    /// What could stand there.
+    /// Token expected there.
     pub expected: String,
 }
 
@@ -331,7 +331,7 @@ impl Parser<'_> {
         Some(Binding { bound: Some(bound) })
     }
 
-    /// Whether a typed value comes next: a type's name with `(` or `<` behind it.
+    /// Returns true if a typed value comes next: a type's name with `(` or `<` behind it.
     fn begins_value(&self) -> bool {
         let Token::Word(word) = &self.now.token else { return false };
         let known = element_of(word).is_some() || COMPOUND.contains(&word.as_str());

@@ -62,7 +62,7 @@ impl Printer {
         self.put("}\n");
     }
 
-    /// Whether there were any.
+    /// Prints the attributes in brackets, the opset tag left out. Returns false, and prints nothing, where there are none.
     fn attributes(&mut self, attributes: &BTreeMap<String, Value>) -> bool {
         let told = || attributes.iter().filter(|(name, _)| *name != OPSET_TAG);
         if told().next().is_none() {

@@ -11,7 +11,7 @@ use prost::Message;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Where a program looks for its weights.
+/// Path by which a program refers to its weight file.
 const WEIGHT_PATH: &str = "@model_path/weights/weight.bin";
 
 /// Opset of what is written: it has states and every form of compressed weights.

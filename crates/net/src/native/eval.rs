@@ -1,4 +1,4 @@
-//! What native layers compute, from their definitions: one element of the result at a time wherever that can be said.
+//! Evaluation of native layers from their definitions: one element of the result at a time where possible.
 
 use super::{Kind, Native};
 use half::f16;

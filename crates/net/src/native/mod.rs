@@ -17,24 +17,24 @@ use crate::error::Error;
 /// Names of the axes, in the order of the format.
 pub const AXES: [&str; 4] = ["Batch", "Channel", "Height", "Width"];
 
-/// What the names of native layers begin with as operations of MIL text.
+/// Prefix of native layers' names as operations of MIL text.
 pub const MIL_PREFIX: &str = "anec.";
 
 /// One parameter of a native layer.
 #[derive(Debug)]
 pub struct Key {
-    /// As written.
+    /// Name, as written in the format.
     pub name: &'static str,
-    /// What it may be.
+    /// Type and range of its values.
     pub ty: KeyType,
-    /// What holds where it is left out, in the text form; empty where it must be given.
+    /// Default value, in the text form; empty where the parameter is required.
     pub default: &'static str,
 }
 
-/// What a native layer takes.
+/// Schema of a native layer: its operands and parameters.
 #[derive(Debug)]
 pub struct Schema {
-    /// Which layer.
+    /// Kind of layer.
     pub kind: Kind,
     /// `Type` of its unit.
     pub tag: &'static str,
@@ -102,7 +102,7 @@ fn plain(word: &str) -> String {
 /// A native layer with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Native {
-    /// Which layer.
+    /// Kind of layer.
     pub kind: Kind,
     /// Values in the order of the schema's keys, defaults filled in.
     params: Vec<Param>,
@@ -222,7 +222,7 @@ macro_rules! natives {
     ( $( $(#[$doc:meta])* $kind:ident $tag:literal $least:literal ..= $most:literal {
         $( $key:literal $ty:expr, $default:literal; )*
     } )* ) => {
-        /// Which native layer, and what it computes. `x` is the first operand.
+        /// Kind of native layer, each with its definition. `x` is the first operand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind { $( $(#[$doc])* $kind ),* }
 

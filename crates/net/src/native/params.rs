@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::opset::edits;
 use half::f16;
 
-/// What a parameter may be.
+/// Type and range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyType {
     /// True or false.
@@ -20,7 +20,7 @@ pub enum KeyType {
     Word(&'static [&'static str]),
     /// Names of axes.
     Axes,
-    /// Whole numbers within bounds.
+    /// Integers within bounds.
     Integers(i64, i64),
     /// One entry an axis, `Coordinate` naming it and this key the value: one of the words, or a size where there are none.
     PerAxis(&'static str, &'static [&'static str]),
@@ -90,7 +90,7 @@ impl Raw {
     }
 }
 
-/// What the only entry of a list of parameters holds.
+/// Dictionary in a list of parameters, which must be its only entry. Errors: any other form.
 pub fn entry<'a>(
     schema: &'static Schema,
     list: &str,

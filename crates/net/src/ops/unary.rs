@@ -76,7 +76,7 @@ pub enum Unary {
     Atanh,
 }
 
-/// Which formula of the Gaussian error linear unit.
+/// Formula of the Gaussian error linear unit (GELU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeluMode {
     /// `x/2 (1 + erf(x / sqrt 2))`.
@@ -250,7 +250,7 @@ impl Unary {
         }
     }
 
-    /// Whether the function is defined on integers too.
+    /// Returns true if the function is defined on integers too.
     pub fn takes_integers(&self) -> bool {
         self.row().is_some_and(|row| row.integer.is_some())
     }

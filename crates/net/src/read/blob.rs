@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// First word of every record.
 const SENTINEL: u32 = 0xdead_beef;
 
-/// What is read of a record: sentinel, element type (4 bytes each), data size in bytes, data offset (8 bytes each).
+/// Header of a record: sentinel, element type (4 bytes each), data size in bytes, data offset (8 bytes each).
 /// Padding in bits follows, and reserved bytes up to 64, which not every writer adds.
 const RECORD_BYTES: u64 = 24;
 
@@ -23,9 +23,9 @@ const MADE_ELEMENTS: usize = 1024;
 pub struct Blobs<'a> {
     files: &'a dyn Files,
     read: HashMap<String, Bytes>,
-    /// Whether a record is believed in its data offset alone, as Apple's compiler believes it.
+    /// True if a record of an unknown element type is read by its data offset alone, as Apple's compiler reads every record.
     offset_alone: bool,
-    /// What was read so, for the caller to say.
+    /// Notes for the caller on the records that were read so.
     pub notes: Vec<String>,
 }
 

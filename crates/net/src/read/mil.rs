@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use values::{immediate_data, input_type, value_type};
 
-/// What a name stands for.
+/// Binding of a name.
 #[derive(Clone)]
 pub enum Item {
     Value(ValueId),
@@ -58,7 +58,7 @@ pub struct Translator<'a> {
     items: HashMap<String, Item>,
     constants: HashMap<String, ValueId>,
     states: Vec<Slot>,
-    /// How many blocks deep; names within nested blocks may come again.
+    /// Nesting depth in blocks; names within nested blocks may come again.
     depth: usize,
 }
 

@@ -150,12 +150,12 @@ fn translate(
     Ok((net, notes))
 }
 
-/// What a package declares; see [`outline_mlmodel`].
+/// Outline of a package; see [`outline_mlmodel`].
 pub fn outline_package(files: &dyn Files, options: &Options) -> Result<Outline, Error> {
     outline_mlmodel(&open(files)?.0, options)
 }
 
-/// What the ML Program in a Core ML model file declares, without translation and without its weights.
+/// Outline of the ML Program in a Core ML model file, without translation and without its weights.
 ///
 /// Errors: a model of another kind, anything malformed.
 pub fn outline_mlmodel(spec: &[u8], options: &Options) -> Result<Outline, Error> {
@@ -163,12 +163,12 @@ pub fn outline_mlmodel(spec: &[u8], options: &Options) -> Result<Outline, Error>
     declare(&program, &description, options, Origin::Model)
 }
 
-/// What MIL text declares; see [`outline_mlmodel`].
+/// Outline of MIL text; see [`outline_mlmodel`].
 pub fn outline_mil(text: &[u8], options: &Options) -> Result<Outline, Error> {
     declare(&mil_program(text)?, &ModelDescription::default(), options, Origin::MilText)
 }
 
-/// What a model file declares, where its format declares programs: Core ML models and MIL text.
+/// Outline of a model file; `None` where its format declares no program (netplists, ONNX) or is not known.
 pub fn outline(bytes: &[u8], options: &Options) -> Option<Result<Outline, Error>> {
     match super::sniff(bytes)? {
         super::Format::MlModel => Some(outline_mlmodel(bytes, options)),
@@ -269,7 +269,7 @@ fn channels(color_space: i32) -> i64 {
     if matches!(color_space, 10 | 40) { 1 } else { 3 }
 }
 
-/// Says what of an input the caller may want to know; `shape` is that which was chosen.
+/// Adds notes on an input for the caller; `shape` is the chosen one.
 fn note_feature(feature: &FeatureDescription, shape: Option<&[usize]>, notes: &mut Vec<String>) {
     let name = &feature.name;
     let Some(ty) = &feature.ty else { return };

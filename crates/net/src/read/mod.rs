@@ -47,16 +47,16 @@ fn values_of(tensor: &crate::graph::Tensor) -> impl Iterator<Item = i32> {
     tensor.data.to_i32().into_iter()
 }
 
-/// What a model leaves open and the caller may choose.
+/// Choices of the caller that a model leaves open.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which function, procedure or network of several is read.
+    /// Name of the function, procedure or network to read, where the model has several.
     pub function: Option<String>,
     /// Extents by name: of a symbolic dimension, or of `input.axis` where it has none.
     pub extents: HashMap<String, usize>,
 }
 
-/// What a reader makes of a model: the network, not yet checked, and notes, one sentence each, on decisions that the model
+/// Result of a reader: the network, not yet checked, and notes, one sentence each, on decisions that the model
 /// left open and on meanings that the graph does not carry.
 pub type Reading = (Net, Vec<String>);
 

@@ -53,7 +53,7 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     Ok((builder.net, builder.notes))
 }
 
-/// What a procedure lists in place of its network: inputs, operations, outputs.
+/// Lists of inputs, operations and outputs that a procedure states in place of its network's; `None` where it states none.
 type Lists<'a> = [Option<Vec<&'a str>>; 3];
 
 /// An entry point: the network that it runs, and its lists; or how many networks, where it is not one.
@@ -141,7 +141,7 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
     Ok((network, lists))
 }
 
-/// Whether any tensor of the network has a depth of more than one.
+/// Returns true if any tensor of the network has a depth of more than one.
 fn is_deep(network: &Dict) -> Result<bool, Error> {
     for key in network.keys() {
         // Keys that hold lists of names are not entries.

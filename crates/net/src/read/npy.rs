@@ -156,7 +156,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     }
 }
 
-/// What an element type names: kind, byte order, bytes of an element.
+/// Parses an element type: kind, true for big endian, bytes of an element.
 fn element(descr: &str) -> Result<(Kind, bool, u64), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or_default();
     let kind = match name {
@@ -238,7 +238,7 @@ fn numbers(literals: Vec<Literal>) -> Result<Vec<u64>, String> {
     literals.into_iter().map(number).collect()
 }
 
-/// What is left of a header.
+/// Unread remainder of a header.
 struct Cursor<'a> {
     rest: &'a str,
     depth: usize,

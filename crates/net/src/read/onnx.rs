@@ -46,8 +46,8 @@ pub fn read_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<R
     Ok((build.finish(), notes))
 }
 
-/// What an ONNX model declares, also where nodes have no place in a static graph: those, and all that reads their results,
-/// stand at the end with open extents, for the host.
+/// Outline of an ONNX model, also where nodes have no place in a static graph: those, and all that reads their results,
+/// come last with open extents, for the host.
 ///
 /// Errors: as [`read_onnx`], but for operators that the graph cannot express.
 pub fn outline_onnx(bytes: &[u8], files: &dyn Files, options: &Options) -> Result<(Outline, Vec<String>), Error> {
@@ -75,7 +75,7 @@ struct Left {
     /// Operands that the graph has.
     operands: Vec<(String, ValueId)>,
     outputs: Vec<String>,
-    /// Why; empty where it only reads what such a node computes.
+    /// Reason; empty where it only reads the result of such a node.
     reason: String,
 }
 
@@ -140,7 +140,7 @@ fn translate(
     Ok((build, notes, left.unwrap_or_default()))
 }
 
-/// Whether the fields of a message are those of an ONNX model and not of a Core ML one.
+/// Returns true if the fields of a message are those of an ONNX model and not of a Core ML one.
 pub(super) fn looks_like(bytes: &[u8]) -> bool {
     let (mut at, mut graph) = (0usize, false);
     let varint = |at: &mut usize| {

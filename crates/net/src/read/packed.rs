@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"pbze";
 /// Largest file that comes out, in bytes: descriptions of networks are text without weights.
 const LIMIT: usize = 1 << 26;
 
-/// Whether the bytes begin as a compressed file.
+/// Returns true if the bytes begin with the magic number of a compressed file.
 pub fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }

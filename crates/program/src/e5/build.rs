@@ -29,7 +29,7 @@ pub struct State {
     pub output: String,
 }
 
-/// What a descriptor says about its making.
+/// Build information of a descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Name that callers use.
@@ -38,7 +38,7 @@ pub struct Info {
     pub entries: Vec<(String, String)>,
     /// Options of the compiler as text.
     pub options: String,
-    /// Results that are given out although a later program of the chain takes them.
+    /// Results that are outputs although a later program of the chain reads them.
     pub outputs: Vec<String>,
 }
 
@@ -64,9 +64,9 @@ pub struct HostCall {
     pub code: String,
     /// Tables that the code refers to.
     pub constants: Vec<u8>,
-    /// What it reads.
+    /// Tensors that it reads.
     pub inputs: Vec<HostTensor>,
-    /// What it makes.
+    /// Tensors that it makes.
     pub outputs: Vec<HostTensor>,
 }
 
@@ -85,8 +85,8 @@ pub fn from_calls(calls: &[Call], states: &[State], info: &Info) -> Descriptor {
     from_steps(&steps, &[], states, info)
 }
 
-/// The descriptor of a chain of programs and processor calls. `inputs` are what the caller gives and `info.outputs` what it gets;
-/// both are written where a processor call takes part, since casts alone do not tell then.
+/// The descriptor of a chain of programs and processor calls. `inputs` and `info.outputs` name the caller's inputs and outputs; both are
+/// written if a processor call takes part, since casts alone do not tell then.
 pub fn from_steps(steps: &[Step], inputs: &[String], states: &[State], info: &Info) -> Descriptor {
     let mut chain = Chain { info, states, names: Vec::new(), operations: Vec::new(), ends: None };
     let ports = |step: &Step, direction| -> Vec<Port> {
@@ -155,7 +155,7 @@ pub fn from_steps(steps: &[Step], inputs: &[String], states: &[State], info: &In
     chain.finish()
 }
 
-/// What follows a port's name in that of its tensor on the engine's side of the cast.
+/// Suffix that turns a port's name into that of its tensor on the engine's side of the cast.
 pub const ENGINE_SUFFIX: &str = "_ane";
 
 /// Name of a tensor on the engine's side of its cast.
@@ -163,7 +163,7 @@ fn engine_name(port: &Port) -> String {
     format!("{}{ENGINE_SUFFIX}", port.name)
 }
 
-/// What a container declares of itself and a descriptor repeats; empty where the bytes are no container.
+/// Declarations of a container that a descriptor repeats; empty if the bytes are no container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     /// Name and address of every port window.
@@ -208,7 +208,7 @@ struct Chain<'a> {
     /// Tensors in order of first use.
     names: Vec<String>,
     operations: Vec<Planned>,
-    /// What the caller gives and gets, where it is written.
+    /// Names of the caller's inputs and outputs, if the descriptor states them.
     ends: Option<(Vec<String>, Vec<String>)>,
 }
 

@@ -1,11 +1,11 @@
-//! How tensors lie, and records by the names of their fields.
+//! Tensor layouts, and records built by the names of their fields.
 
 use anemone_facts::formats::{by_name, e5 as rows};
 
 use super::{Record, Value};
 use crate::{Element, Port};
 
-/// How a tensor lies: batch, channels, height, width.
+/// Layout of a tensor: extents and byte strides of batch, channels, height, width.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     extents: [u64; 4],
@@ -15,20 +15,20 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// On the engine's side.
+    /// Layout on the engine's side, with the port's strides.
     pub fn engine(port: &Port) -> Layout {
         let (s, strides) = (port.shape, port.strides);
         let stride_bytes = [strides.batch_bytes, strides.plane_bytes, strides.row_bytes, port.element.bytes()];
         Layout { extents: [s.n, s.c, s.h, s.w].map(u64::from), stride_bytes, storage: storage(port.element) }
     }
 
-    /// On the host's side: without padding.
+    /// Layout on the host's side, without padding.
     pub fn host(port: &Port) -> Layout {
         let s = port.shape;
         Layout::dense([s.n, s.c, s.h, s.w].map(u64::from), port.element.bytes(), storage(port.element))
     }
 
-    /// Without padding; what is beyond four axes is one with the first, what is missing is 1.
+    /// Layout of a shape without padding. Axes beyond four are folded into the first; missing ones are 1.
     pub fn of_shape(shape: &[u64], storage: u64) -> Layout {
         let (outer, inner) = shape.split_at(shape.len().saturating_sub(3));
         let mut extents = [1; 4];
@@ -59,7 +59,7 @@ pub(super) fn storage(element: Element) -> u64 {
     by_name(anemone_facts::enums::ELEMENTS, name).map_or(0, |c| c.code as u64)
 }
 
-/// A record by table and field names.
+/// Builds a record from table and field names.
 pub(super) fn record(table: &str, fields: Vec<(&str, Value)>) -> Record {
     let row = rows::table(table).unwrap_or(&rows::TABLES[0]);
     let mut out = Record::empty(row);

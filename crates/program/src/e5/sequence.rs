@@ -1,4 +1,4 @@
-//! What a descriptor has done, step by step: engine calls with the containers that they name, processor calls with their code.
+//! Call sequence of a descriptor: engine calls with the containers that they name, processor calls with their code.
 
 use anemone_facts::formats::{by_code, e5 as rows};
 use std::collections::{HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::build::{ENGINE_SUFFIX, HostCall, HostTensor, State};
 use super::{Descriptor, Record, Value};
 
-/// Most calls of a descriptor that are followed: each holds its program.
+/// Limit of calls of a descriptor: each holds its program.
 const MOST_CALLS: usize = 1024;
 
 /// A call of an engine program.
@@ -18,9 +18,9 @@ pub struct EngineCall {
     pub hash: String,
     /// Name of the program in its container.
     pub symbol: String,
-    /// Ports that it reads.
+    /// Names of the ports that it reads.
     pub inputs: Vec<String>,
-    /// Ports that it writes.
+    /// Names of the ports that it writes.
     pub outputs: Vec<String>,
     /// Name and address of the windows of its ports.
     pub windows: Vec<(String, u64)>,
@@ -29,32 +29,32 @@ pub struct EngineCall {
 /// A call, in the order of the descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// Of an engine program.
+    /// Call of an engine program.
     Engine(EngineCall),
-    /// On the processor.
+    /// Call on the processor.
     Host(HostCall),
 }
 
-/// The calls of a descriptor between what the caller gives and what it gets.
+/// Calls of a descriptor, with its inputs, outputs and states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Calls in order.
     pub calls: Vec<Dispatch>,
-    /// What the caller gives.
+    /// Names of the inputs.
     pub inputs: Vec<String>,
-    /// What the caller gets.
+    /// Names of the outputs.
     pub outputs: Vec<String>,
     /// Tensors held from run to run.
     pub states: Vec<State>,
 }
 
-/// Why a descriptor cannot be followed.
+/// A descriptor whose calls cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Unfollowed {
-    /// What is wrong, with the operation's name.
+    /// Reason, with the operation's name.
     pub what: String,
-    /// Whether the descriptor is sound and asks for what nothing here does.
+    /// True if the descriptor is sound, and asks for an operation that is not supported.
     pub unsupported: bool,
 }
 
@@ -63,7 +63,7 @@ fn malformed(what: String) -> Unfollowed {
 }
 
 impl Descriptor {
-    /// The calls in order. Every tensor is made before it is read, and states are an input and an output of the caller's.
+    /// Calls in order. Fails unless every tensor is made before it is read, and states pair an input with an output of the caller.
     pub fn sequence(&self) -> Result<Sequence, Unfollowed> {
         let mut reading = Reading {
             symbols: self.root.list("symbol_names"),
@@ -90,16 +90,16 @@ struct Reading<'a> {
     symbols: &'a [Value],
     attributes: HashMap<&'a str, &'a Record>,
     out: Sequence,
-    /// Tensors that are there on the engine's side, by their name there.
+    /// Tensors present on the engine's side, by their name there.
     on_engine: HashSet<&'a str>,
-    /// Tensors that a call made and that are there on the host's side.
+    /// Tensors that a call made, present on the host's side.
     on_host: HashSet<String>,
-    /// Whether the function names its ends itself.
+    /// True if the function names its inputs and outputs itself.
     named: bool,
 }
 
 impl<'a> Reading<'a> {
-    /// Ends that the function names itself: processor calls take part, and what they alone read has no cast.
+    /// Takes inputs and outputs that the function names itself: processor calls take part, and tensors that they alone read have no cast.
     fn ends(&mut self, function: &Record) {
         let names = |side| -> Vec<String> {
             let text = |value: &Value| if let Value::Text(name) = value { Some(name.clone()) } else { None };
@@ -111,7 +111,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Tensors that an operation reads or makes.
+    /// Names of the tensors that an operation reads or makes.
     fn tensors(&self, op: &Record, side: &str) -> Result<Vec<&'a str>, Unfollowed> {
         let name = |value: &Value| match value {
             Value::Number(at) => match usize::try_from(*at).ok().and_then(|at| self.symbols.get(at)) {
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A tensor comes in or goes out; its bytes are laid out anew by whoever binds the port.
+    /// Follows the cast of an input or output; whoever binds the port converts its layout.
     fn cast(&mut self, op: &Record, inputs: &[&'a str], outputs: &[&'a str]) -> Result<(), Unfollowed> {
         let name = op.text("name");
         let (&[from], &[to]) = (inputs, outputs) else {
@@ -249,7 +249,7 @@ impl<'a> Reading<'a> {
         self.aliases(op, frame)
     }
 
-    /// States of a call: an output that shares memory with an input.
+    /// Records the states of a call: outputs that share memory with an input.
     fn aliases(&mut self, op: &Record, frame: &Record) -> Result<(), Unfollowed> {
         for alias in frame.records("aliases") {
             let at = alias.number("symbol_index");
@@ -270,7 +270,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A tensor's name without what marks the engine's side.
+    /// Name of a tensor without the suffix of the engine's side.
     fn plain<'n>(&self, name: &'n str) -> &'n str {
         name.strip_suffix(ENGINE_SUFFIX).filter(|_| self.on_engine.contains(name)).unwrap_or(name)
     }

@@ -63,7 +63,7 @@ pub enum ImageError {
         what: &'static str,
         /// Value found.
         found: u64,
-        /// What would be right.
+        /// Value expected.
         expected: &'static str,
     },
 }
@@ -78,8 +78,8 @@ pub struct Image {
     bytes: Vec<u8>,
 }
 
-/// Whether bytes are the structure: of its size, alone or with patches behind it, and not all zeros. No task stream of versions up to 7 has this
-/// size.
+/// Returns true if bytes are the structure: of its size, alone or followed by patches, and not all zeros. No task stream of versions up
+/// to 7 has this size.
 pub fn is_image(bytes: &[u8]) -> bool {
     let whole = bytes.get(..IMAGE_BYTES as usize);
     let Some(Ok(image)) = whole.map(Image::of_bytes) else { return false };
@@ -295,7 +295,7 @@ pub fn read_records(bytes: &[u8]) -> Result<Vec<Record>, ImageError> {
     Ok(records)
 }
 
-/// What the loader resolves into a bit-field.
+/// Value that the loader resolves into a bit-field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarKind {
     /// A device address.
@@ -315,7 +315,7 @@ pub struct CustomBar {
     pub bit: u32,
     /// Number of bits; what passes bit 31 goes on in the next register.
     pub width: u32,
-    /// What is written.
+    /// Kind of the value that is written.
     pub kind: BarKind,
 }
 
@@ -350,7 +350,7 @@ pub struct LiveIn {
     pub stop: u64,
     /// Distance of values, at least 1.
     pub step: u64,
-    /// Where the value goes.
+    /// Bit-field that receives the value.
     pub bar: CustomBar,
 }
 

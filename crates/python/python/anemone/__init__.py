@@ -26,7 +26,7 @@ from ._anemone import (
 )
 from .testing import assert_on_ane
 
-# Loaded when they are asked for: an import of the package stays short.
+# Loaded on first use: importing the package stays fast.
 _LATER = {
     "Evaluation": "_evaluate", "Score": "_evaluate", "evaluate": "_evaluate", "Sweep": "_sweep", "sweep": "_sweep",
 }

@@ -28,7 +28,7 @@ class Defect(Error):
     """A defect of this package: codes ANE3xxx."""
 
 class Report:
-    """What runs on the engine of which chip, and why not."""
+    """Placement of every operation on each chip, with the reasons of refusals."""
 
     @property
     def ok(self) -> bool: ...
@@ -57,7 +57,7 @@ class Model:
 
     @property
     def portable(self) -> bool:
-        """Whether it pickles with its bytes."""
+        """True if the model pickles with its bytes."""
 
     def check(self, chip: Union[str, Sequence[str]] = "m1", *, route: str = "direct") -> Report: ...
     def compile(
@@ -81,7 +81,7 @@ class Program:
 
     @property
     def on_host(self) -> List[str]:
-        """Why operations run on the host, a sentence each."""
+        """Reasons for operations that run on the host, a sentence each."""
 
     @property
     def tasks(self) -> int:
@@ -141,7 +141,7 @@ class Score:
     n: int
 
 class Evaluation:
-    """What :func:`evaluate` gave."""
+    """Result of :func:`evaluate`."""
 
     metric: str
     program: Score

@@ -7,7 +7,7 @@ from . import _anemone
 
 
 def main():
-    """Runs ``sys.argv``; ends the process with the command's exit code."""
+    """Runs ``sys.argv`` and ends the process with the command's exit code."""
     if sys.argv[1:2] == ["sweep"]:
         from ._sweep import main as sweep
 

@@ -1,5 +1,5 @@
-"""Engines that distribute the work of a sweep: joblib's processes, Dask, Ray, or this process. Each gives
-``map(function, tasks, ordered)``: pairs of a task's number and its row, or the error that ended its worker."""
+"""Back ends that distribute the work of a sweep: joblib's processes, Dask, Ray, or this process. Each has
+``map(function, tasks)``, an iterator of pairs: a task's number, and its row or the error that ended its worker."""
 
 import itertools
 import os
@@ -9,7 +9,7 @@ class WorkerDied(Exception):
     """A worker ended while it had the task."""
 
 
-#: How often a task is given to another worker after one has ended.
+#: Number of times that a task is given to another worker after one has ended.
 RETRIES = 2
 
 
@@ -145,7 +145,7 @@ class Ray:
 
 
 def chosen(backend, workers=None):
-    """A back end by its name, or of a client that was passed."""
+    """A back end by its name, or for a client that was passed."""
     if backend == "serial":
         return Serial()
     made = {"joblib": Joblib, "dask": Dask, "ray": Ray}

@@ -1,4 +1,4 @@
-"""A data set on the engine's arithmetic, beside a reference."""
+"""Evaluation of a program on a data set, in the engine's arithmetic, beside a reference."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Score:
 
 @dataclass
 class Evaluation:
-    """What :func:`evaluate` gave."""
+    """Result of :func:`evaluate`."""
 
     metric: str
     program: Score
@@ -32,7 +32,7 @@ class Evaluation:
     errors: List[str] = field(default_factory=list)
 
     def row(self) -> Dict[str, Any]:
-        """As a row of a sweep."""
+        """The result as fields of a sweep's row."""
         row = {"metric": self.metric, "n": self.program.n, "errors": len(self.errors)}
         for name, score in (("", self.program), ("reference_", self.reference)):
             if score is not None:

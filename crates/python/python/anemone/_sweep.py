@@ -1,4 +1,4 @@
-"""Models x chips x actions x options, on the engines that people already run."""
+"""Sweeps over models, chips, actions and options, run by joblib, Dask, Ray or this process."""
 
 import argparse
 import hashlib
@@ -95,7 +95,7 @@ class Sweep:
 
     @property
     def rows(self):
-        """All rows; computed now where that was not done."""
+        """All rows; computed now unless they were."""
         return list(self)
 
     def to_pandas(self):
@@ -173,12 +173,12 @@ def found(models):
 
 
 def identity(model):
-    """Place of a model, as rows say it."""
+    """Path of a model, as rows name it."""
     return model.path if isinstance(model, _anemone.Model) else str(model)
 
 
 def key_of(task):
-    """What makes a row one row: a hash of all but its data."""
+    """Identity of a row: a hash over model, action, chip and options."""
     options = json.dumps(task["options"], sort_keys=True, default=str)
     text = "\0".join([identity(task["model"]), task["action"], task["chip"], options])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -192,13 +192,13 @@ def base(task):
 
 
 def failed(task, error):
-    """The row of an error."""
+    """Row of a failed task."""
     code = getattr(error, "code", None) or type(error).__name__
     return {**base(task), "ok": False, "code": code, "error": str(error).split("\n")[0]}
 
 
 def work(task):
-    """One row, in whatever process this is. Errors of the task are rows; nothing is raised."""
+    """Computes one row, in any process. An exception of the task becomes a row with its code; nothing is raised."""
     begun = time.perf_counter()
     result = []
 
@@ -232,7 +232,7 @@ def act(task):
         if off:
             row["first_failure"] = " ".join(str(report.failures[0][k]) for k in ("op", "name", "reason"))
         return row
-    # A worker has one core of many.
+    # Workers share the cores: one thread each by default.
     threads = options.get("threads", 1)
     program = model.compile(task["chip"], threads=threads)
     row.update(tasks=program.tasks, program_bytes=program.size_bytes)
@@ -253,7 +253,7 @@ def act(task):
 
 
 def ran(model, program, task):
-    """A run against the evaluator in fp32."""
+    """Scores of a run against the evaluator in fp32."""
     import numpy as np
 
     data = task["data"]
@@ -273,7 +273,7 @@ def ran(model, program, task):
 
 
 class Journal:
-    """A file of rows that a sweep goes on from. One sweep at a time has it."""
+    """Journal of finished rows, from which an interrupted sweep resumes. A lock file admits one sweep at a time."""
 
     def __init__(self, path):
         self.path, self.kept = path, {}
@@ -283,7 +283,7 @@ class Journal:
             end = 0
             if path.exists():
                 for line in path.read_bytes().splitlines(keepends=True):
-                    # A line that was cut by a crash is written again.
+                    # A line that a crash cut short is written again.
                     if not line.endswith(b"\n"):
                         break
                     row = json.loads(line)
@@ -310,7 +310,7 @@ class Journal:
                     owner = int(self.lock.read_text() or 0)
                     os.kill(owner, 0)
                 except (ValueError, ProcessLookupError, FileNotFoundError):
-                    # Its sweep has ended without taking it away.
+                    # A sweep that has ended left its lock.
                     self.lock.unlink(missing_ok=True)
                     continue
                 except PermissionError:
@@ -322,7 +322,7 @@ class Journal:
         self.lock.unlink(missing_ok=True)
 
     def add(self, row):
-        """A row, whole or not at all."""
+        """Appends a row, whole or not at all."""
         line = (json.dumps(row, sort_keys=True, default=str) + "\n").encode()
         at = self.stream.tell()
         try:
@@ -334,13 +334,13 @@ class Journal:
             raise OSError(error.errno, f"{error.strerror}; the rows so far are kept, the sweep goes on from them", str(self.path)) from error
 
     def close(self):
-        """Gives the file free."""
+        """Closes the file and releases the lock."""
         self.stream.close()
         self._give()
 
 
 class Meter:
-    """A line of progress on standard error, with the time that remains."""
+    """Progress line on standard error, with the remaining time."""
 
     def __init__(self, total, done, wanted):
         self.total, self.done, self.first = total, done, done

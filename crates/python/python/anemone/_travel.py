@@ -16,10 +16,10 @@ from . import _anemone
 _lock = threading.RLock()
 _models = {}
 _programs = {}
-#: How many programs this process has rebuilt.
+#: Number of programs that this process has rebuilt.
 rebuilt = 0
 
-#: Objects kept by a process; the oldest leave first.
+#: Number of objects that a process keeps; the oldest are dropped first.
 KEPT = 32
 
 
@@ -38,7 +38,7 @@ def content_hash(path):
 
 
 def cache_folder():
-    """Where models that came with their bytes are kept: ``ANEMONE_OBJECTS``, or below the user's cache folder."""
+    """Folder of the models that came with their bytes: ``ANEMONE_OBJECTS``, or below the user's cache folder."""
     named = os.environ.get("ANEMONE_OBJECTS")
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(named) if named else pathlib.Path(base) / "anemone" / "objects"
@@ -84,14 +84,14 @@ def _kept(table, key, make, stale=lambda kept: False):
 
 
 def model_state(model):
-    """What a pickled model consists of."""
+    """Pickled state of a model: digest, path, extents, portability, and the bytes if it is portable."""
     path = pathlib.Path(model.path).resolve()
     dim = tuple(sorted((model.dim or {}).items()))
     return model.digest, str(path), dim, model.portable, packed(path) if model.portable else None
 
 
 def model(digest, path, dim, portable, data):
-    """A model again, from its place, from the cache, or from the bytes that came along."""
+    """Rebuilds a model from its path, from the cache, or from the bytes that came along."""
 
     def make():
         place = pathlib.Path(path)
@@ -107,7 +107,7 @@ def model(digest, path, dim, portable, data):
             place = cached
         return _anemone.load(place, dim=dict(dim) or None, portable=portable)
 
-    # What it was read from may have gone.
+    # The file it was read from may have gone.
     return _kept(_models, (digest, dim, portable), make, lambda kept: not os.path.exists(kept.path))
 
 
@@ -126,5 +126,5 @@ def program(model_state, chip, engine_only, threads, pid):
 
 
 def report(model_state, chips, route):
-    """A report again."""
+    """Rebuilds a report."""
     return model(*model_state).check(list(chips), route=route)

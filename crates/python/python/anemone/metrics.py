@@ -31,7 +31,7 @@ def mse(output, target):
 
 
 def relative(output, target):
-    """Largest absolute difference by the largest absolute target."""
+    """Largest absolute difference, divided by the largest absolute target."""
     a, b = _pair(output, target)
     largest = abs(b).max(initial=0.0)
     return float(abs(a - b).max(initial=0.0) / largest) if largest else float(abs(a - b).max(initial=0.0))
@@ -45,7 +45,7 @@ def cosine(output, target):
 
 
 def snr(output, target):
-    """Signal to noise in decibels: the target's energy by that of the difference."""
+    """Signal-to-noise ratio in decibels: energy of the target over energy of the difference."""
     a, b = _pair(output, target)
     noise, signal = float(((a - b) ** 2).sum()), float((b**2).sum())
     return math.inf if noise == 0 else 10 * math.log10(signal / noise) if signal else -math.inf
@@ -72,7 +72,7 @@ BY_NAME = {f.__name__: f for f in (max_abs, mean_abs, mse, relative, cosine, snr
 
 
 def named(metric):
-    """``(name, function)`` of a metric's name or of a function."""
+    """``(name, function)`` of a metric, given by its name or as a function."""
     if callable(metric):
         return getattr(metric, "__name__", "metric"), metric
     if metric not in BY_NAME:

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How submissions go.
+/// Route of submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Through the broker's connection.
@@ -33,19 +33,19 @@ pub struct Remote {
     path: Route,
     qos: u32,
     load: Loading,
-    /// Whether the broker's cache had what was compiled last.
+    /// True if the last compile was a cache hit.
     kept: AtomicBool,
     control: Mutex<Stream>,
 }
 
-/// What a client would like of what it loads and compiles.
+/// Preferences of a client for what it loads and compiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
-    /// Requests at once.
+    /// Outstanding requests.
     pub depth: u32,
     /// Aggressive power saving.
     pub power_saving: bool,
-    /// The compile service for long compiles.
+    /// Compiles are declared long, which needs a key; the broker counts them and compiles them as any other.
     pub long: bool,
 }
 
@@ -65,29 +65,29 @@ fn exchange(socket: &Stream) -> Result<Message> {
 }
 
 impl Remote {
-    /// Connects.
+    /// Connects to the broker at a socket.
     pub fn connect(socket: &Path, path: Route) -> Result<Remote> {
         let control = Mutex::new(socket::connect(socket)?);
         let (qos, load) = (DEFAULT_QOS as u32, Loading::default());
         Ok(Remote { socket: socket.to_path_buf(), path, qos, load, kept: AtomicBool::new(false), control })
     }
 
-    /// With another class of service for all that it asks.
+    /// Sets the class of service of all requests.
     pub fn with_class(self, qos: u32) -> Remote {
         Remote { qos, ..self }
     }
 
-    /// With other wishes for what it loads and compiles.
+    /// Sets the preferences for loads and compiles.
     pub fn with_loading(self, load: Loading) -> Remote {
         Remote { load, ..self }
     }
 
-    /// Whether the broker's cache had what was compiled last.
+    /// Returns true if the last compile was a hit in the broker's cache.
     pub fn was_kept(&self) -> bool {
         self.kept.load(Relaxed)
     }
 
-    /// Removes a cache entry by its key, or all of them; how many.
+    /// Removes a cache entry by its key, or all of them. Returns the number removed.
     pub fn purge(&self, key: Option<String>) -> Result<u64> {
         match self.ask(&Ask::Purge { key, qos: self.qos })? {
             Answer::Count(count) => Ok(count),
@@ -95,7 +95,7 @@ impl Remote {
         }
     }
 
-    /// Asks the broker something that has a plain answer.
+    /// Sends a request that is answered without attachments.
     pub fn ask(&self, ask: &Ask) -> Result<Answer> {
         let control = lock(&self.control);
         wire::ask(&control, ask)?;
@@ -198,7 +198,7 @@ impl RemoteProgram {
         let line = lock(&self.line);
         socket::send(&line, kind::SUBMIT, body, &[])?;
         if !socket::readable_within(&line, limit) {
-            // What it would still answer is not wanted.
+            // A late answer is not wanted.
             socket::shut(&line);
             let waited_ms = limit.as_millis() as u64;
             return Err(Error::Timeout { what: "submit", waited_ms, code: Code::ABORTED });

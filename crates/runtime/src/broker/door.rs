@@ -1,4 +1,4 @@
-//! The one place where compiles wait for each other: the most urgent is next, and among equals who came first.
+//! Priority lock for compiles: the most urgent is next, and among equals the first to arrive.
 
 use crate::driver::task::lock;
 use std::collections::BTreeSet;
@@ -6,20 +6,20 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 #[derive(Default)]
 struct Inside {
-    /// Priority and order of arrival of whoever waits.
+    /// Priority and order of arrival of each waiting thread.
     queue: BTreeSet<(u32, u64)>,
     arrivals: u64,
     taken: bool,
 }
 
-/// Lets one through at a time.
+/// Priority lock with one holder at a time.
 #[derive(Default)]
 pub(super) struct Door {
     inside: Mutex<Inside>,
     opened: Condvar,
 }
 
-/// Whoever is in; leaving opens the door.
+/// Guard of the turn; dropping it admits the next in the queue.
 pub(super) struct Turn<'a>(&'a Door);
 
 impl Door {
@@ -37,7 +37,7 @@ impl Door {
         Turn(self)
     }
 
-    /// How many wait.
+    /// Number of waiting threads.
     pub(super) fn waiting(&self) -> usize {
         lock(&self.inside).queue.len()
     }

@@ -1,4 +1,4 @@
-//! Who may submit: a daemon on a Unix socket, one thread a connection.
+//! The broker: access control for the driver. A daemon on a Unix socket, one thread a connection.
 //!
 //! The broker alone opens the driver. A peer is known by the kernel's word (process, user) and the digest of its executable;
 //! the policy says what that digest may do. Loading is the broker's; submissions go either through its connection or, handed
@@ -29,11 +29,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// Compiled programs that the broker remembers by the digest of their image: how many, and how many bytes.
+/// Limits on the images that the broker remembers by digest: count and bytes.
 const MAX_KNOWN: usize = 1024;
 const MAX_KNOWN_BYTES: usize = 1 << 31;
 
-/// An image, and the function that it is of.
+/// An image and the name of its function.
 struct KnownImage {
     image: Vec<u8>,
     name: String,
@@ -54,12 +54,12 @@ pub struct Broker {
     runtime: Arc<Runtime>,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
-    /// Tokens of instances by the digest of their image: whoever has the same identity attaches to what is resident.
+    /// Tokens of instances by the digest of their image: a client of the same identity attaches to the resident one.
     attachable: Mutex<BTreeMap<String, Vec<u64>>>,
-    /// Images that are being loaded: who wants the same one waits and attaches.
+    /// Images that are being loaded: a second client of the same image waits and attaches.
     loading: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     attached: AtomicU64,
-    /// Where compiles wait: the compile service does one at a time.
+    /// Queue of compiles: the compile service does one at a time.
     door: door::Door,
     clients: AtomicUsize,
     served: AtomicU64,
@@ -67,7 +67,7 @@ pub struct Broker {
     purged: AtomicU64,
     /// Instances loaded with aggressive power saving.
     saving: AtomicU64,
-    /// Compiles by the long-duration service.
+    /// Compiles declared as long.
     long: AtomicU64,
 }
 
@@ -116,7 +116,7 @@ impl Broker {
         self.clients.load(Relaxed)
     }
 
-    /// Another policy; connections that exist keep what they were admitted with, methods are checked anew.
+    /// Replaces the policy; connections that exist keep what they were admitted with, methods are checked anew.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner) = policy;
     }
@@ -145,8 +145,8 @@ impl Broker {
         }
     }
 
-    /// An instance of an image that is resident for the same identity: one copy in memory, whoever asks. `None` where there is
-    /// none; the driver compares identities.
+    /// Attaches to a resident image of the same identity, so that there is one copy in memory. `None` where there is none; the
+    /// driver compares identities.
     fn attach(&self, client: &Client, digest: &str) -> Option<Created> {
         let tokens = lock(&self.attachable).get(digest).cloned().unwrap_or_default();
         let created = tokens.into_iter().find_map(|token| client.create_instance(token, &[]).ok())?;
@@ -154,7 +154,7 @@ impl Broker {
         Some(created)
     }
 
-    /// What whoever loads an image holds meanwhile.
+    /// Lock that is held while an image is loaded, by digest.
     fn turn(&self, digest: &str) -> Arc<Mutex<()>> {
         let mut loading = lock(&self.loading);
         // Those that nobody holds or waits for are no longer needed.
@@ -167,7 +167,7 @@ impl Broker {
         lock(&self.attachable).entry(digest.to_string()).or_default().push(token);
     }
 
-    /// Instances that are gone.
+    /// Withdraws instances that are gone.
     fn withdraw(&self, gone: &[u64]) {
         let mut attachable = lock(&self.attachable);
         attachable.retain(|_, tokens| {

@@ -1,4 +1,4 @@
-//! Who may do what: a TOML file of identities by executable digest, with safe defaults.
+//! Access policy: a TOML file of identities by executable digest, with safe defaults.
 //!
 //! ```toml
 //! default_tier = "unrestricted"        # or "none": unknown programs are turned away
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use anemone_facts::driver::entitlements as keys;
 use serde::Deserialize;
 
-/// What an unknown program may do.
+/// Permissions of unknown programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -44,13 +44,13 @@ pub struct Known {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// What unknown programs may do.
+    /// Permissions of unknown programs.
     pub default_tier: Tier,
     /// Connections at once.
     pub max_clients: usize,
     /// Known programs.
     pub identity: Vec<Known>,
-    /// Whether every key gates what the book says it opens. Off: unknown programs compile, load and run without any.
+    /// True if every entitlement gates what the book says it opens; if false, unknown programs compile, load and run without any.
     pub book: bool,
 }
 
@@ -89,7 +89,7 @@ impl Policy {
         self.identity.iter().find(|i| i.digest == digest)
     }
 
-    /// How many identities hold a key.
+    /// Number of identities that hold a key.
     pub fn holders(&self, key: &str) -> usize {
         let own = if key == keys::USER_ACCESS { OWN.len() } else { 0 };
         own + self.identity.iter().filter(|i| i.entitlements.iter().any(|k| k == key)).count()

@@ -48,7 +48,7 @@ impl Service {
         Service { program, arguments, running: Mutex::new(None), patience: COMPILE_TIME, starts: AtomicU64::new(0) }
     }
 
-    /// The same, ended when it has not answered within that time.
+    /// The same, ended if it does not answer within that time.
     pub fn within(self, patience: Duration) -> Service {
         Service { patience, ..self }
     }

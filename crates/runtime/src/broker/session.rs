@@ -1,4 +1,4 @@
-//! One connection: who it is, what it asks, what it may.
+//! One connection: identity, requests and permissions of the peer.
 
 use super::Broker;
 use super::policy::{self, Tier};
@@ -93,7 +93,7 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a method to whoever lacks its key now.
+    /// Refuses a method if the peer lacks its key now.
     fn need(&self, method: &'static str, key: &'static str) -> Result<()> {
         let policy = self.broker.policy();
         let holds = policy.known(&self.peer.digest).is_some_and(|k| k.entitlements.iter().any(|k| k == key));

@@ -25,8 +25,8 @@ pub mod kind {
     pub const REPLY: u32 = 7;
 }
 
-/// What a client asks. Every method carries a class of service: that of real time needs its key; else it says how urgent a
-/// compile is among others, or the requests of what is loaded, shared, adapted or handed over.
+/// Request of a client. Every method carries a class of service: that of real time needs its key; otherwise it is the urgency
+/// of a compile among others, or of the requests of an instance that is loaded, shared, adapted or handed over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
@@ -43,7 +43,7 @@ pub enum Ask {
         path: String,
         /// Options.
         options: CompileOptions,
-        /// The long-duration service.
+        /// Declared as a long compile: needs a key, and is counted.
         long: bool,
         /// Class of service.
         qos: u32,
@@ -137,7 +137,7 @@ impl Ask {
     }
 }
 
-/// What the broker answers.
+/// Answer of the broker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
 pub enum Answer {
@@ -153,7 +153,7 @@ pub enum Answer {
         image_bytes: Vec<u64>,
         /// Bytes of the descriptor that follow those.
         descriptor_bytes: u64,
-        /// Whether the cache had it.
+        /// True if it was a cache hit.
         #[serde(default)]
         kept: bool,
     },
@@ -170,7 +170,7 @@ pub enum Answer {
         /// Mask of counters that is in force.
         stats_mask: u32,
     },
-    /// How many.
+    /// Number of entries removed.
     Count(u64),
     /// Counters.
     Stat(serde_json::Value),
@@ -238,7 +238,7 @@ pub fn compiled(bundle: &Bundle, kept: bool) -> Answer {
     }
 }
 
-/// What follows such an answer.
+/// Bytes that follow an [`Answer::Compiled`]: images, then the descriptor.
 pub fn tail(bundle: &Bundle) -> Vec<&[u8]> {
     bundle.images.iter().chain([&bundle.descriptor]).map(Vec::as_slice).collect()
 }

@@ -1,4 +1,4 @@
-//! The load balancer: which engine has which program. Where there is one engine, everything passes through to it.
+//! Load balancer: the engine of each program. With one engine, everything passes through to it.
 
 use crate::error::Code;
 use anemone_facts::driver::limits::MAX_ENGINES;
@@ -11,7 +11,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// For so many engines, each with nothing resident.
+    /// A balancer for 1 to [`MAX_ENGINES`] engines, each with nothing resident.
     pub fn new(engines: u64) -> Result<Balancer, Code> {
         if (1..=MAX_ENGINES).contains(&engines) {
             Ok(Balancer { engines: vec![BTreeSet::new(); engines as usize] })
@@ -42,7 +42,7 @@ impl Balancer {
         }
     }
 
-    /// How many programs each engine has.
+    /// Number of programs on each engine.
     pub fn resident(&self) -> Vec<usize> {
         self.engines.iter().map(BTreeSet::len).collect()
     }

@@ -15,7 +15,7 @@ use anemone_facts::driver::structures::{
 };
 use std::sync::Arc;
 
-/// What comes with a selector call. An absent structure is a null pointer.
+/// Arguments of a selector call. An absent structure is a null pointer.
 #[derive(Default)]
 pub struct Arguments<'a> {
     /// Scalars in.
@@ -26,7 +26,7 @@ pub struct Arguments<'a> {
     pub scalars_out: &'a mut [u64],
     /// Structure out.
     pub struct_out: Option<&'a mut [u8]>,
-    /// Where completion is told; the call then returns at once.
+    /// Port for the completion message; the call then returns at once.
     pub wake: Option<WakePort>,
 }
 
@@ -45,7 +45,7 @@ pub struct Client {
 /// A result of a selector's handler.
 pub(crate) type Handled = Result<(), Code>;
 
-/// What create returns.
+/// Result of create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created {
     /// Token of the instance.
@@ -81,7 +81,7 @@ impl Created {
     }
 }
 
-/// What create is asked.
+/// Request to create an instance.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Create<'a> {
     /// Signed image.
@@ -140,12 +140,12 @@ impl Submit<'_> {
 }
 
 impl Client {
-    /// Which client it is.
+    /// Kind of the client.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether the connection is granted for one program only.
+    /// Grant of a connection that is limited to one program; `None` for others.
     pub fn scope(&self) -> Option<Grant> {
         self.scope
     }
@@ -329,7 +329,7 @@ impl Client {
         done
     }
 
-    /// What a refusal of create means: the process's own limit has its own words.
+    /// Error for a refusal of create: the process's own limit has an error of its own.
     pub fn why_not_created(&self, code: Code) -> Error {
         let own = lock(&self.driver.gate).instances.values().filter(|i| i.pid == self.task.pid).count() as u64;
         match code {
@@ -440,7 +440,7 @@ impl Client {
         self.structures(4, &input, &mut [])
     }
 
-    /// Whether a handler's output set is given back: nothing is posted and nothing writes it.
+    /// Returns true if a handler's output set is free: nothing is posted and no call writes it.
     pub fn is_idle(&self, handler: u64) -> bool {
         lock(&self.driver.gate).firmware.chain.set(handler) == Some(Set::None)
     }

@@ -5,7 +5,7 @@ use super::task::lock;
 use crate::error::Code;
 use anemone_facts::driver::selectors::{Client as Kind, METHODS};
 
-/// What a method returned.
+/// Result of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A number.

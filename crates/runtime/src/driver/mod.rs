@@ -35,16 +35,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use task::{Identity, Task, lock};
 
-/// What may be set before the start.
+/// Configuration of the driver, fixed at the start.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Versions of the three components; they must agree.
     pub component_versions: [String; 3],
     /// Bytes of device addresses of a client.
     pub aperture_bytes: u64,
-    /// How the firmware boots.
+    /// Boot behaviour of the firmware.
     pub boot: Behaviour,
-    /// Whether the debug selectors exist.
+    /// True if the debug selectors exist.
     pub internal: bool,
     /// Arithmetic of every program.
     pub arithmetic: Arithmetic,
@@ -86,7 +86,7 @@ impl Default for Config {
     }
 }
 
-/// How an execution misbehaves, once; for tests of what follows.
+/// Fault injected into one execution, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The queue does not go idle; its abort clears.
@@ -171,7 +171,7 @@ pub(crate) struct ClientEntry {
     pub pid: u32,
     pub timeout_ms: u64,
     pub hint: (u32, u32),
-    /// Of requests that ask for the default one, where the connection has a class of its own.
+    /// Priority of requests that ask for the default one, where the connection has a class of its own.
     pub priority: Option<u32>,
 }
 
@@ -252,7 +252,7 @@ pub enum Property {
     Text(&'static str),
 }
 
-/// What exists at rest and now.
+/// Registry entries: the standing objects, and the number of clients now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registry {
     /// The device.
@@ -309,7 +309,7 @@ impl Driver {
         Ok((Arc::new(driver), signer))
     }
 
-    /// What a boot of this configuration does, step by step.
+    /// Boot steps of this configuration, in order.
     pub fn trace_boot(config: &Config) -> Boot {
         Firmware::default().start(config.boot)
     }
@@ -363,7 +363,7 @@ impl Driver {
         out
     }
 
-    /// What exists now.
+    /// Registry entries now.
     pub fn registry(&self) -> Registry {
         let gate = lock(&self.gate);
         let count = |kind| gate.clients.values().filter(|c| c.kind == kind && c.state != ClientState::Closed).count();
@@ -455,7 +455,7 @@ impl Driver {
         lock(&self.gate).recover()
     }
 
-    /// How often a program was expanded for execution, by instance token.
+    /// Number of times a program was expanded for execution, by instance token.
     pub fn expansions(&self, token: u64) -> Option<u64> {
         lock(&self.gate).instances.get(&token).map(|i| i.resident.expansions())
     }

@@ -21,7 +21,7 @@ use std::thread::Thread;
 /// The 40 bytes of a reply.
 pub type Reply = [u8; reply::BYTES];
 
-/// What a wake port gets: one message for each request.
+/// Completion message of a wake port: one for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Result.
@@ -30,7 +30,7 @@ pub struct Message {
     pub reply: Reply,
 }
 
-/// Where completion is told.
+/// Port for completion messages.
 #[derive(Clone, Debug)]
 pub struct WakePort(Sender<Message>);
 

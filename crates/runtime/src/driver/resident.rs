@@ -92,7 +92,7 @@ impl Resident {
         self.patches.iter().map(|p| p.1.len()).sum()
     }
 
-    /// How often the program was expanded for a run. Once, unless runs overlap.
+    /// Number of times the program was expanded for a run. One, unless runs overlap.
     pub fn expansions(&self) -> u64 {
         self.expansions.load(Ordering::Relaxed)
     }
@@ -169,7 +169,7 @@ impl Resident {
         }
         match executor.plan.run_while(&mut executor.memory, &|| !stop.load(Ordering::Relaxed)) {
             Ok(outcome) if outcome.tasks < executor.plan.tasks() => {
-                // What is half done in its memory is overwritten by the next run.
+                // The next run overwrites partial results in its memory.
                 drop(Results { resident: self, executor: Some(executor) });
                 Ok(None)
             }
@@ -188,7 +188,7 @@ impl Resident {
     }
 }
 
-/// What a run computed, not yet visible.
+/// Results of a run that are not yet visible.
 pub(crate) struct Results<'a> {
     resident: &'a Resident,
     executor: Option<Executor>,

@@ -1,4 +1,4 @@
-//! What a broker settles for an instance: its class of service, its share of requests, secure mode.
+//! Settings of an instance that a broker makes: class of service, share of requests, secure mode.
 
 use super::task::lock;
 use super::{Driver, priority_of};
@@ -6,15 +6,15 @@ use crate::error::Code;
 use anemone_facts::driver::limits as rows;
 
 impl Driver {
-    /// Divides what programs may have outstanding among so many clients, those already loaded included.
+    /// Divides the outstanding requests of a program among this number of clients, for programs already loaded too.
     pub fn share_among(&self, clients: usize) {
         let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);
         lock(&self.gate).share = share.max(1) as u32;
         self.idle.notify_all();
     }
 
-    /// Gives an instance a class of service: requests of the default priority get that of the class. Whether its owner may have
-    /// the class is the caller's to know.
+    /// Gives an instance a class of service: requests of the default priority get that of the class. The caller checks that its
+    /// owner may have the class.
     pub fn set_class(&self, token: u64, qos: u32) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         let instance = gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?;

@@ -19,14 +19,14 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// What is known of signed images: the key, and the digests whose files are trusted.
+/// Trust in signed images: the signing key, and the digests of trusted files.
 #[derive(Clone)]
 pub(crate) struct Trust {
     key: [u8; 32],
     cache: Arc<Mutex<BTreeSet<[u8; 32]>>>,
 }
 
-/// Signs images. Whoever has it may make programs that the driver loads: the broker, and nobody else.
+/// Signer of images. Its holder can make programs that the driver loads: the broker, and nobody else.
 #[derive(Clone)]
 pub struct Signer(Trust);
 

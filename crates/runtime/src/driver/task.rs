@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who signed the code of a process.
+/// Code-signing identity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Team.
@@ -15,7 +15,7 @@ pub struct Identity {
     pub digest: String,
 }
 
-/// What a broker lets a direct-path client use.
+/// Grant of a broker to a direct-path client: one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Instance.
@@ -69,7 +69,7 @@ impl Task {
         lock(&self.entitlements).remove(key);
     }
 
-    /// Whether the task has a key now.
+    /// Returns true if the task holds a key now.
     pub fn holds(&self, key: &str) -> bool {
         lock(&self.entitlements).contains(key)
     }
@@ -144,7 +144,7 @@ impl Task {
     }
 }
 
-/// What was true of a task when it opened a client.
+/// Rights of a task at the time when it opened a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub user_access: bool,

@@ -3,7 +3,7 @@
 use anemone_facts::driver::limits::PRIORITY_WEIGHTS;
 use std::collections::BTreeMap;
 
-/// Who comes when. In a turn, a client may have as many requests as its priority's weight says: that is its credit.
+/// Turn order of clients. In a turn, a client may have as many requests as its priority's weight: that is its credit.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Turn of the request taken last, by priority.

@@ -1,19 +1,19 @@
-//! Who compiles, and what a compile is asked.
+//! The caller's compiler, and the options of a compile.
 
 use crate::cache::Bundle;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Makes programs of models. The runtime does not see models: it is given bytes to hash and a bundle to keep.
+/// Compiler of models, given by the caller. The runtime does not see models: it gets bytes to hash and a bundle to keep.
 pub trait Compiler: Send + Sync {
-    /// Whatever decides the program besides the options: structure and weights, by content.
+    /// Content digest: structure and weights, all that decides the program besides the options.
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String>;
     /// The bundle.
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String>;
 }
 
-/// What a compile is asked. All of it is part of the key but for the two `force_` fields. As it is sent to the broker, too;
-/// what a message leaves out is zero or empty.
+/// Options of a compile. All are part of the key but the two `force_` fields. This is also the form sent to the broker; a field
+/// that a message leaves out is zero or empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompileOptions {
@@ -26,7 +26,7 @@ pub struct CompileOptions {
     /// Do not compile: only the cache.
     #[serde(default)]
     pub force_fetch: bool,
-    /// How the graph is cut.
+    /// Segmenter: the way in which the graph is cut.
     #[serde(default)]
     pub segmenter: String,
     /// Options of the engine's compiler, `Key=value` pairs.

@@ -1,4 +1,4 @@
-//! Where programs run: this process's own driver, or another behind a socket.
+//! Devices that run programs: this process's own driver, or another behind a socket.
 
 use crate::driver::client::{Client, Create, Submit};
 use crate::driver::sign::Signer;

@@ -1,4 +1,4 @@
-//! Who computes what the engine does not.
+//! Host segments: operations that the engine does not compute.
 
 use anemone_program::e5::HostCall;
 use std::sync::Arc;

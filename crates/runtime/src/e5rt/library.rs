@@ -1,4 +1,4 @@
-//! Libraries and functions: what a descriptor has done, planned over the tensors that pass between its calls.
+//! Libraries and functions: the calls of a descriptor, planned over the tensors that pass between them.
 
 use super::device::{Loaded, Piece, read_image};
 use super::operation::{Call, DevicePort, End, Operation};
@@ -43,7 +43,7 @@ impl Plan {
         for name in sequence.inputs.iter().chain(&sequence.outputs) {
             plan.find(name).ok_or_else(|| Error::Unknown { what: "port", name: name.clone() })?;
         }
-        // What a host segment declares comes first: an engine's port says fp16 and four extents.
+        // Declarations of host segments come first: an engine's port says fp16 and four extents.
         for call in &sequence.calls {
             if let Dispatch::Host(call) = call {
                 call.inputs.iter().chain(&call.outputs).for_each(|tensor| plan.declare(tensor));
@@ -125,7 +125,7 @@ impl Library {
         Ok(Library { adapter: Arc::new(pieces), ..self.clone() })
     }
 
-    /// Whether it came from the cache: nothing was compiled for it.
+    /// Returns true for a cache hit: nothing was compiled for it.
     pub fn was_kept(&self) -> bool {
         self.kept
     }
@@ -148,7 +148,7 @@ impl Library {
         Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(&self.plan), loading: Arc::new(loading) })
     }
 
-    /// What the function is called with.
+    /// Signature of the function.
     pub fn signature(&self) -> &Signature {
         &self.bundle.function
     }

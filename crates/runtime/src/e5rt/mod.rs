@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 pub use stream::{Event, Stream, StreamConfig};
 
-/// How a runtime behaves.
+/// Defects of Apple's runtime to reproduce.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {
     /// On the M1 the second of two overlapped streams of a process never gets its completion; it ends by its time-out. Off:
@@ -41,7 +41,7 @@ pub struct Quirks {
     pub stream_overlap: bool,
 }
 
-/// What the runtime counts.
+/// Counters of the runtime.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Compiles that ran.
@@ -91,19 +91,19 @@ impl Runtime {
         }
     }
 
-    /// With an executor of host segments. Without one, a model that has them is refused.
+    /// Sets the executor of host segments. Without one, a model that has them is refused.
     pub fn with_host(mut self, host: Arc<dyn HostExecutor>) -> Runtime {
         self.host = Some(host);
         self
     }
 
-    /// With quirks.
+    /// Sets the quirks.
     pub fn with_quirks(mut self, quirks: Quirks) -> Runtime {
         self.quirks = quirks;
         self
     }
 
-    /// With a trace of what it does.
+    /// Records a trace.
     pub fn with_trace(mut self) -> Runtime {
         self.trace = Some(trace::Trace::default());
         self
@@ -140,7 +140,7 @@ impl Runtime {
         ]))
     }
 
-    /// Whether a compile would run.
+    /// Returns true if the cache has no entry for the model, or recompilation is forced.
     pub fn is_new_compile_required(&self, model: &Path, options: &CompileOptions) -> Result<bool> {
         let key = self.key(model, options)?;
         Ok(options.force_recompilation || self.cache.as_ref().and_then(|c| c.fetch(&key)).is_none())
@@ -159,7 +159,7 @@ impl Runtime {
             }
             None => {
                 let claim = self.cache.as_ref().and_then(|c| c.claim(&key));
-                // Whoever held the key before may have made the entry.
+                // The previous holder of the key may have made the entry.
                 match fetch().filter(|_| claim.is_some()) {
                     Some(bundle) => bundle,
                     None => {
@@ -185,7 +185,7 @@ impl Runtime {
         Library::new(Arc::clone(self), bundle, true)
     }
 
-    /// A buffer of so many bytes, all zero.
+    /// Allocates a buffer of `bytes` zero bytes.
     pub fn buffer(&self, bytes: u64) -> Result<Arc<Buffer>> {
         Buffer::new(bytes)
     }
@@ -198,7 +198,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of so many bytes, all zero.
+    /// Allocates a buffer of `bytes` zero bytes.
     pub fn new(bytes: u64) -> Result<Arc<Buffer>> {
         Ok(Arc::new(Buffer { shared: Shared::new(bytes)? }))
     }

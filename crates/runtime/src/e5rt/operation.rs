@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 struct Scratch {
     strided: Vec<u8>,
-    /// What the device has, as the host would see it.
+    /// Dense bytes of the tensor that the device holds.
     sent: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct DevicePort {
     port: Port,
     memory: Arc<Shared>,
     surface: u32,
-    /// Whether the memory is that of the program that makes the tensor: nothing is cast.
+    /// True if the memory is that of the program that produces the tensor: nothing is cast.
     chained: bool,
     scratch: Mutex<Scratch>,
 }
@@ -64,7 +64,7 @@ pub(super) enum Call {
     Host {
         /// Name.
         name: String,
-        /// What computes it.
+        /// Code of the segment, prepared.
         segment: Arc<dyn HostSegment>,
         /// Tensors that it reads.
         inputs: Vec<usize>,
@@ -125,13 +125,13 @@ impl IoPort {
         Ok(())
     }
 
-    /// What the port takes or gives.
+    /// Name, element type and extents of the port.
     pub fn info(&self) -> &PortInfo {
         &self.operation.ends[self.index].info
     }
 }
 
-/// What one dispatch works on.
+/// Working state of one dispatch.
 struct Dispatching<'a> {
     /// Buffers of the ends, in their order.
     bound: &'a [Arc<Buffer>],
@@ -158,12 +158,12 @@ impl Operation {
         Ok(IoPort { operation: Arc::clone(self), index })
     }
 
-    /// Prepares for encoding; encoding does it if nobody did.
+    /// Prepares for encoding; encoding does it otherwise.
     pub fn prepare(&self) {
         self.prepared.store(true, Relaxed);
     }
 
-    /// Whether every port has a buffer.
+    /// Checks that every port has a buffer.
     pub(crate) fn check_bound(&self) -> Result<()> {
         match self.ends.iter().find(|end| lock(&end.bound).is_none()) {
             None => Ok(()),
@@ -336,7 +336,7 @@ fn unbound(end: &End) -> Error {
     Error::Unknown { what: "buffer bound to port", name: end.info.name.clone() }
 }
 
-/// Whether two ports lie alike.
+/// Returns true if two ports have the same layout: shape, strides, element type and bytes.
 fn alike(x: &Port, y: &Port) -> bool {
     (x.shape, x.strides, x.element, x.bytes) == (y.shape, y.strides, y.element, y.bytes)
 }

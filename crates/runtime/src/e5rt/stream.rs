@@ -14,7 +14,7 @@ struct EventState {
     done: Option<std::result::Result<(), Code>>,
 }
 
-/// Fires once, with how an operation or a submission ended.
+/// Completion event: fires once, with the result of an operation or a submission.
 #[derive(Debug, Default)]
 pub struct Event {
     state: Mutex<EventState>,
@@ -55,13 +55,13 @@ impl Event {
         }
     }
 
-    /// Whether it has fired.
+    /// Returns true if the event has fired.
     pub fn is_done(&self) -> bool {
         lock(&self.state).done.is_some()
     }
 }
 
-/// An operation, and what fires when it is complete.
+/// An operation, and the event that fires when it is complete.
 type Encoded = (Arc<Operation>, Arc<Event>);
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ struct Inner {
     waiting: u32,
 }
 
-/// What is encoded, and who waits for it.
+/// Encoded operations and the threads that wait for them.
 #[derive(Default)]
 struct State {
     inner: Mutex<Inner>,
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// How a stream behaves.
+/// Configuration of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfig {
     /// Completion by the low-latency path: it is what the M1's overlapped streams lack, so the quirk does not hit this stream.
@@ -139,7 +139,7 @@ impl Stream {
         Ok(event)
     }
 
-    /// Runs what is encoded, until done. An empty stream does nothing.
+    /// Runs the encoded operations and waits for them. An empty stream does nothing.
     pub fn execute(&self) -> Result<()> {
         let Some(work) = self.take_off("execute")? else { return Ok(()) };
         let overlapped = depart(&self.runtime);

@@ -7,7 +7,7 @@ use anemone_program::cost::SMALL_ENGINE_NS;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Where something happened.
+/// Track of a trace: the component in which an event happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// This process, measured.

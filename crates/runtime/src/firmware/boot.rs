@@ -28,25 +28,25 @@ pub enum Step {
     PowerCycle,
 }
 
-/// How the firmware behaves.
+/// Conditions of a boot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Behaviour {
-    /// Whether memory was retained.
+    /// True if memory was retained.
     pub warm: bool,
-    /// Whether the first endpoint name is missing.
+    /// True if the first endpoint name is missing.
     pub first_name_fails: bool,
-    /// How often the second wake does not come.
+    /// Number of times the second wake does not come.
     pub withheld_wakes: u32,
 }
 
-/// What a boot did.
+/// Record of a boot.
 #[derive(Clone, Debug, Default)]
 pub struct Boot {
     /// Steps in order.
     pub steps: Vec<Step>,
     /// Tries that failed.
     pub failures: u32,
-    /// Whether the device is ready.
+    /// True if the device became ready.
     pub ready: bool,
     /// Modelled time spent waiting, in nanoseconds.
     pub waited_ns: u64,

@@ -5,7 +5,7 @@ use crate::words::{put32, put64, u32_at, u64_at};
 use anemone_facts::driver::commands::wire;
 use anemone_facts::driver::limits as rows;
 
-/// What a call states about itself.
+/// Body of a call, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Content type.
@@ -36,7 +36,7 @@ pub struct Call {
     pub handler: u64,
     /// Time stamp of a trigger.
     pub timestamp: u64,
-    /// Whether the tenant is a secure one.
+    /// True if the tenant is a secure one.
     pub secure: bool,
 }
 
@@ -115,7 +115,7 @@ impl Call {
         })
     }
 
-    /// Whether every number is within the limits of a command.
+    /// Checks that every number is within the limits of a command.
     pub fn check(&self, command: u32) -> Result<(), Code> {
         let cached = matches!(
             command,
@@ -142,7 +142,7 @@ impl Call {
     }
 }
 
-/// Whether a network identity and a queue exist.
+/// Register base of a queue in bytes. Refused unless the queue and the network identity exist.
 pub fn queue_base(queue: u32, nid: u32) -> Result<u64, Code> {
     let known = u64::from(queue) < rows::QUEUES && (1..=rows::MAX_NID).contains(&u64::from(nid));
     if known { Ok(u64::from(queue) * rows::QUEUE_STRIDE_BYTES) } else { Err(Code::BAD_ARGUMENT) }

@@ -16,7 +16,7 @@ pub fn of_program(program: &Program) -> Vec<Counts> {
     program.tasks().map_or(Vec::new(), |tasks| tasks.iter().map(|task| of_task(program.layout, task)).collect())
 }
 
-/// What one execution of a task counts.
+/// Counters of one execution of a task.
 pub fn of_task(layout: &Layout, task: &Task) -> Counts {
     let get = |field| u64::from(task.get(layout, field).unwrap_or(0));
     let product =

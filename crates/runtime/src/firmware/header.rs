@@ -4,7 +4,7 @@ use crate::error::Code;
 use crate::words::{put32, u32_at};
 use anemone_facts::driver::limits::HEADER_BYTES;
 
-/// Which layout a channel uses.
+/// Header layout of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As published: identity first. All channels but the execution loop's.
@@ -53,7 +53,7 @@ impl Header {
         Ok(out)
     }
 
-    /// Reads a header and its body. The size is held against `buffer_bytes` and the message before the body is looked at.
+    /// Reads a header and its body. The size is checked against `buffer_bytes` and the message before the body is read.
     pub fn decode(message: &[u8], form: Form, buffer_bytes: usize) -> Result<(Header, &[u8]), Code> {
         if message.len() < Header::BYTES {
             return Err(Code::BAD_ARGUMENT);

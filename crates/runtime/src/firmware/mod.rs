@@ -44,7 +44,7 @@ pub enum Loop {
     Pause,
 }
 
-/// Why the firmware stopped.
+/// Reason why the firmware stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The loop got a number that it does not know.
@@ -59,7 +59,7 @@ pub enum Fault {
     Translation,
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// To be executed; the loop is in `Exec` until [`Firmware::drained`].
@@ -74,7 +74,7 @@ pub enum Outcome {
     Faulted(Fault),
 }
 
-/// What a fault left behind, in the fixed order of a dump.
+/// Dump that a fault leaves, in its fixed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
     /// Class.
@@ -126,7 +126,7 @@ pub struct Firmware {
     pub power: power::Power,
     /// Host notification.
     pub fabric: notify::Fabric,
-    /// What was dropped.
+    /// Dropped commands, by reason.
     pub drops: stats::Drops,
     /// Restarts since the start.
     pub restarts: u64,
@@ -203,12 +203,12 @@ impl Firmware {
         self.state
     }
 
-    /// Whether commands are taken.
+    /// Returns true if commands are taken.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Whether the secure phase is on.
+    /// Returns true in the secure phase.
     pub fn is_secure(&self) -> bool {
         self.secure
     }

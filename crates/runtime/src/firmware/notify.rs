@@ -33,28 +33,28 @@ pub enum Step {
     Restore,
 }
 
-/// How a notification ended.
+/// Outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Delivered, after so many rejected tries.
+    /// Delivered, after this number of rejected tries.
     Delivered(u32),
     /// The bus reported an error that cannot be corrected.
     Fatal,
-    /// Rejected as often as is tried.
+    /// Rejected [`TRIES`] times.
     Rejected,
 }
 
 /// Most tries of one notification.
 pub const TRIES: u32 = 8;
 
-/// The register, and what the bus will answer.
+/// Notification register, and the bus faults to inject.
 #[derive(Debug)]
 pub struct Fabric {
     /// Its value.
     pub register: u64,
     /// Rejections still to come.
     pub reject: u32,
-    /// Whether the next store fails for good.
+    /// True if the next store fails for good.
     pub fail: bool,
     /// Doorbell stores that arrived.
     pub delivered: u64,
@@ -94,7 +94,7 @@ impl Fabric {
         Outcome::Rejected
     }
 
-    /// Whether clocks may be gated; then the link's bits are cleared.
+    /// Gates the clocks if the link allows it, and clears its bits. Returns true if gated.
     pub fn gate(&mut self) -> bool {
         let may = self.register & bits::LINK != 0 && self.register & bits::SECOND_LINK == 0;
         if may {

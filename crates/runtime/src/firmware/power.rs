@@ -2,7 +2,7 @@
 
 use anemone_facts::driver::limits as rows;
 
-/// Where power stands.
+/// Power state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Everything off.
@@ -11,7 +11,7 @@ pub enum State {
     BaseWait,
     /// The base domain is on.
     BaseOn,
-    /// So many clusters run.
+    /// This number of clusters runs.
     Clusters(u32),
     /// On, and the idle gate counts.
     IdleArmed,
@@ -19,14 +19,14 @@ pub enum State {
     FaultOff,
 }
 
-/// Something that happened to a power register.
+/// Access to a power register or switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// A register was polled so many times until it was ready.
+    /// Poll of a register: address, and the number of tries.
     Poll(u64, u32),
     /// A store: value, address.
     Store(u32, u64),
-    /// The host told the performance controller of a dispatch.
+    /// A message to the performance controller about a dispatch.
     Perf,
 }
 
@@ -39,11 +39,11 @@ pub struct Power {
     pub changes: u64,
     /// Clients that keep the device on.
     pub persistent: u32,
-    /// What was touched since last asked; the first few hundred.
+    /// Accesses to power registers, in order; the first 256 since the start.
     pub touched: Vec<Touch>,
     /// Polls that a domain takes to come on.
     pub polls_needed: u32,
-    /// Whether the idle gate runs.
+    /// True if the idle gate runs.
     pub gating: bool,
 }
 
@@ -130,7 +130,7 @@ impl Power {
         }
     }
 
-    /// Whether the idle gate runs.
+    /// Turns the idle gate on or off.
     pub fn set_gating(&mut self, on: bool) {
         self.gating = on;
     }

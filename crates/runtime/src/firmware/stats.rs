@@ -14,7 +14,7 @@ pub fn names() -> Vec<String> {
 pub const SIZES: [u64; 4] =
     [rows::STATS_HEADER_BYTES, rows::STATS_EVENT_BYTES, rows::STATS_DEBUG_EVENT_BYTES, rows::STATS_ENGINE_BYTES];
 
-/// What the firmware counts beside tasks.
+/// Counts of commands that the firmware dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     /// Calls to processes that do not run.

@@ -12,10 +12,10 @@ pub const NAME: &str = "linux";
 
 /// An open file that can be passed to another process.
 pub type Descriptor = std::os::fd::OwnedFd;
-/// A descriptor that somebody else closes.
+/// Borrowed descriptor: its owner closes it.
 pub type BorrowedDescriptor<'a> = std::os::fd::BorrowedFd<'a>;
 
-/// Memory whose size no process can change.
+/// Shared memory of a sealed size: no process can change it.
 #[derive(Debug)]
 pub struct Memory {
     map: MmapRaw,
@@ -60,8 +60,8 @@ impl Memory {
     }
 }
 
-/// Takes from this process what a compile does not need: writing files, and the network. The error names what the kernel
-/// lacks.
+/// Confines this process with Landlock: no writing of files, and no TCP where the kernel can restrict it. Refused where the
+/// kernel enforces neither.
 pub fn confine() -> Result<()> {
     use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
     let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));

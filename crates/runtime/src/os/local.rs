@@ -6,10 +6,10 @@ use memmap2::{MmapOptions, MmapRaw};
 /// A descriptor: none can be passed here.
 #[derive(Debug)]
 pub enum Descriptor {}
-/// A descriptor that somebody else closes.
+/// Borrowed descriptor: its owner closes it.
 pub type BorrowedDescriptor<'a> = &'a Descriptor;
 
-/// Why a call is refused.
+/// Refusal of a call that this system lacks.
 fn absent<T>(what: &'static str) -> Result<T> {
     let system = super::NAME;
     let text = format!("{what}: not on {system}; the broker runs on linux, everything else in this process");
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-/// Takes from this process what a compile does not need.
+/// Confinement, which this system lacks.
 pub fn confine() -> Result<()> {
     absent("confinement of the compile service")
 }
@@ -71,7 +71,7 @@ pub mod socket {
     /// A message: a kind, bytes, descriptors.
     #[derive(Debug, Default)]
     pub struct Message {
-        /// What it is.
+        /// Kind of the message.
         pub kind: u32,
         /// Content.
         pub body: Vec<u8>,
@@ -79,7 +79,7 @@ pub mod socket {
         pub descriptors: Vec<Descriptor>,
     }
 
-    /// Who is at the other end of a socket, as the kernel says.
+    /// Peer of a socket, as the kernel reports it.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Peer {
         /// Process.
@@ -137,7 +137,7 @@ pub mod socket {
         match *socket {}
     }
 
-    /// Whether something comes in time.
+    /// Returns true if the socket becomes readable within the time.
     pub fn readable_within(socket: &Stream, _: Duration) -> bool {
         match *socket {}
     }
@@ -162,7 +162,7 @@ pub mod socket {
         match *socket {}
     }
 
-    /// Who is at the other end.
+    /// Identity of the peer.
     pub fn peer(socket: &Stream) -> Result<Peer> {
         match *socket {}
     }

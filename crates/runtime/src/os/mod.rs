@@ -1,4 +1,4 @@
-//! What the operating system gives: shared memory, mapped files, sockets with descriptors, peers, confinement, random bytes.
+//! Services of the operating system: shared memory, mapped files, sockets with descriptors, peers, confinement, random bytes.
 //!
 //! One file per system has the same functions; no other file of this crate asks which system it is built for. The broker
 //! needs memory that is passed by descriptor and the kernel's word on who the peer is: where these are absent, sockets

@@ -113,9 +113,8 @@ impl Shared {
 /// The bytes of a file, read only: mapped where the file is large, so that weights are never copied and pages that nobody
 /// looks at are never read; else read at once.
 ///
-/// Who cuts a mapped file short while it is in use ends this process by a signal, as with any program that maps its
-/// inputs. Files that are replaced by renaming, as everything written here is, are not concerned: the map keeps the old
-/// file.
+/// Truncating a mapped file while it is in use ends this process by a signal, as with any program that maps its inputs. Files
+/// that are replaced by renaming, as everything written here is, are not concerned: the map keeps the old file.
 #[derive(Debug)]
 pub struct FileBytes(Kept);
 
@@ -129,7 +128,7 @@ impl FileBytes {
     /// Least bytes of a file that is mapped. Below, a read costs less than the faults of a map.
     pub const MAPPED_BYTES: u64 = 1 << 20;
 
-    /// The bytes of the file. What is no regular file (a pipe, a device) is read to its end.
+    /// The bytes of a file. A pipe or a device is read to its end.
     pub fn open(path: &Path) -> std::io::Result<FileBytes> {
         let mut file = File::open(path)?;
         let known = file.metadata()?;
@@ -146,7 +145,7 @@ impl FileBytes {
         Ok(FileBytes(Kept::Read(bytes)))
     }
 
-    /// Whether the file is mapped.
+    /// Returns true if the file is mapped.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Kept::Mapped(_))
     }

@@ -1,6 +1,6 @@
-//! What works on which system: the rows that `ane doctor` prints and docs/systems.md lists.
+//! Features by operating system: the rows that `ane doctor` prints and docs/systems.md lists.
 
-/// How well something works.
+/// Level of support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Tests run it on that system.
@@ -12,7 +12,7 @@ pub enum Support {
 }
 
 impl Support {
-    /// Whether it can be used.
+    /// Returns true if the feature can be used.
     pub fn works(self) -> bool {
         !matches!(self, Support::Absent(_))
     }
@@ -30,9 +30,9 @@ impl Support {
 /// Something that a system supports or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// What it is, as `ane doctor` names it.
+    /// Name, as `ane doctor` prints it.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose.
     pub purpose: &'static str,
     /// On each of [`SYSTEMS`].
     pub support: [Support; 3],

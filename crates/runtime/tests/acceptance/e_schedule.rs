@@ -160,7 +160,7 @@ fn e08_outstanding() {
     l.client.submit(&l.submit()).expect("space again");
 }
 
-/// Holds the first execution until told to go on; the instances' tokens in the order in which they execute.
+/// Holds the first execution until released; returns the instances' tokens in the order of execution.
 fn held(driver: &anemone_runtime::driver::Driver) -> (mpsc::Receiver<()>, mpsc::Sender<()>, Arc<Mutex<Vec<u64>>>) {
     let ((entered, entries), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
     let (gone, first, order) = (Mutex::new(gone), AtomicBool::new(true), Arc::new(Mutex::new(Vec::new())));

@@ -92,7 +92,7 @@ fn c13_control_flow() {
     let b = bench();
     let text = ADD_ONE.replace("add(%x, %one)", "while_loop(%x, %one)");
     assert!(matches!(b.runtime.compile(&b.model("l", &text), &CompileOptions::default()), Err(Error::Compile(_))));
-    // What a reader gives for a fixed trip count: the body, so many times.
+    // A loop of fixed trip count as a reader unrolls it: the body once for each trip.
     let unrolled = ADD_ONE
         .replace("%y:", "%a: f16[1, 4, 1, 8] = add(%x, %one)\n  %b: f16[1, 4, 1, 8] = add(%a, %one)\n  %y:")
         .replace("add(%x, %one)\n  output", "add(%b, %one)\n  output");
@@ -329,7 +329,7 @@ fn cache_survives_damage() {
     for cut in [0, 7, 40, exported.len() - 1] {
         assert!(other.import(&exported[..cut]).is_err());
     }
-    // What an interrupted writer leaves is no entry, and is collected.
+    // Files of an interrupted writer are no entry, and are collected.
     let left = cache.folder().join(format!(".tmp-{}-abc", key.text()));
     std::fs::create_dir(&left).expect("made");
     let old = std::time::SystemTime::now() - Duration::from_secs(60);

@@ -248,7 +248,7 @@ fn real_time_needs_its_key_on_every_method() {
     assert_eq!(d.broker.stat()["compiles"], 1);
 }
 
-/// Tells which models it compiles, and waits with each until it is let go on.
+/// Compiler that reports each model, and blocks until it is released.
 struct Held {
     begun: std::sync::mpsc::Sender<String>,
     go_on: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,

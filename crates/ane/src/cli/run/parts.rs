@@ -4,7 +4,7 @@ use crate::cli::{Voice, patch};
 use anemone::{Chain, Code, Diagnostic, Result, tensor};
 use std::path::Path;
 
-/// Puts an adapter's weights into the one program of a chain; what of its kernel data they replace.
+/// Puts an adapter's weights into the one program of a chain; returns the pieces of kernel data that they replace.
 pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     let arrays = tensor::read_npz(path)?;
     let several = chain.programs().len();
@@ -18,7 +18,7 @@ pub fn adapt(chain: &mut Chain, path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(pieces)
 }
 
-/// Where host segments are, and what they take over and hand back.
+/// Prints each host segment: its position, operations, inputs and outputs.
 pub fn hosts_told(chain: &Chain, voice: Voice) {
     for (before, part) in chain.hosts() {
         let kinds: Vec<&str> = part.ops.iter().map(|op| op.kind.name()).collect();

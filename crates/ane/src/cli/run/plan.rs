@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How the engine executes a program.
+/// Execution of a program by the engine.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 pub enum PlanLevel {
     /// Host operations, fused and rearranged
@@ -21,14 +21,14 @@ pub enum PlanLevel {
 
 #[derive(clap::Args)]
 pub struct Flags {
-    /// How the engine executes: fused host operations, or task after task; results have the same bits. Nothing is traced
+    /// Execution by the engine: fused host operations, or task after task; results have the same bits. Nothing is traced
     #[arg(long, value_enum, conflicts_with = "trace")]
     plan: Option<PlanLevel>,
     /// Write the plan's operations into a folder: before the first pass, after each one, and the kernel of each, which
     /// ANE_LOG=select prints as well
     #[arg(long, value_name = "DIR", conflicts_with = "reference")]
     dump_plan: Option<PathBuf>,
-    /// Print where the time of a run goes, step by step, as the least of so many runs
+    /// Print the time of each step of a run, the least of RUNS runs
     #[arg(long, value_name = "RUNS", num_args = 0..=1, require_equals = true, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..),
           conflicts_with_all = ["reference", "expect", "output", "trace", "repeat", "by_layer"])]
@@ -87,7 +87,7 @@ fn dump(chain: &Chain, options: Options, folder: &Path) -> Result<()> {
     files::write_all(&all)
 }
 
-/// Whether `ANE_LOG` names what a plan's operations are executed by.
+/// Returns true if `ANE_LOG` asks for the kernel selection of a plan's operations.
 fn logs_selection() -> bool {
     std::env::var("ANE_LOG").is_ok_and(|topics| topics.split(',').any(|topic| topic.trim() == "select"))
 }

@@ -8,30 +8,30 @@ use anemone_facts::tolerance::{NETWORK, NETWORK_FACTOR};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Outputs of at most so many elements are listed in the JSON report.
+/// Largest number of elements of an output that the JSON report lists.
 const LISTED_ELEMENTS: usize = 64;
 
-/// How far an output may be from what is expected.
+/// Tolerance of an output's difference from the expected one.
 pub struct Tolerance {
     pub atol: f32,
     pub rtol: f32,
-    /// Bound on the root of the mean squared error, where none was given by hand.
+    /// Bound on the RMS error, unless tolerances were given by hand.
     pub rms: Option<f32>,
-    /// What rounding every result to fp16 costs in this network, where that was measured.
+    /// Largest error that fp16 rounding of every result causes in this network, where it was measured.
     pub rounding: Option<f32>,
 }
 
-/// What outputs are held against.
+/// Expectations that outputs are compared with.
 pub struct Expectations<'a> {
     /// Expected outputs by name.
     pub outputs: &'a [(String, Array)],
     /// Names of classes, one per line, and the file they are from.
     pub labels: Option<(&'a [u8], &'a Path)>,
-    /// How far the output of that name may be from what is expected.
+    /// Tolerance of the output of that name, given the expected array.
     pub tolerance: &'a dyn Fn(&str, &Array) -> Tolerance,
 }
 
-/// A JSON report of each output, and whether one is not as expected. Lines are printed unless JSON is.
+/// Reports each output as JSON, and returns true if one differs from the expected one. Lines are printed unless JSON is.
 pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice) -> Result<(Vec<Value>, bool)> {
     let (mut reports, mut failed) = (Vec::new(), false);
     for (name, array) in outputs {
@@ -76,7 +76,7 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
 }
 
 impl Tolerance {
-    /// What is admitted where nothing is asked for, by what rounding costs in the network.
+    /// Default tolerance, derived from the cost of fp16 rounding in the network.
     pub fn by_default(wanted: &[f32], rounding: Option<RoundingCost>) -> Tolerance {
         let largest = wanted.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
         let (max, rms) = rounding.map_or((0.0, 0.0), |cost| (cost.max, cost.rms));
@@ -96,7 +96,7 @@ impl Tolerance {
 /// Largest error of a probability, where rounding does not cost more.
 const PROBABILITY_ATOL: f32 = 1e-2;
 
-/// Whether values look like probabilities: all from 0 to 1, and not all alike.
+/// Returns true if values look like probabilities: all from 0 to 1, and not all equal.
 fn probabilities(values: &[f32]) -> bool {
     let (least, most) = values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
     least >= 0.0 && most <= 1.0 && least < most

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 /// Greatest value that the fixed-point path of a slice or of int8 weights carries.
 const FIXED_POINT: f64 = 4094.0;
-/// Where the output port of the multiply-accumulate array saturates.
+/// Magnitude at which the output port of the multiply-accumulate array saturates.
 const PORT: f64 = 32768.0;
-/// Where exp leaves fp16.
+/// Largest argument for which exp stays finite in fp16: ln 65504, rounded.
 const EXP: f64 = 11.09;
 
 pub fn check(outline: &Outline, placement: &Placement, bounds: &HashMap<String, Bound>, findings: &mut Vec<Finding>) {
@@ -82,10 +82,11 @@ fn operation(
     }
 }
 
-/// How far back signs are followed.
+/// Recursion depth limit of the sign proof, in operations.
 const LONGEST_PROOF: usize = 8;
 
-/// Whether a value is made by what gives no negative numbers.
+/// Returns true if a value is provably non-negative: the result of operations that give no negative numbers, to a depth of
+/// `depth` operations. Constants whose numbers the outline does not keep count as non-negative.
 fn never_negative(name: &str, outline: &Outline, depth: usize) -> bool {
     let made = outline.ops.iter().find(|op| op.outputs.iter().any(|o| o.name == name));
     let Some(op) = made.filter(|_| depth > 0) else { return false };

@@ -10,14 +10,14 @@ pub(crate) use copies::eliminate_copies;
 pub(crate) use padding::fold_padding;
 pub(crate) use transposes::collapse_transposes;
 
-/// How often each value is read, network outputs included.
+/// Read count of each value, by value id; a network output counts as one read.
 fn uses(net: &Net) -> Vec<usize> {
     let mut uses = vec![0; net.values.len()];
     net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);
     uses
 }
 
-/// By value: the operation that makes it.
+/// Position of the operation that makes each value, by value id.
 fn makers(net: &Net) -> Vec<Option<usize>> {
     let mut makers = vec![None; net.values.len()];
     for (at, op) in net.ops.iter().enumerate() {

@@ -80,7 +80,7 @@ fn with_padding(
     }
 }
 
-/// Whether a value is made by a function whose values are never negative.
+/// Returns true if a value is the result of an elementwise function with a non-negative range.
 fn never_negative(net: &Net, makers: &[Option<usize>], id: ValueId) -> bool {
     let Some(at) = makers[id.0 as usize] else { return false };
     matches!(

@@ -28,9 +28,9 @@ pub(crate) fn collapse_transposes(net: &mut Net, options: &Options, reasons: &mu
     Ok(())
 }
 
-/// What lies between a transpose and those before it.
+/// Elementwise operations between a transpose and the transposes before it.
 struct Path {
-    /// The order of axes that all of those make.
+    /// Permutation that all of the transposes before it share.
     perm: Vec<usize>,
     /// Operations between.
     between: Vec<usize>,
@@ -47,7 +47,8 @@ fn found(net: &Net) -> Option<(usize, Path)> {
     })
 }
 
-/// Whether a value is made of transposed ones alone, all in the same order, by operations that nobody else reads.
+/// Returns true if a value is computed elementwise from transposed values alone (constants of one element apart), all with the same
+/// permutation, and every result between has one reader. Adds the operations between to `path`.
 fn behind(net: &Net, uses: &[usize], makers: &[Option<usize>], id: ValueId, path: &mut Path) -> bool {
     let Some(at) = makers[id.0 as usize] else { return false };
     let op = &net.ops[at];

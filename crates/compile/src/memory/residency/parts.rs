@@ -2,8 +2,8 @@
 
 use crate::ir::*;
 
-/// What layers write that write a part each: channels that follow each other, all with as many rows; or, where there is one row,
-/// columns of rows that are `width` wide, or a row each.
+/// View of the whole that layers write in parts: consecutive channels, all with the same rows; or, where there is one row, columns of
+/// rows that are `width` wide, or a row each. `None` where the parts do not join.
 pub(super) fn joined(mut parts: Vec<View4>, width: usize) -> Option<View4> {
     parts.sort_by_key(|part| part.offset_bytes);
     let first = *parts.first()?;

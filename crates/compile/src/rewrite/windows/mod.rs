@@ -31,7 +31,7 @@ use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, ValueId, compress};
 use axis::Axis;
 use std::sync::Arc;
 
-/// What one window may be on a chip.
+/// Limits of a chip on one window.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Highest kernel of a convolution.
@@ -71,7 +71,7 @@ impl Limits {
         }
     }
 
-    /// Whether one task, or one between two exchanges of rows and columns, takes a kernel that reaches so far.
+    /// Returns true if a kernel of these extents, dilation included, is within the limits as it is or with rows and columns exchanged.
     fn takes(&self, [rows, columns]: [usize; 2]) -> bool {
         let fits = |rows, columns| rows <= self.rows && columns <= self.columns;
         fits(rows, columns) || fits(columns, rows)
@@ -162,7 +162,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// Whether a convolution is one task, or one between two exchanges of rows and columns.
+    /// Returns true if a convolution is one task, as it is or with rows and columns exchanged before and after it.
     fn is_native(&self, conv: &Conv) -> bool {
         let missing = 2 - conv.axes.len();
         let axis = |i: usize| (i >= missing).then(|| conv.axes[i - missing]);

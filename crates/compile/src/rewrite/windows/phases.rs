@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::{Conv, Windows};
 use anemone_net::ValueId;
 
-/// What becomes of one axis.
+/// Phase decomposition of one axis (space to depth).
 struct Split {
     /// Phases; 1 leaves the axis as it is.
     phases: usize,

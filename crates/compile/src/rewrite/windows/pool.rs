@@ -39,7 +39,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// Whether one task pools so.
+    /// Returns true if one pooling task takes the window: at most two axes, taps and strides within the chip's limits.
     fn pools(&self, axes: &[Axis]) -> bool {
         let missing = 2usize.saturating_sub(axes.len());
         let fits = |(i, a): (usize, &Axis)| a.taps <= self.limits.pool[i + missing] && a.stride <= self.limits.stride;

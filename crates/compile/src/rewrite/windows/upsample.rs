@@ -13,11 +13,11 @@ struct Phases {
     stride: usize,
     /// Elements of the result along the axis.
     out: usize,
-    /// Where a window begins, before the element of its number.
+    /// Padding in front: window `q` begins at element `q - before` of the operand.
     before: usize,
     /// Taps of the plain convolution.
     taps: usize,
-    /// Left out in front of the result.
+    /// Elements cropped in front of the result.
     cut: usize,
     kernel: usize,
     dilation: usize,

@@ -1,4 +1,4 @@
-//! How each operation of the net is called in MIL.
+//! Translation of each operation of the net to MIL calls.
 
 use super::{Arg, Writer, flag, float, integers, sizes, text, value_type};
 use crate::error::Error;

@@ -19,12 +19,12 @@ pub struct UnitOutline {
     pub numbers: HashMap<String, i64>,
 }
 
-/// What a netplist states of its networks.
+/// Outline of a netplist: the units of its networks as stated.
 #[derive(Clone, Debug, Default)]
 pub struct NetplistOutline {
     /// Version of the schema.
     pub schema: [u32; 3],
-    /// Whether a network asks for two bonded engines.
+    /// True if a network asks for two bonded engines.
     pub bonded: bool,
     /// Units of all networks, in the order of their lists.
     pub units: Vec<UnitOutline>,

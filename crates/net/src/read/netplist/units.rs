@@ -1,4 +1,4 @@
-//! What each kind of unit computes.
+//! Translation of each kind of unit.
 
 use super::{Builder, Unit, dtype, kernel_type};
 use crate::error::Error;

@@ -384,7 +384,7 @@ fn resize(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
-/// How elements of a result are computed from those of one axis.
+/// Attributes of a `Resize` that give the elements of a result along one axis.
 struct Sampler {
     mode: String,
     coordinates: String,

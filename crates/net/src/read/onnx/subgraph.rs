@@ -51,7 +51,7 @@ fn deeper(n: &mut Node) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is made from here on is named after this node again.
+/// Resets the name stem: values and operations made from here on are named after this node again.
 fn restart(n: &mut Node) {
     let first = n.node.output.first().cloned().unwrap_or_default();
     n.t.build.begin(&first, &first);

@@ -28,7 +28,7 @@ fn small_packages() -> Vec<(Vec<u8>, MemoryFiles)> {
     packages.filter(|(spec, files)| spec.len() < 21_000 && files.0.values().all(|w| w.len() < 500_000)).collect()
 }
 
-/// What is read must also check and print without a panic.
+/// Reads, checks and prints a model, none of which may panic. Returns true if the model is read.
 fn try_model(spec: &[u8], files: &MemoryFiles) -> bool {
     let Ok((net, _)) = read_mlmodel(spec, files, &Options::default()) else { return false };
     let _ = check(&net);

@@ -1,4 +1,5 @@
-//! What a Core ML model file is and leaves open: kinds that are not read, images, flexible shapes, several functions.
+//! Kinds of Core ML model files and choices that they leave open: kinds that are not read, images, flexible shapes, several
+//! functions.
 
 use super::*;
 use crate::mil::{parse, proto};

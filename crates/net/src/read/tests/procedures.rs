@@ -110,7 +110,7 @@ fn procedures_list_inputs_operations_and_outputs() {
     assert_eq!(kinds(&read_function(&beside, None).unwrap().0), ["relu"]);
 }
 
-/// What is written of a net reads as the same operations, types and extents, and computes the same bits.
+/// A written net reads back with the same operations, types and extents, and computes the same bits.
 #[test]
 fn written_netplists_read_as_the_same_net() {
     for function in ["first", "second"] {

@@ -1,4 +1,4 @@
-//! What a client asks: checked against its rights, its program and its surfaces, and queued.
+//! Admission of requests: checked against the client's rights, its program and its surfaces, and queued.
 
 use super::{Bound, Plan, Request, WakePort, priority_of};
 use crate::driver::client::Client;
@@ -66,7 +66,7 @@ impl Client {
         if reserved || realtime { Err(Code::NOT_PRIVILEGED) } else { Ok(()) }
     }
 
-    /// Whether this connection may use an instance: its own task's, or the one it was granted.
+    /// Checks that this connection may use an instance: its own task's, or the one it was granted.
     pub(crate) fn may_use(&self, gate: &Gate, token: u64) -> Result<(), Code> {
         let instance = gate.instances.get(&token).ok_or(Code::NOT_FOUND)?;
         let scoped = match self.scope {

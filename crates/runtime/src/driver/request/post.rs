@@ -256,7 +256,7 @@ impl Gate {
         clients.into_iter().for_each(|client| self.abort_client(client, Code::ABORTED));
     }
 
-    /// Whether a client has a request that waits or runs.
+    /// Returns true if a client has a request that waits or runs.
     pub(crate) fn busy(&self, client: u64) -> bool {
         let posted = [&self.queue.posted, &self.queue.preemptor].into_iter().flatten();
         self.queue.waiting.values().any(|r| r.client == client) || posted.into_iter().any(|p| p.client == client)

@@ -1,4 +1,4 @@
-//! Whoever waits runs the engine: requests executed outside the gate, one thread at a time.
+//! Execution of requests on the waiting thread, outside the gate, one thread at a time.
 
 use super::Reply;
 use crate::driver::task::lock;
@@ -49,7 +49,7 @@ impl Driver {
         gate
     }
 
-    /// Tells sleepers of a change, and wakes whoever is to run the engine next.
+    /// Tells sleepers of a change, and wakes the thread that is to run the engine next.
     pub(crate) fn pass_on(&self, gate: MutexGuard<'_, Gate>) {
         let queue = &gate.queue;
         let next = queue.waiting.first_key_value().filter(|(key, _)| {

@@ -1,4 +1,4 @@
-//! Messages with descriptors over Unix sockets, and who is at the other end.
+//! Messages with descriptors over Unix sockets, and the identity of the peer.
 
 use crate::error::{Error, Result};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -26,7 +26,7 @@ const HEAD_BYTES: usize = 8;
 /// A message: a kind, bytes, descriptors.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// What it is.
+    /// Kind of the message; see the broker's `wire`.
     pub kind: u32,
     /// Content.
     pub body: Vec<u8>,
@@ -120,7 +120,7 @@ pub fn set_tick(socket: &Stream) -> Result<()> {
     socket.set_read_timeout(Some(TICK)).map_err(|e| Error::system("socket", "", e))
 }
 
-/// Whether something comes in time.
+/// Returns true if the socket becomes readable within the time.
 pub fn readable_within(socket: &Stream, time: Duration) -> bool {
     ready(socket, time)
 }
@@ -175,14 +175,14 @@ pub fn send(socket: &Stream, kind: u32, body: &[u8], descriptors: &[BorrowedFd<'
     Ok(())
 }
 
-/// Longest time from a message's first byte to its last, beside what its length takes.
+/// Longest time from a message's first byte to its last, beside the allowance for its length.
 const MESSAGE_TIME: Duration = Duration::from_secs(5);
-/// What a message's length takes at most: 16 MB a second.
+/// Least transfer rate that a message's time allows for: 16 MB a second.
 const BYTES_A_MILLISECOND: usize = 1 << 14;
-/// How long a receiver looks for a message before it sleeps: a processor that sleeps takes longer to wake than most messages
-/// take to come. It gives way to whoever else has work.
+/// Time that a receiver polls for a message before it sleeps: waking a thread takes longer than most messages take to arrive.
+/// It yields the core to other work meanwhile.
 const AWAKE: Duration = Duration::from_micros(60);
-/// How often a receiver looks at the time.
+/// Read time-out after which a receiver looks at the time.
 pub const TICK: Duration = Duration::from_millis(500);
 
 /// Receives a message; `None` where the peer closed between messages. A body longer than `limit_bytes` is refused before
@@ -280,7 +280,7 @@ fn fill(
     Ok(got)
 }
 
-/// Who is at the other end of a socket, as the kernel says.
+/// Peer of a socket, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process.
@@ -308,7 +308,7 @@ pub fn peer(socket: &Stream) -> Result<Peer> {
     Ok(Peer { pid: pid.as_raw_nonzero().get() as u32, uid: credentials.uid.as_raw(), digest })
 }
 
-/// What a file is known by: device, number, size, and the times of its last changes. The last one cannot be set by users.
+/// Stamp that identifies a file's content: device, number, size, and the times of its last changes; users cannot set the last.
 type Stamp = [i64; 6];
 
 /// Most digests that are kept.
