@@ -23,22 +23,10 @@ def networks():
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
+    from families import Fn, cbr
 
     R = torch.randn
     S = nn.Sequential
-
-    class Fn(nn.Module):
-        def __init__(self, f, **parts):
-            super().__init__()
-            self.f = f
-            for k, v in parts.items():
-                setattr(self, k, v)
-
-        def forward(self, *a):
-            return self.f(self, *a)
-
-    def cbr(a, b, k=3, s=1, act=nn.ReLU, g=1):
-        return S(nn.Conv2d(a, b, k, s, k // 2, groups=g, bias=False), nn.BatchNorm2d(b), act())
 
     class Attention(nn.Module):
         def __init__(self, d, h, kd=None):

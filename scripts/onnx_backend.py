@@ -26,6 +26,7 @@ import pathlib
 import subprocess
 import sys
 
+import environment
 import onnx_cases
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -40,14 +41,9 @@ def own_environment(folder, package):
     """Starts this script again under the environment's interpreter; False where it cannot be made."""
     if pathlib.Path(sys.prefix).resolve() == folder.resolve():
         return True
-    python = folder / "bin" / "python"
-    mark = folder / "installed"
-    if not mark.exists() or mark.read_text() != " ".join(package):
-        made = subprocess.run([sys.executable, "-m", "venv", folder])
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *package]
-        if made.returncode or subprocess.run(pip).returncode:
-            return False
-        mark.write_text(" ".join(package))
+    python = environment.interpreter(folder, package)
+    if python is None:
+        return False
     os.execv(python, [str(python), *sys.argv])
 
 

@@ -15,20 +15,10 @@ import shutil
 import subprocess
 import sys
 
+import environment
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ["numpy>=2,<3", "joblib==1.5.2", "distributed==2025.9.1", "mypy==1.18.2", "nbclient==0.10.2", "ipykernel==6.30.1"]
-
-
-def environment(folder, packages):
-    """The interpreter of an environment with the packages; None where it cannot be made."""
-    python, mark = folder / "bin" / "python", folder / "installed"
-    if not mark.exists() or mark.read_text() != " ".join(packages):
-        made = subprocess.run([sys.executable, "-m", "venv", folder])
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
-        if made.returncode or subprocess.run(pip).returncode:
-            return None
-        mark.write_text(" ".join(packages))
-    return python
 
 
 def lay(python, module):
@@ -47,7 +37,7 @@ def main():
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "target/python-venv")
     args = parser.parse_args()
     packages = PACKAGES + (["ray"] if os.environ.get("ANE_TEST_RAY") else [])
-    python = environment(args.venv.resolve(), packages)
+    python = environment.interpreter(args.venv, packages)
     if python is None:
         print("skipped: the packages cannot be installed here")
         return 0

@@ -83,8 +83,9 @@ impl Error {
     pub fn op(&self) -> Option<&str> {
         match self {
             Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
+            Error::Reads { op, .. } => Some(op),
             Error::Refused(refused) => Some(&refused.op),
-            Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } | Error::Reads { .. } => None,
+            Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } => None,
         }
     }
 }

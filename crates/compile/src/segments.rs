@@ -44,7 +44,6 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
         Err(error) => error,
     };
     let mut host: HashSet<usize> = (0..net.ops.len()).filter(|&at| is_exact(net, &net.ops[at])).collect();
-    let first = host.len();
     refuse(net, refused, &mut host, &mut reasons)?;
     // Programs by the operations of their segment: later attempts reuse them.
     let mut kept: HashMap<Vec<usize>, Program> = HashMap::new();
@@ -71,7 +70,6 @@ pub fn cut(net: &Net, chip: &'static Chip, options: &Options) -> Result<Cut> {
             }
             segments.push(Segment::Engine(Box::new(kept[ops].clone())));
         }
-        debug_assert!(host.len() >= first);
         return Ok(Cut { segments, reasons });
     }
     Err(reasons.pop().map_or_else(|| Error::Net("nothing compiles".into()), |(_, error)| error))

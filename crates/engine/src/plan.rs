@@ -389,7 +389,7 @@ impl Plan {
         self.run(memory)?;
         let macs = |op: &Op| self.steps.get(op.tasks.clone()).unwrap_or(&[]).iter().map(|s| s.fields.macs()).sum();
         let mut profile = Profile::of(&self.ops, macs);
-        for _ in 0..runs {
+        for _ in 0..runs.max(1) {
             let mut clock = Clock::of_steps(self.ops.len());
             let start = Instant::now();
             self.run_timed(memory, &|| true, &mut clock)?;

@@ -82,7 +82,7 @@ fn walk(
         trace(&value.name, tensor);
         values[id.0 as usize] = Some(Arc::new(Buffer::from(&tensor.data).rounded(round.rounds(&value.ty))));
     }
-    let mut uses = count_uses(net);
+    let mut uses = net.read_counts();
     for op in &net.ops {
         let operands: Vec<Arc<Buffer>> = op.inputs.iter().map(|&id| load(net, &mut values, id)).collect();
         let views: Vec<View> =
@@ -129,15 +129,6 @@ fn accepts(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<(), Error> {
         return Err(Error::InputType { input: name.to_string(), found, expected: ty.clone() });
     }
     Ok(())
-}
-
-/// Read count of each value, by value id; a network output counts as one read.
-fn count_uses(net: &Net) -> Vec<usize> {
-    let mut uses = vec![0; net.values.len()];
-    for &id in net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs) {
-        uses[id.0 as usize] += 1;
-    }
-    uses
 }
 
 fn load(net: &Net, values: &mut [Option<Arc<Buffer>>], id: ValueId) -> Arc<Buffer> {

@@ -396,6 +396,15 @@ pub struct State {
 }
 
 impl Net {
+    /// Read count of each value, by value id; a network output counts as one read.
+    pub fn read_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.values.len()];
+        for id in self.ops.iter().flat_map(|op| &op.inputs).chain(&self.outputs) {
+            counts[id.0 as usize] += 1;
+        }
+        counts
+    }
+
     /// The value with that id. Panics if the id is not of this net; [`Net::get`] does not.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]

@@ -124,6 +124,16 @@ class Sweeps(Folder):
         self.assertIsInstance(done.pop(1), _backends.WorkerDied)
         self.assertEqual(done, {0: "a", 2: "b", 3: "c", 4: "d"})
 
+    def test_another_content_is_another_row(self):
+        before = self.rows(actions="check")
+        (self.copy / "note.txt").write_text("changed")
+        self.assertFalse({r["key"] for r in before} & {r["key"] for r in self.rows(actions="check")})
+
+    def test_cosine_of_nothing(self):
+        from anemone.metrics import cosine
+
+        self.assertEqual([cosine([0, 0], [0, 0]), cosine([0, 0], [1, 0]), cosine([2, 0], [1, 0])], [1.0, 0.0, 1.0])
+
     def test_a_sweep_goes_on_from_its_file(self):
         file = self.folder / "rows.jsonl"
         whole = self.rows(file=file)

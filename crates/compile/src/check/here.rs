@@ -56,7 +56,7 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
             Err(Error::NoLayout { .. }) if refusals.is_empty() => return None,
             Err(error) => error,
         };
-        let op = operation(&error).map(str::to_string);
+        let op = error.op().map(str::to_string);
         // What is wrong with a rest as a whole says nothing of the network.
         if op.is_none() && !refusals.is_empty() {
             break;
@@ -68,16 +68,6 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
         }
     }
     Some(Here::Refused(refusals))
-}
-
-/// The operation that an error is about.
-fn operation(error: &Error) -> Option<&str> {
-    match error {
-        Error::Unsupported { op, .. } | Error::Limit { op, .. } | Error::Rule { op, .. } => Some(op),
-        Error::Reads { op, .. } => Some(op),
-        Error::Refused(refused) => Some(&refused.op),
-        Error::NoLayout { .. } | Error::Net(_) | Error::Field { .. } => None,
-    }
 }
 
 /// Removes the operations of that name; their results that are read become inputs. Returns true if something is left to compile.

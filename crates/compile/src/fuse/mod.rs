@@ -138,7 +138,11 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 alone.then_some((writer, r, kind))
             })
             .collect();
-        for (writer, reader, kind) in pairs.into_iter().flatten() {
+        // Two functions of one part cannot both take its place.
+        let distinct = |pairs: &Vec<(usize, usize, Kind)>| {
+            pairs.iter().enumerate().all(|(i, (writer, ..))| pairs[..i].iter().all(|(other, ..)| other != writer))
+        };
+        for (writer, reader, kind) in pairs.filter(distinct).into_iter().flatten() {
             let (result, interleave) = (graph.layers[reader].result, graph.layers[reader].interleave);
             let layer = &mut graph.layers[writer];
             let same = (0..3).all(|i| layer.result.axes[i].extent == result.axes[i].extent);

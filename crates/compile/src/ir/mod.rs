@@ -314,6 +314,13 @@ pub enum Kind {
     Own(Arc<Own>),
 }
 
+impl Kind {
+    /// Returns true for a plain copy by the neural engine: no addend, factor or function.
+    pub fn is_copy(&self) -> bool {
+        *self == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
+    }
+}
+
 /// One task to be.
 #[derive(Clone, Debug)]
 pub struct Layer {

@@ -45,7 +45,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         views: HashMap::new(),
         pending: HashMap::new(),
         reserved: HashMap::new(),
-        uses: uses(net),
+        uses: net.read_counts(),
         outputs: net.outputs.iter().copied().collect(),
         products: product::products(net),
         knots: Knots::On,
@@ -332,13 +332,6 @@ impl Lowerer<'_> {
             turned: [false; 2],
         });
     }
-}
-
-/// Read count of each value, by value id; a network output counts as one read.
-fn uses(net: &Net) -> Vec<usize> {
-    let mut uses = vec![0; net.values.len()];
-    net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);
-    uses
 }
 
 /// Leading axes and size for a rank 4 port with strides of the caller's choice.

@@ -386,11 +386,6 @@ fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     channels || view.width != whole.width && view.height() > 1
 }
 
-/// Returns true for a plain copy by the neural engine: no addend, factor or function.
-fn is_copy(layer: &Layer) -> bool {
-    layer.kind == Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None }
-}
-
 fn resident(
     graph: &Graph,
     groups: &[usize],
@@ -411,7 +406,7 @@ fn resident(
         view = whole.filter(|v| v.offset_bytes == view.offset_bytes).unwrap_or(view);
     }
     // A matrix whose rows were folded is read as it lies in memory.
-    let copied = readers.iter().all(|&(i, _)| is_copy(&graph.layers[i]));
+    let copied = readers.iter().all(|&(i, _)| graph.layers[i].kind.is_copy());
     let reader = &graph.layers[readers.first()?.0].sources[readers.first()?.1];
     let fills =
         reader.offset_bytes == view.offset_bytes && reader.width == view.width && elements(reader) == elements(&view);

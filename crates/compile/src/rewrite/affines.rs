@@ -2,7 +2,7 @@
 //! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
-use super::{Builder, Names, uses};
+use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///
 /// A single factor that fp16 holds is left for the layer's gain, as 9.509 leaves it, unless another such constant follows.
 pub(crate) fn absorb_affines(net: &mut Net, options: &Options, reasons: &mut Remarks) -> Result<()> {
-    let uses = uses(net);
+    let uses = net.read_counts();
     let leads_on: HashSet<ValueId> = net.ops.iter().filter_map(|op| affine(net, op)).map(|(_, x, _)| x).collect();
     let ops = std::mem::take(&mut net.ops);
     let mut names = Names::of(net);

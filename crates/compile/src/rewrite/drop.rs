@@ -1,7 +1,6 @@
 //! Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
 //! Ours; symmetric pairs of the book's `CollapseTranspose` are left to views, which cost nothing.
 
-use super::uses;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -11,7 +10,7 @@ use std::collections::HashMap;
 /// Conversions between element types, identities and reshapes that change nothing disappear: the engine has fp16 only.
 pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
-    let mut uses = uses(net);
+    let mut uses = net.read_counts();
     let ops = std::mem::take(&mut net.ops);
     for mut op in ops {
         for input in &mut op.inputs {

@@ -1,7 +1,7 @@
 //! Columns of a product that are split into heads begin on boundaries of memory rows: columns of zeros behind each head let
 //! the split be a view, where it would be two copies.
 
-use super::{Builder, rewrite, uses};
+use super::{Builder, rewrite};
 use crate::error::Result;
 use crate::ir::{ELEMENT_BYTES, ROW_ALIGN};
 use crate::options::Options;
@@ -14,7 +14,7 @@ const LEAST_COLUMNS: usize = 8;
 
 /// `reshape(linear(x))` to heads of a size that no view can split becomes a wider product, a reshape and a slice.
 pub(crate) fn align_heads(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
-    let uses = uses(net);
+    let uses = net.read_counts();
     // Products, by their result, that one reshape alone splits: how many columns a head has.
     let mut heads: HashMap<ValueId, usize> = HashMap::new();
     for op in net.ops.iter().filter(|op| op.kind == OpKind::Reshape) {

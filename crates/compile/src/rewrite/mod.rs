@@ -48,14 +48,6 @@ pub(crate) use windows::fit_windows;
 /// Most pieces that one operation is joined of: each is a copy.
 const MOST_PIECES: usize = 512;
 
-/// Read count of each value, by value id; a network output counts as one read.
-fn uses(net: &Net) -> Vec<usize> {
-    let mut uses = vec![0; net.values.len()];
-    let reads = net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs);
-    reads.for_each(|id| uses[id.0 as usize] += 1);
-    uses
-}
-
 /// Names of values that are taken.
 struct Names(HashSet<String>);
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use anemone_net::{Binary, DType, Data, Op, OpKind, ReduceKind, ValueId};
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
-const LARGEST_WHOLE: usize = 2048;
+const LARGEST_WHOLE: usize = super::whole::LARGEST_WHOLE as usize;
 /// Most factors of a product along axes: each is a layer.
 const MOST_FACTORS: usize = 512;
 

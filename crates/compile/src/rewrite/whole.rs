@@ -1,7 +1,7 @@
 //! Products of whole numbers whose sums are scaled to floats at once: the conversion between is dropped, since the sums are whole, and a
 //! power of two keeps them within fp16.
 
-use super::{Builder, Names, uses};
+use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -9,7 +9,7 @@ use anemone_net::{Binary, DType, Data, Net, Op, OpKind, Tensor, ValueId};
 use std::collections::HashMap;
 
 /// Largest `n` such that fp16 represents all integers from 0 to `n` exactly.
-const LARGEST_WHOLE: f32 = 2048.0;
+pub(super) const LARGEST_WHOLE: f32 = 2048.0;
 /// The largest fp16 number.
 const LARGEST: f32 = 65504.0;
 /// Recursion depth limit of the bound on an operand's magnitude, in operations.
@@ -19,7 +19,7 @@ const LONGEST_PROOF: usize = 8;
 pub(crate) fn scale_whole_sums(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
-    let uses = uses(net);
+    let uses = net.read_counts();
     let found: Vec<Found> = (0..net.ops.len()).filter_map(|at| find(net, &makers, &uses, at)).collect();
     let mut names = Names::of(net);
     // New operations, each before the one at its place.

@@ -67,6 +67,5 @@ impl Staging {
 
 /// Returns true for a plain copy by the neural engine, without interleaving: no addend, factor or function.
 pub(crate) fn copies(layer: &Layer) -> bool {
-    let plain = Kind::Neuron { add: 0.0, post_scale: 1.0, nonlinear: Nonlinear::None };
-    layer.kind == plain && layer.interleave == 1
+    layer.kind.is_copy() && layer.interleave == 1
 }

@@ -154,6 +154,8 @@ def evaluate(
             break
         try:
             for arrays, target in samples(item, shapes, only):
+                if limit is not None and len(values) >= limit:
+                    break
                 value = score(picked(model.run(numerics=numerics, threads=threads, inputs=arrays)), target)
                 other = score(picked(reference(**arrays)), target) if reference else None
                 values.append(float(value))

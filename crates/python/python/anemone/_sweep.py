@@ -1,6 +1,7 @@
 """Sweeps over models, chips, actions and options, run by joblib, Dask, Ray or this process."""
 
 import argparse
+import glob
 import hashlib
 import itertools
 import json
@@ -12,6 +13,7 @@ import time
 
 from . import _anemone
 from ._backends import WorkerDied, chosen
+from ._travel import content_hash
 from .metrics import named
 
 ACTIONS = ("check", "compile", "run", "evaluate")
@@ -67,10 +69,15 @@ class Sweep:
         if "evaluate" in actions and data is None:
             raise ValueError("evaluate needs data=: an iterable of (inputs, target)")
         self.tasks = []
-        for model, action, variant in itertools.product(found(models), actions, variants):
+        models = found(models)
+        digests = {identity(model): digest_of(model) for model in models}
+        for model, action, variant in itertools.product(models, actions, variants):
             kept = {k: v for k, v in variant.items() if action in OPTIONS[k]}
             for chip in chips:
-                task = {"model": model, "action": action, "chip": chip, "options": kept, "time_limit": time_limit}
+                task = {
+                    "model": model, "digest": digests[identity(model)], "action": action, "chip": chip, "options": kept,
+                    "time_limit": time_limit,
+                }
                 if action in ("run", "evaluate"):
                     task.update(data=data, metrics=metrics)
                 if all(key_of(t) != key_of(task) for t in self.tasks[-len(chips) * len(variants):]):
@@ -110,7 +117,7 @@ class Sweep:
 
     def to_jsonl(self, path):
         """All rows as JSON lines."""
-        text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in self.rows)
+        text = "".join(json.dumps(row, sort_keys=True, default=str) + "\n" for row in self.rows)
         pathlib.Path(path).write_text(text, encoding="utf-8")
 
     def _computed(self):
@@ -152,7 +159,7 @@ class Sweep:
 
 def found(models):
     """Models to sweep: objects as they are; folders and patterns give the models within."""
-    endings = (".mlpackage", ".onnx", ".mil", ".plist", ".hwx", ".mlmodelc")
+    endings = (".mlpackage", ".onnx", ".mil", ".plist", ".hwx", ".mlmodelc", ".mlmodel")
     models = [models] if isinstance(models, (str, os.PathLike, _anemone.Model)) else list(models)
     all_found = []
     for model in models:
@@ -163,7 +170,7 @@ def found(models):
         if path.is_dir() and path.suffix not in endings:
             within = sorted(p for p in path.iterdir() if p.suffix in endings)
         elif not path.exists() and any(c in str(path) for c in "*?["):
-            within = sorted(pathlib.Path().glob(str(path)) if not path.is_absolute() else path.parent.glob(path.name))
+            within = sorted(glob.glob(str(path)))
         else:
             within = [path]
         if not within:
@@ -177,10 +184,19 @@ def identity(model):
     return model.path if isinstance(model, _anemone.Model) else str(model)
 
 
+def digest_of(model):
+    """Content hash of a model; empty for a file that is not there, which its rows then say."""
+    if isinstance(model, _anemone.Model):
+        return model.digest
+    return content_hash(model) if os.path.exists(model) else ""
+
+
 def key_of(task):
-    """Identity of a row: a hash over model, action, chip and options."""
+    """Identity of a row: a hash over the model's path and content, action, chip, options, metrics, and the file of its data."""
     options = json.dumps(task["options"], sort_keys=True, default=str)
-    text = "\0".join([identity(task["model"]), task["action"], task["chip"], options])
+    data = str(task["data"]) if isinstance(task.get("data"), (str, os.PathLike)) else ""
+    metrics = ",".join(named(metric)[0] for metric in task.get("metrics", ()))
+    text = "\0".join([identity(task["model"]), task["digest"], task["action"], task["chip"], options, metrics, data])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -307,8 +323,10 @@ class Journal:
                 return
             except FileExistsError:
                 try:
-                    owner = int(self.lock.read_text() or 0)
-                    os.kill(owner, 0)
+                    owner = int(self.lock.read_text())
+                    # On Windows, signal 0 would end the process: a lock stays until it is deleted.
+                    if os.name != "nt":
+                        os.kill(owner, 0)
                 except (ValueError, ProcessLookupError, FileNotFoundError):
                     # A sweep that has ended left its lock.
                     self.lock.unlink(missing_ok=True)

@@ -58,6 +58,9 @@ def packed(path):
 def unpacked(digest, name, data):
     """The file or folder of ``packed`` in the cache. Several processes may do this at once: the first to finish stays."""
     place = cache_folder() / digest
+    if place.exists() and not ((place / name).exists() and content_hash(place / name) == digest):
+        # Damaged, by a full disk or by hand.
+        shutil.rmtree(place, ignore_errors=True)
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = pathlib.Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))

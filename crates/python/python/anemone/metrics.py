@@ -38,10 +38,12 @@ def relative(output, target):
 
 
 def cosine(output, target):
-    """Cosine of the angle between both as vectors."""
+    """Cosine of the angle between both as vectors; of two zero vectors 1, of one 0."""
     a, b = _pair(output, target)
-    norms = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
-    return float(a @ b) / norms if norms else 1.0
+    lengths = [math.sqrt(float(v @ v)) for v in (a, b)]
+    if 0.0 in lengths:
+        return float(lengths[0] == lengths[1])
+    return float(a @ b) / (lengths[0] * lengths[1])
 
 
 def snr(output, target):

@@ -10,13 +10,6 @@ pub(crate) use copies::eliminate_copies;
 pub(crate) use padding::fold_padding;
 pub(crate) use transposes::collapse_transposes;
 
-/// Read count of each value, by value id; a network output counts as one read.
-fn uses(net: &Net) -> Vec<usize> {
-    let mut uses = vec![0; net.values.len()];
-    net.ops.iter().flat_map(|op| &op.inputs).chain(&net.outputs).for_each(|id| uses[id.0 as usize] += 1);
-    uses
-}
-
 /// Position of the operation that makes each value, by value id.
 fn makers(net: &Net) -> Vec<Option<usize>> {
     let mut makers = vec![None; net.values.len()];
@@ -51,7 +44,7 @@ fn eliminate_identities(net: &mut Net) {
 
 /// Operations whose results nobody reads disappear.
 fn remove_unread(net: &mut Net) {
-    let mut uses = uses(net);
+    let mut uses = net.read_counts();
     let mut ops = std::mem::take(&mut net.ops);
     ops.reverse();
     ops.retain(|op| {

@@ -1,6 +1,6 @@
 //! Constant padding before a window.
 
-use super::{makers, uses};
+use super::makers;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -14,7 +14,7 @@ pub(crate) fn fold_padding(net: &mut Net, options: &Options, reasons: &mut Remar
     if !options.conventions().whole_epilogues {
         return Ok(());
     }
-    let (uses, makers) = (uses(net), makers(net));
+    let (uses, makers) = (net.read_counts(), makers(net));
     for at in 0..net.ops.len() {
         let Some(&padded) = net.ops[at].inputs.first() else { continue };
         let Some(maker) = makers[padded.0 as usize] else { continue };

@@ -1,6 +1,6 @@
 //! Transposes that follow each other, with operations on single elements between them.
 
-use super::{makers, uses};
+use super::makers;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -38,7 +38,7 @@ struct Path {
 
 /// The first transpose that can be one with others before it.
 fn found(net: &Net) -> Option<(usize, Path)> {
-    let (uses, makers) = (uses(net), makers(net));
+    let (uses, makers) = (net.read_counts(), makers(net));
     net.ops.iter().enumerate().find_map(|(at, op)| {
         let OpKind::Transpose { .. } = op.kind else { return None };
         let mut path = Path { perm: Vec::new(), between: Vec::new() };
