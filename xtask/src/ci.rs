@@ -42,6 +42,8 @@ const STEPS: &[Step] = &[
     Chore("links", links::run, &[]),
     // Skips with a message where the registry of packages is not reachable.
     Program("python3", &["scripts/onnx_backend.py", "--ane", "target/release/ane"]),
+    // `cargo test` links no shared library that no test names.
+    Cargo(&["build", "--release", "--workspace"]),
     // The Python package beside joblib, Dask, mypy and notebooks; skips as the one above.
     Program("python3", &["scripts/python_package.py"]),
     // Predictions of `ane check` for this compiler, over the models that the suite has left.
