@@ -2,11 +2,13 @@
 //!
 //! A path is a link's target, a word in backticks with a slash in it or ending in `.md`, or a word of a fenced block
 //! that starts with a top-level folder. Below a heading that names a crate, `x.rs` and `x/` count from the crate's source.
-//! `NAME` stands for any name; the default of a test folder lies outside.
+//! `NAME` stands for any name; the default of a test folder lies outside. Every page below `docs` is a chapter of the site: it stands in
+//! `docs/SUMMARY.md`.
 
 use crate::{Outcome, conclude, evidence, layers, repo};
 
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+const SUMMARY: &str = "docs/SUMMARY.md";
 const TOP: &[&str] = &["crates", "docs", "examples", "xtask", "tests", "fuzz", "python", ".ci", ".cargo"];
 
 /// Checks every document.
@@ -30,6 +32,7 @@ pub fn run(_: &[String]) -> Outcome {
             findings.extend(crates_without_paragraph(&text).iter().map(|r| format!("{document}: no paragraph on {r}")));
         }
     }
+    findings.extend(pages_without_chapter(&repo::read(SUMMARY).unwrap_or_default(), &repo::files("docs", ".md")));
     conclude(findings, format!("{references} references lead somewhere"))
 }
 
@@ -123,6 +126,12 @@ fn crates_without_paragraph(architecture: &str) -> Vec<String> {
     layers::CRATES.iter().map(|r| r.name).filter(|n| !has_paragraph(n)).map(|n| format!("crates/{n}")).collect()
 }
 
+/// Pages that the contents of the site do not name.
+fn pages_without_chapter(summary: &str, pages: &[String]) -> Vec<String> {
+    let named = |page: &str| page == SUMMARY || summary.contains(&format!("]({})", page.trim_start_matches("docs/")));
+    pages.iter().filter(|page| !named(page)).map(|page| format!("{page} is no chapter: add it to {SUMMARY}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +170,13 @@ mod tests {
         assert_eq!(check("README.md", &at("no/such", None)), Some("README.md:3: no/such does not exist".into()));
         let gone = Some("README.md:3: docs/evidence.md has no heading #no-such-key".into());
         assert_eq!(check("README.md", &at("docs/evidence.md", Some("no-such-key"))), gone);
+    }
+
+    #[test]
+    fn a_page_outside_of_the_contents_is_found() {
+        let pages = ["docs/a.md".to_string(), "docs/machine/b.md".to_string(), SUMMARY.to_string()];
+        assert!(pages_without_chapter("- [A](a.md)\n- [B](machine/b.md)\n", &pages).is_empty());
+        assert_eq!(pages_without_chapter("- [A](a.md)\n", &pages).len(), 1);
     }
 
     #[test]
