@@ -57,7 +57,11 @@ const CHORES: &[Chore] = &[
         help: "build for other targets; --check only checks, --test runs under emulators",
     },
     Chore { name: "release", run: release::run, help: "archives and wheels of every target: --dry-run" },
-    Chore { name: "size", run: size::run, help: "lines, rows, fields and operations by crate" },
+    Chore {
+        name: "size",
+        run: size::run,
+        help: "lines, rows, fields and operations by crate; --llvm [CRATE...]: LLVM IR by function",
+    },
     Chore {
         name: "ci",
         run: ci::run,

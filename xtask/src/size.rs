@@ -1,4 +1,6 @@
-//! Size of the project: files and lines by crate, rows, operations, passes.
+//! Size of the project: files and lines by crate, rows, operations, passes; with `--llvm`, lines of LLVM IR by function.
+
+mod llvm;
 
 use crate::tokens::{lex, variants};
 use crate::{Outcome, evidence, layers, repo};
@@ -6,9 +8,21 @@ use anemone_facts::{Field, chips};
 
 /// Files longer than this are listed: is there a reason?
 const LONG: usize = 500;
+/// Crates whose LLVM IR `--llvm` counts by default: their generic code makes most of a build.
+const GENERIC: [&str; 2] = ["kernels", "engine"];
 
 /// Prints the numbers.
-pub fn run(_: &[String]) -> Outcome {
+pub fn run(arguments: &[String]) -> Outcome {
+    match arguments.split_first() {
+        None => {}
+        Some((flag, named)) if flag == "--llvm" => {
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            let crates = if named.is_empty() { &GENERIC[..] } else { &named[..] };
+            let sum = llvm::print(crates).map_err(|e| vec![e])?;
+            return Ok(format!("{sum} lines of LLVM IR in {}", crates.join(" and ")));
+        }
+        Some(_) => return Err(vec!["known is --llvm [CRATE...]".into()]),
+    }
     let mut long = Vec::new();
     println!("{:8} {:>5} {:>6}  {:>5} {:>6}", "crate", "files", "lines", "tests", "lines");
     for krate in layers::CRATES {
