@@ -5,7 +5,8 @@ mod cases;
 
 use crate::Outcome;
 use anemone_compile::check::{Backend, Place, Placement, Route, check};
-use anemone_facts::chips::{self, Chip};
+use anemone_facts::chips::Chip;
+use anemone_facts::silicon;
 use anemone_net::outline::Outline;
 use anemone_net::read;
 use serde_json::Value;
@@ -94,7 +95,7 @@ fn operations(matrix: &Value, score: &mut Score) {
             continue;
         };
         for (column, chip) in [("h13", "m1"), ("h14", "m2"), ("h15", "m3"), ("h16_h17s", "m4"), ("h16_h17s", "m5")] {
-            let Some(chip) = chips::by_name(chip) else { continue };
+            let Some(chip) = silicon::by_name(chip) else { continue };
             let word = row[column].as_str().unwrap_or_default();
             let placement = check(&outline, chip, Route::Direct);
             let Some(verdict) = placement.verdicts.last() else { continue };
@@ -112,7 +113,7 @@ fn operations(matrix: &Value, score: &mut Score) {
 }
 
 fn chip_of(target: &str) -> Option<&'static Chip> {
-    chips::by_name(target)
+    silicon::by_name(target)
 }
 
 /// The records of a study of the M4 and the M6.

@@ -15,7 +15,8 @@ pub fn layouts() -> Vec<&'static Layout> {
 /// Keys of the register rows, of the enumerations, of the limits and of what is attested only.
 pub fn keys_of_rows() -> BTreeSet<String> {
     let rows = layouts().into_iter().flat_map(|l| l.rows).map(|r| r.source);
-    let subtypes = layout::SUBTYPES.iter().map(|s| s.source).chain(layout::SAMPLED.iter().map(|s| s.source));
+    let subtypes =
+        anemone_facts::chips::SUBTYPES.iter().map(|s| s.source).chain(layout::SAMPLED.iter().map(|s| s.source));
     let limits = legal::RULES.iter().map(|r| r.source);
     let attested = ops::ATTESTED.iter().map(|a| a.source);
     let natives = native::NATIVES.iter().map(|n| n.source);

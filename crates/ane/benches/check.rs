@@ -3,7 +3,7 @@
 use anemone::check::{self, Subject, table};
 use anemone_compile::check::Route;
 use anemone_compile::check::lint::Assumptions;
-use anemone_facts::chips::by_name;
+use anemone_facts::silicon::by_name;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

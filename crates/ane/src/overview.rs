@@ -1,7 +1,7 @@
 //! A compiled file at a glance: what it is for, its tensors, and one line for each task.
 
 use crate::model::Model;
-use anemone_facts::layout::{SUBTYPES, Subtype};
+use anemone_facts::chips::{SUBTYPES, Subtype};
 use anemone_facts::{Field, Layout};
 use anemone_program::Task;
 use std::fmt::Write;

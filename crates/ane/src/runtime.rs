@@ -6,7 +6,8 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use crate::model::Model;
 use anemone_compile::Options;
-use anemone_facts::chips::{self, Chip};
+use anemone_facts::chips::Chip;
+use anemone_facts::silicon;
 use anemone_net::{DType, Net};
 use anemone_program::{Direction, Element, Program, e5, hwx};
 use anemone_runtime::cache::{Bundle, Function, Key, PortInfo};
@@ -105,7 +106,7 @@ impl Compiler for ModelCompiler {
     fn compile(&self, model: &Path, options: &CompileOptions) -> std::result::Result<Bundle, String> {
         let custom = options.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
         let target = custom.unwrap_or(&options.platform);
-        let chip = chips::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
+        let chip = silicon::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
         let loaded = load(model).map_err(|d| d.render(false))?;
         let engine_only = options.segmenter == ENGINE_ONLY;
         let (chain, net) = match loaded {

@@ -5,9 +5,10 @@ mod common;
 
 use anemone::native::{first_chip, network, template};
 use anemone_compile::{Error, Options, compile};
-use anemone_facts::chips::{self, CHIPS};
+use anemone_facts::chips::CHIPS;
 use anemone_facts::native::{Carrier, NATIVES, ParamType};
 use anemone_facts::numerics::Model;
+use anemone_facts::silicon;
 use anemone_net::native::{KeyType, Native, SCHEMAS};
 use anemone_net::*;
 use anemone_program::{Direction, Program, e5};
@@ -193,7 +194,7 @@ fn the_catalog_has_the_45_descriptors_and_the_reader_takes_its_keys() {
 /// The text of a refusal by a chip.
 fn refusal(stem: &str, chip: &str) -> String {
     let row = anemone_facts::native::by_name(stem).expect("a row");
-    let chip = chips::by_name(chip).expect("a chip");
+    let chip = silicon::by_name(chip).expect("a chip");
     compile(&network(row).expect("a template"), chip, &Options::default(), &mut ()).unwrap_err().to_string()
 }
 
@@ -211,7 +212,7 @@ fn refusals_have_the_fixed_strings() {
     let top = |k: usize, chip: &str| {
         let k = k.to_string();
         let native = Native::named("TopK", &[("Type", "Max"), ("K", &k), ("SortDimension", "Width")]).unwrap();
-        compile(&one(native, &[[1, 2, 1, 20]]), chips::by_name(chip).unwrap(), &Options::default(), &mut ())
+        compile(&one(native, &[[1, 2, 1, 20]]), silicon::by_name(chip).unwrap(), &Options::default(), &mut ())
     };
     for k in [3, 4] {
         assert!(matches!(top(k, "m1"), Err(Error::Refused(_))), "k = {k}");
@@ -250,7 +251,7 @@ fn index_outputs_are_exact_to_2048() {
     ] {
         let net = one(Native::named(tag, params).unwrap(), &[[1, 2, 1, 2048]]);
         let inputs = operands(&net, 11, (-100.0, 100.0));
-        let program = compile(&net, chips::by_name("m2").unwrap(), &Options::default(), &mut ()).unwrap();
+        let program = compile(&net, silicon::by_name("m2").unwrap(), &Options::default(), &mut ()).unwrap();
         let (got, wanted) = (executed(&program, &net, &inputs).unwrap(), wanted(&net, &inputs).unwrap());
         assert_eq!(got, wanted, "{tag}");
         assert!(got.iter().all(|i| i.fract() == 0.0 && (0.0..2048.0).contains(i)), "{tag}");
@@ -450,7 +451,7 @@ fn a_native_layer_is_a_dispatch_of_its_own() {
     let net = three_segments();
     let segments = anemone_compile::native::segments(&net);
     assert_eq!(segments.iter().map(|s| s.ops.len()).collect::<Vec<_>>(), [1, 1, 1]);
-    let chip = chips::by_name("m1").unwrap();
+    let chip = silicon::by_name("m1").unwrap();
     let programs: Vec<Program> =
         segments.iter().map(|s| compile(s, chip, &Options::default(), &mut ()).unwrap()).collect();
     // Dispatched one after the other, each by the names of what the last one left.
@@ -477,7 +478,7 @@ fn a_native_layer_is_a_dispatch_of_its_own() {
 #[test]
 fn programs_for_later_families_say_whose_they_are() {
     let net = network(anemone_facts::native::by_name("SDPA").unwrap()).unwrap();
-    let program = compile(&net, chips::by_name("m3").unwrap(), &Options::default(), &mut ()).unwrap();
+    let program = compile(&net, silicon::by_name("m3").unwrap(), &Options::default(), &mut ()).unwrap();
     let tasks = program.tasks().unwrap();
     let mark = tasks.last().unwrap();
     let get = |field| mark.get(program.layout, field);
@@ -486,7 +487,7 @@ fn programs_for_later_families_say_whose_they_are() {
     assert_eq!(anemone_facts::native::FAMILIES[family], "A15");
     // A network without native layers is refused there as before.
     let plain = network(anemone_facts::native::by_name("Neuron").unwrap()).unwrap();
-    let refused = compile(&plain, chips::by_name("m3").unwrap(), &Options::default(), &mut ());
+    let refused = compile(&plain, silicon::by_name("m3").unwrap(), &Options::default(), &mut ());
     assert!(matches!(refused, Err(Error::NoLayout { .. })));
 }
 

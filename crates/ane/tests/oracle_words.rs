@@ -8,8 +8,8 @@ use anemone::Choices;
 use anemone::model::Model;
 use anemone_compile::{Compat, Options};
 use anemone_facts::Field;
-use anemone_facts::chips;
 use anemone_facts::layout::H13;
+use anemone_facts::silicon;
 use anemone_program::Task;
 use common::*;
 use serde_json::Value;
@@ -54,7 +54,7 @@ struct Compared {
 fn compare(record: &Value, folder: &Path) -> Result<Compared, String> {
     let file = oracle::write_model(record, folder)?;
     let model = Model::load_with(&file, &Choices::default()).map_err(|e| e.to_string())?;
-    let chip = chips::by_name("h13").ok_or("no h13")?;
+    let chip = silicon::by_name("h13").ok_or("no h13")?;
     let options = Options { compat: Compat::Zin9509, ..Options::default() };
     let compiled = model.compile(chip, &options, &mut ()).map_err(|e| e.to_string())?;
     let program = &compiled.program;

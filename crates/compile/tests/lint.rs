@@ -2,8 +2,8 @@
 
 use anemone_compile::check::lint::{self, Assumptions};
 use anemone_compile::check::{Route, check};
-use anemone_facts::chips::by_name;
 use anemone_facts::lint::{LINTS, Severity};
+use anemone_facts::silicon::by_name;
 use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineConstant, OutlineOp, OutlineType};
 use std::collections::BTreeSet;
 

@@ -4,8 +4,9 @@ use anemone_compile::check::exports::{Subject, call};
 use anemone_compile::check::layer::Layer;
 use anemone_compile::check::legal::{self, MatchStatus, Route};
 use anemone_compile::check::validate::{self, Network};
-use anemone_facts::chips::{CHIPS, Chip, by_name};
+use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::legal::{Bound, MatchParams, Quantity as Q, RANGES, RULES, Rule, When};
+use anemone_facts::silicon::by_name;
 use anemone_facts::validators::{OTHERS, VALIDATORS};
 use anemone_net::outline::{Argument, Named, Origin, Outline, OutlineOp, OutlineType};
 

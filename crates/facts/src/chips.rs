@@ -4,10 +4,13 @@
 //! from there. A value that no source gives is `None`, and a decision that needs it must say so. Sources: the book's HAL tables
 //! (chapters 20, 24, 34, 35 and appendix A); see `docs/evidence.md`, keys `hal` and `m6-study`.
 
+mod subtypes;
+
 pub use crate::hal::{HAL_ROWS, Hal, HalRow};
 use crate::layout;
-use crate::silicon::{self, SILICON, Silicon};
 use crate::table::Layout;
+
+pub use subtypes::{SUBTYPES, Subtype, layout_of};
 
 /// One compiler target.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub struct Chip {
     pub family: &'static str,
     /// Index of the legality family that an operation's floor is compared with; `None` where no source maps it.
     pub floor: Option<u8>,
-    /// What a target without silicon of its own is; empty where [`SILICON`] has rows for it.
+    /// What a target without silicon of its own is; empty where [`crate::silicon::SILICON`] has rows for it.
     pub role: &'static str,
     /// Mach-O CPU subtype of its containers.
     pub cpu_subtype: Option<u32>,
@@ -37,23 +40,6 @@ impl Chip {
     /// Whether the target stands for silicon at all.
     pub fn is_silicon(&self) -> bool {
         !self.role.starts_with("reference")
-    }
-
-    /// The silicon it stands for.
-    pub fn silicon(&self) -> impl Iterator<Item = &'static Silicon> + use<> {
-        let target = self.target;
-        SILICON.iter().filter(move |s| s.target == target)
-    }
-
-    /// What it is, for people: its silicon, or the role of a target without any.
-    pub fn describe(&self) -> String {
-        let names: Vec<&str> = self.silicon().map(|s| s.title).collect();
-        if names.is_empty() { self.role.to_string() } else { names.join(", ") }
-    }
-
-    /// The name that users know best.
-    pub fn name(&self) -> &'static str {
-        self.silicon().next().map_or(self.target, |s| s.name)
     }
 }
 
@@ -130,11 +116,6 @@ chips! {
     "u3" "reference" _ _ 1 "reference, no silicon" "" None;
     "h18g" "A18" 6 11 24 "" "later than the book's 28; numbers from a study of the M6, capabilities as the M4's, whose placements are identical" None;
     "h19" "A18" 6 11 24 "" "later than the book's 28; as h18g, whose table is the same" None;
-}
-
-/// The chip that a user names by compiler target, silicon or product, in any case.
-pub fn by_name(name: &str) -> Option<&'static Chip> {
-    silicon::find(name).map(|named| named.chip)
 }
 
 /// The chip of a compiler target.

@@ -3,7 +3,7 @@
 //! Sources: the book's chapter 23 and its appendix C; see `docs/evidence.md`, key `enums`. Nothing here is executed: where a
 //! register field has such a code, the field's own names say what was seen (`fields.rs`).
 
-use crate::formats::Code;
+use crate::table::Code;
 use crate::table::Evidence::{self, Claimed};
 
 /// A set of codes with names.

@@ -3,7 +3,12 @@
 //! Where a field stands in a generation is the business of [`crate::layout`]. Two generations share a name only
 //! where meaning and unit are the same.
 
-use crate::table::{Coding, Coding::*, FieldInfo, fields};
+mod coding;
+
+use Coding::*;
+use coding::fields;
+
+pub use coding::{Coding, FieldInfo};
 
 const NONLINEAR: Coding = Names(&["none", "relu", "lut"]);
 const RESIDENCY: Coding = Names(&["l2", "dma-l2", "dma", "chain"]);

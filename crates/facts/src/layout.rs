@@ -10,7 +10,6 @@ mod h18;
 mod h18g;
 mod samples;
 mod shared;
-mod subtypes;
 pub mod v10;
 
 use crate::table::Layout;
@@ -23,7 +22,6 @@ pub use h17::H17;
 pub use h18::H18;
 pub use h18g::H18G;
 pub use samples::{SAMPLED, Sampled};
-pub use subtypes::{SUBTYPES, Subtype};
 
 /// Generations with rows, oldest first.
 pub static KNOWN: &[&Layout] = &[&H13, &H14, &H15, &M11, &H16, &H17, &H18, &H18G];
@@ -32,11 +30,6 @@ pub static KNOWN: &[&Layout] = &[&H13, &H14, &H15, &M11, &H16, &H17, &H18, &H18G
 /// `None` where not even that is known.
 pub fn of_version(version: u32) -> Option<&'static Layout> {
     KNOWN.iter().chain(bare::BARE).find(|l| l.td_version == version).copied()
-}
-
-/// The register layout of a container's CPU subtype, by its descriptor version.
-pub fn of_subtype(subtype: u32) -> Option<&'static Layout> {
-    SUBTYPES.iter().find(|s| s.subtype == subtype).and_then(|s| of_version(s.td_version))
 }
 
 /// The register layout that listings call by this name.

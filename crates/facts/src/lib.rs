@@ -32,5 +32,5 @@ pub mod validators;
 pub mod weights;
 
 pub use basis::Basis;
-pub use fields::Field;
-pub use table::{Block, Codec, Coding, Evidence, FieldInfo, Layout, Row, Space};
+pub use fields::{Coding, Field, FieldInfo};
+pub use table::{Block, Codec, Evidence, Layout, Row, Space};

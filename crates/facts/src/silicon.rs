@@ -9,7 +9,7 @@ mod products;
 pub use products::{PRODUCTS, Product};
 
 use crate::Basis;
-use crate::chips::{CHIPS, Chip, by_target};
+use crate::chips::{CHIPS, Chip, Subtype, by_target};
 
 /// One system on a chip.
 #[derive(Debug)]
@@ -73,6 +73,40 @@ silicon! {
     "a13" ["a13-bionic"] "A13" "T8030" "h12" Decoded "CPU subtype 3 in the compiler's table of subtypes";
     "a12" ["a12-bionic"] "A12" "T8020" "h11" Decoded "CPU subtype 1 in the compiler's table of subtypes";
     "a12x" ["a12z"] "A12X" "T8027" "h11" Inferred "as the A12";
+}
+
+impl Chip {
+    /// The silicon it stands for.
+    pub fn silicon(&self) -> impl Iterator<Item = &'static Silicon> + use<> {
+        let target = self.target;
+        SILICON.iter().filter(move |s| s.target == target)
+    }
+
+    /// What it is, for people: its silicon, or the role of a target without any.
+    pub fn describe(&self) -> String {
+        let names: Vec<&str> = self.silicon().map(|s| s.title).collect();
+        if names.is_empty() { self.role.to_string() } else { names.join(", ") }
+    }
+
+    /// The name that users know best.
+    pub fn name(&self) -> &'static str {
+        self.silicon().next().map_or(self.target, |s| s.name)
+    }
+}
+
+impl Subtype {
+    /// Its generation's name and silicon, for people.
+    pub fn describe(&self) -> String {
+        let mut names: Vec<&str> = self.targets().next().map(|c| c.target).into_iter().collect();
+        names.extend(self.targets().flat_map(Chip::silicon).map(|s| s.title));
+        names.extend(Some(self.other).filter(|o| !o.is_empty()));
+        names.join(", ")
+    }
+}
+
+/// The chip that a user names by compiler target, silicon or product, in any case.
+pub fn by_name(name: &str) -> Option<&'static Chip> {
+    find(name).map(|named| named.chip)
 }
 
 /// A set of chips that one word names.
@@ -194,7 +228,7 @@ pub fn of_family(family: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::SUBTYPES;
+    use crate::chips::SUBTYPES;
 
     #[test]
     fn names_are_given_once() {

@@ -27,23 +27,27 @@ impl Evidence {
     }
 }
 
-/// How the bits of a field become a quantity.
+/// A number with a name and a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
-    /// Plain unsigned number.
-    Uint,
-    /// One bit: off or on.
-    Flag,
-    /// A byte quantity stored in place with the low `n` bits of the word unused (`value << n`).
-    Shifted(u8),
-    /// Base-2 logarithm of the quantity.
-    Log2,
-    /// IEEE half precision bit pattern.
-    F16,
-    /// IEEE single precision bit pattern.
-    F32,
-    /// One of a list of named values; the position is the value, an empty name is a gap.
-    Names(&'static [&'static str]),
+pub struct Code {
+    /// The number as it stands in a file.
+    pub code: u32,
+    /// Short name used in listings; no spaces.
+    pub name: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+    /// How sure we are.
+    pub evidence: Evidence,
+}
+
+/// The row of a code.
+pub fn by_code(rows: &'static [Code], code: u32) -> Option<&'static Code> {
+    rows.iter().find(|r| r.code == code)
+}
+
+/// The row of a name.
+pub fn by_name(rows: &'static [Code], name: &str) -> Option<&'static Code> {
+    rows.iter().find(|r| r.name == name)
 }
 
 /// Which address space a row's `addr` counts in.
@@ -53,21 +57,6 @@ pub enum Space {
     Header,
     /// Byte address of the register that the descriptor's runs write.
     Register,
-}
-
-/// What a field means wherever it stands: vocabulary, independent of a generation.
-#[derive(Clone, Copy, Debug)]
-pub struct FieldInfo {
-    /// The vocabulary entry itself.
-    pub field: Field,
-    /// Name as listed, Apple's spelling where decoded.
-    pub name: &'static str,
-    /// How bits become a quantity.
-    pub coding: Coding,
-    /// Unit of the decoded quantity; empty for flags and names.
-    pub unit: &'static str,
-    /// One sentence.
-    pub meaning: &'static str,
 }
 
 /// Where a field stands in one generation's descriptor, and how we know.
@@ -355,39 +344,3 @@ macro_rules! compose {
     };
 }
 pub(crate) use compose;
-
-/// Declares the vocabulary: the [`Field`] enum and its [`FieldInfo`] rows.
-macro_rules! fields {
-    ( $( $name:ident : $coding:expr, $unit:literal, $meaning:literal ; )* ) => {
-        /// Every register and header field known in any generation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u16)]
-        pub enum Field { $( #[doc = $meaning] $name ),* }
-
-        impl Field {
-            /// Number of fields in the vocabulary.
-            pub const COUNT: usize = [ $( stringify!($name) ),* ].len();
-
-            /// All fields in declaration order.
-            pub const ALL: [Field; Field::COUNT] = [ $( Field::$name ),* ];
-
-            /// Name, coding, unit and meaning.
-            pub fn info(self) -> &'static FieldInfo { &INFO[self as usize] }
-
-            /// Name as listed; usable at compile time.
-            pub const fn name(self) -> &'static str { NAMES[self as usize] }
-
-            /// The field of that name.
-            pub fn by_name(name: &str) -> Option<Field> {
-                INFO.iter().find(|i| i.name == name).map(|i| i.field)
-            }
-        }
-
-        const NAMES: [&str; Field::COUNT] = [ $( stringify!($name) ),* ];
-
-        static INFO: [FieldInfo; Field::COUNT] = [ $( FieldInfo {
-            field: Field::$name, name: stringify!($name), coding: $coding, unit: $unit, meaning: $meaning,
-        } ),* ];
-    };
-}
-pub(crate) use fields;

@@ -14,6 +14,7 @@ mod error;
 mod graph;
 mod model;
 mod program;
+mod travel;
 
 use pyo3::prelude::*;
 

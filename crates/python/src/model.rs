@@ -3,6 +3,7 @@
 use crate::arrays;
 use crate::error::{apart, raised};
 use crate::program::Program;
+use crate::travel::{Source, travel};
 use anemone::check::{self, Subject};
 use anemone::{Choices, Code, Diagnostic, chain, explain, reference};
 use anemone_compile::Options;
@@ -143,7 +144,7 @@ impl Model {
             }
         })?;
         let stem = model.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let source = Source { model: slf.clone().unbind(), engine_only };
+        let source = Source { model: slf.clone().into_any().unbind(), engine_only };
         Ok(Program::new(compiled, chip, stem, Some(source), threads))
     }
 
@@ -193,17 +194,6 @@ impl<'py> FromPyObject<'_, 'py> for Chips {
             Err(_) => chips.extract().map(Chips),
         }
     }
-}
-
-/// Source of a compiled program.
-pub struct Source {
-    pub model: Py<Model>,
-    pub engine_only: bool,
-}
-
-/// Module that pickles objects.
-pub fn travel(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
-    py.import("anemone._travel")
 }
 
 /// Placement of every operation on each chip, with the reasons of refusals.

@@ -2,7 +2,7 @@
 
 use crate::arrays;
 use crate::error::{apart, raised};
-use crate::model::{Source, travel};
+use crate::travel::{Source, travel};
 use anemone::{Array, Code, Diagnostic, Executable, Form, Session};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;

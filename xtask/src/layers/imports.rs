@@ -59,7 +59,7 @@ fn reexports(tokens: &[Token]) -> BTreeMap<String, String> {
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
     let mut found = BTreeMap::new();
     for i in (0..tokens.len()).filter(|&i| text(i) == "use") {
-        let from = if text(i + 1) == "crate" { i + 4 } else { i + 1 };
+        let from = if matches!(text(i + 1), "crate" | "super") { i + 4 } else { i + 1 };
         let module = text(from).to_string();
         let names = (from + 1..tokens.len()).map(text).take_while(|t| *t != ";");
         found.extend(names.filter(|t| t.starts_with(char::is_alphabetic)).map(|t| (t.to_string(), module.clone())));

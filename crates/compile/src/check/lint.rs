@@ -7,9 +7,10 @@ mod wrong;
 use super::Placement;
 use super::legal::Route;
 use anemone_facts::Basis;
-use anemone_facts::chips::{self, CHIPS, Chip};
+use anemone_facts::chips::{CHIPS, Chip};
 use anemone_facts::lint::{Lint, by_code};
 use anemone_facts::ops::{self, Reach, Sweep};
+use anemone_facts::silicon;
 use anemone_net::outline::{Outline, OutlineOp};
 
 /// Facts about values and the host process that a caller supplies, as no program states them.
@@ -186,6 +187,6 @@ pub fn across(outline: &Outline, chips: &[&Chip]) -> Vec<Finding> {
 
 /// The rule on names of targets: a name that no target has.
 pub fn target(name: &str) -> Option<Finding> {
-    let known = chips::by_name(name).is_some();
+    let known = silicon::by_name(name).is_some();
     (!known).then(|| Finding::new("W15", None, format!("no target is called {name}; {} are known", CHIPS.len())))
 }

@@ -6,9 +6,10 @@ use super::legal::{self, Refusal, Route};
 use super::own;
 use super::types;
 use anemone_facts::Basis;
-use anemone_facts::chips::{self, Chip};
+use anemone_facts::chips::Chip;
 use anemone_facts::legal::Quantity;
 use anemone_facts::ops::{self, ATTESTED, OpRow, Reach, SEGMENTER, Shape};
+use anemone_facts::silicon;
 use anemone_facts::validators;
 use anemone_net::outline::{Argument, Outline, OutlineOp};
 
@@ -287,7 +288,8 @@ fn gated(row: &OpRow, reach: Reach, basis: Basis) -> Refusal {
         if row.instead.is_empty() { "keep it on the CPU".into() } else { format!("write it as {}", row.instead) };
     match (reach, row.first_native()) {
         (Reach::Gated, Some(first)) => {
-            let first = chips::by_name(first).map_or(first.to_string(), |chip| chip.describe().replace(", ", " and "));
+            let first =
+                silicon::by_name(first).map_or(first.to_string(), |chip| chip.describe().replace(", ", " and "));
             let message = format!("{} needs a later generation of the engine: supported from {first} on", row.name);
             host("E17", basis, message, format!("{instead}, or target {first} and later"))
         }

@@ -93,7 +93,7 @@ impl Plan {
     fn of(program: &Program, options: &Options, tasks: &[Task]) -> Result<Plan, BuildError> {
         let dialect = options.dialect;
         let generation = program.layout.generation;
-        let chip = anemone_facts::chips::by_name(generation);
+        let chip = anemone_facts::silicon::by_name(generation);
         let subtype = chip.and_then(|c| c.cpu_subtype).ok_or(BuildError::Generation { generation })?;
         let kernel = tasks.iter().any(|t| enabled(program, t).next().is_some());
         // Kernel data that stands in a segment of its own leaves an empty section behind the stream.

@@ -3,7 +3,7 @@
 use anemone_facts::chips::CHIPS;
 use anemone_facts::formats::dialects::{self, Dialect};
 use anemone_facts::formats::hwx as rows;
-use anemone_facts::{Field, Layout, layout};
+use anemone_facts::{Field, Layout, chips};
 
 use super::defs::{Container, RunState, Section, TensorRecord, name16, name16_text};
 use crate::{BAR_COUNT, Direction, Element, Nchw, Port, Program, StreamError, Strides};
@@ -136,8 +136,8 @@ pub(crate) fn layout_of(subtype: u32) -> Option<&'static Layout> {
 
 /// A CPU subtype's generation, for people.
 fn generation(subtype: u32) -> String {
-    let row = layout::SUBTYPES.iter().find(|row| row.subtype == subtype);
-    row.map(layout::Subtype::describe).filter(|d| !d.is_empty()).unwrap_or("an unknown generation".into())
+    let row = chips::SUBTYPES.iter().find(|row| row.subtype == subtype);
+    row.map(chips::Subtype::describe).filter(|d| !d.is_empty()).unwrap_or("an unknown generation".into())
 }
 
 /// Generations whose programs are executed, for people.
@@ -170,7 +170,7 @@ pub(crate) fn type_of(element: Element) -> u32 {
 impl Container {
     /// Register layout of the container's generation, when it is known.
     pub fn layout(&self) -> Option<&'static Layout> {
-        layout::of_subtype(self.header.cpu_subtype)
+        chips::layout_of(self.header.cpu_subtype)
     }
 
     /// The run state and its byte offset.

@@ -1,9 +1,9 @@
 //! Explanation of a container's own structures: header, segments, symbols, relocations, banner, ports, run state.
 
 use anemone_facts::Codec;
+use anemone_facts::chips::SUBTYPES;
 use anemone_facts::formats::hwx as rows;
 use anemone_facts::formats::{Code, Word, by_code};
-use anemone_facts::layout::SUBTYPES;
 
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;

@@ -1,8 +1,8 @@
 //! Small networks, compiled here for the tests, and a driver with everything open.
 
 use anemone_compile::Options;
-use anemone_facts::chips;
 use anemone_facts::driver::entitlements as keys;
+use anemone_facts::silicon;
 use anemone_net::Net;
 use anemone_program::{Direction, Program, hwx};
 use anemone_runtime::driver::client::{Client, Create, Created, Submit};
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Net {
 }
 
 pub fn compile(text: &str) -> Program {
-    let chip = chips::by_name("h13").expect("the chip");
+    let chip = silicon::by_name("h13").expect("the chip");
     anemone_compile::compile(&parse(text), chip, &Options::default(), &mut ()).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -158,7 +158,7 @@ impl anemone_runtime::e5rt::Compiler for TextCompiler {
         let text = std::fs::read_to_string(model).map_err(|e| e.to_string())?;
         let net = anemone_net::text::parse(&text, &[]).map_err(|e| e.to_string())?;
         anemone_net::check::check(&net).map_err(|e| format!("{e:?}"))?;
-        let chip = chips::by_name(&options.platform).ok_or("no such platform")?;
+        let chip = silicon::by_name(&options.platform).ok_or("no such platform")?;
         let program = anemone_compile::compile(&net, chip, &Options::default(), &mut ()).map_err(|e| e.to_string())?;
         bundle(&net, &program)
     }

@@ -1,7 +1,8 @@
 //! Which task descriptor version a container's CPU subtype means: the compiler's own table, as two studies read it.
 
-use crate::chips::{CHIPS, Chip};
-use crate::table::Evidence;
+use super::{CHIPS, Chip};
+use crate::layout::of_version;
+use crate::table::{Evidence, Layout};
 
 /// One CPU subtype.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +24,6 @@ impl Subtype {
     pub fn targets(&self) -> impl Iterator<Item = &'static Chip> + use<> {
         let subtype = self.subtype;
         CHIPS.iter().filter(move |c| c.cpu_subtype == Some(subtype))
-    }
-
-    /// Its generation's name and silicon, for people.
-    pub fn describe(&self) -> String {
-        let mut names: Vec<&str> = self.targets().next().map(|c| c.target).into_iter().collect();
-        names.extend(self.targets().flat_map(Chip::silicon).map(|s| s.title));
-        names.extend(Some(self.other).filter(|o| !o.is_empty()));
-        names.join(", ")
     }
 }
 
@@ -66,4 +59,9 @@ subtypes! {
     18 v 1 "" Claimed "m6-study";
     19 v 1 "" Claimed "m6-study";
     20 v 1 "" Claimed "m6-study";
+}
+
+/// The register layout of a container's CPU subtype, by its descriptor version.
+pub fn layout_of(subtype: u32) -> Option<&'static Layout> {
+    SUBTYPES.iter().find(|s| s.subtype == subtype).and_then(|s| of_version(s.td_version))
 }

@@ -1,0 +1,145 @@
+//! A compiled program and what the caller binds to it.
+
+use crate::task::{StreamError, Task, decode_stream};
+use anemone_facts::Layout;
+
+/// Base address registers of the machine.
+pub const BAR_COUNT: usize = 32;
+
+/// Extents of a tensor in elements, as ports describe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nchw {
+    /// Batch.
+    pub n: u32,
+    /// Channels.
+    pub c: u32,
+    /// Rows.
+    pub h: u32,
+    /// Columns.
+    pub w: u32,
+}
+
+impl Nchw {
+    /// Number of elements; `u64::MAX` when that does not fit.
+    pub fn elements(&self) -> u64 {
+        [self.c, self.h, self.w].iter().fold(self.n as u64, |all, &e| all.saturating_mul(e as u64))
+    }
+}
+
+/// Byte distances between neighbours along each axis of a tensor in memory; W neighbours are one element apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// Between batches.
+    pub batch_bytes: u64,
+    /// Between channels.
+    pub plane_bytes: u64,
+    /// Between rows.
+    pub row_bytes: u64,
+}
+
+impl Strides {
+    /// The compiler's default: rows padded to 64 bytes, planes and batches dense.
+    pub fn dense(shape: Nchw, element_bytes: u64) -> Strides {
+        let row_bytes = (shape.w as u64 * element_bytes).next_multiple_of(64);
+        let plane_bytes = row_bytes * shape.h as u64;
+        Strides { batch_bytes: plane_bytes * shape.c as u64, plane_bytes, row_bytes }
+    }
+
+    /// Bytes from the first to one past the last element; `u64::MAX` when that does not fit.
+    pub fn tight_bytes(&self, shape: Nchw, element_bytes: u64) -> u64 {
+        let axes = [(shape.n, self.batch_bytes), (shape.c, self.plane_bytes), (shape.h, self.row_bytes)];
+        axes.iter().fold((shape.w as u64).saturating_mul(element_bytes), |bytes, &(extent, stride)| {
+            bytes.saturating_add((extent as u64).saturating_sub(1).saturating_mul(stride))
+        })
+    }
+}
+
+/// Element type of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// 8-bit unsigned.
+    Uint8,
+    /// 8-bit signed.
+    Int8,
+    /// IEEE half precision.
+    Float16,
+}
+
+impl Element {
+    /// Size in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Element::Uint8 | Element::Int8 => 1,
+            Element::Float16 => 2,
+        }
+    }
+}
+
+/// Which way data goes through a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The program reads it.
+    Input,
+    /// The program writes it.
+    Output,
+}
+
+/// A tensor that the caller binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Name as the network calls it.
+    pub name: String,
+    /// Input or output.
+    pub direction: Direction,
+    /// Base address register that the task descriptors use for it.
+    pub bar: u8,
+    /// Extents.
+    pub shape: Nchw,
+    /// Memory layout.
+    pub strides: Strides,
+    /// Element type.
+    pub element: Element,
+    /// Bytes of the bound buffer.
+    pub bytes: u64,
+}
+
+/// A compiled network: the task stream, its kernel data and what must be bound. Containers are written from it and
+/// read into it; the engine executes it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Procedure name.
+    pub name: String,
+    /// Register layout of the generation it is compiled for.
+    pub layout: &'static Layout,
+    /// The task stream, exactly as DMA reads it (BAR [`Program::STREAM_BAR`]).
+    pub stream: Vec<u8>,
+    /// Words of the first task descriptor.
+    pub first_task_words: u32,
+    /// Kernel data: coefficients and tables (BAR [`Program::KERNEL_BAR`]).
+    pub kernel: Vec<u8>,
+    /// Bytes of the intermediate region, 0 when there is none.
+    pub scratch_bytes: u64,
+    /// Everything the caller binds: inputs, then outputs.
+    pub ports: Vec<Port>,
+}
+
+impl Program {
+    /// Base address register of the task stream.
+    pub const STREAM_BAR: u8 = 0;
+    /// Base address register of kernel data.
+    pub const KERNEL_BAR: u8 = 1;
+    /// Base address register of the intermediate region.
+    pub const SCRATCH_BAR: u8 = 3;
+    /// First base address register of ports.
+    pub const FIRST_PORT_BAR: u8 = 4;
+
+    /// The stream decoded into task descriptors, following the chain.
+    pub fn tasks(&self) -> Result<Vec<Task>, StreamError> {
+        decode_stream(self.layout, &self.stream, self.first_task_words)
+    }
+
+    /// Ports of one direction, in order.
+    pub fn ports_of(&self, direction: Direction) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(move |p| p.direction == direction)
+    }
+}
