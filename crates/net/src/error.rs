@@ -1,6 +1,6 @@
 //! The one error type of this crate: every variant says where, what was found and what was allowed.
 
-use crate::graph::{DType, TensorType};
+use crate::types::{DType, TensorType};
 
 /// Errors in a graph, a text or a model file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -31,11 +31,14 @@ pub mod ops;
 pub mod opset;
 pub mod outline;
 pub mod read;
-pub mod stored;
+mod tensor;
 pub mod text;
+mod types;
 
 pub use error::{Error, TextFault};
-pub use graph::{DType, Data, Net, Op, State, Surface, Tensor, TensorType, Value, ValueId};
+pub use graph::{Net, Op, State, Surface, Value, ValueId};
 pub use ops::{
     Binary, Coordinates, EdgeMode, GeluMode, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, ScatterMode, Unary,
 };
+pub use tensor::{Data, Tensor, stored};
+pub use types::{DType, TensorType};

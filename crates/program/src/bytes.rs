@@ -1,9 +1,16 @@
 //! Little-endian numbers in and out of bytes, and files written structure by structure.
 
-use crate::hwx::Residue;
-
 /// Differing bytes closer than this are kept as one residue.
 const RESIDUE_JOIN: usize = 16;
+
+/// Bytes at a file offset that no structure explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Residue {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
 
 /// Bytes at an offset, if the buffer has them.
 pub(crate) fn slice(bytes: &[u8], offset: u64, need: u64) -> Option<&[u8]> {

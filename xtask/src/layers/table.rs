@@ -28,8 +28,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "net",
         layers: &[
+            &["types"],
             &["error", "opset"],
-            &["native", "stored"],
+            &["native", "tensor"],
             &["ops"],
             &["graph"],
             &["compress", "infer", "mil", "netplist", "text"],
@@ -143,10 +144,6 @@ pub const UPWARD: &[(&str, &str, &str)] = &[
     ("compile", "check", "error"),
     ("compile", "check", "lib"),
     ("compile", "segments", "lib"),
-    ("net", "error", "graph"),
-    ("net", "native", "graph"),
-    ("net", "stored", "graph"),
-    ("program", "bytes", "hwx"),
     ("kernels", "host", "lib"),
     ("kernels", "num", "simd"),
     ("kernels", "epilogue", "conv"),
@@ -204,9 +201,8 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/net/src/read/onnx/shape.rs", ARMS),
     ("crates/net/src/read/onnx/shape.rs#translate", ARMS),
     ("crates/net/src/read/onnx/spatial.rs", ARMS),
-    ("crates/net/src/stored.rs", OLD),
+    ("crates/net/src/tensor/stored.rs", OLD),
     ("crates/program/src/hwx/build.rs", OLD),
-    ("crates/program/src/hwx/defs.rs", ROWS),
     ("xtask/src/docs.rs", OLD),
     ("xtask/src/agreement/cases.rs#of_definition", "one arm for each parameter of a recorded case"),
 ];

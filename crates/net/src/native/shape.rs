@@ -2,7 +2,7 @@
 
 use super::{AXES, Kind, Native};
 use crate::error::Error;
-use crate::graph::TensorType;
+use crate::types::TensorType;
 
 /// Type of the result. Operands are `[N, C, H, W]`; results have the element type of the first.
 pub fn result(native: &Native, inputs: &[&TensorType]) -> Result<TensorType, Error> {

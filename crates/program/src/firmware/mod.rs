@@ -11,7 +11,7 @@ use anemone_facts::formats::firmware as rows;
 pub use convert::{LiftError, from_programs};
 pub use file::Error;
 
-use crate::hwx::Residue;
+use crate::bytes::Residue;
 
 /// A package.
 #[derive(Clone, Debug, PartialEq, Eq)]

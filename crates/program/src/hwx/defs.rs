@@ -2,6 +2,7 @@
 //!
 //! Every type keeps the bytes that its fields do not cover (`tail`), so that writing what was read changes nothing.
 
+use crate::bytes::Residue;
 use anemone_facts::formats::{Word, hwx as rows};
 
 /// A file that is not a container, or whose structures reach outside it.
@@ -95,15 +96,6 @@ pub struct Container {
     pub file_bytes: u64,
     /// Bytes that no structure explains, and that are not zero fill.
     pub residue: Vec<Residue>,
-}
-
-/// Bytes at a file offset that no structure explains.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Residue {
-    /// Byte offset in the file.
-    pub offset: u64,
-    /// The bytes.
-    pub bytes: Vec<u8>,
 }
 
 /// One load command.

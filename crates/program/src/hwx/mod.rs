@@ -14,10 +14,11 @@ mod runtime;
 mod symbols;
 mod write;
 
+pub use crate::bytes::Residue;
 pub use build::from_program;
 pub(crate) use defs::text_at;
 pub use defs::{
-    Command, Container, Error, Header, PortWindow, Relocation, Residue, RunState, Section, Segment, Symbol, Symtab,
+    Command, Container, Error, Header, PortWindow, Relocation, RunState, Section, Segment, Symbol, Symtab,
     TensorRecord, Thread, name16, name16_text,
 };
 pub use image::{Aperture, Image, MapError, Problem, Resolved};

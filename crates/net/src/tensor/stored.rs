@@ -3,8 +3,9 @@
 //! A [`Stored`] is checked when it is built, so that [`Stored::dense`] cannot fail. Its parts are tensors again, and may
 //! be stored in turn: joint compression is nesting.
 
+use super::{Data, Tensor};
 use crate::error::Error;
-use crate::graph::{DType, Data, MAX_ELEMENTS, MAX_RANK, Tensor, elements};
+use crate::types::{DType, MAX_ELEMENTS, MAX_RANK, elements};
 use bytes::Bytes;
 use half::f16;
 use std::borrow::Cow;

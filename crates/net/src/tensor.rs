@@ -1,0 +1,229 @@
+//! Tensors: elements dense in memory, or as the file stores them.
+
+pub mod stored;
+
+use crate::types::{DType, TensorType};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use half::vec::HalfFloatVecExt;
+use std::borrow::Cow;
+use std::sync::Arc;
+use stored::Stored;
+
+/// Elements of a tensor, row-major (last axis fastest). Two are equal where their elements are, however stored.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Data {
+    F16(Vec<f16>),
+    F32(Vec<f32>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+    I16(Vec<i16>),
+    U16(Vec<u16>),
+    I32(Vec<i32>),
+    Bool(Vec<bool>),
+    /// As the file has them, perhaps compressed; [`Data::dense`] makes the elements.
+    Stored(Arc<Stored>),
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Data) -> bool {
+        match (self, other) {
+            (Data::F16(a), Data::F16(b)) => a == b,
+            (Data::F32(a), Data::F32(b)) => a == b,
+            (Data::I8(a), Data::I8(b)) => a == b,
+            (Data::U8(a), Data::U8(b)) => a == b,
+            (Data::I16(a), Data::I16(b)) => a == b,
+            (Data::U16(a), Data::U16(b)) => a == b,
+            (Data::I32(a), Data::I32(b)) => a == b,
+            (Data::Bool(a), Data::Bool(b)) => a == b,
+            (Data::Stored(a), Data::Stored(b)) if a == b => true,
+            (Data::Stored(_), _) | (_, Data::Stored(_)) => *self.dense() == *other.dense(),
+            _ => false,
+        }
+    }
+}
+
+impl Data {
+    /// The elements themselves, made where they are stored otherwise.
+    pub fn dense(&self) -> Cow<'_, Data> {
+        match self {
+            Data::Stored(stored) => Cow::Owned(stored.dense()),
+            made => Cow::Borrowed(made),
+        }
+    }
+
+    /// Bytes that the elements take as they are stored.
+    pub fn stored_bytes(&self) -> usize {
+        match self {
+            Data::Stored(stored) => stored.stored_bytes(),
+            made => made.len() * made.dtype().bytes(),
+        }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Data::F16(v) => v.len(),
+            Data::F32(v) => v.len(),
+            Data::I8(v) => v.len(),
+            Data::U8(v) => v.len(),
+            Data::I16(v) => v.len(),
+            Data::U16(v) => v.len(),
+            Data::I32(v) => v.len(),
+            Data::Bool(v) => v.len(),
+            Data::Stored(stored) => stored.count(),
+        }
+    }
+
+    /// Returns true if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Data::F16(_) => DType::F16,
+            Data::F32(_) => DType::F32,
+            Data::I8(_) => DType::I8,
+            Data::U8(_) => DType::U8,
+            Data::I16(_) => DType::I16,
+            Data::U16(_) => DType::U16,
+            Data::I32(_) => DType::I32,
+            Data::Bool(_) => DType::Bool,
+            Data::Stored(stored) => stored.dtype(),
+        }
+    }
+
+    /// Elements as `f32`; `I32` beyond 2^24 rounds, truth values become 0 and 1.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Data::F16(v) => v.to_f32_vec(),
+            Data::F32(v) => v.clone(),
+            Data::I8(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::U8(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::I16(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::U16(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::I32(v) => v.iter().map(|&x| x as f32).collect(),
+            Data::Bool(v) => v.iter().map(|&x| x as u8 as f32).collect(),
+            Data::Stored(stored) => stored.to_f32(),
+        }
+    }
+
+    /// Hands over all that tells these elements from others as they are stored, without expanding them.
+    pub fn stored(&self, sink: &mut dyn FnMut(&[u8])) {
+        match self {
+            Data::Stored(stored) => stored.feed(sink),
+            Data::I32(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::F32(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::F16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::I16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::U16(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::I8(v) => v.iter().for_each(|x| sink(&x.to_le_bytes())),
+            Data::U8(v) => sink(v),
+            Data::Bool(v) => v.iter().for_each(|&x| sink(&[u8::from(x)])),
+        }
+    }
+
+    /// Elements as `i32`; floats truncate and saturate, truth values become 0 and 1.
+    pub fn to_i32(&self) -> Vec<i32> {
+        match self {
+            Data::F16(v) => v.iter().map(|x| x.to_f32() as i32).collect(),
+            Data::F32(v) => v.iter().map(|&x| x as i32).collect(),
+            Data::I8(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::U8(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::I16(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::U16(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::I32(v) => v.clone(),
+            Data::Bool(v) => v.iter().map(|&x| x.into()).collect(),
+            Data::Stored(stored) => stored.dense().to_i32(),
+        }
+    }
+
+    /// Elements of that type from `f32`: floats round to nearest, integers truncate and saturate, anything but zero is
+    /// true.
+    pub fn from_f32(dtype: DType, values: &[f32]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(Vec::from_f32_slice(values)),
+            DType::F32 => Data::F32(values.to_vec()),
+            DType::I8 => Data::I8(values.iter().map(|&x| x as i8).collect()),
+            DType::U8 => Data::U8(values.iter().map(|&x| x as u8).collect()),
+            DType::I16 => Data::I16(values.iter().map(|&x| x as i16).collect()),
+            DType::U16 => Data::U16(values.iter().map(|&x| x as u16).collect()),
+            DType::I32 => Data::I32(values.iter().map(|&x| x as i32).collect()),
+            DType::Bool => Data::Bool(values.iter().map(|&x| x != 0.0).collect()),
+        }
+    }
+
+    /// Elements of that type from `i32`: floats round to nearest, narrower integers saturate, anything but zero is true.
+    pub fn from_i32(dtype: DType, values: &[i32]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(values.iter().map(|&x| f16::from_f32(x as f32)).collect()),
+            DType::F32 => Data::F32(values.iter().map(|&x| x as f32).collect()),
+            DType::I8 => Data::I8(values.iter().map(|&x| x.clamp(-128, 127) as i8).collect()),
+            DType::U8 => Data::U8(values.iter().map(|&x| x.clamp(0, 255) as u8).collect()),
+            DType::I16 => Data::I16(values.iter().map(|&x| x.clamp(-32768, 32767) as i16).collect()),
+            DType::U16 => Data::U16(values.iter().map(|&x| x.clamp(0, 65535) as u16).collect()),
+            DType::I32 => Data::I32(values.to_vec()),
+            DType::Bool => Data::Bool(values.iter().map(|&x| x != 0).collect()),
+        }
+    }
+
+    /// Elements of that type from little-endian bytes; a partial last element is dropped.
+    pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Data {
+        match dtype {
+            DType::F16 => Data::F16(bytes.as_chunks().0.iter().map(|&b| f16::from_le_bytes(b)).collect()),
+            DType::F32 => Data::F32(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
+            DType::I8 => Data::I8(bytes.iter().map(|&b| b as i8).collect()),
+            DType::U8 => Data::U8(bytes.to_vec()),
+            DType::I16 => Data::I16(bytes.as_chunks().0.iter().map(|&b| i16::from_le_bytes(b)).collect()),
+            DType::U16 => Data::U16(bytes.as_chunks().0.iter().map(|&b| u16::from_le_bytes(b)).collect()),
+            DType::I32 => Data::I32(bytes.as_chunks().0.iter().map(|&b| i32::from_le_bytes(b)).collect()),
+            DType::Bool => Data::Bool(bytes.iter().map(|&b| b != 0).collect()),
+        }
+    }
+}
+
+/// A tensor with its data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Extents in elements; their product is the number of elements in `data`.
+    pub shape: Vec<usize>,
+    /// Elements.
+    pub data: Data,
+}
+
+impl Tensor {
+    /// A tensor of `f32`.
+    pub fn f32(shape: impl Into<Vec<usize>>, values: Vec<f32>) -> Self {
+        Tensor { shape: shape.into(), data: Data::F32(values) }
+    }
+
+    /// A tensor of `f16`, each element rounded to nearest.
+    pub fn f16(shape: impl Into<Vec<usize>>, values: &[f32]) -> Self {
+        Tensor { shape: shape.into(), data: Data::from_f32(DType::F16, values) }
+    }
+
+    /// A tensor of `i32`.
+    pub fn i32(shape: impl Into<Vec<usize>>, values: Vec<i32>) -> Self {
+        Tensor { shape: shape.into(), data: Data::I32(values) }
+    }
+
+    /// Its type.
+    pub fn ty(&self) -> TensorType {
+        TensorType { dtype: self.data.dtype(), shape: self.shape.clone() }
+    }
+
+    /// The same values in another element type; conversions as [`Data::from_f32`] and [`Data::from_i32`].
+    pub fn cast(&self, dtype: DType) -> Tensor {
+        let data = if self.data.dtype() == dtype {
+            self.data.dense().into_owned()
+        } else if self.data.dtype().is_float() {
+            Data::from_f32(dtype, &self.data.to_f32())
+        } else {
+            Data::from_i32(dtype, &self.data.to_i32())
+        };
+        Tensor { shape: self.shape.clone(), data }
+    }
+}
