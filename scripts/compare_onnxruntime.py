@@ -8,12 +8,18 @@ do not depend on them), as it is by default.
     python3 -m venv venv && venv/bin/pip install onnxruntime onnx numpy
     cargo build --release -p anemone --example pace
     venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models
+    venv/bin/python scripts/compare_onnxruntime.py --pace target/release/examples/pace --models ../shared/models \\
+        --record docs/data/performance-NAME.json && cargo xtask docs
     venv/bin/python scripts/compare_onnxruntime.py --compile target/release/examples/pace --models ../shared/models
     venv/bin/python scripts/compare_onnxruntime.py --ane target/release/ane --models ../shared/models
 """
 
 import argparse
 import contextlib
+import datetime
+import json
+import os
+import platform
 import signal
 import statistics
 import subprocess
@@ -225,6 +231,40 @@ def compare_compilation(arguments, package, graph):
     print(f"{package.parent.name}: compile {a:.0f} ms, ONNX Runtime session {b:.0f} ms, ratio of medians {a / b:.2f}")
 
 
+def host():
+    """Processor, its widest vectors, and cores of this machine."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    told = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        told.setdefault(name.strip(), value.strip())
+    flags = told.get("flags", "").split()
+    vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else platform.machine()
+    return {
+        "processor": told.get("model name", platform.processor()),
+        "instruction_set": vectors,
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def record(path, case, threads, times, load):
+    """Puts every run of a network into a file of measurements, which `cargo xtask docs` makes tables and plots of."""
+    data = json.loads(path.read_text()) if path.exists() else {"schema": "anemone.performance/1", "host": host(), "series": []}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    data["series"] = [series for series in data["series"] if series["case"] != case]
+    for kind, runs in times.items():
+        series = {"case": case, "kind": kind, "unit": "ms", "threads": threads, "commit": commit.stdout.strip()}
+        series |= {"date": datetime.date.today().isoformat(), "load": load, "runs": [round(run, 4) for run in runs]}
+        if kind == "onnx":
+            series["version"] = ort.__version__
+        data["series"].append(series)
+    data["series"].sort(key=lambda series: (series["case"], series["kind"]))
+    rows = ",\n    ".join(json.dumps(series) for series in data["series"])
+    head = json.dumps({key: value for key, value in data.items() if key != "series"}, indent=2)[1:-2].rstrip()
+    path.write_text(f"{{{head},\n  \"series\": [\n    {rows}\n  ]\n}}\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     tool = parser.add_mutually_exclusive_group(required=True)
@@ -235,10 +275,15 @@ def main():
     parser.add_argument("--models", required=True, type=Path, help="folder of packages, as ANE_MODELS_DIR")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--record", type=Path, help="file that every run of --pace is put into, those of packages alone too")
     arguments = parser.parse_args()
     if arguments.serve:
         return serve(arguments.serve, arguments.threads)
-    for name, build in NETWORKS.items():
+    networks = dict(NETWORKS)
+    if arguments.record:
+        names = (path.parent.name for path in sorted(arguments.models.glob("*/model.mlpackage")))
+        networks |= {name: None for name in names if not any(name.startswith(known) for known in NETWORKS)}
+    for name, build in networks.items():
         packages = sorted(arguments.models.glob(f"{name}*/model.mlpackage"))
         if not packages:
             print(f"{name}: no package {name}*/model.mlpackage in {arguments.models}")
@@ -247,9 +292,11 @@ def main():
             compare_compilation(arguments, packages[0], build())
             continue
         commands = {kind: [arguments.pace, packages[0], kind] for kind in ("fast", "exact")}
-        commands["onnx"] = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
-        commands["onnx"] += ["--threads", arguments.threads]
+        if build:
+            commands["onnx"] = [sys.executable, __file__, "--serve", name, "--models", arguments.models]
+            commands["onnx"] += ["--threads", arguments.threads]
         times, busy = ({kind: [] for kind in commands} for _ in range(2))
+        load = os.getloadavg()[0]
         with contextlib.ExitStack() as stack:
             sides = {kind: stack.enter_context(contextlib.closing(Side(*of))) for kind, of in commands.items()}
             for side in sides.values():
@@ -259,10 +306,12 @@ def main():
                     clock, on_cores = side.turn(4)
                     times[kind].append(clock)
                     busy[kind].append(on_cores)
-        print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:")
+        if arguments.record:
+            record(arguments.record, packages[0].parent.name, arguments.threads, times, round(load, 1))
+        print(f"{packages[0].parent.name}, ONNX Runtime {ort.__version__}:" if build else f"{packages[0].parent.name}:")
         for kind in times:
             line = f"  {kind}: median {statistics.median(times[kind]):.2f} ms, best {min(times[kind]):.2f}"
-            if kind != "onnx":
+            if kind != "onnx" and build:
                 ratios = [
                     measure(of[kind]) / measure(of["onnx"]) for of in (times, busy) for measure in (statistics.median, min)
                 ]

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod native;
+mod performance;
 mod suite;
 
 use crate::{Outcome, conclude, evidence, header, repo, targets};
@@ -104,6 +105,12 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let frontends = with_part(&frontends, &suite::tables()?)
         .ok_or(format!("docs/frontends.md: `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/frontends.md".into(), frontends));
+    let (tables, plots) = performance::documents()?;
+    let measured = repo::read("docs/performance.md")?;
+    let measured =
+        with_part(&measured, &tables).ok_or(format!("docs/performance.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/performance.md".into(), measured));
+    all.extend(plots);
     Ok(all)
 }
 

@@ -1,4 +1,4 @@
-//! Words that Rust code does not use, in comments, names and messages: for each there is a term that readers know.
+//! Words that neither Rust code nor pages use, in comments, names, messages and prose: for each there is a term that readers know.
 
 use crate::{Outcome, conclude, repo};
 use std::collections::BTreeMap;
@@ -25,11 +25,16 @@ const EXEMPT: &[(&str, &str)] = &[
 /// Occurrences that exist, by file or folder. The list may only shrink: more is a finding, and so is a row without any.
 const REMAINING: &[(&str, usize)] = &[];
 
-/// Reads every Rust source of the repository.
+/// Pages that are not below `docs`. The changelog is history.
+const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "crates/python/README.md"];
+
+/// Reads every Rust source and every page of the repository.
 pub fn run(_: &[String]) -> Outcome {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut sources = 0;
-    for path in ["crates", "xtask", "fuzz", "examples"].iter().flat_map(|folder| repo::files(folder, ".rs")) {
+    let code = ["crates", "xtask", "fuzz", "examples"].iter().flat_map(|folder| repo::files(folder, ".rs"));
+    let pages = PAGES.iter().map(|page| page.to_string()).chain(repo::files("docs", ".md"));
+    for path in code.chain(pages) {
         sources += 1;
         let text = repo::read(&path).map_err(|e| vec![e])?;
         found.insert(path.clone(), refused_in(&path, &text));

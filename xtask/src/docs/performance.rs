@@ -1,0 +1,216 @@
+//! Tables and plots of measured times: one file of measurements a host, `docs/data/performance-NAME.json`.
+
+use crate::repo;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Kinds of series, in the order of columns: as data call them, as readers do, and their colour in plots.
+const KINDS: [(&str, &str, &str); 3] =
+    [("fast", "`fast`", "#1f77b4"), ("exact", "`exact`", "#d95f02"), ("onnx", "ONNX Runtime", "#888888")];
+
+/// Times of one kind, in milliseconds.
+struct Times {
+    least: f64,
+    lower_quartile: f64,
+    median: f64,
+    upper_quartile: f64,
+    runs: usize,
+}
+
+/// Measurements of a host.
+struct Host {
+    /// The file's own part of its name.
+    name: String,
+    title: String,
+    /// Commits, days and loads of the series.
+    made: String,
+    /// Times by case and kind.
+    cases: BTreeMap<String, [Option<Times>; 3]>,
+}
+
+/// Three significant digits.
+fn digits(ms: f64) -> String {
+    let places = (2 - ms.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{ms:.places$}")
+}
+
+/// Tables of every host, and for each its plot: path and text.
+pub(super) fn documents() -> Result<(String, Vec<(String, String)>), String> {
+    let mut out = String::new();
+    let mut plots = Vec::new();
+    for path in repo::files("docs/data", ".json") {
+        let Some(name) = path.strip_prefix("docs/data/performance-").and_then(|p| p.strip_suffix(".json")) else {
+            continue;
+        };
+        let host = Host::read(name, &repo::read(&path)?).ok_or(format!("{path}: not a file of measurements"))?;
+        out += &host.table();
+        plots.push((format!("docs/images/performance-{name}.svg"), host.plot()));
+    }
+    Ok((out, plots))
+}
+
+impl Times {
+    fn of(series: &Value) -> Option<Times> {
+        let mut runs: Vec<f64> = series["runs"].as_array()?.iter().filter_map(Value::as_f64).collect();
+        runs.sort_by(f64::total_cmp);
+        // Between two runs, in the proportion of the share.
+        let at = |share: f64| {
+            let place = share * (runs.len().checked_sub(1)? as f64);
+            let (low, high) = (runs.get(place.floor() as usize)?, runs.get(place.ceil() as usize)?);
+            Some(low + (high - low) * place.fract())
+        };
+        let (lower_quartile, median, upper_quartile) = (at(0.25)?, at(0.5)?, at(0.75)?);
+        Some(Times { least: at(0.0)?, lower_quartile, median, upper_quartile, runs: runs.len() })
+    }
+}
+
+impl Host {
+    fn read(name: &str, text: &str) -> Option<Host> {
+        let data: Value = serde_json::from_str(text).ok()?;
+        let of = &data["host"];
+        let title = format!(
+            "{}, {}, {} cores, {}",
+            of["processor"].as_str()?,
+            of["instruction_set"].as_str()?,
+            of["cores"].as_u64()?,
+            of["system"].as_str()?
+        );
+        let mut cases: BTreeMap<String, [Option<Times>; 3]> = BTreeMap::new();
+        let mut made: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        for series in data["series"].as_array()? {
+            let kind = KINDS.iter().position(|kind| series["kind"] == kind.0)?;
+            cases.entry(series["case"].as_str()?.into()).or_default()[kind] = Some(Times::of(series)?);
+            let threads = series["threads"].as_u64()?;
+            let when =
+                format!("Commit {}, {}, {threads} threads", series["commit"].as_str()?, series["date"].as_str()?);
+            let load = series["load"].as_f64()?;
+            let loads = made.entry(when).or_insert((load, load));
+            *loads = (loads.0.min(load), loads.1.max(load));
+        }
+        let made = made.iter().map(|(when, (low, high))| format!("{when}, load average before it {low} to {high}"));
+        let made = made.collect::<Vec<_>>().join(". ");
+        Some(Host { name: name.into(), title, made, cases })
+    }
+
+    /// Median, quartiles and the ratio to ONNX Runtime, of medians and of the least times, where both were measured in turn.
+    fn table(&self) -> String {
+        let mut out = format!(
+            "\n### {}\n\n{}.\n\n![Times of a run on {}](images/performance-{}.svg)\n\n| package |",
+            self.title, self.made, self.title, self.name
+        );
+        KINDS.iter().for_each(|kind| _ = write!(out, " {}, ms |", kind.1));
+        out += " `fast`, ratio | `exact`, ratio | runs |\n|---|---|---|---|---|---|---|\n";
+        for (case, times) in &self.cases {
+            let _ = write!(out, "| {case} |");
+            for of in times {
+                let cell = of.as_ref().map(|t| {
+                    format!("{} ({} to {})", digits(t.median), digits(t.lower_quartile), digits(t.upper_quartile))
+                });
+                let _ = write!(out, " {} |", cell.unwrap_or_default());
+            }
+            let [fast, exact, onnx] = times;
+            for of in [fast, exact] {
+                let ratio = of
+                    .as_ref()
+                    .zip(onnx.as_ref())
+                    .map(|(t, base)| format!("{:.2} ({:.2})", t.median / base.median, t.least / base.least));
+                let _ = write!(out, " {} |", ratio.unwrap_or_default());
+            }
+            let runs = times.iter().flatten().map(|t| t.runs).max().unwrap_or(0);
+            let _ = writeln!(out, " {runs} |");
+        }
+        out
+    }
+
+    /// Medians and quartiles on a logarithmic axis, a row for each case.
+    fn plot(&self) -> String {
+        const LEFT: f64 = 220.0;
+        const WIDTH: f64 = 480.0;
+        const ROW: f64 = 26.0;
+        let all = || self.cases.values().flatten().flatten();
+        let least = all().map(|t| t.lower_quartile).fold(f64::INFINITY, f64::min);
+        let most = all().map(|t| t.upper_quartile).fold(0.0, f64::max);
+        let (from, to) = (least.log10().floor(), most.log10().ceil());
+        let x = |ms: f64| LEFT + (ms.log10() - from) / (to - from) * WIDTH;
+        let bottom = 30.0 + ROW * self.cases.len() as f64;
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 740 {:.0}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#808080\">\n\
+             <title>Milliseconds a run, {}</title>\n",
+            bottom + 45.0,
+            self.title
+        );
+        for (i, kind) in KINDS.iter().enumerate() {
+            let at = LEFT + 130.0 * i as f64;
+            let name = kind.1.trim_matches('`');
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{at}\" cy=\"14\" r=\"4\" fill=\"{}\"/><text x=\"{}\" y=\"18\">{name}</text>",
+                kind.2,
+                at + 9.0
+            );
+        }
+        for power in from as i32..=to as i32 {
+            let ms = 10f64.powi(power);
+            let _ = writeln!(
+                out,
+                "<line x1=\"{0:.1}\" y1=\"28\" x2=\"{0:.1}\" y2=\"{bottom}\" stroke=\"#808080\" stroke-opacity=\"0.3\"/><text x=\"{0:.1}\" y=\"{1}\" text-anchor=\"middle\">{ms}</text>",
+                x(ms),
+                bottom + 16.0
+            );
+        }
+        for (row, (case, times)) in self.cases.iter().enumerate() {
+            let middle = 30.0 + ROW * (row as f64 + 0.5);
+            let _ =
+                writeln!(out, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{case}</text>", LEFT - 10.0, middle + 4.0);
+            for (i, (of, kind)) in times.iter().zip(KINDS).enumerate() {
+                let Some(t) = of else { continue };
+                let y = middle + 6.0 * (i as f64 - 1.0);
+                let _ = writeln!(
+                    out,
+                    "<line x1=\"{:.1}\" y1=\"{y}\" x2=\"{:.1}\" y2=\"{y}\" stroke=\"{2}\" stroke-width=\"2\"/><circle cx=\"{3:.1}\" cy=\"{y}\" r=\"3.5\" fill=\"{2}\"/>",
+                    x(t.lower_quartile),
+                    x(t.upper_quartile),
+                    kind.2,
+                    x(t.median)
+                );
+            }
+        }
+        let _ = write!(
+            out,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">milliseconds a run: median and quartiles</text>\n</svg>\n",
+            LEFT + WIDTH / 2.0,
+            bottom + 36.0
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_quartiles_are_those_of_the_runs() {
+        let t = Times::of(&serde_json::json!({"runs": [4.0, 1.0, 3.0, 2.0, 5.0]})).expect("five runs");
+        assert_eq!((t.lower_quartile, t.median, t.upper_quartile, t.runs), (2.0, 3.0, 4.0, 5));
+        assert!(Times::of(&serde_json::json!({"runs": []})).is_none());
+    }
+
+    #[test]
+    fn three_digits_are_printed() {
+        assert_eq!([0.1234, 9.876, 98.76, 1234.0].map(digits), ["0.123", "9.88", "98.8", "1234"]);
+    }
+
+    #[test]
+    fn a_ratio_needs_both_sides() {
+        let series = |case: &str, kind: &str, ms: f64| serde_json::json!({"case": case, "kind": kind, "commit": "c", "date": "d", "threads": 2, "load": 0.5, "runs": [ms]});
+        let host = serde_json::json!({"processor": "P", "instruction_set": "I", "cores": 2, "system": "S"});
+        let all = [series("a", "fast", 2.0), series("a", "onnx", 1.0), series("b", "fast", 3.0)];
+        let host = Host::read("x", &serde_json::json!({"host": host, "series": all}).to_string()).expect("read");
+        let table = host.table();
+        assert!(table.contains("| a | 2.00 (2.00 to 2.00) |  | 1.00 (1.00 to 1.00) | 2.00 (2.00) |  | 1 |"), "{table}");
+        assert!(table.contains("| b | 3.00 (3.00 to 3.00) |  |  |  |  | 1 |"), "{table}");
+        assert_eq!(host.plot().matches("r=\"3.5\"").count(), 3);
+    }
+}
