@@ -48,7 +48,7 @@ pub const TARGETS: &[Target] = &[
         runner: &[],
         in_ci: false,
         wheel: "",
-        shown: ["not tried", "not tried", "no", "no"],
+        shown: ["yes", "yes", "14 packages", "14 packages, both number models"],
     },
     Target {
         triple: "aarch64-unknown-linux-gnu",
@@ -66,7 +66,7 @@ pub const TARGETS: &[Target] = &[
         runner: &["qemu-aarch64"],
         in_ci: false,
         wheel: "",
-        shown: ["not tried", "not tried", "no", "no"],
+        shown: ["yes", "yes", "14 packages, under QEMU", "14 packages, both number models"],
     },
     Target {
         triple: "aarch64-apple-darwin",
@@ -84,7 +84,7 @@ pub const TARGETS: &[Target] = &[
         runner: &[],
         in_ci: false,
         wheel: "macosx_10_12_x86_64",
-        shown: ["not tried", "not tried", "no", "no"],
+        shown: ["yes", "yes", "no", "no"],
     },
     Target {
         triple: "x86_64-pc-windows-gnu",
