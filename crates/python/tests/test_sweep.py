@@ -151,6 +151,17 @@ class Sweeps(Folder):
         self.assertEqual(len(done), len(whole) - 2)
         self.assertEqual(len(file.read_bytes().splitlines()), len(whole))
 
+    def test_a_dead_workers_row_is_computed_again(self):
+        file = self.folder / "rows.jsonl"
+        whole = self.rows(file=file)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        lines[1] = {**lines[1], "ok": False, "code": "WorkerDied", "error": "killed"}
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        again = self.rows(file=file)
+        self.assertEqual([r["key"] for r in again], [r["key"] for r in whole])
+        self.assertEqual([r.get("code") for r in again], [r.get("code") for r in whole])
+        self.assertEqual(len(file.read_text().splitlines()), len(whole))
+
     def test_two_sweeps_do_not_write_one_file(self):
         file = self.folder / "rows.jsonl"
         first = iter(anemone.sweep(self.copy, chips=["m1", "m2"], backend="serial", file=file))

@@ -6,7 +6,7 @@ import sys
 from . import _anemone
 
 
-def main():
+def main() -> None:
     """Runs ``sys.argv`` and ends the process with the command's exit code."""
     if sys.argv[1:2] == ["sweep"]:
         from ._sweep import main as sweep

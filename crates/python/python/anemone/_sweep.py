@@ -298,13 +298,21 @@ class Journal:
         try:
             end = 0
             if path.exists():
-                for line in path.read_bytes().splitlines(keepends=True):
+                whole, lines = path.read_bytes(), []
+                for line in whole.splitlines(keepends=True):
                     # A line that a crash cut short is written again.
                     if not line.endswith(b"\n"):
                         break
                     row = json.loads(line)
-                    self.kept[row["key"]] = row
-                    end += len(line)
+                    # So is the row of a worker that died: it says nothing of the model.
+                    if row.get("code") != WorkerDied.__name__:
+                        self.kept[row["key"]] = row
+                        lines.append(line)
+                if not whole.startswith(b"".join(lines)):
+                    fresh = path.with_name(path.name + ".new")
+                    fresh.write_bytes(b"".join(lines))
+                    os.replace(fresh, path)
+                end = sum(map(len, lines))
             self.stream = open(path, "r+b" if path.exists() else "w+b")
             self.stream.truncate(end)
             self.stream.seek(end)

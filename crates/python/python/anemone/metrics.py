@@ -1,9 +1,18 @@
 """Metrics of an output against a target, each a number: functions ``(output, target) -> float``."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Callable, Dict, Tuple, Union
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import ArrayLike, NDArray
+
+    Metric = Callable[[ArrayLike, ArrayLike], float]
 
 
-def _pair(output, target):
+def _pair(output: ArrayLike, target: ArrayLike) -> Tuple[NDArray[float64], NDArray[float64]]:
     import numpy as np
 
     a, b = np.asarray(output, np.float64).ravel(), np.asarray(target, np.float64).ravel()
@@ -12,32 +21,32 @@ def _pair(output, target):
     return a, b
 
 
-def max_abs(output, target):
+def max_abs(output: ArrayLike, target: ArrayLike) -> float:
     """Largest absolute difference."""
     a, b = _pair(output, target)
     return float(abs(a - b).max(initial=0.0))
 
 
-def mean_abs(output, target):
+def mean_abs(output: ArrayLike, target: ArrayLike) -> float:
     """Mean absolute difference."""
     a, b = _pair(output, target)
     return float(abs(a - b).mean()) if a.size else 0.0
 
 
-def mse(output, target):
+def mse(output: ArrayLike, target: ArrayLike) -> float:
     """Mean squared difference."""
     a, b = _pair(output, target)
     return float(((a - b) ** 2).mean()) if a.size else 0.0
 
 
-def relative(output, target):
+def relative(output: ArrayLike, target: ArrayLike) -> float:
     """Largest absolute difference, divided by the largest absolute target."""
     a, b = _pair(output, target)
     largest = abs(b).max(initial=0.0)
     return float(abs(a - b).max(initial=0.0) / largest) if largest else float(abs(a - b).max(initial=0.0))
 
 
-def cosine(output, target):
+def cosine(output: ArrayLike, target: ArrayLike) -> float:
     """Cosine of the angle between both as vectors; of two zero vectors 1, of one 0."""
     a, b = _pair(output, target)
     lengths = [math.sqrt(float(v @ v)) for v in (a, b)]
@@ -46,15 +55,15 @@ def cosine(output, target):
     return float(a @ b) / (lengths[0] * lengths[1])
 
 
-def snr(output, target):
+def snr(output: ArrayLike, target: ArrayLike) -> float:
     """Signal-to-noise ratio in decibels: energy of the target over energy of the difference."""
     a, b = _pair(output, target)
     noise, signal = float(((a - b) ** 2).sum()), float((b**2).sum())
     return math.inf if noise == 0 else 10 * math.log10(signal / noise) if signal else -math.inf
 
 
-def _top(k):
-    def top(output, target):
+def _top(k: int) -> Metric:
+    def top(output: ArrayLike, target: ArrayLike) -> float:
         import numpy as np
 
         scores = np.asarray(output).ravel()
@@ -67,13 +76,13 @@ def _top(k):
     return top
 
 
-top1 = _top(1)
-top5 = _top(5)
+top1: Metric = _top(1)
+top5: Metric = _top(5)
 
-BY_NAME = {f.__name__: f for f in (max_abs, mean_abs, mse, relative, cosine, snr, top1, top5)}
+BY_NAME: Dict[str, Metric] = {f.__name__: f for f in (max_abs, mean_abs, mse, relative, cosine, snr, top1, top5)}
 
 
-def named(metric):
+def named(metric: Union[str, Metric]) -> Tuple[str, Metric]:
     """``(name, function)`` of a metric, given by its name or as a function."""
     if callable(metric):
         return getattr(metric, "__name__", "metric"), metric

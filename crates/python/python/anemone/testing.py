@@ -1,9 +1,16 @@
 """Assertions for tests of models."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from . import _anemone
 
+if TYPE_CHECKING:
+    from . import Report
 
-def assert_on_ane(model, chip="m1", *, route="direct"):
+
+def assert_on_ane(model: Any, chip: str = "m1", *, route: str = "direct") -> Report:
     """Fails with the report's table unless every operation runs on the engine of ``chip``.
 
     ``model`` is what ``anemone.load`` takes, or what it gave. Returns the report.
