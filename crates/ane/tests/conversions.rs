@@ -1,16 +1,24 @@
-//! Every form of a program, and every chain of two conversions, executes to the same bits.
+//! Every form of a program, and every chain of two conversions, executes to the same bits; a network that was a netplist compiles to
+//! the same bytes.
 
 mod common;
 
+use anemone::Model as Source;
 use anemone::forms::{Form, Surroundings, encode, lost_in_stream};
+use anemone_compile::{Options as CompileOptions, compile};
+use anemone_facts::chips;
 use anemone_facts::formats::dialects::{ZIN_421, ZIN_9509};
 use anemone_facts::numerics::Model;
+use anemone_net::netplist::{self, Version};
+use anemone_net::read::{MemoryFiles, Options as ReadOptions, read_netplist};
+use anemone_net::{Net, check};
 use anemone_program::firmware::Package;
 use anemone_program::hwx::{Container, Options};
 use anemone_program::{Program, raw};
 use common::Score;
 use common::draw::Draw;
 use common::suite::execute;
+use common::{entries, models_dir, stem};
 
 /// Networks per run; `ANE_CASES` asks for more.
 const CASES: u64 = 120;
@@ -99,5 +107,60 @@ fn every_chain_of_two_executes_to_the_same_bits() {
     // Containers and packages state their ports: nothing is lost in them.
     assert_eq!((lost[0], lost[1], lost[4]), (0, 0, 0));
     assert!(chains > 8 * cases as usize, "{chains}");
+    score.close();
+}
+
+/// The container that a network compiles to.
+fn container(net: &Net) -> Result<Vec<u8>, String> {
+    let program = compile(net, &chips::CHIPS[0], &CompileOptions::default(), &mut ()).map_err(|e| e.to_string())?;
+    encode(&program, Form::Hwx, &Surroundings::default()).map_err(|e| e.message)
+}
+
+/// The network after it was a netplist, and its units and how many of them are no units of the schema.
+fn through_netplist(net: &Net, version: Version) -> Result<(Net, String), String> {
+    let (xml, weights) = netplist::write_as(net, version).map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&xml);
+    let count = |what: &str| text.matches(what).count();
+    let note = format!("{} units, {} of our own", count("<key>OutputChannels</key>"), count("<string>anemone."));
+    let files = MemoryFiles([(netplist::WEIGHTS.to_string(), weights.into())].into());
+    let (again, _) = read_netplist(&xml, &files, &ReadOptions::default()).map_err(|e| e.to_string())?;
+    check::check(&again).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    Ok((again, note))
+}
+
+#[test]
+fn packages_compile_to_the_same_bytes_after_a_netplist() {
+    let Some(dir) = models_dir() else { return };
+    let mut score = Score::default();
+    for folder in entries(&dir) {
+        let Ok(Source::Net { net, .. }) = Source::load(&folder.join("model.mlpackage")) else { continue };
+        let outcome = || -> Result<String, String> {
+            let wanted = container(&net)?;
+            let (again, note) = through_netplist(&net, Version::Procedures)?;
+            let states = |net: &Net| net.states.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+            if states(&again) != states(&net) {
+                return Err("other states".into());
+            }
+            if container(&again)? == wanted { Ok(note) } else { Err(format!("another program; {note}")) }
+        };
+        score.case(&stem(&folder), outcome());
+    }
+    score.close();
+}
+
+#[test]
+fn operations_compile_to_the_same_bytes_after_a_netplist() {
+    let mut score = Score::default();
+    for seed in 0..CASES {
+        let case = Draw::new(seed).next(&format!("seed {seed}"));
+        let name = format!("{} {}", case.name, case.summary());
+        let net = case.net();
+        let Ok(wanted) = container(&net) else { continue };
+        let version = if seed % 2 == 0 { Version::Procedures } else { Version::Flat };
+        let outcome = through_netplist(&net, version).and_then(|(again, note)| {
+            if container(&again)? == wanted { Ok(note) } else { Err(format!("another program; {note}")) }
+        });
+        score.case(&name, outcome);
+    }
     score.close();
 }

@@ -20,6 +20,7 @@ mod attributes;
 mod parse;
 mod print;
 
+pub(crate) use attributes::{Attribute, Attributes, attributes};
 pub use parse::parse;
 pub use print::print;
 

@@ -194,7 +194,6 @@ pub const LONG: &[(&str, &str)] = &[
     ("crates/facts/src/legal.rs", ROWS),
     ("crates/net/src/infer.rs", ARMS),
     ("crates/net/src/mil/write/ops.rs#op", ARMS),
-    ("crates/net/src/netplist.rs", OLD),
     ("crates/net/src/outline.rs#spelled", ARMS),
     ("crates/net/src/read/netplist/units.rs", ARMS),
     ("crates/net/src/read/onnx/elementwise.rs#translate", ARMS),

@@ -95,7 +95,8 @@ impl Case {
         self.kind == OpKind::Select && operand == 0
     }
 
-    fn net(&self) -> Net {
+    /// The network of this one operation.
+    pub fn net(&self) -> Net {
         let mut net = Net { name: "case".into(), ..Net::default() };
         let ty = |shape: &[usize]| TensorType { dtype: DType::F16, shape: shape.to_vec() };
         let mut operands = Vec::new();

@@ -1,31 +1,33 @@
 //! Netplists: property lists that name inputs, units, outputs and weight files of a network.
 //!
-//! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one.
+//! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one, unless keys of
+//! our own ([`crate::netplist::own`]) state others.
 
+mod own;
 mod stated;
 mod units;
+mod weights;
 
 pub use stated::{NetplistOutline, UnitOutline, outline_netplist};
 
 /// Schema versions whose keys are known, the newest last.
 const VERSIONS: [&str; 2] = ["1.0.9", "1.0.10"];
 
-use super::blob::{decode, part};
 use super::property::{Dict, parse};
-use super::{Bytes, Files, Options, Reading, sniff};
+use super::{Files, Options, Reading, sniff};
 use crate::build::Budget;
 use crate::error::Error;
 use crate::graph::{DType, Data, Net, Op, Surface, Tensor, TensorType, Value, ValueId, elements};
 use crate::infer::{infer, sized};
 use crate::ops::{OpKind, Unary};
-use crate::stored::Element;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
+use weights::Weights;
 
 /// Reads a netplist, XML or binary, plain or compressed as `.espresso.net` files are; `files` gives the weight files it names, as written and then by base name.
 ///
-/// Results are named as their units, except that a unit which only feeds a network output has its result named as that
+/// Results are named as their units, except that a unit which feeds one network output has its result named as that
 /// output. Constants of scale and bias units are rounded to the element type of what they act on; convolution kernels
 /// keep the type of their file. A weight file whose path ends in `zero` is zeros of any length. Memory layouts of inputs
 /// and outputs are kept as [`Surface`]s.
@@ -164,47 +166,6 @@ fn is_deep(network: &Dict) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// The weight files of the network, each read once.
-struct Weights<'a> {
-    files: &'a dyn Files,
-    paths: Vec<&'a str>,
-    read: HashMap<usize, Bytes>,
-    budget: Budget,
-}
-
-impl Weights<'_> {
-    /// `count` elements at a byte offset of the weight file with that index.
-    fn elements(&mut self, unit: &str, index: usize, offset: usize, dtype: DType, count: usize) -> Result<Data, Error> {
-        let place = || format!("unit `{unit}`");
-        let path = *self.paths.get(index).ok_or_else(|| Error::OutOfRange {
-            place: place(),
-            key: "weight file index".to_string(),
-            found: index as i64,
-            least: 0,
-            most: self.paths.len() as i64 - 1,
-        })?;
-        if path.ends_with("zero") {
-            self.budget.spend(&[count])?;
-            return Ok(Data::from_le_bytes(dtype, &vec![0; count * dtype.bytes()]));
-        }
-        let bytes = match self.read.get(&index) {
-            Some(bytes) => bytes.clone(),
-            None => {
-                let base = path.rsplit('/').next().unwrap_or(path);
-                let bytes = self.files.read(path).or_else(|_| self.files.read(base));
-                let bytes = bytes.map_err(|reason| Error::File { path: path.to_string(), reason })?;
-                self.budget.add_file(bytes.len());
-                self.read.entry(index).or_insert(bytes).clone()
-            }
-        };
-        self.budget.spend(&[count])?;
-        let size = (count as u64).saturating_mul(dtype.bytes() as u64);
-        let place = || format!("{}, weight file {path}", place());
-        let data = part(&bytes, offset as u64, size, &place, "data")?;
-        decode(bytes.slice_ref(data), Element::of(dtype), count, &place())
-    }
-}
-
 struct Builder<'a> {
     net: Net,
     names: HashSet<String>,
@@ -239,8 +200,11 @@ impl<'a> Builder<'a> {
             let reason = "states of a netplist are not read; MIL text has them as read_state".to_string();
             return Err(Error::Unsupported { op: "States".to_string(), output: state.to_string(), reason });
         }
-        for name in network.strings("Constants")?.unwrap_or_default() {
-            self.constant(network, name)?;
+        let constants = ["Constants", crate::netplist::own::CONSTANTS].map(|key| network.strings(key));
+        for list in constants {
+            for name in list?.unwrap_or_default() {
+                self.constant(network, name)?;
+            }
         }
         let units = units.iter().map(|name| Unit::new(network, name)).collect::<Result<Vec<Unit>, Error>>()?;
         let outputs = outputs.iter().map(|name| Output::new(network, name)).collect::<Result<Vec<_>, Error>>()?;
@@ -254,7 +218,7 @@ impl<'a> Builder<'a> {
             let id = self.output(output)?;
             self.net.outputs.push(id);
         }
-        Ok(())
+        self.states(network)
     }
 
     /// Units in an order in which their operands come first, as far as possible that of the list.
@@ -305,6 +269,9 @@ impl<'a> Builder<'a> {
             shape.push(extent("Depth")?);
         }
         shape.extend([extent("Height")?, extent("Width")?]);
+        if let Some(stated) = own::shape(entry, elements(&shape))? {
+            shape = stated;
+        }
         let key = format!("{prefix}Type");
         let dtype = dtype(entry, &key)?.ok_or_else(|| entry.missing(&key))?;
         Ok(TensorType { dtype, shape })
@@ -314,10 +281,15 @@ impl<'a> Builder<'a> {
         let entry = entry(network, name, "constant")?;
         let ty = self.tensor_type(&entry, "Constant")?;
         sized(&ty, || entry.place.clone())?;
-        let index = entry.size("ConstantIndex", 0)?;
-        let offset = entry.size("ConstantByteOffset", 0)?;
-        let data = self.weights.elements(name, index, offset, ty.dtype, ty.elements())?;
-        let tensor = Tensor { shape: ty.shape.clone(), data };
+        let tensor = match self.form(&entry, &ty)? {
+            Some(tensor) => tensor,
+            None => {
+                let index = entry.size("ConstantIndex", 0)?;
+                let offset = entry.size("ConstantByteOffset", 0)?;
+                let data = self.weights.elements(name, index, offset, ty.dtype, ty.elements())?;
+                Tensor { shape: ty.shape.clone(), data }
+            }
+        };
         self.define(&entry.place, name, ty, Some(tensor), None)?;
         Ok(())
     }
@@ -344,10 +316,10 @@ impl<'a> Builder<'a> {
         self.net.add_value(Value { name: name.to_string(), ty, data: data.map(Arc::new), surface })
     }
 
-    /// Adds a constant of full rank with its elements along the channels.
-    fn add_channels(&mut self, name: &str, dtype: DType, data: Data) -> ValueId {
-        let mut shape = vec![1; if self.deep { 5 } else { 4 }];
-        shape[1] = data.len();
+    /// Adds a constant of that rank with its elements along the channels.
+    fn add_channels(&mut self, name: &str, rank: usize, dtype: DType, data: Data) -> ValueId {
+        let mut shape = vec![1; rank.max(1)];
+        shape[usize::from(rank > 1)] = data.len();
         let tensor = Tensor { shape, data }.cast(dtype);
         self.add_value(name, tensor.ty(), Some(tensor), None)
     }
@@ -398,16 +370,16 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Result names of the units that only feed a network output of the same element type.
+/// Result names of the units that feed one network output, of the same element type.
 fn result_names<'a>(units: &[Unit<'a>], outputs: &[Output<'a>]) -> HashMap<&'a str, &'a str> {
-    let mut uses: HashMap<&str, usize> = HashMap::new();
-    for &name in units.iter().flat_map(|u| &u.bottoms).chain(outputs.iter().map(|o| &o.bottom)) {
-        *uses.entry(name).or_default() += 1;
+    let mut fed: HashMap<&str, usize> = HashMap::new();
+    for output in outputs {
+        *fed.entry(output.bottom).or_default() += 1;
     }
     let types: HashMap<&str, Option<&str>> = units.iter().map(|u| (u.name, u.output_type)).collect();
     let renames = outputs.iter().filter(|o| {
         let same = |ty: &Option<&str>| o.output_type.is_none() || ty.is_none() || o.output_type == *ty;
-        uses.get(o.bottom) == Some(&1) && types.get(o.bottom).is_some_and(same)
+        fed.get(o.bottom) == Some(&1) && types.get(o.bottom).is_some_and(same)
     });
     renames.map(|o| (o.bottom, o.name)).collect()
 }
@@ -482,6 +454,8 @@ fn dtype(entry: &Dict, key: &str) -> Result<Option<DType>, Error> {
         "Int16" => DType::I16,
         "UInt16" => DType::U16,
         "Int32" => DType::I32,
+        // Written here for truth values.
+        "Bool" => DType::Bool,
         _ => {
             let (place, key, found) = (entry.place.clone(), key.to_string(), format!("`{name}`"));
             return Err(Error::WrongType { place, key, found, expected: "an element type" });

@@ -159,6 +159,11 @@ impl<'a> Dict<'a> {
         self.map.contains_key(key)
     }
 
+    /// What stands under a key, of any type.
+    pub fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key)
+    }
+
     pub fn missing(&self, key: &str) -> Error {
         Error::Missing { place: self.place.clone(), key: key.to_string() }
     }

@@ -4,12 +4,16 @@ use super::{Builder, Unit, dtype, kernel_type};
 use crate::error::Error;
 use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
 use crate::native::{Native, Schema};
+use crate::netplist::own;
 use crate::ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
 use crate::read::property::{Dict, wrong};
 use half::f16;
 
 /// Keys of a unit that carry no meaning of their own: names, and types of operands that the operands have anyway.
-const PLAIN_KEYS: [&str; 10] = [
+const PLAIN_KEYS: [&str; 13] = [
+    own::FORM,
+    own::OPERATION,
+    own::SHAPE,
     "Bottom",
     "InputType",
     "Name",
@@ -67,6 +71,9 @@ impl<'a> Builder<'a> {
 
 impl<'a> Call<'_, 'a> {
     fn translate(&mut self) -> Result<ValueId, Error> {
+        if let Some(id) = self.own_operation()? {
+            return Ok(id);
+        }
         match self.unit.kind {
             "Conv" | "Linear" => self.conv(),
             "GOC" => self.scale_and_bias(),
@@ -74,7 +81,7 @@ impl<'a> Call<'_, 'a> {
             "ScaledElementWise" | "ElementWise" => self.elementwise(),
             "Concat" => {
                 self.understands(&["Dimension"])?;
-                let axis = self.dimension("Dimension")?.unwrap_or(1);
+                let axis = self.dimension("Dimension")?.unwrap_or(usize::from(self.rank() > 1));
                 let inputs = self.inputs.clone();
                 self.give(OpKind::Concat { axis }, &inputs, None)
             }
@@ -97,6 +104,20 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
+    /// The operation that a key of our own states.
+    fn own_operation(&mut self) -> Result<Option<ValueId>, Error> {
+        let Some(dict) = self.unit.dict.value(own::OPERATION) else { return Ok(None) };
+        let place = &self.unit.dict.place;
+        let entry = dict.as_dictionary().ok_or_else(|| wrong(place, own::OPERATION, dict, "a dictionary"))?;
+        let kind = own::read_operation(entry)
+            .map_err(|reason| Error::Syntax { place: format!("{place}, `{}`", own::OPERATION), reason })?;
+        let wanted = dtype(&self.unit.dict, "OutputType")?.ok_or_else(|| self.unit.dict.missing("OutputType"))?;
+        let shape = super::own::stated(&self.unit.dict)?;
+        let declared = shape.map(|shape| TensorType { dtype: wanted, shape });
+        let inputs = self.inputs.clone();
+        self.give(kind, &inputs, declared).map(Some)
+    }
+
     /// A native layer, its parameters as they are.
     fn native(&mut self, schema: &'static Schema) -> Result<ValueId, Error> {
         let given = self.params.as_ref().map_or_else(Vec::new, Dict::raw);
@@ -108,7 +129,7 @@ impl<'a> Call<'_, 'a> {
     /// Refuses a unit that states other channels than its result has.
     fn states_channels(&self, id: ValueId) -> Result<(), Error> {
         let dict = &self.unit.dict;
-        let channels = self.ty(id).shape.get(1).copied().unwrap_or(1);
+        let [_, channels, ..] = own::five(&self.ty(id).shape);
         if dict.has("OutputChannels") {
             let stated = dict.extent("OutputChannels", 1)?;
             if stated != channels {
@@ -167,18 +188,24 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// The axis that a name stands for; `None` for a depth that the values do not have.
+    /// Rank of the first operand.
+    fn rank(&self) -> usize {
+        self.inputs.first().map_or(0, |&x| self.builder.net.value(x).ty.shape.len())
+    }
+
+    /// The axis that a name stands for; `None` for one that the values do not have.
     fn axis(&self, name: &str) -> Result<Option<usize>, Error> {
-        let deep = usize::from(self.builder.deep);
-        Ok(Some(match name {
-            "Batch" => 0,
-            "Channel" => 1,
-            "Depth" if deep == 0 => return Ok(None),
-            "Depth" => 2,
-            "Height" => 2 + deep,
-            "Width" => 3 + deep,
-            _ => return Err(self.unsupported(&format!("dimension `{name}`"))),
-        }))
+        let names = own::axis_names(self.rank()).unwrap_or_default();
+        match names.iter().position(|known| *known == name) {
+            Some(axis) => Ok(Some(axis)),
+            None if ["Batch", "Channel", "Depth", "Height", "Width"].contains(&name) => Ok(None),
+            None => Err(self.unsupported(&format!("dimension `{name}`"))),
+        }
+    }
+
+    /// Spatial axes of the first operand, at most three.
+    fn spatial_axes(&self) -> usize {
+        self.rank().saturating_sub(2).min(3)
     }
 
     /// The one axis that a parameter names.
@@ -188,7 +215,7 @@ impl<'a> Call<'_, 'a> {
             None => Ok(None),
             Some(&[name]) => match self.axis(name)? {
                 Some(axis) => Ok(Some(axis)),
-                None => Err(self.unsupported("dimension `Depth` of values without depth")),
+                None => Err(self.unsupported(&format!("dimension `{name}` of values without it"))),
             },
             Some(names) => Err(self.unsupported(&format!("{} dimensions", names.len()))),
         }
@@ -231,12 +258,16 @@ impl<'a> Call<'_, 'a> {
     fn spatial(&self, params: &Dict, keys: [&str; 3], default: usize) -> Result<Vec<usize>, Error> {
         let [width, height, depth] = keys;
         let keys = [depth, height, width];
-        keys[usize::from(!self.builder.deep)..].iter().map(|key| params.size(key, default)).collect()
+        let absent = keys.len() - self.spatial_axes();
+        if let Some(key) = keys.iter().take(absent).find(|key| params.size(key, default) != Ok(default)) {
+            return Err(self.unsupported(&format!("`{key}` of values without that axis")));
+        }
+        keys.iter().skip(absent).map(|key| params.size(key, default)).collect()
     }
 
     /// Steps per spatial axis; the netplist lists width first.
     fn steps(&self, params: &Dict) -> Result<Vec<usize>, Error> {
-        let spatial = if self.builder.deep { 3 } else { 2 };
+        let spatial = self.spatial_axes();
         let mut steps = vec![1; spatial];
         for (i, value) in params.array("Step")?.unwrap_or_default().iter().enumerate() {
             let step = value.as_unsigned_integer().and_then(|v| usize::try_from(v).ok());
@@ -291,8 +322,11 @@ impl<'a> Call<'_, 'a> {
         };
         let shares: &[&str] = if groups == 1 { &["KernelGroupReuse"] } else { &[] };
         self.understands(&[&keys, shares].concat())?;
-        let ty = self.ty(x);
-        let channels = ty.shape[1];
+        let rank = self.rank();
+        let [_, channels, ..] = own::five(&self.ty(x).shape);
+        if !(3..=5).contains(&rank) {
+            return Err(self.unsupported(&format!("convolution of {rank} axes")));
+        }
         if !channels.is_multiple_of(groups) {
             return Err(self.unsupported(&format!("{groups} groups of {channels} channels")));
         }
@@ -303,15 +337,20 @@ impl<'a> Call<'_, 'a> {
         shape.extend(self.spatial(&params, ["KernelWidth", "KernelHeight", "KernelDepth"], 1)?);
         let kernel = dtype(&params, "KernelType")?.ok_or_else(|| self.missing("KernelType"))?;
         let (kernel, count) = kernel_type(&params.place, kernel, shape)?;
-        let (index, offset) = (params.size("KernelIndex", 0)?, params.size("KernelOffset", 0)?);
-        let data = self.builder.weights.elements(self.unit.name, index, offset, kernel.dtype, count)?;
+        let tensor = match self.builder.form(&self.unit.dict, &kernel)? {
+            Some(tensor) => tensor,
+            None => {
+                let (index, offset) = (params.size("KernelIndex", 0)?, params.size("KernelOffset", 0)?);
+                let data = self.builder.weights.elements(self.unit.name, index, offset, kernel.dtype, count)?;
+                Tensor { shape: kernel.shape.clone(), data }
+            }
+        };
         let name = self.fresh("kernel");
-        let tensor = Tensor { shape: kernel.shape.clone(), data };
         let weight = self.builder.add_value(&name, kernel, Some(tensor), None);
-        let mut dilations = vec![1; ty.shape.len() - 2];
-        let last = dilations.len() - 1;
-        dilations[last] = params.extent("KernelDilationX", 1)?;
-        dilations[last - 1] = params.extent("KernelDilationY", 1)?;
+        let mut dilations = vec![1; rank - 2];
+        for (dilation, key) in dilations.iter_mut().rev().zip(["KernelDilationX", "KernelDilationY"]) {
+            *dilation = params.extent(key, 1)?;
+        }
         let (strides, pads) = (self.steps(&params)?, self.pads(&params)?);
         self.give(OpKind::Conv { strides, pads, dilations, groups }, &[x, weight], None)
     }
@@ -347,7 +386,7 @@ impl<'a> Call<'_, 'a> {
             (None, Some(group)) => {
                 let key = |name: &str| format!("{prefix}{name}");
                 let count = group.extent(&key("Count"), 1)?;
-                let channels = ty.shape[1];
+                let [_, channels, ..] = own::five(&ty.shape);
                 if count != 1 && count != channels {
                     return Err(self.unsupported(&format!("{count} elements of {prefix} for {channels} channels")));
                 }
@@ -357,7 +396,7 @@ impl<'a> Call<'_, 'a> {
             }
         };
         let name = self.fresh(&prefix.to_lowercase());
-        Ok(Some(self.builder.add_channels(&name, ty.dtype, data)))
+        Ok(Some(self.builder.add_channels(&name, ty.shape.len(), ty.dtype, data)))
     }
 
     fn neuron(&mut self) -> Result<ValueId, Error> {
@@ -429,7 +468,8 @@ impl<'a> Call<'_, 'a> {
             Some(scale) => {
                 let computed = self.emit("unscaled", kind, &inputs)?;
                 let name = self.fresh("scale");
-                let scale = self.builder.add_channels(&name, self.ty(computed).dtype, Data::F32(vec![scale]));
+                let ty = self.ty(computed);
+                let scale = self.builder.add_channels(&name, ty.shape.len(), ty.dtype, Data::F32(vec![scale]));
                 self.give(OpKind::Binary(Binary::Mul), &[computed, scale], None)
             }
         }
@@ -459,10 +499,13 @@ impl<'a> Call<'_, 'a> {
         self.understands(&["ReshapedBatch", "ReshapedChannel", "ReshapedDepth", "ReshapedHeight", "ReshapedWidth"])?;
         let params = self.params()?;
         let ty = self.ty(x);
+        if let Some(shape) = super::own::stated(&self.unit.dict)? {
+            return self.give(OpKind::Reshape, &[x], Some(TensorType { dtype: ty.dtype, shape }));
+        }
         let mut shape = vec![params.extent("ReshapedBatch", 1)?, params.extent("ReshapedChannel", 1)?];
         if self.builder.deep {
             shape.push(params.extent("ReshapedDepth", 1)?);
-            if shape[2] > 1 || ty.shape[2] > 1 {
+            if shape[2] > 1 || own::five(&ty.shape)[2] > 1 {
                 return Err(self.unsupported("depth of more than one: the order of its elements is not known"));
             }
         }
@@ -504,7 +547,9 @@ impl<'a> Call<'_, 'a> {
         let mut axes: Vec<usize> = axes.into_iter().flatten().collect();
         axes.sort_unstable();
         axes.dedup();
-        self.give(OpKind::Reduce { kind, axes, keep_dims: true }, &[x], None)
+        let stated = super::own::stated(&self.unit.dict)?;
+        let keep_dims = stated.is_none_or(|shape| shape.len() == self.rank());
+        self.give(OpKind::Reduce { kind, axes, keep_dims }, &[x], None)
     }
 
     fn pooling(&mut self) -> Result<ValueId, Error> {
