@@ -100,6 +100,39 @@ impl Table {
         Table::clamp("clip", [low, high, low, high], 1.0)
     }
 
+    /// Addend of the argument of [`Table::rounded`]: fp16 numbers from 1024 to 2048 are the whole ones, so that what counts as fp16
+    /// is rounded by this addition alone.
+    pub const ROUNDING_ADDEND: f32 = 1536.0;
+    /// Least and greatest integer that [`Table::rounded`] holds results to.
+    pub const ROUNDED_RANGE: [f32; 2] = [-512.0, 511.0];
+    /// Knots 64 apart.
+    const ROUNDED_SHIFT: i16 = -6;
+
+    /// The nearest integer, held between two of them, of an argument that comes with [`Table::ROUNDING_ADDEND`].
+    pub fn rounded(min: f32, max: f32) -> Table {
+        let addend = Self::ROUNDING_ADDEND;
+        let [least, greatest] = Self::ROUNDED_RANGE;
+        let (min, max) = (min.clamp(least, greatest), max.clamp(least, greatest));
+        let form = Form {
+            mode: Mode::FromZero,
+            symmetry: Symmetry::None,
+            shift: Self::ROUNDED_SHIFT,
+            limits: [addend + min, addend + max, min, max],
+            tails: [0.0; 4],
+        };
+        let range = [f64::from(least), f64::from(greatest) + 1.0];
+        let knot = |i: usize| (i as f64 * 64.0 - f64::from(addend)).clamp(range[0], range[1]);
+        Table::build("round", form, knot)
+    }
+
+    /// Addend of the task's argument that a table is made for: zero but for [`Table::rounded`].
+    pub fn addend(&self) -> f32 {
+        let rounds = self.mode == Mode::FromZero
+            && self.halfwords[place::MODE] >> 5 == Symmetry::None as u16
+            && self.halfwords[place::SHIFT] == Self::ROUNDED_SHIFT as u16;
+        if rounds { Self::ROUNDING_ADDEND } else { 0.0 }
+    }
+
     /// `x < 0 ? alpha * x : x`.
     pub fn leaky_relu(alpha: f32) -> Table {
         Table::clamp("leaky_relu", [-INF, INF, -INF, INF], alpha)

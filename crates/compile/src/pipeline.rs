@@ -80,6 +80,8 @@ passes! {
         "conversions, identities and reshapes that change nothing disappear";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
         "sums of whole numbers that are scaled at once stay floats";
+    QUANTIZATION: 1 true "0bb-recognize-quantization" Work::Net(rewrite::recognize_quantization), "ours",
+        "quantization that is written in parts becomes one rounding, and what follows it its scale";
     MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",

@@ -637,15 +637,19 @@ impl Emitter<'_> {
                 self.set_all(&[(KernelFmt, format::FP16), (BinaryPoint, constant::BINARY_POINT_FP16)])?;
                 self.set(BiasMode, u32::from(bias.is_some()))?;
                 self.set_half(PostScale, *post_scale)?;
+                if nonlinear.addend() != 0.0 {
+                    self.set_half(AccBias, nonlinear.addend())?;
+                }
                 nonlinear
             }
             Kind::Neuron { add, post_scale, nonlinear } => {
                 self.set(KernelMode, kernel::UNITY)?;
                 self.set_half(PostScale, *post_scale)?;
-                if *add == 0.0 {
+                let add = add + nonlinear.addend();
+                if add == 0.0 {
                     self.set(NeOpMode, neural::BYPASS)?;
                 } else {
-                    self.set_half(AccBias, *add)?;
+                    self.set_half(AccBias, add)?;
                     self.set(DpeCategory, 1)?;
                 }
                 nonlinear

@@ -149,11 +149,13 @@ impl Epilogue {
                     Offset::Channels(all) => Some(all),
                 };
                 // What fp16 leaves of the factor goes into the coefficients.
-                let post_scale = f16::from_f32(self.gain).to_f32();
+                // An addend for all channels comes after biases and before the factor, which therefore goes there whole.
+                let post_scale = if self.post.addend() == 0.0 { f16::from_f32(self.gain).to_f32() } else { 1.0 };
                 if post_scale == 0.0 || post_scale.is_infinite() {
                     return None;
                 }
-                let weights = if exact { weights } else { Arc::new(weights.scaled(self.gain / post_scale)?) };
+                let weights =
+                    if self.gain == post_scale { weights } else { Arc::new(weights.scaled(self.gain / post_scale)?) };
                 let bias = bias.map(|b| Arc::new(b.iter().map(|x| x / post_scale).collect::<Vec<f32>>()));
                 let fits = |b: &Arc<Vec<f32>>| b.iter().all(|x| x.abs() <= f16::MAX.to_f32());
                 let held = bias.as_ref().is_none_or(fits);
@@ -161,7 +163,8 @@ impl Epilogue {
             }
             Kind::Neuron { .. } => {
                 let add = scalar? / self.gain;
-                let held = exact && add.abs() <= f16::MAX.to_f32();
+                let free = self.post.addend() == 0.0 || add == 0.0 && self.gain == 1.0;
+                let held = exact && free && add.abs() <= f16::MAX.to_f32();
                 held.then_some(Kind::Neuron { add, post_scale: self.gain, nonlinear: self.post })
             }
             Kind::Product { lanes, .. } => {
@@ -169,7 +172,7 @@ impl Epilogue {
                 held.then_some(Kind::Product { lanes, post_scale: self.gain })
             }
             Kind::SumChannels { .. } => {
-                let held = self.gain == 1.0 && self.offset.is_zero();
+                let held = self.gain == 1.0 && self.offset.is_zero() && self.post.addend() == 0.0;
                 held.then_some(Kind::SumChannels { nonlinear: self.post })
             }
             Kind::Pool { window: Window::UNIT, op: PoolOp::Sum, abs: false, affine, .. }

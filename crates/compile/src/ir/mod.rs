@@ -155,6 +155,11 @@ impl Nonlinear {
     pub fn table(&self) -> Option<&Table> {
         if let Nonlinear::Table(table) = self { Some(table) } else { None }
     }
+
+    /// Addend of the argument that a table is made for, which the task states; see [`Table::addend`].
+    pub fn addend(&self) -> f32 {
+        self.table().map_or(0.0, Table::addend)
+    }
 }
 
 /// Two-source operations of the planar engine.

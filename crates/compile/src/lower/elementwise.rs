@@ -134,6 +134,7 @@ impl Lowerer<'_> {
             Unary::Clip { min, max } if min == 0.0 && max == f32::INFINITY => self.unary_into(Unary::Relu, from, to),
             // The upper bound wins over a lower bound above it.
             Unary::Clip { min, max } => self.table(Table::clip(min.min(max), max), 0.0, 1.0, from, to),
+            Unary::RoundClip { min, max } => self.table(Table::rounded(min, max), 0.0, 1.0, from, to),
             Unary::Threshold { alpha } => self.table(Table::clip(alpha, f32::INFINITY), 0.0, 1.0, from, to),
             Unary::LeakyRelu { alpha } => self.table(Table::leaky_relu(alpha), 0.0, 1.0, from, to),
             Unary::Sign => self.table(Table::sign(), 0.0, 1.0, from, to),

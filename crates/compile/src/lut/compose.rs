@@ -13,10 +13,11 @@ impl Table {
         Symmetry::from_code(self.halfwords[place::MODE] >> 5)
     }
 
-    /// Returns true for a table that classifies its argument in place of following it: level tails alone (signs, choices), or the
-    /// fraction or integer mode.
+    /// Returns true for a table that classifies its argument in place of following it: level tails alone (signs, choices), the
+    /// fraction or integer mode, or one that rounds.
     pub fn chooses(&self) -> bool {
         matches!(self.mode, Mode::Fraction | Mode::Integer)
+            || self.addend() != 0.0
             || self.halfwords[place::SHIFT] == TAILS_ONLY as u16
                 && self.half(place::LEFT) == 0.0
                 && self.half(place::RIGHT) == 0.0
@@ -59,7 +60,7 @@ impl Table {
 
     /// `f(max(x, 0))` for this table's `f`.
     pub fn after_relu(&self) -> Option<Table> {
-        let symmetry = self.symmetry()?;
+        let symmetry = self.symmetry().filter(|_| self.addend() == 0.0)?;
         let low = self.half(place::X_LOW);
         // At zero and below the first limit acts, so that negative arguments have the value of zero already.
         if symmetry == Symmetry::None && low >= 0.0 {

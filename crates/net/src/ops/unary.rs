@@ -61,6 +61,11 @@ pub enum Unary {
         min: f32,
         max: f32,
     },
+    /// The nearest integer, ties to even, held between two integers: what quantization leaves of a scaled number.
+    RoundClip {
+        min: f32,
+        max: f32,
+    },
     /// `max(x, alpha)`.
     Threshold {
         alpha: f32,
@@ -183,6 +188,9 @@ static ROWS: &[Row] = rows! {
     "round" "round" "Round" &[], |_| Unary::Round, |x, _| x.round_ties_even(), Some(|x, _| x);
     "clip" "clip" "" LIMITS, |[min, max]| Unary::Clip { min, max }, |x, [min, max]| clip(x, min, max),
         Some(|x, [min, max]| x.max(min.ceil() as i64).min(max.floor() as i64));
+    "round_clip" "" "" LIMITS, |[min, max]| Unary::RoundClip { min, max },
+        |x, [min, max]| clip(x.round_ties_even(), min, max),
+        Some(|x, [min, max]| x.max(min.ceil() as i64).min(max.floor() as i64));
     "threshold" "threshold" "" THRESHOLD_ALPHA, |[alpha, _]| Unary::Threshold { alpha },
         |x, [alpha, _]| if x < alpha { alpha } else { x }, Some(|x, [alpha, _]| x.max(alpha.ceil() as i64));
     "sin" "sin" "Sin" &[], |_| Unary::Sin, |x, _| x.sin(), None;
@@ -245,7 +253,7 @@ impl Unary {
             Unary::LeakyRelu { alpha } | Unary::Elu { alpha } | Unary::Threshold { alpha } => [alpha, 0.0],
             Unary::SigmoidHard { alpha, beta } | Unary::ScaledTanh { alpha, beta } => [alpha, beta],
             Unary::Log { epsilon } | Unary::Rsqrt { epsilon } | Unary::Inverse { epsilon } => [epsilon, 0.0],
-            Unary::Clip { min, max } => [min, max],
+            Unary::Clip { min, max } | Unary::RoundClip { min, max } => [min, max],
             _ => [0.0; 2],
         }
     }

@@ -5,6 +5,7 @@
 //! `double` is `f32`.
 
 mod attention;
+mod contributed;
 mod elementwise;
 mod loss;
 mod node;

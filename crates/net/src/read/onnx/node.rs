@@ -1,7 +1,9 @@
 //! One node: its operands and attributes, and the value that each output becomes.
 
 use super::proto::{self, Attribute};
-use super::{Translator, attention, elementwise, loss, normalize, quantized, recurrent, shape, spatial, subgraph};
+use super::{
+    Translator, attention, contributed, elementwise, loss, normalize, quantized, recurrent, shape, spatial, subgraph,
+};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
@@ -91,6 +93,7 @@ impl<'n, 'a> Node<'n, 'a> {
                 || loss::translate(&mut self)?
                 || quantized::translate(&mut self)?
                 || recurrent::translate(&mut self)?)
+            || self.node.domain == contributed::DOMAIN && contributed::translate(&mut self)?
             || subgraph::translate(&mut self)?;
         if done {
             return Ok(());

@@ -120,7 +120,14 @@ fn range(dtype: DType) -> Option<(f32, f32)> {
     })
 }
 
-fn quantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>, dtype: DType) -> Result<ValueId, Error> {
+/// `clip(round(x / scale) + zero)`, of an integer type of 8 or 16 bits.
+pub fn quantize(
+    n: &mut Node,
+    x: ValueId,
+    scale: ValueId,
+    zero: Option<ValueId>,
+    dtype: DType,
+) -> Result<ValueId, Error> {
     let (min, max) = range(dtype).ok_or_else(|| n.unsupported(format!("output type {dtype}")))?;
     let x = n.build().cast(x, DType::F32)?;
     let scale = n.build().cast(scale, DType::F32)?;
@@ -136,7 +143,8 @@ fn quantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>, dty
     n.build().cast(held, dtype)
 }
 
-fn dequantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Result<ValueId, Error> {
+/// `(x - zero) * scale`.
+pub fn dequantize(n: &mut Node, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Result<ValueId, Error> {
     let float = n.dtype(scale);
     let mut steps = n.build().cast(x, float)?;
     if let Some(zero) = zero {
@@ -170,9 +178,17 @@ fn centred(n: &mut Node, index: usize, zero: usize, columns: usize) -> Result<Va
     n.build().binary(Binary::Sub, x, zero)
 }
 
-/// Scale and zero point from the operand's own range, which always holds zero.
 fn dynamic(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
+    let (id, scale, zero) = range_of(n, x)?;
+    n.output(0, id);
+    n.output(1, scale);
+    n.output(2, zero);
+    n.finish(3)
+}
+
+/// A value as 8-bit integers, with scale and zero point from its own range, which always holds zero.
+pub fn range_of(n: &mut Node, x: ValueId) -> Result<(ValueId, ValueId, ValueId), Error> {
     let axes: Vec<usize> = (0..n.shape(x).len()).collect();
     let (low, high) =
         (n.build().reduce(ReduceKind::Min, x, &axes, false)?, n.build().reduce(ReduceKind::Max, x, &axes, false)?);
@@ -186,8 +202,5 @@ fn dynamic(n: &mut Node) -> Result<bool, Error> {
     let zero = n.build().unary(Unary::Round, steps)?;
     let zero = n.build().cast(zero, DType::U8)?;
     let id = quantize(n, x, scale, Some(zero), DType::U8)?;
-    n.output(0, id);
-    n.output(1, scale);
-    n.output(2, zero);
-    n.finish(3)
+    Ok((id, scale, zero))
 }

@@ -189,6 +189,13 @@ fn conv_transpose(n: &mut Node) -> Result<bool, Error> {
 
 fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     let x = n.need(0)?;
+    let id = pooled(n, kind, x)?;
+    n.output(0, id);
+    n.finish(1)
+}
+
+/// Pooling of an operand already chosen; the attributes are the node's.
+pub fn pooled(n: &mut Node, kind: PoolKind, x: ValueId) -> Result<ValueId, Error> {
     let spatial = spatial_rank(n, x)?;
     let shape = n.shape(x);
     let (kernel, strides) = (list(n, "kernel_shape", spatial)?, list(n, "strides", spatial)?);
@@ -202,8 +209,7 @@ fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     } else {
         dilated_pool(n, kind, x, &kernel, &strides, &dilations, &pads, ceil_mode)?
     };
-    n.output(0, id);
-    n.finish(1)
+    Ok(id)
 }
 
 /// Windows with gaps, and norms other than that of 2: padded, then one strided slice for each place of the window, combined.

@@ -1,0 +1,405 @@
+//! Quantization becomes one rounding, and what follows it its scale: `clip(round(x / s) + z)` as an activation of the layer that
+//! computes `x`, with `1 / s` in that layer's coefficients, and `(q - z) * s` in the same table.
+//!
+//! The engine computes in fp16, which holds every integer of 8 bits: integers stay floats between quantization and what reads them.
+//! Of 16 bits it does not; where such a quantization is undone at once, its limits alone are kept, since fp16 rounds as finely.
+
+use super::{Builder, Names};
+use crate::error::Result;
+use crate::lut::Table;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, DType, Data, Net, Op, OpKind, PoolKind, Tensor, Unary, Value, ValueId};
+use std::collections::{HashMap, HashSet};
+
+/// Depth limit of the search for the quantization that a value has been through, in operations.
+const LONGEST_PATH: usize = 16;
+
+/// Quantization that is written in parts becomes one rounding, and what follows it its scale.
+pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let graph = Graph::of(net);
+    let mut found: Vec<Found> = (0..net.ops.len()).filter_map(|at| graph.find(net, at)).collect();
+    for one in &mut found {
+        one.undone = graph.undone(net, one);
+    }
+    let mut names = Names::of(net);
+    let mut replace: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut added: Vec<(usize, Op)> = Vec::new();
+    let known: HashMap<ValueId, usize> = found.iter().enumerate().map(|(i, f)| (f.result, i)).collect();
+    for one in &found {
+        let name = net.ops[one.at].name.clone();
+        let idle = one.undone.is_some() && graph.is_quantized(net, &found, &known, one, one.operand, LONGEST_PATH);
+        let mut builder = Builder { net: &mut *net, names: &mut names, ops: Vec::new(), name: name.clone() };
+        match &one.undone {
+            Some(undone) if idle => {
+                reasons.say(|| format!("{name}: quantized already"));
+                replace.extend(undone.results.iter().map(|&id| (id, one.operand)));
+            }
+            Some(undone) if !one.is_narrow() => {
+                reasons.say(|| format!("{name}: fp16 rounds as finely as 16 bits; the limits stay"));
+                let clip = Unary::Clip { min: one.min * undone.scale, max: one.max * undone.scale };
+                let held = builder.like(one.operand, OpKind::Unary(clip), &[one.operand]);
+                replace.extend(undone.results.iter().map(|&id| (id, held)));
+            }
+            undone if one.is_narrow() => {
+                reasons.say(|| format!("{name}: quantization as one rounding"));
+                builder.quantize(one, undone.as_ref(), &mut replace);
+            }
+            _ => {}
+        }
+        added.extend(builder.ops.drain(..).map(|op| (one.at, op)));
+    }
+    for (at, op) in added.into_iter().rev() {
+        net.ops.insert(at, op);
+    }
+    let last = |mut id: ValueId| {
+        while let Some(&next) = replace.get(&id) {
+            id = next;
+        }
+        id
+    };
+    for input in net.ops.iter_mut().flat_map(|op| &mut op.inputs) {
+        *input = last(*input);
+    }
+    Ok(())
+}
+
+/// A quantization: `clip(round(operand / scale), min, max) + zero`.
+struct Found {
+    /// Position of its last operation.
+    at: usize,
+    result: ValueId,
+    operand: ValueId,
+    /// Factor of the operand by element or one for all, the reciprocal scale; `None` for 1.
+    factor: Option<Tensor>,
+    zero: f32,
+    min: f32,
+    max: f32,
+    undone: Option<Undone>,
+}
+
+/// Every reader of a quantized value subtracts its zero point and multiplies by one scale.
+struct Undone {
+    scale: f32,
+    /// Results of those multiplications.
+    results: Vec<ValueId>,
+}
+
+impl Found {
+    /// Returns true if the limits lie within what one rounding table holds.
+    fn is_narrow(&self) -> bool {
+        let [least, greatest] = Table::ROUNDED_RANGE;
+        least <= self.min && self.max <= greatest
+    }
+}
+
+/// Makers and readers of values by operation position.
+struct Graph {
+    makers: HashMap<ValueId, usize>,
+    readers: HashMap<ValueId, Vec<usize>>,
+    outputs: HashSet<ValueId>,
+}
+
+impl Graph {
+    fn of(net: &Net) -> Graph {
+        let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        let mut makers = HashMap::new();
+        for (at, op) in net.ops.iter().enumerate() {
+            makers.extend(op.outputs.iter().map(|&id| (id, at)));
+            for &id in &op.inputs {
+                readers.entry(id).or_default().push(at);
+            }
+        }
+        Graph { makers, readers, outputs: net.outputs.iter().copied().collect() }
+    }
+
+    fn maker<'n>(&self, net: &'n Net, id: ValueId) -> Option<&'n Op> {
+        net.ops.get(*self.makers.get(&id)?)
+    }
+
+    fn readers(&self, id: ValueId) -> &[usize] {
+        self.readers.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The quantization that ends with the operation there.
+    fn find(&self, net: &Net, at: usize) -> Option<Found> {
+        let op = &net.ops[at];
+        let &result = op.outputs.first()?;
+        let ends = match op.kind {
+            OpKind::Cast => matches!(net.value(result).ty.dtype, DType::U8 | DType::I8 | DType::U16 | DType::I16),
+            // The conversion or the second clip behind it is the end, where there is one.
+            OpKind::Unary(Unary::Clip { .. }) => !self.readers(result).iter().any(|&r| self.narrows(net, r)),
+            _ => false,
+        };
+        let narrow = matches!(op.kind, OpKind::Cast).then(|| range(net.value(result).ty.dtype)).flatten();
+        if !ends || self.outputs.contains(&result) {
+            return None;
+        }
+        let (mut min, mut max) = narrow.unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
+        let mut id = if narrow.is_some() { *op.inputs.first()? } else { result };
+        while let Some(Op { kind: OpKind::Unary(Unary::Clip { min: low, max: high }), inputs, .. }) =
+            self.maker(net, id)
+        {
+            (min, max) = (min.max(*low), max.min(*high));
+            id = *inputs.first()?;
+        }
+        let mut zero = 0.0;
+        if let Some((added, number)) = self.with_number(net, id, Binary::Add) {
+            (id, zero) = (added, number);
+        }
+        let round = self.maker(net, id).filter(|op| op.kind == OpKind::Unary(Unary::Round))?;
+        let whole = [zero, min, max].iter().all(|x| x.is_finite() && x.fract() == 0.0);
+        if !whole || min > max {
+            return None;
+        }
+        let scaled = *round.inputs.first()?;
+        let (operand, factor) = self.factor(net, scaled).map_or((scaled, None), |(x, t)| (x, Some(t)));
+        let mut found = Found { at, result, operand, factor, zero, min: min - zero, max: max - zero, undone: None };
+        self.take_limits(net, &mut found);
+        (found.min <= found.max).then_some(found)
+    }
+
+    /// Returns true for a clip, or a conversion to an integer of up to 16 bits.
+    fn narrows(&self, net: &Net, at: usize) -> bool {
+        let op = &net.ops[at];
+        if matches!(op.kind, OpKind::Unary(Unary::Clip { .. })) {
+            return true;
+        }
+        op.kind == OpKind::Cast && op.outputs.iter().any(|&o| range(net.value(o).ty.dtype).is_some())
+    }
+
+    /// The live operand and the one number of an operation on both.
+    fn with_number(&self, net: &Net, id: ValueId, wanted: Binary) -> Option<(ValueId, f32)> {
+        let op = self.maker(net, id).filter(|op| op.kind == OpKind::Binary(wanted))?;
+        let (&x, &y) = (op.inputs.first()?, op.inputs.get(1)?);
+        match (number(net, x), number(net, y)) {
+            (None, Some(c)) => Some((x, c)),
+            (Some(c), None) if wanted != Binary::Sub => Some((y, c)),
+            _ => None,
+        }
+    }
+
+    /// The operand of a product with constants, or of a quotient by them, and the factors.
+    fn factor(&self, net: &Net, id: ValueId) -> Option<(ValueId, Tensor)> {
+        let op = self.maker(net, id)?;
+        let (&x, &y) = (op.inputs.first()?, op.inputs.get(1)?);
+        let constant = |id: ValueId| net.value(id).data.clone();
+        let (x, tensor, divides) = match op.kind {
+            OpKind::Binary(Binary::Div) => (x, constant(y)?, true),
+            OpKind::Binary(Binary::Mul) => match (constant(x), constant(y)) {
+                (None, Some(t)) => (x, t, false),
+                (Some(t), None) => (y, t, false),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let (own, shape) = (&net.value(x).ty.shape, &net.value(*op.outputs.first()?).ty.shape);
+        let data: Vec<f32> = tensor.data.to_f32().iter().map(|c| if divides { 1.0 / c } else { *c }).collect();
+        let sound = own == shape && constant(x).is_none() && data.iter().all(|c| c.is_finite() && *c > 0.0);
+        sound.then(|| (x, Tensor { shape: tensor.shape.clone(), data: Data::F32(data) }))
+    }
+
+    /// A ReLU or a clip of the operand narrows the limits instead: rounding keeps the order of numbers.
+    fn take_limits(&self, net: &Net, found: &mut Found) {
+        let factor = match &found.factor {
+            None => 1.0,
+            Some(t) => match uniform(&t.data.to_f32()) {
+                Some(c) => c,
+                None => return,
+            },
+        };
+        while let Some(Op { kind: OpKind::Unary(f), inputs, .. }) = self.maker(net, found.operand) {
+            let (low, high) = match *f {
+                Unary::Relu => (0.0, f32::INFINITY),
+                Unary::Relu6 => (0.0, 6.0),
+                Unary::Clip { min, max } if min <= max => (min, max),
+                _ => return,
+            };
+            let Some(&operand) = inputs.first() else { return };
+            found.min = found.min.max((low * factor).round_ties_even());
+            found.max = found.max.min((high * factor).round_ties_even());
+            found.operand = operand;
+        }
+    }
+
+    /// Whether every reader subtracts the zero point and multiplies by one and the same scale.
+    fn undone(&self, net: &Net, found: &Found) -> Option<Undone> {
+        let mut centred = Vec::new();
+        if found.zero == 0.0 {
+            centred.push(found.result);
+        }
+        for &reader in self.readers(found.result) {
+            let &out = net.ops[reader].outputs.first()?;
+            match self.with_number(net, out, Binary::Sub) {
+                Some((x, zero)) if x == found.result && zero == found.zero => centred.push(out),
+                _ if found.zero == 0.0 => {}
+                _ => return None,
+            }
+        }
+        let mut scale = None;
+        let mut results = Vec::new();
+        for &id in &centred {
+            let multiplied = self.readers(id).iter().filter(|&&r| id != found.result || !self.subtracts_zero(net, r));
+            for &reader in multiplied {
+                let &out = net.ops[reader].outputs.first()?;
+                let (_, own) = self.with_number(net, out, Binary::Mul).filter(|(x, _)| *x == id)?;
+                if *scale.get_or_insert(own) != own || own <= 0.0 || self.outputs.contains(&out) {
+                    return None;
+                }
+                results.push(out);
+            }
+            if self.outputs.contains(&id) {
+                return None;
+            }
+        }
+        Some(Undone { scale: scale?, results })
+    }
+
+    fn subtracts_zero(&self, net: &Net, at: usize) -> bool {
+        let out = net.ops[at].outputs.first();
+        out.is_some_and(|&out| matches!(self.with_number(net, out, Binary::Sub), Some((_, 0.0))))
+    }
+
+    /// Whether a value has been quantized with this scale and within these limits already, and was only moved since.
+    fn is_quantized(
+        &self,
+        net: &Net,
+        all: &[Found],
+        known: &HashMap<ValueId, usize>,
+        found: &Found,
+        id: ValueId,
+        depth: usize,
+    ) -> bool {
+        let Some(op) = self.maker(net, id).filter(|_| depth > 0) else { return false };
+        let moved = match &op.kind {
+            OpKind::Reshape | OpKind::Transpose { .. } | OpKind::Slice { .. } | OpKind::Broadcast => true,
+            OpKind::Concat { .. } => true,
+            OpKind::Pool { kind: PoolKind::Max, .. } => true,
+            _ => false,
+        };
+        if moved {
+            return op.inputs.iter().all(|&x| self.is_quantized(net, all, known, found, x, depth - 1));
+        }
+        let Some((centred, scale)) = self.with_number(net, id, Binary::Mul) else { return false };
+        let result = match self.with_number(net, centred, Binary::Sub) {
+            Some((x, _)) if !known.contains_key(&centred) => x,
+            _ => centred,
+        };
+        let Some(before) = known.get(&result).and_then(|&i| all.get(i)) else { return false };
+        let same = |undone: &Undone| undone.scale == scale;
+        before.undone.as_ref().is_some_and(same)
+            && found.undone.as_ref().is_some_and(same)
+            && found.min <= before.min
+            && before.max <= found.max
+            && found.factor.as_ref().and_then(|t| uniform(&t.data.to_f32())).is_some_and(|c| near(c * scale, 1.0))
+    }
+}
+
+impl Builder<'_> {
+    /// The quantization in its place; what reads its result reads that of the rounding.
+    fn quantize(&mut self, found: &Found, undone: Option<&Undone>, replace: &mut HashMap<ValueId, ValueId>) {
+        let mut id = found.operand;
+        if let Some(factor) = &found.factor {
+            let factor = self.constant_of("reciprocal", factor.clone());
+            id = self.like(found.operand, OpKind::Binary(Binary::Mul), &[id, factor]);
+        }
+        let rounding = Unary::RoundClip { min: found.min, max: found.max };
+        id = self.like(found.operand, OpKind::Unary(rounding), &[id]);
+        if let Some(undone) = undone {
+            let scale = self.constant("scale", vec![1], vec![undone.scale]);
+            id = self.like(found.operand, OpKind::Binary(Binary::Mul), &[id, scale]);
+            replace.extend(undone.results.iter().map(|&result| (result, id)));
+            return;
+        }
+        if found.zero != 0.0 {
+            let zero = self.constant("zero", vec![1], vec![found.zero]);
+            id = self.like(found.operand, OpKind::Binary(Binary::Add), &[id, zero]);
+        }
+        replace.insert(found.result, id);
+    }
+
+    /// An operation whose result is a float with the extents of a value.
+    fn like(&mut self, like: ValueId, kind: OpKind, inputs: &[ValueId]) -> ValueId {
+        let ty = anemone_net::TensorType { dtype: DType::F16, shape: self.shape(like) };
+        let name = self.fresh(kind.name());
+        let output = self.net.add_value(Value { name, ty, data: None, surface: None });
+        self.push(kind, inputs, output);
+        output
+    }
+}
+
+/// Least and greatest value of a narrow integer type.
+fn range(dtype: DType) -> Option<(f32, f32)> {
+    Some(match dtype {
+        DType::I8 => (-128.0, 127.0),
+        DType::U8 => (0.0, 255.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::U16 => (0.0, 65535.0),
+        _ => return None,
+    })
+}
+
+/// The number that a constant holds in all its elements.
+fn number(net: &Net, id: ValueId) -> Option<f32> {
+    uniform(&net.value(id).data.as_ref()?.data.to_f32())
+}
+
+fn uniform(data: &[f32]) -> Option<f32> {
+    let &first = data.first()?;
+    data.iter().all(|&x| x == first).then_some(first)
+}
+
+/// Equal but for the rounding of a reciprocal.
+fn near(x: f32, y: f32) -> bool {
+    (x - y).abs() <= 1e-5 * y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn a_quantization_that_is_undone_is_one_rounding_and_a_scale() {
+        becomes(
+            recognize_quantization,
+            r#"net "n" {
+  input %x: f16[4]
+  const %s: f32[1] = [0.5]
+  const %z: f32[1] = [3.0]
+  %p: f16[4] = relu(%x)
+  %a: f32[4] = div(%p, %s)
+  %b: f32[4] = round(%a)
+  %c: f32[4] = add(%b, %z)
+  %d: f32[4] = clip(%c) min=0.0 max=255.0
+  %q: u8[4] = cast(%d)
+  %e: f32[4] = sub(%q, %z)
+  %f: f32[4] = mul(%e, %s)
+  %y: f32[4] = abs(%f)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[4]
+  const %s: f32[1] = [0.5]
+  const %z: f32[1] = [3.0]
+  const %q.reciprocal: f32[1] = [2.0]
+  const %q.scale: f32[1] = [0.5]
+  %p: f16[4] = relu(%x)
+  %a: f32[4] = div(%p, %s)
+  %b: f32[4] = round(%a)
+  %c: f32[4] = add(%b, %z)
+  %d: f32[4] = clip(%c) min=0.0 max=255.0
+  %q.mul: f16[4] = mul(%x, %q.reciprocal) name="q"
+  %q.round_clip: f16[4] = round_clip(%q.mul) min=0.0 max=252.0 name="q"
+  %q.mul.14: f16[4] = mul(%q.round_clip, %q.scale) name="q"
+  %q: u8[4] = cast(%d)
+  %e: f32[4] = sub(%q, %z)
+  %f: f32[4] = mul(%e, %s)
+  %y: f32[4] = abs(%q.mul.14)
+  output %y
+}
+"#,
+        );
+    }
+}
