@@ -392,11 +392,11 @@ mod tests {
   %d: f32[4] = clip(%c) min=0.0 max=255.0
   %q.mul: f16[4] = mul(%x, %q.reciprocal) name="q"
   %q.round_clip: f16[4] = round_clip(%q.mul) min=0.0 max=252.0 name="q"
-  %q.mul.14: f16[4] = mul(%q.round_clip, %q.scale) name="q"
+  %q.mul.16: f16[4] = mul(%q.round_clip, %q.scale) name="q"
   %q: u8[4] = cast(%d)
   %e: f32[4] = sub(%q, %z)
   %f: f32[4] = mul(%e, %s)
-  %y: f32[4] = abs(%q.mul.14)
+  %y: f32[4] = abs(%q.mul.16)
   output %y
 }
 "#,

@@ -1,0 +1,84 @@
+//! Quantized networks: quantization goes into the layers, so that a network has few tasks more than its float twin, and results are
+//! those of the evaluator but for roundings at half a step.
+
+use anemone::Array;
+use anemone::execute::execute;
+use anemone_compile::{Options, compile};
+use anemone_facts::chips;
+use anemone_net::{Data, Net, Tensor, eval, text};
+
+/// Scale of the network's activations.
+const STEP: f32 = 0.0625;
+
+/// Two convolutions and a residual addition; `quantized` puts quantization and its inverse behind each.
+fn network(quantized: bool) -> Net {
+    let weights = |outputs: usize, inputs: usize| -> String {
+        let one = |i: usize| format!("{:.4}", ((i * 37 % 41) as f32 - 20.0) / 64.0);
+        (0..outputs * inputs).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let (first, second) = (weights(8, 4), weights(8, 8));
+    let mut lines = format!(
+        "net \"n\" {{\n  input %x: f32[1, 4, 6, 6]\n  const %s: f32[1] = [{STEP}]\n  const %z: f32[1] = [128.0]\n\
+         \x20 const %v: f32[8, 4, 1, 1] = [{first}]\n  const %w: f32[8, 8, 1, 1] = [{second}]\n"
+    );
+    let mut count = 0;
+    let mut fake = |lines: &mut String, from: &str, channels: usize| -> String {
+        if !quantized {
+            return from.to_string();
+        }
+        count += 1;
+        let (n, shape) = (count, format!("[1, {channels}, 6, 6]"));
+        *lines += &format!(
+            "  %a{n}: f32{shape} = div({from}, %s)\n  %b{n}: f32{shape} = round(%a{n})\n  %c{n}: f32{shape} = add(%b{n}, %z)\n  \
+             %d{n}: f32{shape} = clip(%c{n}) min=0.0 max=255.0\n  %q{n}: u8{shape} = cast(%d{n})\n  \
+             %e{n}: f32{shape} = cast(%q{n})\n  %f{n}: f32{shape} = sub(%e{n}, %z)\n  %g{n}: f32{shape} = mul(%f{n}, %s)\n"
+        );
+        format!("%g{n}")
+    };
+    let x = fake(&mut lines, "%x", 4);
+    let conv = |name: &str, x: &str, w: &str| {
+        format!(
+            "  {name}: f32[1, 8, 6, 6] = conv({x}, {w}) strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1\n"
+        )
+    };
+    lines += &conv("%p", &x, "%v");
+    lines += "  %r: f32[1, 8, 6, 6] = relu(%p)\n";
+    let r = fake(&mut lines, "%r", 8);
+    lines += &conv("%k", &r, "%w");
+    let k = fake(&mut lines, "%k", 8);
+    lines += &format!("  %t: f32[1, 8, 6, 6] = add({r}, {k})\n");
+    let t = fake(&mut lines, "%t", 8);
+    lines += &format!("  %y: f32[1, 8, 6, 6] = relu({t})\n  output %y\n}}\n");
+    text::parse(&lines, &[]).expect("the network parses")
+}
+
+fn input() -> Tensor {
+    let data = (0..144).map(|i| ((i * 29 % 97) as f32 - 48.0) / 8.0).collect();
+    Tensor { shape: vec![1, 4, 6, 6], data: Data::F32(data) }
+}
+
+#[test]
+fn quantization_goes_into_layers() {
+    let chip = &chips::CHIPS[0];
+    let tasks = |quantized: bool| {
+        let program = compile(&network(quantized), chip, &Options::default(), &mut ()).expect("compiles");
+        program.tasks().expect("a stream of tasks").len()
+    };
+    let (float, quantized) = (tasks(false), tasks(true));
+    // The network's input and the sum are roundings of their own, each with a scale.
+    assert!(quantized <= float + 4, "{quantized} tasks, {float} without quantization");
+}
+
+#[test]
+fn results_are_whole_steps_as_the_evaluator_has_them() {
+    let net = network(true);
+    let chip = &chips::CHIPS[0];
+    let program = compile(&net, chip, &Options::default(), &mut ()).expect("compiles");
+    let expected = eval::eval(&net, &[input()]).expect("evaluates");
+    let array = Array { shape: input().shape, data: input().data.to_f32() };
+    let run = execute(&program, &[("x".into(), array)], Default::default()).expect("runs");
+    let (found, expected) = (&run.outputs[0].1.data, expected[0].data.to_f32());
+    let off = found.iter().zip(&expected).filter(|(a, b)| (*a - *b).abs() > STEP / 64.0).count();
+    assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2.5 * STEP), "more than two steps off");
+    assert!(off * 50 < found.len(), "{off} of {} are off by a step", found.len());
+}
