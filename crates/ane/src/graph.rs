@@ -2,10 +2,11 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::model::Model;
-use crate::reference::nearest;
 use crate::tensor::Array;
-use anemone_net::native::{Native, Raw, SCHEMAS, Schema};
+use anemone_net::native::{self, Native, Raw};
+use anemone_net::read::netplist::inline;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, check, infer};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Axes of every operand: batch, channels, rows, columns.
@@ -79,18 +80,26 @@ impl Graph {
     ///
     /// Errors: a tag that no layer has, parameters that its schema does not take, operands that do not fit.
     pub fn native(&mut self, name: &str, tag: &str, operands: &[Operand], params: &[(String, Raw)]) -> Result<Operand> {
-        let schema = Schema::of_word(tag).ok_or_else(|| {
-            let near = nearest(tag, SCHEMAS.iter().map(|s| s.tag));
+        let named = native::named(tag).ok_or_else(|| {
+            let near = native::nearest(tag).map_or(String::new(), |near| format!("the nearest is {near}; "));
             Diagnostic::new(Code::Usage, format!("no native layer is authored by the name {tag}"))
                 .help(format!("{near}`ane ops --layers` lists them"))
         })?;
+        let inputs: Vec<ValueId> = operands.iter().map(|o| self.id(o)).collect::<Result<_>>()?;
+        let constants: Vec<bool> = inputs.iter().map(|&id| self.net.value(id).data.is_some()).collect();
+        let named = named.with(&constants);
         let refused = |e: anemone_net::Error| {
             Diagnostic::new(Code::Malformed, e.to_string())
-                .about(schema.tag, name)
-                .help(format!("ane ops {}", schema.tag))
+                .about(named.tag, name)
+                .help(format!("ane ops {}", named.tag))
+        };
+        let Some(schema) = named.schema else {
+            return self.unit(&named, name, &inputs, params).map_err(|e| match e {
+                Refusal::Unit(e) => refused(e),
+                Refusal::Graph(e) => e,
+            });
         };
         let kind = OpKind::Native(Box::new(Native::read(schema, name, params).map_err(refused)?));
-        let inputs: Vec<ValueId> = operands.iter().map(|o| self.id(o)).collect::<Result<_>>()?;
         let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.net.value(id).ty).collect();
         let result = infer::infer(&kind, &types, None).map_err(refused)?;
         let [ty] = result.as_slice() else {
@@ -100,6 +109,63 @@ impl Graph {
         let result = self.value(name, &shape, None)?;
         self.net.ops.push(Op { name: name.to_string(), kind, inputs, outputs: vec![result.id] });
         Ok(result)
+    }
+
+    /// A unit that becomes operations of the graph, as the reader of netplists translates it.
+    fn unit(
+        &mut self,
+        named: &native::Named,
+        name: &str,
+        inputs: &[ValueId],
+        params: &[(String, Raw)],
+    ) -> std::result::Result<Operand, Refusal> {
+        let of = |&id: &ValueId| {
+            let value = self.net.value(id);
+            inline::Operand { ty: value.ty.clone(), data: value.data.clone() }
+        };
+        let stated: Vec<inline::Operand> = inputs.iter().map(of).collect();
+        let unit = inline::unit(named, name, &stated, params).map_err(Refusal::Unit)?;
+        let computed = inputs.iter().zip(&stated).filter(|(_, o)| o.data.is_none()).map(|(&id, _)| id);
+        let mut made: HashMap<ValueId, ValueId> = unit.inputs.iter().copied().zip(computed).collect();
+        let last = unit.outputs.first().copied();
+        let mut result = None;
+        for op in &unit.ops {
+            for &id in op.inputs.iter().chain(&op.outputs) {
+                if made.contains_key(&id) {
+                    continue;
+                }
+                let value = unit.value(id);
+                let title = if Some(id) == last { name.to_string() } else { self.fresh(name) };
+                if self.net.find(&title).is_some() {
+                    let message = format!("the name {title} is used already");
+                    return Err(Refusal::Graph(Diagnostic::new(Code::Usage, message)));
+                }
+                let (ty, data) = (value.ty.clone(), value.data.clone());
+                let shape = ty.shape.clone();
+                let own = self.net.add_value(Value { name: title.clone(), ty, data, surface: None });
+                made.insert(id, own);
+                if Some(id) == last {
+                    result = Some(Operand { name: title, shape, id: own, of: self.own.clone() });
+                }
+            }
+            let own = |ids: &[ValueId]| ids.iter().filter_map(|id| made.get(id).copied()).collect::<Vec<_>>();
+            let (inputs, outputs) = (own(&op.inputs), own(&op.outputs));
+            let title = outputs.first().map_or_else(String::new, |&id| self.net.value(id).name.clone());
+            self.net.ops.push(Op { name: title, kind: op.kind.clone(), inputs, outputs });
+        }
+        result.ok_or_else(|| Refusal::Graph(Diagnostic::new(Code::Defect, format!("{name} has no result"))))
+    }
+
+    /// A name that begins with another and is not used.
+    fn fresh(&self, stem: &str) -> String {
+        let mut at = self.net.values.len();
+        loop {
+            let name = format!("{stem}.{at}");
+            if self.net.find(&name).is_none() {
+                return name;
+            }
+            at += 1;
+        }
     }
 
     /// Makes a layer's result an output.
@@ -122,4 +188,12 @@ impl Graph {
         })?;
         Ok(Model::Net { net: Box::new(self.net.clone()), notes: Vec::new() })
     }
+}
+
+/// Why a unit is not taken.
+enum Refusal {
+    /// Its reader refuses it.
+    Unit(anemone_net::Error),
+    /// The graph does.
+    Graph(Diagnostic),
 }

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
+use crate::native;
 use anemone_facts::formats;
 use anemone_net::Net;
 use anemone_net::read;
@@ -194,7 +195,7 @@ fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 }
 
 fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone_net::Error>) -> Result<Model> {
-    let (net, notes) = reading.map_err(|e| match e {
+    let (net, mut notes) = reading.map_err(|e| match e {
         anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
             .at(path.display())
             .help("keep this operation on the host, or rewrite it with operations that are read"),
@@ -204,7 +205,10 @@ fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone
         e => malformed(path, e),
     })?;
     match anemone_net::check::check(&net) {
-        Ok(()) => Ok(Model::Net { net: Box::new(net), notes }),
+        Ok(()) => {
+            notes.extend(native::unsubtracted(&net));
+            Ok(Model::Net { net: Box::new(net), notes })
+        }
         Err(errors) => {
             let text: Vec<String> = errors.iter().map(|e| e.to_string()).collect();
             Err(malformed(path, text.join("; ")))

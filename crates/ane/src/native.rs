@@ -1,14 +1,39 @@
 //! Native layers by name: what `ane ops` prints of them, and their templates as netplists.
 
 pub use anemone_compile::native::templates::{first_chip, network, type_text};
-use anemone_facts::native::{Elsewhere, Native as Row};
-use anemone_net::netplist;
+use anemone_facts::native::{Elsewhere, Native as Row, by_name, by_tag};
+use anemone_net::native::named;
+use anemone_net::{Net, OpKind, netplist};
 use serde_json::json;
 use std::fmt::Write;
 
 /// The layer at work as a netplist, and the weight file that lies beside it as `net.weights`; empty where it has none.
 pub fn template(row: &Row) -> Option<(Vec<u8>, Vec<u8>)> {
     netplist::write(&network(row)?).ok()
+}
+
+/// A template that names its weight file otherwise.
+pub fn with_weights(plist: Vec<u8>, name: &str) -> Vec<u8> {
+    let escaped = name.replace('&', "&amp;").replace('<', "&lt;");
+    let text = String::from_utf8_lossy(&plist).into_owned();
+    text.replace(&format!("<string>{}</string>", netplist::WEIGHTS), &format!("<string>{escaped}</string>"))
+        .into_bytes()
+}
+
+/// The row of a layer by any of its names: `MatrixMult`, `MatrixMultiplication`, `matmul`, `anec.matmul`.
+pub fn row(name: &str) -> Option<&'static Row> {
+    by_name(name).or_else(|| by_tag(named(name)?.tag))
+}
+
+/// Warnings of attention layers that leave `SubtractMax` out, the descriptor's default.
+pub fn unsubtracted(net: &Net) -> impl Iterator<Item = String> + use<'_> {
+    net.ops.iter().filter_map(|op| match &op.kind {
+        OpKind::Native(native) if native.schema().tag == "SDPA" && !native.flag("SubtractMax") => Some(format!(
+            "W17: `{}`: SubtractMax is not set: scores above 11 overflow fp16, and the softmax is wrong",
+            op.name
+        )),
+        _ => None,
+    })
 }
 
 /// As [`elsewhere_text`], for programs.

@@ -107,7 +107,9 @@ pub fn look_up(word: &str) -> Vec<Topic> {
     found.extend(Code::ALL.into_iter().filter(|c| c.text().eq_ignore_ascii_case(word)).map(Topic::Code));
     found.extend(ops::by_name(&word.to_ascii_lowercase()).map(Topic::Op));
     let layer = VALIDATORS.iter().find(|v| v.stem.eq_ignore_ascii_case(word) || v.export() == word);
-    found.extend(layer.or_else(|| validators::by_name(word)).map(Topic::Layer));
+    let other = || crate::native::row(word).and_then(|row| VALIDATORS.iter().find(|v| v.stem == row.stem));
+    let known = !found.is_empty();
+    found.extend(layer.or_else(|| validators::by_name(word)).or_else(|| other().filter(|_| !known)).map(Topic::Layer));
     let hal = HAL_ROWS.iter().find(|r| r.name == word || r.offset.is_some_and(|o| format!("{o:#x}") == word));
     found.extend(hal.map(Topic::Hal));
     found.extend(silicon::find(word).map(Topic::Chip));

@@ -191,6 +191,101 @@ fn the_catalog_has_the_45_descriptors_and_the_reader_takes_its_keys() {
     }
 }
 
+/// A MIL program of one unit over `[1, 4, 3, 8]`.
+fn mil_unit(name: &str, operands: &str, arguments: &str, shape: &str) -> Result<Net, anemone_net::Error> {
+    let ty = "tensor<fp16, [1, 4, 3, 8]>";
+    let constants = "tensor<fp16, [2, 4, 1, 1]> w = const()[name = string(\"w\"), val = tensor<fp16, [2, 4, 1, 1]>([[[[1.0]], [[2.0]], [[0.5]], [[-1.0]]], [[[3.0]], [[0.25]], [[1.0]], [[0.0]]]])];\n  \
+        tensor<fp16, [1, 4, 1, 1]> s = const()[name = string(\"s\"), val = tensor<fp16, [1, 4, 1, 1]>([[[[1.0]], [[2.0]], [[0.5]], [[-1.0]]]])];";
+    let text = format!(
+        "program(1.0)\n{{\n func main<ios16>({ty} x, {ty} z) {{\n  {constants}\n  tensor<fp16, {shape}> y = \
+         anec.{name}(bottom = {operands}{arguments})[name = string(\"y\")];\n }} -> (y);\n}}\n"
+    );
+    let program = mil::parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    Ok(read::read_program(&program, &Beside(Vec::new()), &read::Options::default())?.0)
+}
+
+#[test]
+fn units_of_the_graph_have_their_names_in_mil_too() {
+    let word = |key: &str, value: &str| format!(", {key} = string(\"{value}\")");
+    let list = |key: &str, values: &str, n: usize| format!(", {key} = tensor<int32, [{n}]>({values})");
+    let same = "[1, 4, 3, 8]";
+    let add = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| half(a + b)).collect::<Vec<f32>>();
+    let (conv, view) = ("[1, 2, 3, 8]", "[1, 4, 3, 3]");
+    for (name, operands, arguments, shape) in [
+        ("conv", "(x, w)", String::new(), conv),
+        ("convolution", "(x, w)", String::new(), conv),
+        ("linear", "(x, w)", String::new(), conv),
+        ("pooling", "(x)", word("type", "Max") + ", kernel_width = int32(2)", "[1, 4, 3, 7]"),
+        ("max_pool", "(x)", ", kernel_width = int32(2)".into(), "[1, 4, 3, 7]"),
+        ("goc", "(x, s, s)", String::new(), same),
+        ("gain_offset_control", "(x, s, s)", String::new(), same),
+        ("neuron", "(x)", word("type", "ReLU"), same),
+        ("relu", "(x)", String::new(), same),
+        ("element_wise", "(x, z)", word("type", "Add"), same),
+        ("add", "(x, z)", String::new(), same),
+        ("scaled_element_wise", "(x, z)", word("type", "Add") + ", scale = fp16(0.5)", same),
+        ("reduction", "(x)", word("type", "Avg") + &list("dimension", "[3]", 1), "[1, 4, 3, 1]"),
+        ("softmax", "(x)", word("dimension", "Width"), same),
+        ("concat", "(x, z)", word("dimension", "Channel"), "[1, 8, 3, 8]"),
+        ("reshape", "(x)", ", reshaped_channel = int32(96)".into(), "[1, 96, 1, 1]"),
+        ("transpose", "(x)", list("transpose_dimensions", "[0, 2, 1, 3]", 4), "[1, 3, 4, 8]"),
+        ("input_view", "(x)", word("dimension", "Width") + ", size = int32(3), offset = int32(1)", view),
+        ("matmul", "(x, z)", ", transpose_rhs = bool(true)".into(), "[1, 4, 3, 4]"),
+        ("matmul", "(x, z)", ", transpose_lhs = bool(true)".into(), "[1, 8, 3, 8]"),
+        ("matrix_mult", "(x, z)", ", TransposeRhs = bool(true)".into(), "[1, 4, 3, 4]"),
+        ("layer_norm", "(x)", list("dimension", "[1, 3]", 2) + ", epsilon = fp16(0.001), num_groups = int32(2)", same),
+        ("min_max_norm", "(x)", word("dimension", "Width") + ", epsilon = fp16(0.001)", same),
+        ("l2_norm", "(x)", list("dimension", "[3]", 1) + ", epsilon = fp16(0.001)", same),
+        ("instance_norm", "(x)", ", epsilon = fp16(0.001)".into(), same),
+        ("lrn", "(x)", ", kernel_channel = int32(3), alpha = fp16(1.0), beta = fp32(0.75), k = fp32(1.0)".into(), same),
+        ("pad", "(x)", ", pad_left = int32(1)".into(), "[1, 4, 3, 9]"),
+    ] {
+        let net = mil_unit(name, operands, &arguments, shape).unwrap_or_else(|e| panic!("anec.{name}: {e}"));
+        let inputs = self::operands(&net, 3, (-2.0, 2.0));
+        let program = compile(&net, chips::by_name("m1").unwrap(), &Options::default(), &mut ()).unwrap();
+        let (got, wanted) = (executed(&program, &net, &inputs).unwrap(), wanted(&net, &inputs).unwrap());
+        let (worst, largest) = apart(&got, &wanted);
+        assert!(worst <= 4e-3 * largest, "anec.{name}: {worst} of {largest}");
+        if name == "add" {
+            assert_eq!(got, add(&inputs[0].data.to_f32(), &inputs[1].data.to_f32()));
+        }
+        if name == "layer_norm" {
+            // Each group of two channels of a row has mean 0 and variance 1.
+            for group in 0..2 {
+                let values: Vec<f32> = (0..2).flat_map(|c| wanted[(group * 2 + c) * 24..][..8].to_vec()).collect();
+                let mean = values.iter().sum::<f32>() / 16.0;
+                let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f32>() / 16.0;
+                assert!(mean.abs() < 1e-3 && (variance - 1.0).abs() < 5e-3, "{mean} {variance}");
+            }
+        }
+    }
+}
+
+#[test]
+fn graph_units_refuse_parameters_in_the_parsers_words() {
+    for (name, arguments, key, told) in [
+        ("softmax", "", "Dimension", "missing; it is Batch or Channel or Height or Width"),
+        ("pooling", ", type = string(\"Maxx\")", "Type", "the nearest is `Max`"),
+        (
+            "pooling",
+            ", kernal_width = int32(2), type = string(\"Max\")",
+            "kernal_width",
+            "the nearest is `KernelWidth`",
+        ),
+        ("neuron", ", type = string(\"ReLu\")", "Type", "the nearest is `ReLU`"),
+        ("reduction", ", type = string(\"Sum\")", "Dimension", "missing; it is list of Batch"),
+        ("input_view", ", dimension = string(\"Width\")", "Size", "missing; it is integer from 1"),
+        ("reshape", ", reshaped_channel = int32(0)", "ReshapedChannel", "0 where 1"),
+        ("layer_norm", ", epsilon = fp16(0.001)", "Dimension", "missing"),
+    ] {
+        let error = mil_unit(name, "(x)", arguments, "[1, 4, 3, 8]").expect_err(name).to_string();
+        let begins = error.contains("InvalidParamSyntax: unit `y`");
+        assert!(begins && error.contains(&format!("`{key}`")) && error.contains(told), "{name}: {error}");
+    }
+    let groups = ", dimension = tensor<int32, [1]>([3]), epsilon = fp16(0.001), num_groups = int32(3)";
+    assert!(mil_unit("layer_norm", "(x)", groups, "[1, 4, 3, 8]").is_err());
+}
+
 /// The text of a refusal by a chip.
 fn refusal(stem: &str, chip: &str) -> String {
     let row = anemone_facts::native::by_name(stem).expect("a row");

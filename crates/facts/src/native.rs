@@ -238,7 +238,9 @@ natives! {
     Linear "Linear" Graph Inferred "by-analogy" "keys as those of Conv with a kernel of one element" {
         "KernelType" Word(&["Float16", "Float32", "Int8", "UInt8"]), ""; "KernelIndex" INDEX, "0"; "KernelOffset" INDEX, "0";
     }
-    MatrixMult "MatrixMultiplication" Registers Measured "native-layers" "channels by columns, rows are a batch; out-C equals the first operand's C" {}
+    MatrixMult "MatrixMultiplication" Registers Measured "native-layers" "channels by columns, rows are a batch; out-C equals the first operand's C, its columns with TransposeLhs" {
+        "TransposeLhs" Flag, "false"; "TransposeRhs" Flag, "false";
+    }
     Pool "Pooling" Graph Compiler "hwx" "" {
         "Type" Word(&["Max", "Avg"]), ""; "KernelWidth" EXTENT, "1"; "KernelHeight" EXTENT, "1"; "KernelDepth" EXTENT, "1";
         "Step" Integers(1, 32), "[1, 1, 1]"; "PadLeft" PAD, "0"; "PadRight" PAD, "0"; "PadTop" PAD, "0"; "PadBot" PAD, "0";
@@ -316,7 +318,7 @@ natives! {
         "KernelChannel" EXTENT, ""; "Alpha" Half, ""; "Beta" Real, ""; "K" Real, "";
     }
     LayerNorm "LayerNormalization" Registers Inferred "by-analogy" "keys by analogy with Softmax and the range normalization" {
-        "Dimension" Axes, ""; "Epsilon" Half, ""; "NumGroups" Integer(1, 1), "1";
+        "Dimension" Axes, ""; "Epsilon" Half, ""; "NumGroups" EXTENT, "1";
     }
     InstanceNorm "InstanceNormalization" Registers Inferred "by-analogy" "key by analogy with the range normalization" { "Epsilon" Half, ""; }
     L2Norm "L2Normalization" Registers Inferred "by-analogy" "keys by analogy with Softmax and the range normalization" {

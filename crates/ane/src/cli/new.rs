@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::{Code, Diagnostic, Result, files, native, reference};
-use anemone_facts::native::{NATIVES, by_name, elsewhere};
+use anemone_facts::native::{NATIVES, elsewhere};
 use anemone_net::netplist::WEIGHTS;
 use clap::Args;
 use serde_json::json;
@@ -17,7 +17,7 @@ pub struct Flags {
     /// Native layer by name: `ane ops --layers` lists them
     #[arg(long, value_name = "LAYER")]
     native: String,
-    /// File for the netplist; its weights, if any, go beside it as net.weights [default: standard output]
+    /// File for the netplist; its weights, if any, go beside it under its name [default: standard output]
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let message = format!("{} is no unit of a netplist: {}", row.name, row.place);
         return Err(Diagnostic::new(Code::UnsupportedOp, message).help("`ane ops` says what is known of it"));
     }
-    let row = by_name(&flags.native).ok_or_else(|| {
+    let row = native::row(&flags.native).ok_or_else(|| {
         let near = reference::nearest(&flags.native, NATIVES.iter().map(|n| n.stem));
         Diagnostic::new(Code::Usage, format!("no native layer is called {}", flags.native))
             .help(format!("{near}`ane ops --layers` lists them"))
@@ -38,11 +38,15 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let Some(path) = &flags.output else {
         if !weights.is_empty() {
-            voice.note(format!("it has weights: with -o they are written beside it as {WEIGHTS}"));
+            voice.note(format!("it has weights: with -o they are written beside it"));
         }
         return print(&String::from_utf8_lossy(&plist)).map(|()| 0);
     };
-    let beside = path.parent().unwrap_or(Path::new("")).join(WEIGHTS);
+    // Each netplist has its own weight file, so that several can be in one folder.
+    let title = path.with_extension("weights");
+    let title = title.file_name().map_or(WEIGHTS.into(), |name| name.to_string_lossy().into_owned());
+    let beside = path.parent().unwrap_or(Path::new("")).join(&title);
+    let plist = native::with_weights(plist, &title);
     let mut written = vec![(path.as_path(), plist.as_slice())];
     if !weights.is_empty() {
         if beside.exists() {

@@ -1,10 +1,11 @@
 //! `ane ops`: operations, native layers and their validators.
 
 use super::{Voice, print};
+use crate::native::row;
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Result, native};
 use anemone_compile::check::validate;
-use anemone_facts::native::{NATIVES, by_name, elsewhere};
+use anemone_facts::native::{NATIVES, elsewhere};
 use anemone_facts::ops::OPS;
 use anemone_facts::validators::VALIDATORS;
 use clap::Args;
@@ -32,7 +33,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let found: Vec<Topic> =
             reference::look_up(name).into_iter().filter(|t| matches!(t, Topic::Op(_) | Topic::Layer(_))).collect();
         if found.is_empty()
-            && by_name(name).is_none()
+            && row(name).is_none()
             && elsewhere(name).is_none()
             && !validate::exports().any(|e| e == *name)
         {
@@ -45,7 +46,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     if voice.json {
         let list: Vec<_> = match (flags.names.is_empty(), flags.layers) {
             (false, _) => {
-                let rows = flags.names.iter().filter_map(|name| by_name(name));
+                let rows = flags.names.iter().filter_map(|name| row(name));
                 let others = flags.names.iter().filter_map(|name| elsewhere(name)).map(native::elsewhere_json);
                 topics.into_iter().map(Topic::json).chain(rows.map(native::json)).chain(others).collect()
             }
@@ -62,7 +63,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let mut text = String::new();
     if !flags.names.is_empty() {
         topics.into_iter().for_each(|t| text += &t.text());
-        flags.names.iter().filter_map(|name| by_name(name)).for_each(|row| text += &native::text(row));
+        flags.names.iter().filter_map(|name| row(name)).for_each(|row| text += &native::text(row));
         flags.names.iter().filter_map(|name| elsewhere(name)).for_each(|row| text += &native::elsewhere_text(row));
         for (export, role) in reference::other_exports().into_iter().filter(|(e, _)| flags.names.iter().any(|n| n == e))
         {

@@ -110,14 +110,24 @@ impl Builder<'_> {
                 let z = op.inputs[1];
                 let (x, z) = (self.exchanged(x), self.exchanged(z));
                 let to = self.shape(out);
-                let product = OpKind::MatMul { transpose_x: false, transpose_y: false };
+                let (transpose_x, transpose_y) = (native.flag("TransposeLhs"), native.flag("TransposeRhs"));
+                let product = OpKind::MatMul { transpose_x, transpose_y };
                 let product = self.op("product", product, &[x, z], vec![to[0], to[2], to[1], to[3]]);
                 self.push(OpKind::Transpose { perm: vec![0, 2, 1, 3] }, &[product], out);
             }
             Kind::LayerNorm => {
                 let mut axes: Vec<usize> = native.list("Dimension").iter().map(|&a| a as usize).collect();
                 axes.sort_unstable();
-                self.push(OpKind::LayerNorm { axes, epsilon: native.real("Epsilon") }, &[x], out);
+                let norm = OpKind::LayerNorm { axes, epsilon: native.real("Epsilon") };
+                match size("NumGroups") {
+                    0 | 1 => self.push(norm, &[x], out),
+                    groups => {
+                        let apart = vec![n * groups, c / groups, h, w];
+                        let grouped = self.op("grouped", OpKind::Reshape, &[x], apart.clone());
+                        let normal = self.op("normal", norm, &[grouped], apart);
+                        self.push(OpKind::Reshape, &[normal], out);
+                    }
+                }
             }
             Kind::InstanceNorm => self.push(OpKind::InstanceNorm { epsilon: native.real("Epsilon") }, &[x], out),
             Kind::L2Norm => {

@@ -137,9 +137,18 @@ pub(crate) fn eval(native: &Native, inputs: &[Operand], result: [usize; 4]) -> V
         }
         Kind::Flatten | Kind::Unflatten | Kind::Dropout => x.data.to_vec(),
         Kind::MatrixMult => {
-            each(&|[n, c, h, w]| (0..x.shape[3]).map(|k| x.at([n, c, h, k]) * inputs[1].at([n, k, h, w])).sum())
+            let (lhs, rhs) = (native.flag("TransposeLhs"), native.flag("TransposeRhs"));
+            let inner = x.shape[if lhs { 1 } else { 3 }];
+            let left = |n, c, h, k| x.at(if lhs { [n, k, h, c] } else { [n, c, h, k] });
+            let right = |n, k, h, w| inputs[1].at(if rhs { [n, w, h, k] } else { [n, k, h, w] });
+            each(&|[n, c, h, w]| (0..inner).map(|k| left(n, c, h, k) * right(n, k, h, w)).sum())
         }
-        Kind::LayerNorm => normalized(x, native.list("Dimension"), native.real("Epsilon"), true),
+        Kind::LayerNorm => {
+            let [n, c, h, w] = x.shape;
+            let groups = size("NumGroups").max(1);
+            let grouped = Operand { shape: [n * groups, c / groups, h, w], data: x.data };
+            normalized(&grouped, native.list("Dimension"), native.real("Epsilon"), true)
+        }
         Kind::InstanceNorm => normalized(x, &[2, 3], native.real("Epsilon"), true),
         Kind::L2Norm => normalized(x, native.list("Dimension"), native.real("Epsilon"), false),
         Kind::Pad => each(&|at| pad(native, x, at)),

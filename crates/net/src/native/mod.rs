@@ -5,10 +5,13 @@
 //! those of the format, so `Channel`, `Height` and `Width` are axes 1, 2 and 3.
 
 mod eval;
+mod names;
 mod params;
 mod shape;
 
 pub(crate) use eval::{Operand, eval};
+pub use names::{GRAPH_UNITS, GraphUnit, NEURONS, Named, named, nearest};
+pub(crate) use params::nearest as nearest_of;
 pub use params::{KeyType, Param, Raw};
 pub(crate) use shape::result;
 
@@ -21,7 +24,7 @@ pub const AXES: [&str; 4] = ["Batch", "Channel", "Height", "Width"];
 pub const MIL_PREFIX: &str = "anec.";
 
 /// One parameter of a native layer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Name, as written in the format.
     pub name: &'static str,
@@ -374,9 +377,10 @@ natives! {
     /// `(x)`: `x`; at inference nothing is dropped.
     Dropout "Dropout" 1..=1 { "DropoutRate" Real, "0.0"; "Seed" Integer(0, 1 << 31), "0"; }
     /// `(x, z)`: product of matrices of channels by columns, for each row; the columns of `x` meet the channels of `z`.
-    MatrixMult "MatrixMultiplication" 2..=2 {}
-    /// `(x)`: mean 0 and variance 1 over axes.
-    LayerNorm "LayerNormalization" 1..=1 { "Dimension" Axes, ""; "Epsilon" Half, ""; "NumGroups" Integer(1, 1), "1"; }
+    /// With a flag, that operand has its channels and columns exchanged.
+    MatrixMult "MatrixMultiplication" 2..=2 { "TransposeLhs" Flag, "false"; "TransposeRhs" Flag, "false"; }
+    /// `(x)`: mean 0 and variance 1 over axes; with groups, the channels of each group apart.
+    LayerNorm "LayerNormalization" 1..=1 { "Dimension" Axes, ""; "Epsilon" Half, ""; "NumGroups" EXTENT, "1"; }
     /// `(x)`: mean 0 and variance 1 over rows and columns of each channel.
     InstanceNorm "InstanceNormalization" 1..=1 { "Epsilon" Half, ""; }
     /// `(x)`: divided by the root of the sum of squares over axes plus `Epsilon`.

@@ -24,6 +24,8 @@ pub enum KeyType {
     Integers(i64, i64),
     /// One entry an axis, `Coordinate` naming it and this key the value: one of the words, or a size where there are none.
     PerAxis(&'static str, &'static [&'static str]),
+    /// Dictionaries of another form, in words; of units that become operations of the graph.
+    Entries(&'static str),
 }
 
 impl KeyType {
@@ -40,6 +42,7 @@ impl KeyType {
             KeyType::Integers(least, most) => format!("list of integers from {least} to {most}"),
             KeyType::PerAxis(key, []) => format!("list of {{Coordinate, {key}}}, integers"),
             KeyType::PerAxis(key, words) => format!("list of {{Coordinate, {key}}}, {}", words.join(" or ")),
+            KeyType::Entries(what) => (*what).to_string(),
         }
     }
 }
@@ -75,7 +78,7 @@ pub enum Raw {
 }
 
 impl Raw {
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Raw::Flag(value) => value.to_string(),
             Raw::Integer(value) => value.to_string(),
@@ -145,7 +148,7 @@ pub fn read(schema: &'static Schema, unit: &str, given: &[(String, Raw)]) -> Res
 }
 
 /// The word that takes the fewest letters to change.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known.min_by_key(|name| edits(&name.to_lowercase(), &word))
 }
@@ -220,6 +223,7 @@ fn value(key: &Key, raw: &Raw) -> Option<Param> {
             }
             Param::List(list).filled(true)?
         }
+        KeyType::Entries(_) => return None,
     })
 }
 
@@ -294,5 +298,6 @@ fn parse(key: &Key, text: &str) -> Option<Param> {
             }
             Param::List(list)
         }
+        KeyType::Entries(_) => return None,
     })
 }

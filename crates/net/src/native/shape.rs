@@ -255,10 +255,24 @@ impl Shapes<'_> {
                 x
             }
             Kind::MatrixMult => {
-                self.all(1, [n, w, h, second[3]])?;
-                [n, c, h, second[3]]
+                let (rows, inner) = if self.native.flag("TransposeLhs") { (w, c) } else { (c, w) };
+                if self.native.flag("TransposeRhs") {
+                    self.all(1, [n, second[1], h, inner])?;
+                    [n, rows, h, second[1]]
+                } else {
+                    self.all(1, [n, inner, h, second[3]])?;
+                    [n, rows, h, second[3]]
+                }
             }
-            Kind::LayerNorm | Kind::L2Norm => x,
+            Kind::LayerNorm => {
+                let groups = self.size("NumGroups");
+                self.divided(1, groups)?;
+                // Groups are images of their own, so those of several images have no statistics in common.
+                let most = if self.native.list("Dimension").contains(&0) { 1 } else { c };
+                self.attribute("NumGroups", groups, 1, most)?;
+                x
+            }
+            Kind::L2Norm => x,
             Kind::InstanceNorm | Kind::MinMaxNorm => x,
             Kind::Pad => {
                 if self.native.word("PaddingMode") == "Reflective" {

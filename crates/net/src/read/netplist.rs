@@ -3,7 +3,9 @@
 //! Values have the extents `[N, C, H, W]`, or `[N, C, D, H, W]` if any depth in the netplist is more than one, unless keys of
 //! our own ([`crate::netplist::own`]) state others.
 
+pub mod inline;
 mod own;
+mod spell;
 mod stated;
 mod units;
 mod weights;
@@ -40,7 +42,8 @@ pub fn read_netplist(bytes: &[u8], files: &dyn Files, options: &Options) -> Resu
     }
     let unpacked = super::packed::unpack(bytes)?;
     let bytes = unpacked.as_deref().unwrap_or(bytes);
-    let root = parse(bytes, "netplist")?;
+    let mut root = parse(bytes, "netplist")?;
+    spell::units(&mut root);
     let root = Dict::new(&root, "netplist", "root")?;
     let mut notes = Vec::new();
     let (name, lists) = chosen(&root, options, &mut notes)?;
@@ -461,12 +464,4 @@ fn dtype(entry: &Dict, key: &str) -> Result<Option<DType>, Error> {
             return Err(Error::WrongType { place, key, found, expected: "an element type" });
         }
     }))
-}
-
-/// Elements of a kernel, bounded like any tensor.
-fn kernel_type(place: &str, dtype: DType, shape: Vec<usize>) -> Result<(TensorType, usize), Error> {
-    let ty = TensorType { dtype, shape };
-    sized(&ty, || place.to_string())?;
-    let count = elements(&ty.shape);
-    Ok((ty, count))
 }

@@ -1,9 +1,10 @@
 //! Translation of each kind of unit.
 
-use super::{Builder, Unit, dtype, kernel_type};
+use super::{Builder, Unit, dtype};
 use crate::error::Error;
-use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
-use crate::native::{Native, Schema};
+use crate::graph::{DType, Data, Tensor, TensorType, ValueId, elements};
+use crate::infer::sized;
+use crate::native::{KeyType, NEURONS, Named, Native, Schema, named};
 use crate::netplist::own;
 use crate::ops::{Binary, GeluMode, OpKind, PoolKind, ReduceKind, Unary};
 use crate::read::property::{Dict, wrong};
@@ -38,6 +39,14 @@ const DEFAULTS: [(&str, &str); 8] = [
     ("ScaleShift", "0"),
 ];
 
+/// Layers whose validator asks for a float output.
+const FLOAT_OUTPUT: [&str; 2] = ["LayerNormalization", "Softmax"];
+
+/// Why a table of one's own has no unit: the chapter on the compiler gives the reason.
+const CLOSED_TABLE: &str = "a table of one's own has no unit that compiles: its 33 knots are no parameter of any parser, and the \
+    table's place in a program is written by the compiler alone; `ane lut FILE.npy --compose PACKAGE` makes any 33 knots \
+    from linear, relu and linear";
+
 /// One unit being translated.
 struct Call<'b, 'a> {
     builder: &'b mut Builder<'a>,
@@ -60,7 +69,7 @@ impl<'a> Builder<'a> {
         }
         let params = unit.dict.dict("Params")?;
         let mut call = Call { builder: self, unit, result, inputs, params };
-        let id = call.translate()?;
+        let id = call.translate().map_err(|e| call.of_params(e))?;
         call.states_channels(id)?;
         if self.values.insert(unit.name.to_string(), id).is_some() {
             return Err(Error::DefinedTwice { op: place.clone(), value: unit.name.to_string() });
@@ -140,6 +149,63 @@ impl<'a> Call<'_, 'a> {
         Ok(())
     }
 
+    /// What the unit's `Type` stands for.
+    fn named(&self) -> Option<Named> {
+        named(self.unit.kind)
+    }
+
+    /// A refusal of one parameter, in the words of the layer's parser.
+    fn invalid(&self, key: &str, reason: String) -> Error {
+        match self.named() {
+            None => self.unsupported(&format!("parameter `{key}`: {reason}")),
+            Some(named) => Error::InvalidParam {
+                unit: self.unit.name.to_string(),
+                layer: named.tag,
+                key: key.chars().take(60).collect(),
+                reason,
+            },
+        }
+    }
+
+    /// What a parameter may be, in words.
+    fn allowed(&self, key: &str) -> String {
+        let ty = self.named().and_then(|named| Some(named.key(key)?.ty));
+        ty.map_or_else(|| "another value".to_string(), |ty| ty.describe())
+    }
+
+    /// Words that a parameter may be.
+    fn words(&self, key: &str) -> Vec<&'static str> {
+        match self.named().and_then(|named| Some(named.key(key)?.ty)) {
+            Some(KeyType::Word(words)) => words.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A refusal of a word, with those that are allowed and the nearest.
+    fn no_word(&self, key: &str, found: &str, known: &[&'static str]) -> Error {
+        let near = crate::native::nearest_of(found, known.iter().copied());
+        let near = near.map_or(String::new(), |near| format!(", the nearest is `{near}`"));
+        let found: String = found.chars().take(40).collect();
+        self.invalid(key, format!("`{found}` where {} is expected{near}", known.join(" or ")))
+    }
+
+    /// Faults in the unit's `Params` as the layer's parser names them.
+    fn of_params(&self, error: Error) -> Error {
+        let of_params = |place: &str| place.ends_with("`Params`");
+        match error {
+            Error::Missing { place, key } if of_params(&place) => {
+                self.invalid(&key, format!("missing; it is {}", self.allowed(&key)))
+            }
+            Error::WrongType { place, key, found, .. } if of_params(&place) => {
+                self.invalid(&key, format!("{found} where {} is expected", self.allowed(&key)))
+            }
+            Error::OutOfRange { place, key, found, least, most } if of_params(&place) => {
+                self.invalid(&key, format!("{found} where {least} to {most} is expected"))
+            }
+            other => other,
+        }
+    }
+
     fn unsupported(&self, reason: &str) -> Error {
         let (op, output) = (self.unit.kind.to_string(), self.unit.name.to_string());
         Error::Unsupported { op, output, reason: reason.to_string() }
@@ -165,10 +231,15 @@ impl<'a> Call<'_, 'a> {
                 Some(text) => params.string(key)? == Some(text),
             };
             if !states_default {
-                return Err(self.unsupported(&match expected {
-                    None => format!("parameter `{key}`"),
-                    Some(expected) => format!("parameter `{key}` other than {expected}"),
-                }));
+                let near = crate::native::nearest_of(key, keys.iter().copied());
+                return Err(self.invalid(
+                    key,
+                    match (expected, near) {
+                        (Some(expected), _) => format!("a value other than {expected} is not carried"),
+                        (None, Some(near)) => format!("no parameter of this layer, the nearest is `{near}`"),
+                        (None, None) => "no parameter of this layer, which has none".to_string(),
+                    },
+                ));
             }
         }
         Ok(())
@@ -199,7 +270,7 @@ impl<'a> Call<'_, 'a> {
         match names.iter().position(|known| *known == name) {
             Some(axis) => Ok(Some(axis)),
             None if ["Batch", "Channel", "Depth", "Height", "Width"].contains(&name) => Ok(None),
-            None => Err(self.unsupported(&format!("dimension `{name}`"))),
+            None => Err(self.no_word("Dimension", name, &crate::native::AXES)),
         }
     }
 
@@ -238,6 +309,16 @@ impl<'a> Call<'_, 'a> {
     /// Adds the last operation, and the conversion to the unit's output type where that is another.
     fn give(&mut self, kind: OpKind, inputs: &[ValueId], declared: Option<TensorType>) -> Result<ValueId, Error> {
         let wanted = dtype(&self.unit.dict, "OutputType")?;
+        if FLOAT_OUTPUT.contains(&self.unit.kind) && wanted.is_some_and(|dtype| !dtype.is_float()) {
+            let found = format!("`{}`", self.unit.output_type.unwrap_or_default());
+            let (place, key) = (self.unit.dict.place.clone(), "OutputType".to_string());
+            return Err(Error::WrongType {
+                place,
+                key,
+                found,
+                expected: "Float16 or Float32: this layer has a float output",
+            });
+        }
         let types: Vec<TensorType> = inputs.iter().map(|&id| self.ty(id)).collect();
         let types: Vec<&TensorType> = types.iter().collect();
         let found = crate::infer::infer(&kind, &types, declared.as_ref())
@@ -435,7 +516,8 @@ impl<'a> Call<'_, 'a> {
                 let max = half_float(&params, "ReluMax")?.ok_or_else(|| self.missing("ReluMax"))?;
                 (&["ReluMin", "ReluMax"], Unary::Clip { min, max })
             }
-            other => return Err(self.unsupported(&format!("neuron of type `{other}`"))),
+            "CustomLUT" | "Custom" | "NeuronCustom" => return Err(self.unsupported(CLOSED_TABLE)),
+            other => return Err(self.no_word("Type", other, NEURONS)),
         };
         self.understands(&[&["Type"], keys].concat())?;
         self.give(OpKind::Unary(unary), &[x], None)
@@ -460,7 +542,7 @@ impl<'a> Call<'_, 'a> {
             (None, "LessThan") => OpKind::Binary(Binary::Less),
             (None, "Equal") => OpKind::Binary(Binary::Equal),
             (None, "NotEqual") => OpKind::Binary(Binary::NotEqual),
-            (None, other) => return Err(self.unsupported(&format!("elementwise function `{other}`"))),
+            (None, other) => return Err(self.no_word("Type", other, &self.words("Type"))),
         };
         let inputs = self.inputs.clone();
         match half_float(&params, "Scale")?.filter(|&scale| scale != 1.0) {
@@ -540,7 +622,7 @@ impl<'a> Call<'_, 'a> {
             "Avg" => ReduceKind::Mean,
             "Max" => ReduceKind::Max,
             "Min" => ReduceKind::Min,
-            other => return Err(self.unsupported(&format!("reduction of type `{other}`"))),
+            other => return Err(self.no_word("Type", other, &self.words("Type"))),
         };
         let names = params.strings("Dimension")?.ok_or_else(|| self.missing("Dimension"))?;
         let axes = names.into_iter().map(|name| self.axis(name)).collect::<Result<Vec<_>, _>>()?;
@@ -575,7 +657,7 @@ impl<'a> Call<'_, 'a> {
         let kind = match params.string("Type")?.ok_or_else(|| self.missing("Type"))? {
             "Max" => PoolKind::Max,
             "Avg" => PoolKind::Average { exclude_padding: params.flag("AverageCountExcludePadding")? },
-            other => return Err(self.unsupported(&format!("pooling of type `{other}`"))),
+            other => return Err(self.no_word("Type", other, &self.words("Type"))),
         };
         // What lies in the padding matters only where there is some: zeros for means, nothing for maxima.
         let expected = if kind == PoolKind::Max { "Negative" } else { "Zero" };
@@ -613,4 +695,12 @@ fn half_float(params: &Dict, key: &str) -> Result<Option<f32>, Error> {
         return Err(Error::OutOfRange { place: params.place.clone(), key: key.to_string(), found, least, most });
     }
     Ok(Some(f16::from_bits(found as u16).to_f32()))
+}
+
+/// Elements of a kernel, bounded like any tensor.
+fn kernel_type(place: &str, dtype: DType, shape: Vec<usize>) -> Result<(TensorType, usize), Error> {
+    let ty = TensorType { dtype, shape };
+    sized(&ty, || place.to_string())?;
+    let count = elements(&ty.shape);
+    Ok((ty, count))
 }

@@ -100,11 +100,13 @@ fn netplist_errors_say_what_and_where() {
     let error = fails("Warp", "");
     assert_eq!(error.to_string(), "`a`: Warp is not supported: no translation for this kind of unit");
     let error = fails("Neuron", &strings(&[("Type", "Mystery")]));
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidParam { .. }), "{error}");
+    let error = fails("Neuron", &strings(&[("Type", "CustomLUT")]));
+    assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("33 knots"), "{error}");
     let error = fails("Neuron", &(strings(&[("Type", "ReLU")]) + &integers(&[("Twist", 1)])));
-    assert!(error.to_string().contains("parameter `Twist`"), "{error}");
+    assert!(error.to_string().contains("`Twist`: no parameter of this layer"), "{error}");
     let error = fails("Neuron", &integers(&[("Type", 1)]));
-    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidParam { .. }), "{error}");
     let error = fails("InputView", &(strings(&[("Dimension", "Width")]) + &integers(&[("Offset", 2), ("Size", 2)])));
     assert!(matches!(error, Error::InOp { .. }), "{error}");
     let error = netplist(&unit("a", "z", "Neuron", &strings(&[("Type", "ReLU")]), ""), &["a"]).unwrap_err();
