@@ -242,7 +242,7 @@ fn units_of_the_graph_have_their_names_in_mil_too() {
     ] {
         let net = mil_unit(name, operands, &arguments, shape).unwrap_or_else(|e| panic!("anec.{name}: {e}"));
         let inputs = self::operands(&net, 3, (-2.0, 2.0));
-        let program = compile(&net, chips::by_name("m1").unwrap(), &Options::default(), &mut ()).unwrap();
+        let program = compile(&net, silicon::by_name("m1").unwrap(), &Options::default(), &mut ()).unwrap();
         let (got, wanted) = (executed(&program, &net, &inputs).unwrap(), wanted(&net, &inputs).unwrap());
         let (worst, largest) = apart(&got, &wanted);
         assert!(worst <= 4e-3 * largest, "anec.{name}: {worst} of {largest}");
