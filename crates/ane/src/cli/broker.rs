@@ -90,8 +90,12 @@ pub fn stat(flags: StatFlags, voice: Voice) -> Result<u8> {
 /// Answers compile requests on standard input's socket until the broker is gone.
 pub fn compile_service(voice: Voice) -> Result<u8> {
     let line = socket::standard_input().map_err(refused)?;
-    if let Err(missing) = confine() {
-        voice.note(format!("the compile service is not confined: {missing}"));
+    match confine() {
+        Ok(true) => {}
+        Ok(false) => voice.note(
+            "the compile service is confined in part: the kernel does not enforce every restriction of files and TCP",
+        ),
+        Err(missing) => voice.note(format!("the compile service is not confined: {missing}")),
     }
     service::serve(&line, &ModelCompiler).map_err(refused)?;
     Ok(0)

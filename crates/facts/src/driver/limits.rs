@@ -30,6 +30,7 @@ named! {
         SHARED_EVENTS = 2 "events" "driver" "active shared events stay below this";
         PARTITIONS = 1 "" "driver" "partitions of descriptors on the M1's single path";
         DEBUG_PAYLOAD_BYTES = 0x80_0000 "bytes" "driver" "largest payload of the data check";
+        SUSTAINED_MILLIWATTS = 1660 "mW" "driver-choice" "power while clusters run, in the model";
         DEBUG_MAGIC = 0x55aa_55aa "" "driver" "first word of the data check";
         CHECKSUM_VALID = 0xffff_ffff "" "driver" "a checksum that is taken as valid";
         ENDPOINT = 0xe400 "" "driver" "mailbox endpoint of the host";

@@ -179,9 +179,13 @@ impl Session<'_> {
                 wire::answer(socket, &Answer::Done, &[], &[socket::descriptor(&theirs)])
             }
             Ask::Unload { token, .. } => {
-                self.loaded.remove(token).ok_or(Error::Driver { what: "unload", code: Code::NOT_FOUND })?;
-                self.broker.withdraw(&[*token]);
+                if !self.loaded.contains_key(token) {
+                    return Err(Error::Driver { what: "unload", code: Code::NOT_FOUND });
+                }
+                // The token stays the client's until the driver has let go of it.
                 self.client.destroy(*token).map_err(refused("destroy"))?;
+                self.loaded.remove(token);
+                self.broker.withdraw(&[*token]);
                 send(&Answer::Done)
             }
             Ask::Purge { key, .. } => {

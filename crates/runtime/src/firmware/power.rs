@@ -138,7 +138,7 @@ impl Power {
     /// Modelled power at rest in milliwatts: nothing when all is off, and the sustained figure while clusters run.
     pub fn milliwatts(&self) -> u64 {
         match self.state {
-            State::Clusters(_) => 1660,
+            State::Clusters(_) => rows::SUSTAINED_MILLIWATTS,
             _ => 0,
         }
     }

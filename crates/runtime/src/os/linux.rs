@@ -61,8 +61,8 @@ impl Memory {
 }
 
 /// Confines this process with Landlock: no writing of files, and no TCP where the kernel can restrict it. Refused where the
-/// kernel enforces neither.
-pub fn confine() -> Result<()> {
+/// kernel enforces neither. Returns whether all of it is enforced; an older kernel enforces a part.
+pub fn confine() -> Result<bool> {
     use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus};
     let fail = |e: landlock::RulesetError| Error::system("landlock", "", std::io::Error::other(e.to_string()));
     let rules = Ruleset::default()
@@ -72,7 +72,8 @@ pub fn confine() -> Result<()> {
         .map_err(fail)?;
     match rules.restrict_self().map_err(fail)?.ruleset {
         RulesetStatus::NotEnforced => Err(Error::system("landlock", "", std::io::ErrorKind::Unsupported.into())),
-        _ => Ok(()),
+        RulesetStatus::PartiallyEnforced => Ok(false),
+        RulesetStatus::FullyEnforced => Ok(true),
     }
 }
 

@@ -46,7 +46,7 @@ impl Memory {
 }
 
 /// Confinement, which this system lacks.
-pub fn confine() -> Result<()> {
+pub fn confine() -> Result<bool> {
     absent("confinement of the compile service")
 }
 

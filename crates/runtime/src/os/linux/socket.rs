@@ -78,10 +78,18 @@ fn checked(path: &Path) -> Result<&Path> {
     Err(Error::system("socket", path.display(), std::io::Error::new(std::io::ErrorKind::InvalidInput, text)))
 }
 
+/// Whether there is something to read before the time is over. A signal does not end the wait.
 fn ready(file: &impl AsFd, time: Duration) -> bool {
-    let mut wanted = [rustix::event::PollFd::new(file, rustix::event::PollFlags::IN)];
-    let time = rustix::event::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-    matches!(rustix::event::poll(&mut wanted, Some(&time)), Ok(1..))
+    let end = std::time::Instant::now().checked_add(time);
+    loop {
+        let left = end.map_or(time, |end| end.saturating_duration_since(std::time::Instant::now()));
+        let mut wanted = [rustix::event::PollFd::new(file, rustix::event::PollFlags::IN)];
+        let left = rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match rustix::event::poll(&mut wanted, Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return matches!(other, Ok(1..)),
+        }
+    }
 }
 
 /// Connects to a broker.
