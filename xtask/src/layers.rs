@@ -50,6 +50,12 @@ pub const CRATES: &[Crate] = &[
         outside: true,
     },
     Crate {
+        name: "iokit",
+        package: "anemone-iokit",
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
+        outside: true,
+    },
+    Crate {
         name: "python",
         package: "anemone-python",
         may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],

@@ -29,7 +29,8 @@ pub struct Rule {
 }
 
 const QUIET: &[&str] = &["facts", "net", "program", "compile", "kernels", "engine", "runtime"];
-const EVERY: &[&str] = &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "python"];
+const EVERY: &[&str] =
+    &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane", "e5rt", "iokit", "python"];
 /// System calls of the runtime: shared memory and sockets, the cache, the broker, and the random bytes of keys.
 const SYSTEM: &[&str] = &[
     "crates/runtime/src/os/",
@@ -65,7 +66,12 @@ pub const RULES: &[Rule] = &[
     Rule {
         reason: "only host intrinsics, shared memory and the C library may be unsafe",
         crates: EVERY,
-        except: &["crates/kernels/src/host.rs", "crates/runtime/src/os/shared.rs", "crates/e5rt/src/"],
+        except: &[
+            "crates/kernels/src/host.rs",
+            "crates/runtime/src/os/shared.rs",
+            "crates/e5rt/src/",
+            "crates/iokit/src/",
+        ],
         in_tests: true,
         pattern: Pattern::Word(&["unsafe"]),
     },

@@ -345,7 +345,7 @@ impl Client {
         }
         let id = u32_at(input, map::SURFACES);
         let surface = gate.surfaces.get(&id).ok_or(Code::NOT_FOUND)?;
-        if surface.client != self.id && !self.stamp.data {
+        if !surface.is_for(self.id) && !self.stamp.data {
             return Err(Code::NOT_FOUND);
         }
         Ok((id, usage))

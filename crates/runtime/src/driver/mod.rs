@@ -153,7 +153,18 @@ pub(crate) struct Instance {
 #[derive(Clone, Debug)]
 pub(crate) struct Surface {
     pub shared: Arc<Shared>,
+    /// The client that put it there, or [`ANYONE`].
     pub client: u64,
+}
+
+/// Holder of surfaces that every client may name, as a process's own surfaces are.
+pub(crate) const ANYONE: u64 = u64::MAX;
+
+impl Surface {
+    /// Whether a client may name it.
+    pub fn is_for(&self, client: u64) -> bool {
+        self.client == client || self.client == ANYONE
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

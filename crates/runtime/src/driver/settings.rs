@@ -1,11 +1,36 @@
 //! Settings of an instance that a broker makes: class of service, share of requests, secure mode.
 
 use super::task::lock;
+use super::{ANYONE, Surface};
 use super::{Driver, priority_of};
 use crate::error::Code;
+use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
+use std::sync::Arc;
 
 impl Driver {
+    /// Puts a buffer under a surface identity that the requests of every client may name.
+    pub fn add_surface(&self, shared: Arc<Shared>) -> std::result::Result<u32, Code> {
+        let mut gate = lock(&self.gate);
+        let id = gate.next_surface;
+        gate.next_surface =
+            id.checked_add(1).filter(|&n| n < super::lifecycle::FIRST_INTERNAL).ok_or(Code::NO_RESOURCES)?;
+        gate.surfaces.insert(id, Surface { shared, client: ANYONE });
+        Ok(id)
+    }
+
+    /// Takes such a surface back. Requests that use it keep its memory.
+    pub fn remove_surface(&self, surface: u32) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        match gate.surfaces.get(&surface) {
+            Some(found) if found.client == ANYONE => {
+                gate.surfaces.remove(&surface);
+                Ok(())
+            }
+            _ => Err(Code::NOT_FOUND),
+        }
+    }
+
     /// Divides the outstanding requests of a program among this number of clients, for programs already loaded too.
     pub fn share_among(&self, clients: usize) {
         let share = rows::PROGRAM_OUTSTANDING / (clients as u64).max(1);

@@ -27,6 +27,14 @@ pub struct Grant {
 /// Most bytes that one task may stage.
 const MAX_STAGED_BYTES: u64 = 1 << 32;
 
+/// Memory of a process that lies outside of what it stages: that of a program which calls by pointers of its own.
+pub trait Memory: std::fmt::Debug + Send + Sync {
+    /// Copies from an address; false where it is not wholly readable.
+    fn read(&self, address: u64, to: &mut [u8]) -> bool;
+    /// Copies to an address; false where it is not wholly writable.
+    fn write(&self, address: u64, from: &[u8]) -> bool;
+}
+
 #[derive(Debug, Default)]
 struct Space {
     next: u64,
@@ -45,6 +53,7 @@ pub struct Task {
     grant: Mutex<Option<Grant>>,
     privileged: AtomicBool,
     space: Mutex<Space>,
+    memory: Option<Box<dyn Memory>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,6 +66,12 @@ impl Task {
     pub fn new<'a>(pid: u32, identity: Identity, entitlements: impl IntoIterator<Item = &'a str>) -> Task {
         let entitlements = Mutex::new(entitlements.into_iter().map(String::from).collect());
         Task { pid, identity, entitlements, ..Task::default() }
+    }
+
+    /// The task with memory behind its pointers.
+    pub fn with_memory(mut self, memory: Box<dyn Memory>) -> Task {
+        self.memory = Some(memory);
+        self
     }
 
     /// Gives a key.
@@ -100,21 +115,36 @@ impl Task {
 
     /// Copies from the task's memory. A null pointer, or a range that is not wholly one piece, is a bad argument.
     pub fn fetch(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+        if let Some(piece) = self.staged(address, bytes) {
+            return Ok(piece);
+        }
+        let memory = self.memory.as_ref().filter(|_| address != 0 && bytes <= MAX_STAGED_BYTES);
+        let mut found = vec![0; memory.map_or(Ok(0), |_| usize::try_from(bytes)).map_err(|_| Code::BAD_ARGUMENT)?];
+        memory.filter(|m| m.read(address, &mut found)).ok_or(Code::BAD_ARGUMENT)?;
+        Ok(found)
+    }
+
+    fn staged(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
         let space = lock(&self.space);
-        let (start, piece) = space.pieces.range(..=address).next_back().ok_or(Code::BAD_ARGUMENT)?;
-        let first = (address - start) as usize;
-        let end = usize::try_from(bytes).ok().and_then(|n| first.checked_add(n)).ok_or(Code::BAD_ARGUMENT)?;
-        piece.get(first..end).map(<[u8]>::to_vec).ok_or(Code::BAD_ARGUMENT)
+        let (start, piece) = space.pieces.range(..=address).next_back()?;
+        let first = usize::try_from(address - start).ok()?;
+        let end = usize::try_from(bytes).ok().and_then(|n| first.checked_add(n))?;
+        piece.get(first..end).map(<[u8]>::to_vec)
     }
 
     /// Copies into the task's memory.
     pub fn put(&self, address: u64, bytes: &[u8]) -> Result<(), Code> {
         let mut space = lock(&self.space);
-        let (&start, piece) = space.pieces.range_mut(..=address).next_back().ok_or(Code::BAD_ARGUMENT)?;
-        let first = (address - start) as usize;
-        let slot = piece.get_mut(first..first.saturating_add(bytes.len())).ok_or(Code::BAD_ARGUMENT)?;
-        slot.copy_from_slice(bytes);
-        Ok(())
+        if let Some((&start, piece)) = space.pieces.range_mut(..=address).next_back() {
+            let first = (address - start) as usize;
+            if let Some(slot) = piece.get_mut(first..first.saturating_add(bytes.len())) {
+                slot.copy_from_slice(bytes);
+                return Ok(());
+            }
+        }
+        drop(space);
+        let memory = self.memory.as_ref().filter(|_| address != 0);
+        memory.filter(|m| m.write(address, bytes)).map(drop).ok_or(Code::BAD_ARGUMENT)
     }
 
     /// Gives memory back.

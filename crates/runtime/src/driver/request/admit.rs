@@ -149,7 +149,7 @@ impl Client {
         let mut bound: Vec<Bound> = Vec::with_capacity(ids.len());
         for (port, &id) in resident.ports(way).zip(ids) {
             let one = |gate: &mut Gate| {
-                let surface = gate.surfaces.get(&id).filter(|s| s.client == self.id).ok_or(Code::NOT_FOUND)?;
+                let surface = gate.surfaces.get(&id).filter(|s| s.is_for(self.id)).ok_or(Code::NOT_FOUND)?;
                 let shared = Arc::clone(&surface.shared);
                 if (shared.len() as u64) < port.bytes {
                     return Err(Code::BAD_ARGUMENT);

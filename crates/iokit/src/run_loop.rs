@@ -1,0 +1,148 @@
+//! Notification ports, and the run loop that calls back.
+
+use crate::foundation::CFTypeRef;
+use crate::memory::write;
+use crate::world::{Object, Pending, guarded, world};
+use anemone_runtime::Code;
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+/// How long a wait sleeps between looks at several calls.
+const LOOK: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// Ports whose sources this thread's run loop has.
+    static SOURCES: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A port for the messages of asynchronous calls, as an opaque pointer; null where there is no driver.
+#[unsafe(no_mangle)]
+pub extern "C" fn IONotificationPortCreate(_main_port: u32) -> *mut c_void {
+    guarded(std::ptr::null_mut(), || {
+        world().map_or(std::ptr::null_mut(), |mut w| w.add(Object::Port(Vec::new())) as usize as *mut c_void)
+    })
+}
+
+/// The port's number, for calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn IONotificationPortGetMachPort(port: *mut c_void) -> u32 {
+    u32::try_from(port as usize).unwrap_or(0)
+}
+
+/// The port's source, for a run loop.
+#[unsafe(no_mangle)]
+pub extern "C" fn IONotificationPortGetRunLoopSource(port: *mut c_void) -> *mut c_void {
+    port
+}
+
+/// Destroys a port. Messages of its calls are dropped.
+#[unsafe(no_mangle)]
+pub extern "C" fn IONotificationPortDestroy(port: *mut c_void) {
+    let port = IONotificationPortGetMachPort(port);
+    guarded((), || {
+        if let Some(mut world) = world()
+            && matches!(world.object(port), Some(Object::Port(_)))
+        {
+            world.remove(port);
+        }
+    });
+}
+
+/// This thread's run loop.
+#[unsafe(no_mangle)]
+pub extern "C" fn CFRunLoopGetCurrent() -> *mut c_void {
+    std::ptr::without_provenance_mut(1)
+}
+
+/// Adds a port's source to this thread's run loop.
+#[unsafe(no_mangle)]
+pub extern "C" fn CFRunLoopAddSource(_run_loop: *mut c_void, source: *mut c_void, _mode: CFTypeRef) {
+    let port = IONotificationPortGetMachPort(source);
+    SOURCES.with_borrow_mut(|all| {
+        if !all.contains(&port) {
+            all.push(port);
+        }
+    });
+}
+
+/// Takes a port's source out of this thread's run loop.
+#[unsafe(no_mangle)]
+pub extern "C" fn CFRunLoopRemoveSource(_run_loop: *mut c_void, source: *mut c_void, _mode: CFTypeRef) {
+    let port = IONotificationPortGetMachPort(source);
+    SOURCES.with_borrow_mut(|all| all.retain(|&p| p != port));
+}
+
+/// Runs this thread's run loop for that many seconds, or until one message has been told of where `one` is set. Returns 1 without
+/// sources, 3 at the end of the time, 4 after a message.
+#[unsafe(no_mangle)]
+pub extern "C" fn CFRunLoopRunInMode(_mode: CFTypeRef, seconds: f64, one: u8) -> i32 {
+    guarded(1, || {
+        let ports = SOURCES.with_borrow(Vec::clone);
+        if ports.is_empty() {
+            return 1;
+        }
+        let seconds = if seconds.is_finite() { seconds.clamp(0.0, 1e6) } else { 1e6 };
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        let mut told = false;
+        loop {
+            told |= ports.iter().any(|&port| tell(port));
+            if (told && one != 0) || Instant::now() >= end {
+                return if told && one != 0 { 4 } else { 3 };
+            }
+            std::thread::sleep(LOOK);
+        }
+    })
+}
+
+/// Waits for one message of a port and calls its function: 0, or 5 at the end of the time.
+#[unsafe(no_mangle)]
+pub extern "C" fn AnemoneWait(port: *mut c_void, milliseconds: u32) -> u32 {
+    guarded(Code::NO_RESOURCES.0, || {
+        let port = IONotificationPortGetMachPort(port);
+        if !world().is_some_and(|mut w| matches!(w.object(port), Some(Object::Port(_)))) {
+            return Code::BAD_ARGUMENT.0;
+        }
+        let end = Instant::now() + Duration::from_millis(milliseconds.into());
+        loop {
+            if tell(port) {
+                return 0;
+            }
+            if Instant::now() >= end {
+                return 5;
+            }
+            std::thread::sleep(LOOK);
+        }
+    })
+}
+
+/// Takes the first message that has come, puts its reply where the caller wants it, and calls back.
+fn tell(port: u32) -> bool {
+    let Some(mut world) = world() else { return false };
+    let Some(Object::Port(pending)) = world.object(port) else { return false };
+    let mut found = None;
+    for (at, Pending { message, .. }) in pending.iter().enumerate() {
+        match message.try_recv() {
+            Ok(message) => found = Some((at, Some(message))),
+            Err(TryRecvError::Disconnected) => found = Some((at, None)),
+            Err(TryRecvError::Empty) => continue,
+        }
+        break;
+    }
+    let Some((at, message)) = found else { return false };
+    let Pending { callback: (function, argument), output, .. } = pending.remove(at);
+    // The function may call this library.
+    drop(world);
+    let code = message.as_ref().map_or(Code::CLOSED, |m| m.code);
+    if let Some(message) = &message {
+        write(output as usize as *mut c_void, &message.reply);
+    }
+    if function != 0 {
+        // SAFETY: word 1 of an asynchronous call's reference is a function of this type, as the header demands of the caller.
+        let function: extern "C" fn(*mut c_void, u32, *mut *mut c_void, u32) =
+            unsafe { std::mem::transmute::<usize, _>(function as usize) };
+        function(argument as usize as *mut c_void, code.0, std::ptr::null_mut(), 0);
+    }
+    true
+}
