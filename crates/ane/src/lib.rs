@@ -11,6 +11,24 @@
 //! `thiserror` words errors, `clap_complete`
 //! and `clap_mangen` write completions and manual pages from the same arguments, `strsim` finds the name that a mistyped
 //! one is near to, `rayon` gives a session threads of its own, `plotters` draws curves (without its fonts) and `png` writes the bitmap.
+//!
+//! A package, compiled for an M1 and run:
+//!
+//! ```
+//! use anemone::{Array, Model};
+//! use anemone_compile::Options;
+//! use anemone_facts::silicon;
+//! use std::path::Path;
+//!
+//! let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.mlpackage"));
+//! let m1 = silicon::by_name("m1").expect("a chip");
+//! let executable = Model::load(path)?.executable(path, m1, &Options::default(), true)?;
+//! let image = Array { shape: vec![1, 1, 8, 8], data: vec![0.5; 64] };
+//! let outputs = executable.run(&[("image".into(), image)], Default::default())?;
+//! let total: f32 = outputs[0].1.data.iter().sum();
+//! assert!((total - 1.0).abs() < 0.01, "probabilities of ten classes");
+//! # Ok::<(), anemone::Diagnostic>(())
+//! ```
 
 // The command line's files name the library as its other users do.
 extern crate self as anemone;

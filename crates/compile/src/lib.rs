@@ -5,6 +5,21 @@
 //!
 //! Dependencies: `half` rounds constants to fp16, `libm` gives the error function behind two activation tables,
 //! `thiserror` words the refusals.
+//!
+//! A ReLU is one task; the log `()` takes no dumps of stages:
+//!
+//! ```
+//! use anemone_compile::{Options, compile};
+//! use anemone_facts::silicon;
+//! use anemone_net::text;
+//!
+//! let source = "net \"main\" {\n  input %x: f16[1, 4, 1, 8]\n  %y: f16[1, 4, 1, 8] = relu(%x)\n  output %y\n}\n";
+//! let net = text::parse(source, &[]).expect("a network");
+//! let m1 = silicon::by_name("m1").expect("a chip");
+//! let program = compile(&net, m1, &Options::default(), &mut ())?;
+//! assert_eq!(program.tasks().expect("a task stream").len(), 1);
+//! # Ok::<(), anemone_compile::Error>(())
+//! ```
 
 pub mod accuracy;
 pub mod check;

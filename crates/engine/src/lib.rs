@@ -7,6 +7,17 @@
 //! What a host does with numbers is in `anemone-kernels`, which knows no program; [`numerics`] makes its parameters of the facts' rows.
 //!
 //! Dependencies: `half` for fp16, `bytemuck` views memory as halfwords without `unsafe`, `thiserror` words the faults.
+//!
+//! How the engine treats a field, and which generations it executes ([`Plan`] runs a program, [`run`] one once):
+//!
+//! ```
+//! use anemone_engine::{Treatment, executes, treatment};
+//! use anemone_facts::{Field, layout};
+//!
+//! assert_eq!(treatment(Field::Cin), Treatment::Obeyed);
+//! assert_eq!(treatment(Field::ExeCycles), Treatment::NoEffect);
+//! assert!(executes(&layout::H13));
+//! ```
 
 mod activation;
 mod constants;

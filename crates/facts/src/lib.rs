@@ -2,6 +2,17 @@
 //!
 //! This crate holds facts only. It does no I/O, depends on nothing, and decides nothing that a row does not say.
 //! Assembler, disassembler, engine, validator, documents and command line all read the same rows.
+//!
+//! A chip by any of its names, and a field with its place in a generation:
+//!
+//! ```
+//! use anemone_facts::{Field, layout, silicon};
+//!
+//! let chip = silicon::by_name("iPhone 12").expect("a known product");
+//! assert_eq!(chip.target, "h13");
+//! let row = layout::H13.rows.iter().find(|row| row.field == Field::Cin).expect("a row");
+//! assert_eq!(row.evidence.letter(), "X");
+//! ```
 
 mod basis;
 pub mod chips;

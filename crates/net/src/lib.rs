@@ -15,6 +15,18 @@
 //! - `lzfse_rust`: the compression of packed netplists, without C.
 //! - `plist`: XML and binary property lists of netplists.
 //! - `serde_json`: the manifest of a model package.
+//!
+//! A network from text, evaluated:
+//!
+//! ```
+//! use anemone_net::{Data, Tensor, eval, text};
+//!
+//! let source = "net \"main\" {\n  input %x: f32[4]\n  %y: f32[4] = relu(%x)\n  output %y\n}\n";
+//! let net = text::parse(source, &[])?;
+//! let x = Tensor { shape: vec![4], data: Data::F32(vec![-1.0, 0.0, 1.0, 2.0]) };
+//! assert_eq!(eval::eval(&net, &[x])?[0].data, Data::F32(vec![0.0, 0.0, 1.0, 2.0]));
+//! # Ok::<(), anemone_net::Error>(())
+//! ```
 
 mod build;
 pub mod check;
