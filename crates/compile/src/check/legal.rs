@@ -199,6 +199,7 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
         MatchParams::Between(q, ..) => {
             let limit = match (least, most) {
                 (Some(l), Some(m)) if l == m => format!("{l}"),
+                (Some(1..), Some(0)) => "none".to_string(),
                 (Some(l), Some(m)) if l > m => format!("at least {l}"),
                 (Some(l), Some(m)) => format!("{l} to {m}"),
                 (Some(l), None) => format!("at least {l}"),
@@ -209,12 +210,16 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
         }
     };
     let stage = rule.stage.name();
+    // A capability that the chip states as a greatest extent of zero.
+    let lacking =
+        matches!(rule.matches, MatchParams::Between(_, _, Bound::Hal(_))) && least > Some(0) && most == Some(0);
     let (cause, message) = match rule.matches {
         MatchParams::Capability(_) => (None, format!("{} needs {limit}, which the chip lacks", layer.kind)),
         MatchParams::Floor(_) => (None, format!("{} needs a later generation of the engine", layer.kind)),
         MatchParams::Never(Quantity::Operands) => (None, format!("{} fails in {stage}", layer.kind)),
         MatchParams::Never(Quantity::K) => (None, format!("k = {found} fails in {stage}")),
         MatchParams::Never(q) => (None, format!("{} is not supported by {}", q.name(), layer.kind)),
+        _ if lacking => (None, format!("{} is not supported: the chip's greatest {quantity} for it is 0", layer.kind)),
         _ => (Some(format!("{quantity} is {found_text}")), format!("{quantity} is {found_text}, supported: {limit}")),
     };
     let text = if route == Route::Framework && !rule.segmenter.is_empty() { rule.segmenter } else { rule.apple };
@@ -230,7 +235,7 @@ fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip,
         stage,
         basis: rule.basis,
         source: rule.source,
-        fix: rule.fix.to_string(),
+        fix: if lacking { "do without it, or a later chip".to_string() } else { rule.fix.to_string() },
     }
 }
 
@@ -282,4 +287,26 @@ fn fill(
 /// Returns true for the stages that exported validators run, whose refusals a dry run sees.
 pub fn seen_by_dry_run(stage: &str) -> bool {
     [Stage::Validator.name(), Stage::Network.name(), Stage::Parser.name()].contains(&stage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemone_facts::chips;
+
+    #[test]
+    fn a_limit_of_zero_is_told_as_a_missing_layer() {
+        let layer = Layer::new("Transpose", "t").bottom(&[1, 4, 8, 8], "fp16").top(&[1, 4, 8, 8], "fp16");
+        let of = |chip: &Chip| check(&layer, chip, Route::Direct).refusals;
+        let lacking: Vec<_> = chips::CHIPS.iter().filter(|c| c.hal.max_transpose_height == Some(0)).collect();
+        assert!(!lacking.is_empty());
+        for chip in lacking {
+            let refusals = of(chip);
+            assert!(
+                refusals.iter().any(|r| r.message.contains("is not supported") && r.limit == "none"),
+                "{refusals:?}"
+            );
+            assert!(refusals.iter().all(|r| !r.message.contains("at least 1")), "{refusals:?}");
+        }
+    }
 }
