@@ -18,6 +18,7 @@ const LONGEST_PATH: usize = 16;
 /// Quantization that is written in parts becomes one rounding, and what follows it its scale.
 pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let graph = Graph::of(net);
+    graph.bound_roundings(net, reasons);
     let mut found: Vec<Found> = (0..net.ops.len()).filter_map(|at| graph.find(net, at)).collect();
     for one in &mut found {
         one.undone = graph.undone(net, one);
@@ -119,6 +120,46 @@ impl Graph {
 
     fn readers(&self, id: ValueId) -> &[usize] {
         self.readers.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Roundings of numbers that are held within a table's range before, or after a bounded addend behind, become roundings within
+    /// that range: of quantization whose scale and zero point are computed at run time.
+    fn bound_roundings(&self, net: &mut Net, reasons: &mut Remarks) {
+        let [least, greatest] = Table::ROUNDED_RANGE;
+        for at in 0..net.ops.len() {
+            let op = &net.ops[at];
+            let (Some(&x), Some(&out)) = (op.inputs.first(), op.outputs.first()) else { continue };
+            let exact = net.value(out).ty.dtype.is_float() && !self.outputs.contains(&out);
+            if op.kind != OpKind::Unary(Unary::Round) || !exact {
+                continue;
+            }
+            let before = match self.maker(net, x).map(|op| &op.kind) {
+                Some(&OpKind::Unary(Unary::Clip { min, max })) if least <= min && min <= max && max <= greatest => {
+                    Some((min.round_ties_even(), max.round_ties_even()))
+                }
+                _ => None,
+            };
+            let behind =
+                !self.readers(out).is_empty() && self.readers(out).iter().all(|&r| self.clips_bytes(net, out, r));
+            let Some((min, max)) = before.or(behind.then_some((least, greatest))) else { continue };
+            reasons.say(|| format!("{}: rounding within {min} to {max}", net.ops[at].name));
+            net.ops[at].kind = OpKind::Unary(Unary::RoundClip { min, max });
+        }
+    }
+
+    /// Whether an operation adds an 8-bit integer that is computed at run time, and the sum is held to 8 bits: what lies beyond a
+    /// table's range is beyond these limits too.
+    fn clips_bytes(&self, net: &Net, rounded: ValueId, at: usize) -> bool {
+        let op = &net.ops[at];
+        let (Some(&sum), true) = (op.outputs.first(), op.kind == OpKind::Binary(Binary::Add)) else { return false };
+        let other = op.inputs.iter().find(|&&id| id != rounded);
+        let byte = other.is_some_and(|&id| matches!(net.value(id).ty.dtype, DType::U8 | DType::I8));
+        let clips = |&r: &usize| match net.ops[r].kind {
+            OpKind::Unary(Unary::Clip { min, max }) => -256.0 < min && max < 256.0,
+            _ => false,
+        };
+        let readers = self.readers(sum);
+        byte && !self.outputs.contains(&sum) && !readers.is_empty() && readers.iter().all(clips)
     }
 
     /// The quantization that ends with the operation there.
