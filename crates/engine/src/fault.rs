@@ -90,6 +90,16 @@ pub enum FaultKind {
         /// Bytes of the region.
         limit: u64,
     },
+    /// An operand of a host operation, which stands for several tasks, leaves its region.
+    #[error("{operation}: operand {operand} leaves its region of {limit:#x} bytes")]
+    Outside {
+        /// Kind of computation.
+        operation: &'static str,
+        /// The operand: base, strides and row, in bytes.
+        operand: String,
+        /// Bytes of the region.
+        limit: u64,
+    },
     /// A read of memory that neither the caller nor an earlier task wrote.
     #[error("{field:?}: reads {bytes} bytes at {address:#x} of {region} that nothing has written")]
     Unwritten {

@@ -27,6 +27,7 @@ use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
 use anemone_kernels::view::{TensorView, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::chunks;
+use anemone_program::Program;
 use half::f16;
 use std::sync::Arc;
 
@@ -60,6 +61,8 @@ pub(crate) struct Convolution {
     reuse: bool,
     /// `None` if they are read in every run.
     coefficients: Option<Packed>,
+    /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
+    from_memory: bool,
 }
 
 impl Convolution {
@@ -106,7 +109,7 @@ impl Neural {
     /// Kind of computation, in a word or two.
     pub(crate) fn name(&self) -> &'static str {
         match &self.operation {
-            Operation::Convolution(c) if c.coefficients.is_none() => "product of two operands",
+            Operation::Convolution(c) if c.coefficients.is_none() && c.from_memory => "product of two operands",
             Operation::Convolution(c) if c.unicast => "depthwise convolution",
             Operation::Convolution(c) if c.staging.is_gemv() => "matrix by vector",
             Operation::Convolution(c) if c.window.elements() == 1 => "pointwise convolution",
@@ -344,8 +347,11 @@ impl Machine<'_> {
         if unfolded_row > LIMIT {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
-        let staging = Im2col::new(window.clone(), per_output, unicast, output)?;
-        let mut convolution = Convolution { window, staging, per_output, unicast, reuse, coefficients: None };
+        let threads = self.workers.threads_for(self.fields.nanos(self.mac.is_some()));
+        let from_memory = self.bar(KBase0, Kbe0)? != Program::KERNEL_BAR;
+        let staging = Im2col::new(window.clone(), per_output, unicast, output, threads)?;
+        let mut convolution =
+            Convolution { window, staging, per_output, unicast, reuse, coefficients: None, from_memory };
         if constants.holds(self.bar(KBase0, Kbe0)?) {
             let key = self.packing_key(&convolution, input.g, output.c);
             let mut packed = constants.packed(key, || self.pack(&convolution, input.g, output.c))?;

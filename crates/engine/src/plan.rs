@@ -28,6 +28,7 @@ use access::Accesses;
 use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout};
+use anemone_kernels::cost;
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
@@ -154,9 +155,6 @@ impl Common {
     }
 }
 
-/// Estimated operations of a program from which other threads are kept awake for a whole run.
-const HEAVY: u64 = 1 << 23;
-
 /// Executes a program against bound memory, once. Outputs are in their regions afterwards.
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
     Plan::new(program, options)?.run(memory)
@@ -186,6 +184,7 @@ impl Plan {
         let model = options.model;
         let mut common =
             Common { layout, mac: model.accumulator(), model, ports: program.ports.clone(), workers: Workers::new() };
+        common.workers.awake = is_worth_waking(layout, &tasks, model);
         let mut skipped = Vec::new();
         let mut constants = Constants::of(program, &tasks);
         let mut steps = Vec::with_capacity(tasks.len());
@@ -213,8 +212,6 @@ impl Plan {
         let sections = sections.into_iter().filter(|&(bar, _)| all || steps.iter().any(|s: &Step| s.names(bar)));
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
-        let operations = steps.iter().map(|step| step.fields.operations()).fold(0, u64::saturating_add);
-        common.workers.awake = operations >= HEAVY;
         let whole = options.level == Level::Optimized && !options.trace;
         let mut plan = |step: &Step, count: fn(&mut Machine, &[Step]) -> Vec<usize>, steps: &[Step]| {
             count(&mut common.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields), steps)
@@ -443,6 +440,13 @@ impl Plan {
         }
         Ok((self.steps.len(), trace))
     }
+}
+
+/// Returns true if tasks that are worth sharing take long enough to keep other threads looking for work throughout a run.
+fn is_worth_waking(layout: &Layout, tasks: &[Task], model: Model) -> bool {
+    let nanos = tasks.iter().map(|task| Fields::of(layout, task).nanos(model.accumulator().is_some()));
+    let shared = nanos.filter(|&nanos| nanos >= cost::SHARED_NANOS);
+    shared.fold(0, usize::saturating_add) >= cost::AWAKE_NANOS
 }
 
 /// Bytes of tile memory that the address field of a source can reach.

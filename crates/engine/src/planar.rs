@@ -9,6 +9,7 @@ use anemone_facts::Field::*;
 use anemone_facts::code::{class, condition, first, planar, planar_nonlinear, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes};
 use anemone_kernels::conv::Im2col;
+use anemone_kernels::cost;
 use anemone_kernels::elementwise::{self, Binary};
 use anemone_kernels::params::BinaryOp;
 use anemone_kernels::tensor::Extents;
@@ -121,7 +122,10 @@ impl Machine<'_> {
         let Some(direct) = self.direct(input, output)? else { return Ok(false) };
         let (from, to) = (&direct.from, &direct.to);
         let ending = self.ending::<f32>()?;
-        let staging = Im2col::new(window, 1, true, output)?;
+        let staging = {
+            let reads = output.elements()? * window.elements();
+            Im2col::new(window, 1, true, output, self.workers.threads_for(cost::elementwise(reads)))?
+        };
         let mut aside = self.workers.aside();
         let views = memory::views(self.memory, self.l2, [from.part()], to.part(), &mut aside);
         let Some(([data], target)) = views else { return Ok(false) };

@@ -158,7 +158,6 @@ impl TaskTrace {
         sum.destination += other.destination;
         sum.l2_read += other.l2_read;
         sum.l2_written += other.l2_written;
-        self.macs += plane.macs;
         self.saturated += plane.saturated;
         self.denormals_flushed += plane.denormals_flushed;
         self.nan_coerced += plane.nan_coerced;
@@ -181,7 +180,7 @@ impl Machine<'_> {
             let trace = self.look_before()?;
             if plane == 0 { whole = trace } else { whole.join(trace) }
         }
-        whole.macs = whole.macs / self.source_depths().end * self.depths().end;
+        whole.macs = self.fields.macs();
         for depth in self.depths() {
             self.execute_at(depth, work)?;
             let mut trace = TaskTrace { inputs: whole.inputs.clone(), ..TaskTrace::default() };
@@ -251,14 +250,11 @@ impl Machine<'_> {
     fn look_at_array(&self, trace: &mut TaskTrace) -> Result<(), FaultKind> {
         let (input, output) = self.stated_extents();
         let per_output = if self.get(UnicastEn) == 1 { self.size(UnicastCin).max(1) } else { input.c };
-        let outputs = output.elements()? as u64;
+        output.elements()?;
         if self.get(KernelMode) != kernel::REAL {
-            // Without coefficients the array adds channels up, or passes one on.
-            trace.macs = if self.get(UnicastEn) == 1 { 0 } else { outputs * per_output as u64 };
             return Ok(());
         }
         let taps = per_output * self.kernel_planes() * self.size(Kh).max(1) * self.size(Kw).max(1);
-        trace.macs = outputs * taps as u64;
         let mut weights = Values::default();
         let groups = if self.get(GroupKernelReuse) == 1 { 1 } else { input.g };
         for g in 0..groups {

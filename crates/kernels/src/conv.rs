@@ -7,6 +7,7 @@
 
 use crate::conv::nchwc::{Accumulator, Operand, ResidualAdd};
 use crate::conv::registry::Query;
+use crate::cost;
 use crate::epilogue::Epilogue;
 use crate::filter::{Filter, PackedFilter, Values};
 use crate::gemm::microkernel::{self, MicroKernel, PANEL, SLACK};
@@ -28,7 +29,7 @@ pub mod exact;
 pub mod nchwc;
 pub mod registry;
 pub mod winograd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// L2 budget for a staged source, in elements: every output channel reads it again.
 const STAGED_ELEMENTS: usize = 3 << 16;
@@ -53,8 +54,6 @@ const WIDENING: usize = 10;
 const PACKING: usize = 8;
 /// Cost model: reading an element from another core's cache, in multiply-adds.
 const FETCH: usize = 16;
-/// Multiply-adds below which a kernel stays on one thread.
-const PARALLEL_THRESHOLD: usize = 1 << 17;
 
 /// Partition of a convolution, or pooling, into shares, and staging of a share's source.
 #[derive(Clone, Debug)]
@@ -75,8 +74,14 @@ pub struct Im2col {
 }
 
 impl Im2col {
-    pub fn new(window: Window, channels: usize, unicast: bool, to: Extents) -> Result<Im2col, SizeError> {
-        let threads = rayon::current_num_threads();
+    /// A plan for a result of these extents by as many threads.
+    pub fn new(
+        window: Window,
+        channels: usize,
+        unicast: bool,
+        to: Extents,
+        threads: usize,
+    ) -> Result<Im2col, SizeError> {
         let [k, s] = [window.k, window.s];
         let phases = [k[0].min(s[0]), k[1].min(s[1])];
         let width = Im2col::width(&window, to.w);
@@ -89,7 +94,7 @@ impl Im2col {
         let rows = (1..=to.h).take_while(fits).last().unwrap_or(1);
         let blocks = to.h.div_ceil(rows).max(1);
         let panels = if unicast { to.c } else { to.c.div_ceil(PANEL) };
-        let (blocks, share_panels) = if blocks >= 2 * threads {
+        let (blocks, share_panels) = if threads == 1 || blocks >= 2 * threads {
             (blocks.next_multiple_of(threads), panels)
         } else if panels >= 2 * threads {
             (blocks, panels.div_ceil(threads))
@@ -325,6 +330,8 @@ pub struct Kernels {
     offsets: Vec<u32>,
     /// Positions of the window that are kept; the coefficients of all others are zeros. `None` if all are kept.
     kept: Option<Arc<[usize]>>,
+    /// Filters with all positions, made where a source turns out not to be finite: zero times infinity is NaN.
+    all: Arc<OnceLock<Arc<Vec<Filter>>>>,
     /// Channels per panel.
     height: usize,
 }
@@ -355,7 +362,13 @@ impl Kernels {
             }
         });
         let groups = filters.into_iter().filter_map(|(_, filter)| filter).collect();
-        let mut kernels = Kernels { groups: Arc::new(groups), offsets: Vec::new(), kept: kept.map(Arc::from), height };
+        let mut kernels = Kernels {
+            groups: Arc::new(groups),
+            offsets: Vec::new(),
+            kept: kept.map(Arc::from),
+            all: Arc::default(),
+            height,
+        };
         kernels.read_from(staging);
         kernels
     }
@@ -384,6 +397,19 @@ impl Kernels {
         };
     }
 
+    /// The same coefficients with all positions of the window; `None` if none is left out.
+    fn with_all_positions(&self, staging: &Im2col) -> Option<Kernels> {
+        let kept = self.kept.as_ref()?;
+        let elements = staging.window.elements();
+        let whole = |filter: &Filter| {
+            let (channels, taps) = (filter.packed.channels(), staging.channels * elements);
+            let values = filter.packed.values().spread(elements, kept);
+            Filter { packed: PackedFilter::of(&values, channels, taps, self.height), ..filter.clone() }
+        };
+        let groups = self.all.get_or_init(|| Arc::new(self.groups.iter().map(whole).collect())).clone();
+        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), height: self.height })
+    }
+
     /// Returns true if panels are blocks of 16 channels.
     pub fn are_blocks(&self) -> bool {
         self.height == BLOCK
@@ -398,7 +424,7 @@ impl Kernels {
             // Asked of what goes through Winograd's form.
             finite: false,
         });
-        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, height }
+        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), height }
     }
 
     /// Number of channels of a group.
@@ -411,7 +437,13 @@ impl Kernels {
         if !self.are_blocks() {
             let in_blocks = |mut kernels: Vec<Filter>| {
                 kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
-                Kernels { groups: Arc::new(kernels), offsets: Vec::new(), kept: None, height: BLOCK }
+                Kernels {
+                    groups: Arc::new(kernels),
+                    offsets: Vec::new(),
+                    kept: None,
+                    all: Arc::default(),
+                    height: BLOCK,
+                }
             };
             self.groups = shared.get(std::mem::take(&mut self.groups), BLOCK, in_blocks).groups;
             self.height = BLOCK;
@@ -490,6 +522,11 @@ pub fn convolve(
         return;
     }
     let to = to.in_columns(ext);
+    let whole = match kernels.kept {
+        Some(_) if !is_source_finite(workers, staging, from, ext) => kernels.with_all_positions(staging),
+        _ => None,
+    };
+    let kernels = whole.as_ref().unwrap_or(kernels);
     let query = Query { staging, kernels, transposed: to.transposed, ext };
     registry::run(registry::Work { workers, query, finish, from, to });
 }
@@ -504,7 +541,7 @@ pub fn convolve_gemv<A: Accumulator>(
     ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shared = ext.g * ext.c * first.packed.taps() >= PARALLEL_THRESHOLD;
+    let shared = workers.shares(cost::products(ext.g * ext.c * first.packed.taps()));
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let channels = ext.c.div_ceil(threads).next_multiple_of(gemv::PANEL);
     workers.each(partition(to.data, ext, to.strides, 1, channels), shared, |share, scratch| {
@@ -536,7 +573,7 @@ pub fn convolve_pointwise(
     mut ext: Extents,
 ) {
     let Some(first) = members.first().and_then(|member| member.kernels.groups.first()) else { return };
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
+    let shared = workers.shares(cost::products(ext.g * ext.c * ext.plane() * first.packed.taps()));
     let TensorViewMut { data, mut strides, transposed } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     let shares = if transposed {
@@ -573,7 +610,7 @@ pub fn convolve_nchwc<A: Accumulator>(
     mut ext: Extents,
 ) {
     let Some(first) = kernels.groups.first() else { return };
-    let shared = ext.g * ext.c * ext.plane() * first.packed.taps() >= PARALLEL_THRESHOLD;
+    let shared = workers.shares(cost::products(ext.g * ext.c * ext.plane() * first.packed.taps()));
     let TensorViewMut { data, mut strides, .. } = to;
     let threads = if shared { rayon::current_num_threads() } else { 1 };
     if from.staging.is_pointwise() {
@@ -659,7 +696,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
         let Some(first) = self.kernels[0].groups.first() else { return };
         let taps = first.packed.taps();
-        let shared = ext.g * ext.c * height * columns * taps >= PARALLEL_THRESHOLD;
+        let shared = workers.shares(cost::products(ext.g * ext.c * height * columns * taps));
         let threads = if shared { rayon::current_num_threads() } else { 1 };
         // What is made for so many rows of results.
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
@@ -690,8 +727,8 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
     }
 }
 
-/// Returns true if every number of a source is finite, as Winograd's form needs.
-fn is_for_winograd(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
+/// Returns true if every number of a source is finite: kernels that leave products out, or sum others, need that.
+fn is_source_finite(workers: &Workers, staging: &Im2col, from: TensorView, ext: Extents) -> bool {
     workers.arch.dispatch(
         #[inline(always)]
         || (0..ext.g).all(|group| winograd::is_finite(from, group, staging.channels, staging.window.from)),
@@ -847,7 +884,7 @@ mod tests {
             let (input, ext) = (Extents { g, c: cin, h, w }, Extents { g, c: cout, h, w });
             let k = [1, 1];
             let window = Window { k, s: k, p: [0, 0], from: [h, w], to: [h, w] };
-            let staging = Im2col::new(window, cin, false, ext).expect("it is small");
+            let staging = Im2col::new(window, cin, false, ext, rayon::current_num_threads()).expect("it is small");
             let kernels = |channels: Range<usize>| {
                 let weights = |g| channels.clone().flat_map(|c| c * cin..(c + 1) * cin).map(|i| draw(i + g)).collect();
                 let biases: Vec<f32> = channels.clone().map(|c| c as f32 / 64.0).collect();
@@ -897,7 +934,8 @@ mod tests {
             let Window { k, s, p, from, to } = window.clone();
             let ext = Extents { g: 1, c: cout, h: to[0], w: to[1] };
             let of_output = if unicast { 1 } else { cin };
-            let staging = Im2col::new(window.clone(), of_output, unicast, ext).expect("it is small");
+            let staging = Im2col::new(window.clone(), of_output, unicast, ext, rayon::current_num_threads())
+                .expect("it is small");
             let taps = of_output * k[0] * k[1];
             let weights: Vec<f16> = (0..cout * taps).map(|n| draw(n + i)).collect();
             let groups = [Coefficients { weights: Values::Halves(weights.clone()), biases: None }];
@@ -955,6 +993,44 @@ mod tests {
         assert!(squares > 20);
     }
 
+    /// Positions of zeros are left out, and count where a number of the source is not finite: zero times infinity is NaN.
+    #[test]
+    fn zeros_of_a_window_meet_infinities() {
+        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
+        let finish = Epilogue { bias: 0.0, scale: 1.0, activation: &Activation::None };
+        let (cin, cout, n) = (5, 21, 12);
+        let ext = Extents { g: 1, c: cout, h: n, w: n };
+        let window = Window { k: [5; 2], s: [1; 2], p: [2; 2], from: [n; 2], to: [n; 2] };
+        let staging = Im2col::new(window, cin, false, ext, 2).expect("it is small");
+        let dilated = |i: usize| (i / 5).is_multiple_of(2) && (i % 5).is_multiple_of(2);
+        let weight = |i: usize| if dilated(i % 25) { draw(i) } else { f16::ZERO };
+        let weights: Vec<f16> = (0..cout * cin * 25).map(weight).collect();
+        let groups = vec![Coefficients { weights: Values::Halves(weights.clone()), biases: None }];
+        let kernels = Kernels::pack(&staging, false, cout, groups);
+        assert!(kernels.kept.is_some());
+        for odd in [f16::ONE, f16::INFINITY, f16::NAN] {
+            let mut x: Vec<f16> = (0..cin * n * n).map(|i| draw(i + 7)).collect();
+            x[2 * n * n + 4 * n + 6] = odd;
+            let workers = Workers::new();
+            let mut found = vec![f16::ONE; cout * n * n];
+            let to = TensorViewMut { data: &mut found, strides: dense(ext), transposed: false };
+            let from = TensorView { data: &x, strides: dense(Extents { c: cin, ..ext }) };
+            convolve(&workers, &staging, &kernels, &finish, from, to, ext);
+            for (at, found) in found.iter().enumerate() {
+                let (c, h, w) = (at / (n * n), at / n % n, at % n);
+                let sum = (0..cin * 25).fold(0.0f32, |sum, tap| {
+                    let (kh, kw) = (h + tap / 5 % 5, w + tap % 5);
+                    let inside = (2..n + 2).contains(&kh) && (2..n + 2).contains(&kw);
+                    let read = if inside { x[tap / 25 * n * n + (kh - 2) * n + kw - 2].to_f32() } else { 0.0 };
+                    weights[c * cin * 25 + tap].to_f32().mul_add(read, sum)
+                });
+                let wanted = f16::from_f32(sum);
+                assert!(*found == wanted || found.is_nan() && wanted.is_nan(), "{odd} {at}: {found} for {wanted}");
+            }
+            assert_eq!(found.iter().any(|x| x.is_nan()), odd != f16::ONE);
+        }
+    }
+
     /// A pair has the bits of its tasks one after the other: through clamps, in fp16, beside infinities and NaN, however it is cut. So
     /// has a product of what a pair leaves in blocks.
     #[test]
@@ -995,8 +1071,9 @@ mod tests {
                 let ext = |[h, w]: [usize; 2]| Extents { g: 1, c, h, w };
                 let before = Window { k: [k1; 2], s: [s1; 2], p: [p1; 2], from: of, to: [h, w] };
                 let window = Window { k: [k; 2], s: [s; 2], p: [p; 2], from: [h, w], to };
-                let first = Im2col::new(before, cin, false, ext([h, w])).expect("it is small");
-                let second = Im2col::new(window, 1, true, ext(to)).expect("it is small");
+                let first =
+                    Im2col::new(before, cin, false, ext([h, w]), rayon::current_num_threads()).expect("it is small");
+                let second = Im2col::new(window, 1, true, ext(to), rayon::current_num_threads()).expect("it is small");
                 cuts += usize::from(h * w * cin * k1 * k1 > 2 * MADE_OF);
                 let kernels = |staging: &Im2col, taps: usize, biases: bool| {
                     let weights = Values::Halves((0..c * taps).map(|n| draw(n + i)).collect());
@@ -1044,7 +1121,8 @@ mod tests {
                     }
                     let ext = |c: usize| Extents { g: 1, c, h: to[0], w: to[1] };
                     let window = Window { k: [1; 2], s: [1; 2], p: [0; 2], from: to, to };
-                    let third = Im2col::new(window, c, false, ext(37)).expect("it is small");
+                    let third =
+                        Im2col::new(window, c, false, ext(37), rayon::current_num_threads()).expect("it is small");
                     let groups = [Coefficients {
                         weights: Values::Halves((0..37 * c).map(|n| draw(n + i)).collect()),
                         biases: Some((0..37).map(|n| draw(n).to_f32()).collect()),
@@ -1113,7 +1191,7 @@ mod tests {
         ] {
             let (input, ext) = (Extents { g: 1, c: cin, h: 1, w }, Extents { g: 1, c: cout, h: 1, w });
             let window = Window { k: [1, 1], s: [1, 1], p: [0, 0], from: [1, w], to: [1, w] };
-            let staging = Im2col::new(window, cin, false, ext).expect("it is small");
+            let staging = Im2col::new(window, cin, false, ext, rayon::current_num_threads()).expect("it is small");
             let weights: Vec<f16> = (0..cout * cin).map(draw).collect();
             let biases: Vec<f32> = (0..cout).map(|c| draw(c).to_f32()).collect();
             let kernels = |transposed: bool| {

@@ -2,6 +2,7 @@
 
 use crate::binary::BinaryRows;
 use crate::conv::{Im2col, depthwise};
+use crate::cost;
 use crate::host::Rows;
 use crate::num::elementwise::{admit_row, settle_row};
 use crate::params::{BinaryOp, Rounding};
@@ -17,10 +18,6 @@ use pulp::{Simd, WithSimd};
 pub const BLOCK: usize = 1 << 10;
 /// Elements that are worth a share of their own.
 const PER_SHARE: usize = 1 << 15;
-/// Elements that are not worth waking other threads.
-const PARALLEL_THRESHOLD: usize = 1 << 17;
-/// The same where they look for work.
-const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 13;
 
 /// An operation on two tensors, and what follows it.
 #[derive(Clone, Copy)]
@@ -47,8 +44,9 @@ pub fn combine(workers: &Workers, of: Binary, to: &mut [f16], ext: Extents, stri
     // As convolutions cut what they leave, so that a thread finds in its cache what it left there itself.
     let by_rows = ext.c < parts || strides[2] >= strides[1] && rows * ext.c <= ext.h * channels;
     let (rows, channels) = if by_rows { (rows, ext.c) } else { (ext.h, channels) };
-    let least = if workers.awake { PARALLEL_THRESHOLD_SPINNING } else { PARALLEL_THRESHOLD };
-    workers.each(partition(to, ext, strides, rows, channels), elements >= least, |share, scratch| {
+    let shared = workers.shares(cost::elementwise(elements));
+    let (rows, channels) = if shared { (rows, channels) } else { (ext.h, ext.c) };
+    workers.each(partition(to, ext, strides, rows, channels), shared, |share, scratch| {
         workers.arch.dispatch(Combine { of, columns: ext.w, share, scratch });
     });
 }
@@ -140,7 +138,7 @@ pub fn pool(
     strides: Strides,
 ) {
     let (offsets, columns) = (staging.offsets(), ext.w);
-    let shared = ext.g * ext.c * ext.plane() * offsets.len() >= PARALLEL_THRESHOLD;
+    let shared = workers.shares(cost::elementwise(ext.g * ext.c * ext.plane() * offsets.len()));
     let shares = partition(to, ext, strides, staging.share_rows, staging.share_channels);
     workers.each(shares, shared, |share, scratch| {
         let (of, window, offsets) = (depthwise::WindowOp::Pool(max, ending), &staging.window, &offsets[..]);

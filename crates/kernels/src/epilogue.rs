@@ -2,6 +2,7 @@
 
 use crate::conv::TensorViewMut;
 use crate::conv::exact::ExactEpilogue;
+use crate::cost;
 use crate::host::Rows;
 use crate::num;
 use crate::simd::{self, LaneMap};
@@ -12,8 +13,6 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
-/// Elements that are not worth waking other threads.
-const PARALLEL_THRESHOLD: usize = 1 << 15;
 /// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
 /// row.
 const SHORT: usize = 64;
@@ -312,7 +311,12 @@ pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: Tens
     let channels = stored.c.div_ceil(parts).max(1);
     let channels = if transposed { channels.next_multiple_of(SQUARE) } else { channels };
     let rows = if stored.c < parts { stored.h.div_ceil(parts).max(1) } else { stored.h };
-    let shared = ext.g * ext.c * ext.plane() >= PARALLEL_THRESHOLD;
+    let elements = ext.g * ext.c * ext.plane();
+    let plain =
+        !transposed && matches!(finish, CopyEpilogue::Fast(of) if !matches!(of.activation, Activation::Table(_)));
+    let nanos = if plain { cost::elementwise(elements) } else { cost::one_by_one(elements) };
+    let shared = workers.shares(nanos);
+    let (rows, channels) = if shared { (rows, channels) } else { (stored.h, stored.c) };
     workers.each(partition(data, stored, strides, rows, channels), shared, |share, scratch| {
         workers.arch.dispatch(Job { finish, from, columns: stored.w, transposed, share, scratch });
     });

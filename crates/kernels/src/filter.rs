@@ -93,6 +93,15 @@ impl Values {
         }
     }
 
+    /// Inverse of [`Values::positions`]: zeros at all other positions, as fp16 numbers.
+    pub fn spread(&self, elements: usize, kept: &[usize]) -> Values {
+        let mut all = vec![f16::ZERO; self.len() / kept.len().max(1) * elements];
+        for (i, window) in all.chunks_exact_mut(elements.max(1)).enumerate() {
+            kept.iter().enumerate().for_each(|(n, &at)| window[at] = self.get(i * kept.len() + n));
+        }
+        Values::Halves(all)
+    }
+
     /// Size in bytes, without the palette.
     pub fn bytes(&self) -> usize {
         match self {
@@ -174,6 +183,11 @@ impl PackedFilter {
 
     /// Repacks the coefficients into panels of another height.
     pub fn with_height(&self, height: usize) -> PackedFilter {
+        PackedFilter::of(&self.values(), self.channels, self.taps, height)
+    }
+
+    /// Coefficients in the order `[channel][tap]`.
+    pub fn values(&self) -> Values {
         // From one place to the other, by channel and tap.
         let places = (0..self.channels).flat_map(|channel| {
             let first = channel - channel % self.height;
@@ -188,15 +202,14 @@ impl PackedFilter {
             places.clone().map(index).collect()
         };
         let values = |table: &[f32]| table.iter().map(|&x| num::round(x)).collect();
-        let values = match &self.store {
+        match &self.store {
             Store::Halves(halves) => Values::Halves(places.map(|(_, first, at)| halves[first + at]).collect()),
             Store::One(bytes, table) => Values::Indices(indices(bytes, 1), values(table.as_flattened())),
             Store::Two(bytes, _, palette) => Values::Indices(indices(bytes, 2), palette.to_vec()),
             Store::Four(bytes, table) => {
                 Values::Indices(indices(bytes, 4), table[..4].iter().map(|values| num::round(values[0])).collect())
             }
-        };
-        PackedFilter::of(&values, self.channels, self.taps, height)
+        }
     }
 
     /// Number of coefficients of a channel.

@@ -38,6 +38,7 @@ pub mod axes;
 pub mod binary;
 pub mod conv;
 pub mod copy;
+pub mod cost;
 pub mod elementwise;
 pub mod epilogue;
 pub mod exact;

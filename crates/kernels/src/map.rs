@@ -1,6 +1,7 @@
 //! Chains of elementwise stages in fp32, executed block by block: the result of a stage is rounded to fp16, as it would be in memory,
 //! and read by later stages from cache.
 
+use crate::cost;
 use crate::elementwise::BLOCK;
 use crate::epilogue::{Activation, Epilogue};
 use crate::host::Rows;
@@ -18,9 +19,6 @@ use pulp::{Simd, WithSimd};
 pub const MOST_OPERANDS: usize = 6;
 /// Stages of a chain, at most.
 pub const MOST_STAGES: usize = 16;
-/// Stages times elements from which other threads share the work: if they sleep, and if they spin already.
-const PARALLEL_THRESHOLD: usize = 1 << 17;
-const PARALLEL_THRESHOLD_SPINNING: usize = 1 << 14;
 
 /// Rows of fewer columns are gathered before they are widened.
 const SHORT: usize = 8;
@@ -98,8 +96,7 @@ pub fn map(workers: &Workers, of: Map, to: &mut [f16], ext: Extents, strides: St
     let parts = 2 * rayon::current_num_threads();
     let channels = ext.c.div_ceil(parts).max(1);
     let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
-    let least = if workers.awake { PARALLEL_THRESHOLD_SPINNING } else { PARALLEL_THRESHOLD };
-    let shared = elements * of.stages.len() >= least;
+    let shared = workers.shares(cost::elementwise(elements * of.stages.len()));
     let (rows, channels) = if shared { (rows, channels) } else { (ext.h, ext.c) };
     workers.each(partition(to, ext, strides, rows, channels), shared, |share, scratch| {
         let mut buffers: Box<Buffers> = scratch.arena.take();

@@ -1,5 +1,6 @@
 //! Work over threads: partitioning by cost, and threads that spin for the next task for a moment before they sleep.
 
+use crate::cost;
 use rayon::Yield;
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -105,14 +106,15 @@ pub fn awake<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     });
 }
 
-/// Fewer elements are not worth waking another thread.
+/// Elements that a thread takes at a time.
 pub const PER_THREAD: usize = 1 << 14;
 
-/// Calls `work` with every `size` elements and their number, on all threads where all that is read, `cost` elements, makes
-/// it worth it: handing work to another thread takes longer than small tasks do.
-pub fn chunks<T: Send>(data: &mut [T], size: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+/// Calls `work` with every `size` elements and their number, on all threads if all that is read, which takes `nanos` on one thread,
+/// is worth sharing. Threads look for work where this is called from one of them (see [`on_all_threads`]).
+pub fn chunks<T: Send>(data: &mut [T], size: usize, nanos: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
     let size = size.max(1);
-    if cost < PER_THREAD || data.len() <= size || !are_several() {
+    let least = if rayon::current_thread_index().is_some() { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
+    if nanos < least || data.len() <= size || !are_several() {
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));
     } else {
         data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk));

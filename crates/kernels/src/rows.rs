@@ -1,6 +1,7 @@
 //! Rows of one or two tensors through elementwise operations, per-channel scale and shift, and reductions, in the numbers of either
 //! model.
 
+use crate::cost;
 use crate::elementwise::BLOCK;
 use crate::host::Rows;
 use crate::num;
@@ -15,8 +16,8 @@ use crate::workers::{PER_THREAD, Workers, chunks, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 
-/// Elements that are not worth waking other threads.
-const PARALLEL_THRESHOLD: usize = 1 << 15;
+/// Elements that a thread folds at a time.
+const FOLDED_AT_ONCE: usize = 1 << 15;
 /// Planes that are reduced side by side: an addition waits for the one before it in the same plane.
 const SIDE_BY_SIDE: usize = 8;
 
@@ -159,12 +160,12 @@ row_number!(f32);
 row_number!(Exact);
 
 fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ext: Extents) -> Vec<f16> {
-    let cost = ext.g * ext.c * ext.plane();
+    let elements = ext.g * ext.c * ext.plane();
     let mut results = vec![f16::ZERO; ext.g * ext.c];
-    let at_once = SIDE_BY_SIDE * (PARALLEL_THRESHOLD / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
+    let at_once = SIDE_BY_SIDE * (FOLDED_AT_ONCE / (SIDE_BY_SIDE * ext.plane()).max(1)).max(1);
     let shares = results.chunks_mut(at_once).enumerate().collect();
     let pairs = lines.pairs(ext);
-    workers.each(shares, cost >= PER_THREAD, |(i, results), scratch| {
+    workers.each(shares, workers.shares(cost::one_by_one(elements)), |(i, results), scratch| {
         let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
         workers.arch.dispatch(Reduce {
             lines,
@@ -182,11 +183,13 @@ fn reduce<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, fold: &Fold, ex
 
 fn elements<N: RowNumber>(workers: &Workers, lines: &RowKernel<N>, to: &mut [f16], ext: Extents, strides: Strides) {
     let pairs = lines.pairs(ext);
-    let cost = ext.g * ext.c * ext.plane();
+    let elements = ext.g * ext.c * ext.plane();
     let parts = 4 * rayon::current_num_threads();
     let channels = ext.c.div_ceil(parts).max(1);
     let rows = if ext.c < parts { ext.h.div_ceil(parts).max(1) } else { ext.h };
-    workers.each(partition(to, ext, strides, rows, channels), cost >= PARALLEL_THRESHOLD, |share, scratch| {
+    let shared = workers.shares(cost::elementwise(2 * elements));
+    let (rows, channels) = if shared { (rows, channels) } else { (ext.h, ext.c) };
+    workers.each(partition(to, ext, strides, rows, channels), shared, |share, scratch| {
         let mut planes: Box<PlaneBuffers<N>> = scratch.arena.take();
         let [buffers, ..] = &mut *planes;
         workers.arch.dispatch(Elements { lines, pairs: &pairs, share, buffers });

@@ -1,5 +1,6 @@
 //! The thread pool, with scratch buffers that each thread keeps between kernels.
 
+use crate::cost;
 use crate::simd;
 use crate::view::Squares;
 use half::f16;
@@ -77,6 +78,17 @@ impl Workers {
             }
         }
         self.arch.dispatch(Converts)
+    }
+
+    /// Returns true if work of so many nanoseconds on one thread, as [`cost`] predicts, is worth sharing between threads.
+    pub fn shares(&self, nanos: usize) -> bool {
+        let least = if self.awake { cost::SHARED_NANOS } else { cost::SHARED_ASLEEP_NANOS };
+        nanos >= least && are_several()
+    }
+
+    /// Number of threads that share work of so many nanoseconds, as [`Workers::shares`].
+    pub fn threads_for(&self, nanos: usize) -> usize {
+        if self.shares(nanos) { rayon::current_num_threads() } else { 1 }
     }
 
     /// For one task at a time.

@@ -25,9 +25,17 @@ fn composition(ops: &[Op], i: usize, own: &impl Fn(Home) -> bool) -> Option<Move
     let reader = ops[i].as_move()?;
     let read = reader.read();
     let at = ops[..i].iter().rposition(|op| op.may_write(&read))?;
-    let (writer, composed) = composed(ops, at, i)?;
-    let gone = own(writer.to.0) && readers(ops, at).all(|j| self::composed(ops, at, j).is_some());
+    let until = overwritten(ops, at);
+    let (writer, composed) = composed(ops, at, i, until)?;
+    let gone = own(writer.to.0) && readers(ops, at).all(|j| self::composed(ops, at, j, until).is_some());
     (gone || composed.cost() <= reader.cost()).then_some(composed)
+}
+
+/// Index of the first operation after the copy at `at` that may write what it read.
+fn overwritten(ops: &[Op], at: usize) -> usize {
+    let source = ops[at].as_move().map(Move::read);
+    let writes = |op: &Op| source.as_ref().is_none_or(|source| op.may_write(source));
+    ops[at + 1..].iter().position(writes).map_or(ops.len(), |n| at + 1 + n)
 }
 
 /// Indices of operations after `at` that may read its result, up to the one that overwrites it.
@@ -43,7 +51,8 @@ pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_
 }
 
 /// The copy at `at`, and the copy at `i` composed with it; `None` if they do not compose, or its source may be overwritten before `i`.
-fn composed(ops: &[Op], at: usize, i: usize) -> Option<(&Move, Move)> {
+/// `until` is [`overwritten`] of `at`.
+fn composed(ops: &[Op], at: usize, i: usize, until: usize) -> Option<(&Move, Move)> {
     let (writer, reader) = (ops[at].as_move()?, ops[i].as_move()?);
     // A copy that writes where it reads leaves nothing to read again.
     let overlaps = writer.read().overlaps(&writer.written());
@@ -52,7 +61,7 @@ fn composed(ops: &[Op], at: usize, i: usize) -> Option<(&Move, Move)> {
     }
     let through = through(writer, reader)?;
     let source = through.read();
-    let kept = ops[at + 1..i].iter().all(|op| !op.may_write(&source));
+    let kept = i <= until || ops[until..i].iter().all(|op| !op.may_write(&source));
     kept.then_some((writer, through))
 }
 

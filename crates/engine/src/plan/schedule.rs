@@ -3,7 +3,7 @@
 use super::maps::{Map, MapOperand};
 use super::ops::{Kind, Move, Op};
 use super::{Common, Step};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::machine::Chain;
 use crate::memory::{self, Home, Memory, Region};
 use anemone_kernels::copy;
@@ -26,11 +26,7 @@ impl Schedule<'_> {
             Kind::Map(of) => self.map(of, memory, l2),
             Kind::Tasks(_) => return self.tasks(op, memory, l2, chain),
         };
-        if done.is_none() {
-            // A region is too small: the tasks themselves say which.
-            return self.tasks(op, memory, l2, chain);
-        }
-        Ok(())
+        done.ok_or_else(|| self.outside(op, memory, l2))
     }
 
     /// Executes an elementwise chain; `None` if a region lacks an operand.
@@ -65,6 +61,20 @@ impl Schedule<'_> {
         let ([from], to) = memory::views(memory, l2, [(of.from.0, from)], (of.to.0, to), &mut aside)?;
         copy::strided(workers, of.rule, from, to, &of.axes);
         Some(())
+    }
+
+    /// Fault of an operation one of whose operands is not in memory. Its tasks cannot replace it: they may read what no operation wrote.
+    fn outside(&self, op: &Op, memory: &Memory, l2: &Region) -> Fault {
+        let bytes = |home| match home {
+            Home::Bar(bar) => memory.region(bar).map_or(0, Region::len),
+            Home::Tile => l2.len(),
+        };
+        let operands = op.reads.iter().chain(&op.writes);
+        let outside =
+            operands.map(|operand| (operand, bytes(operand.home) as u64)).find(|(of, limit)| of.end() > *limit);
+        let (operand, limit) = outside.map_or((String::new(), 0), |(of, limit)| (of.to_string(), limit));
+        let offset = self.steps.get(op.tasks.start).map_or(0, |step| step.task.offset);
+        Fault { task: Some(op.tasks.start), offset, kind: FaultKind::Outside { operation: op.class(), operand, limit } }
     }
 
     fn tasks(&self, op: &Op, memory: &mut Memory, l2: &mut Region, chain: &mut Chain) -> Result<(), Fault> {

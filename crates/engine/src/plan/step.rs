@@ -4,8 +4,9 @@ use crate::fault::FaultKind;
 use crate::honours::{Treatment, treatment};
 use crate::native::Own;
 use crate::ne::Neural;
-use anemone_facts::code::{class, neural};
+use anemone_facts::code::{class, kernel, neural};
 use anemone_facts::{Field, Layout, Space};
+use anemone_kernels::cost;
 use anemone_program::Task;
 
 /// A decoded task.
@@ -63,18 +64,36 @@ impl Fields {
         self.0[field as usize]
     }
 
-    /// Multiply-accumulates of a neural task in MAC mode; 0 for other tasks.
-    pub(super) fn macs(&self) -> u64 {
-        let convolved = self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC;
-        if convolved { self.operations() } else { 0 }
+    /// Multiply-accumulates of a neural task, padding included; 0 for other tasks, and where each channel reads itself alone.
+    pub(crate) fn macs(&self) -> u64 {
+        if self.is_convolution() { self.operations() } else { 0 }
+    }
+
+    /// Returns true for a neural task that sums products, or channels.
+    fn is_convolution(&self) -> bool {
+        let sums = self.get(Field::KernelMode) == kernel::REAL || self.get(Field::UnicastEn) == 0;
+        self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC && sums
+    }
+
+    /// Predicted time on one thread, in nanoseconds; `exact` in fixed point.
+    pub(crate) fn nanos(&self, exact: bool) -> usize {
+        let operations = usize::try_from(self.operations()).unwrap_or(usize::MAX);
+        match (self.macs() > 0, exact) {
+            (true, false) => cost::products(operations),
+            (true, true) => cost::exact_products(operations),
+            (false, _) => cost::elementwise(operations),
+        }
     }
 
     /// Estimated operations: multiply-accumulates of a neural task in MAC mode, or elements written by any other.
     pub(super) fn operations(&self) -> u64 {
         let product = |of: &[Field]| of.iter().map(|&f| u64::from(self.get(f)).max(1)).fold(1, u64::saturating_mul);
         let channels = if self.get(Field::UnicastEn) == 1 { Field::UnicastCin } else { Field::Cin };
-        let convolved = self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC;
-        let taps = if convolved { product(&[channels, Field::Kh, Field::Kw]) } else { 1 };
+        let taps = match (self.is_convolution(), self.get(Field::KernelMode)) {
+            (true, kernel::REAL) => product(&[channels, Field::Kd, Field::Kh, Field::Kw]),
+            (true, _) => product(&[channels]),
+            (false, _) => 1,
+        };
         product(&[Field::NumGroups, Field::Cout, Field::Hout, Field::Wout, Field::Dout]).saturating_mul(taps)
     }
 }

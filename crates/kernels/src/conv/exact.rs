@@ -2,6 +2,7 @@
 
 use crate::conv::nchwc::{ExactAccumulator, Operand};
 use crate::conv::{Im2col, Kernels, MOST_AT_ONCE, TensorViewMut, convolve_gemv, convolve_nchwc};
+use crate::cost;
 use crate::exact::{Columns, HEIGHT, LEAST_HEIGHT, Operands, SingleRow, Weights, decode, product_of_rows, row_of};
 use crate::filter::{PackedFilter, Values};
 use crate::host::Rows;
@@ -164,8 +165,6 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 /// Channels whose sums take as long as to pack what they read, and outputs whose sums take as long as to raise a coefficient.
 const PACKING: usize = 24;
 const RAISING: usize = 12;
-/// Multiply-additions that are not worth waking other threads.
-const PARALLEL_THRESHOLD: usize = 1 << 16;
 
 /// Coefficients by group; one for all where there are fewer.
 #[derive(Clone, Copy)]
@@ -216,12 +215,12 @@ pub fn convolve(workers: &Workers, of: &Exact, from: TensorView, to: TensorViewM
         return convolve_nchwc(workers, kernels, array, from, None, to, ext);
     }
     let TensorViewMut { data, strides, transposed } = to.in_columns(ext);
-    let threads = rayon::current_num_threads();
     let taps = of.channels * of.window.elements();
     if taps == 0 {
         return;
     }
-    let shared = ext.g * ext.c * ext.plane() * taps >= PARALLEL_THRESHOLD;
+    let threads = workers.threads_for(cost::exact_products(ext.g * ext.c * ext.plane() * taps));
+    let shared = threads > 1;
     let (rows, channels) = if of.unicast {
         (ext.h, ext.c.div_ceil(2 * threads).next_multiple_of(HEIGHT))
     } else {
@@ -526,7 +525,8 @@ mod tests {
             let sets = if unicast { weights.chunks(taps).map(of).collect() } else { vec![of(&weights)] };
             let strides = [0, from[0] * (from[1] + 1), from[1] + 1];
             let x: Vec<f16> = (0..cin * strides[1]).map(|n| draw(n) * f16::from_f32(40.0)).collect();
-            let staging = Im2col::new(window.clone(), channels, unicast, ext).expect("it is small");
+            let staging =
+                Im2col::new(window.clone(), channels, unicast, ext, rayon::current_num_threads()).expect("it is small");
             let groups = Groups::Sets(&[(sets, None)]);
             let exact = Exact {
                 mac: &FIXED,
@@ -622,8 +622,10 @@ mod tests {
                 let channels = [cin, 1, c];
                 let exts = [ext(c, [h, w]), ext(c, to), ext(37, to)];
                 let unicast = [false, true, false];
-                let stagings = [0, 1, 2]
-                    .map(|n| Im2col::new(windows[n].clone(), channels[n], unicast[n], exts[n]).expect("it is small"));
+                let stagings = [0, 1, 2].map(|n| {
+                    Im2col::new(windows[n].clone(), channels[n], unicast[n], exts[n], rayon::current_num_threads())
+                        .expect("it is small")
+                });
                 let coefficients = [0, 1, 2].map(|n| {
                     let taps = channels[n] * windows[n].elements();
                     let weights = some_numbers(exts[n].c * taps, exponents[1], odd);

@@ -2,9 +2,10 @@
 
 use super::nchwc::Operand;
 use super::{
-    BatchMember, Im2col, Kernels, PARALLEL_THRESHOLD, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc,
-    convolve_pointwise, convolve_winograd, is_for_winograd, winograd,
+    BatchMember, Im2col, Kernels, TensorViewMut, convolve_direct, convolve_gemv, convolve_nchwc, convolve_pointwise,
+    convolve_winograd, is_source_finite, winograd,
 };
+use crate::cost;
 use crate::epilogue::Epilogue;
 use crate::tensor::Extents;
 use crate::view::TensorView;
@@ -38,9 +39,9 @@ pub struct Row {
 
 impl Query<'_> {
     /// Returns true if the work is enough to wake other threads.
-    fn shared(&self) -> bool {
+    fn shared(&self, workers: &Workers) -> bool {
         let taps = self.kernels.groups.first().map_or(0, |first| first.packed.taps());
-        self.ext.g * self.ext.c * self.ext.plane() * taps >= PARALLEL_THRESHOLD
+        workers.shares(cost::products(self.ext.g * self.ext.c * self.ext.plane() * taps))
     }
 }
 
@@ -85,9 +86,9 @@ pub static ROWS: [Row; 7] = [
         },
         run: |w| {
             let Work { workers, query: Query { staging, kernels, ext, .. }, finish, from, to } = w;
-            let shared = w.query.shared();
+            let shared = w.query.shared(w.workers);
             // Winograd's sums differ if a number of the source is not finite.
-            if is_for_winograd(workers, staging, from, ext) {
+            if is_source_finite(workers, staging, from, ext) {
                 convolve_winograd(workers, staging, kernels, finish, from, to, ext, shared);
             } else {
                 let small = staging.is_small(ext.w);
@@ -118,7 +119,7 @@ fn direct(work: Work) {
     let Work { workers, query, finish, from, to } = work;
     let Query { staging, kernels, ext, transposed } = query;
     let small = !transposed && staging.is_small(ext.w);
-    convolve_direct(workers, staging, kernels, finish, from, to, ext, small, query.shared());
+    convolve_direct(workers, staging, kernels, finish, from, to, ext, small, query.shared(workers));
 }
 
 /// Selected kernel, and the name and reason of each kernel rejected before it.

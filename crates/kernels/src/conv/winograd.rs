@@ -633,7 +633,8 @@ mod tests {
             };
             let ext = Extents { g: 1, c: cout, h: h + 2 * p[0] - 2, w: w + 2 * p[1] - 2 };
             let window = Window { k: [3; 2], s: [1; 2], p, from: [h, w], to: [ext.h, ext.w] };
-            let staging = Im2col::new(window.clone(), cin, false, ext).expect("it is small");
+            let staging =
+                Im2col::new(window.clone(), cin, false, ext, rayon::current_num_threads()).expect("it is small");
             let (weights, x) = ((0..cout * cin * KERNEL).map(draw), (0..cin * h * w).map(|i| draw(i + 99991)));
             Case { window, ext, cin, staging, weights: weights.collect(), x: x.collect() }
         }

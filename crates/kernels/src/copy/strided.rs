@@ -1,8 +1,9 @@
 //! Strided copies of fp16 elements: permutations, slices, repetitions and scattered rows, by blocks, shared between threads.
 
 use super::NanRule;
+use crate::cost;
 use crate::view::{SQUARE, Squares, transpose_square};
-use crate::workers::{Workers, are_several};
+use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
@@ -14,8 +15,6 @@ pub struct CopyAxis {
     pub from: usize,
 }
 
-/// Elements that are not worth waking other threads.
-const PARALLEL_THRESHOLD: usize = 1 << 15;
 /// Shorter rows are copied element by element.
 const SHORT: usize = 8;
 
@@ -41,7 +40,8 @@ pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], a
     if elements == 0 {
         return;
     }
-    let shared = elements >= PARALLEL_THRESHOLD && are_several();
+    let rows = axes.last().is_some_and(|axis| axis.to == 1 && axis.from == 1 && axis.count >= 16);
+    let shared = workers.shares(if rows { cost::elementwise(elements) } else { cost::one_by_one(elements) });
     let parts = if shared { 2 * rayon::current_num_threads() } else { 1 };
     let mut pieces = Vec::new();
     cut(Piece { from, to, axes: axes.to_vec() }, 0, parts, &mut pieces);
