@@ -1,6 +1,7 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
 mod fan;
+mod flat;
 mod pair;
 mod select;
 
@@ -61,6 +62,8 @@ pub(crate) struct Convolution {
     reuse: bool,
     /// `None` if they are read in every run.
     coefficients: Option<Packed>,
+    /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
+    sequence: bool,
     /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
     from_memory: bool,
 }
@@ -243,6 +246,10 @@ impl Machine<'_> {
         let packed = convolution.map(|c| (c, c.coefficients.as_ref().or(read.as_ref())));
         match (packed, self.mac, &neural.exactly) {
             (None, ..) => epilogue::copy(self.workers, &ending, source, target, neural.output),
+            (Some((c, Some(Packed::Fast(kernels)))), ..) if c.sequence => {
+                let extents = [neural.input, neural.output];
+                flat::convolve_sequence(self.workers, (&c.staging, kernels), &finish, source, target, extents);
+            }
             (Some((c, Some(Packed::Fast(kernels)))), ..) => {
                 convolve(self.workers, &c.staging, kernels, &finish, source, target, neural.output);
             }
@@ -348,10 +355,14 @@ impl Machine<'_> {
             return Err(FaultKind::TooLarge { elements: unfolded_row, limit: LIMIT });
         }
         let threads = self.workers.threads_for(self.fields.nanos(self.mac.is_some()));
+        // The exact array and factors of channels go by columns as well as by rows.
+        let sequence = self.mac.is_none() && self.get(PostScaleMode) == 0 && flat::is_sequence(&window);
         let from_memory = self.bar(KBase0, Kbe0)? != Program::KERNEL_BAR;
-        let staging = Im2col::new(window.clone(), per_output, unicast, output, threads)?;
+        let (window, planned) =
+            if sequence { (flat::along_columns(&window), flat::one_row(output)) } else { (window, output) };
+        let staging = Im2col::new(window.clone(), per_output, unicast, planned, threads)?;
         let mut convolution =
-            Convolution { window, staging, per_output, unicast, reuse, coefficients: None, from_memory };
+            Convolution { window, staging, per_output, unicast, reuse, coefficients: None, sequence, from_memory };
         if constants.holds(self.bar(KBase0, Kbe0)?) {
             let key = self.packing_key(&convolution, input.g, output.c);
             let mut packed = constants.packed(key, || self.pack(&convolution, input.g, output.c))?;
@@ -373,12 +384,16 @@ impl Machine<'_> {
 
     /// Cache key of [`Machine::pack`]: all that its result depends on, except tap offsets in the staged source.
     fn packing_key(&self, convolution: &Convolution, groups: usize, cout: usize) -> PackingKey {
-        let turned = self.get(NeTranspose) == 1;
-        let height = Kernels::height_for(&convolution.staging, turned, cout);
+        let height = Kernels::height_for(&convolution.staging, self.stores_transposed(convolution), cout);
         let form = [groups, cout, convolution.taps(), height, usize::from(convolution.unicast)];
         let mut words = self.stream_words();
         words.extend(form.map(|n| n as u32));
         PackingKey(words)
+    }
+
+    /// Returns true if the kernel stores channels and columns exchanged; a sequence has one column.
+    fn stores_transposed(&self, convolution: &Convolution) -> bool {
+        self.get(NeTranspose) == 1 && !convolution.sequence
     }
 
     fn pack(&self, convolution: &Convolution, groups: usize, cout: usize) -> Result<Packed, FaultKind> {
@@ -388,15 +403,16 @@ impl Machine<'_> {
             return Ok(Packed::Scaled(Arc::new(self.pack_scaled(convolution, groups, cout)?)));
         }
         // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
+        let form = self.form(cout, taps)?;
         let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
         chunks(&mut all, 1, groups * cout * taps, |g, of| {
-            of.iter_mut().for_each(|of| *of = Some(self.coefficients(g, cout, taps)));
+            of.iter_mut().for_each(|of| *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of)));
         });
         let coefficients = all.into_iter().flatten();
         let Some(mac) = self.mac else {
-            let turned = self.get(NeTranspose) == 1;
             let coefficients = coefficients.collect::<Result<_, _>>()?;
-            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, turned, cout, coefficients)));
+            let transposed = self.stores_transposed(convolution);
+            return Ok(Packed::Fast(Kernels::pack(&convolution.staging, transposed, cout, coefficients)));
         };
         let exact = coefficients.map(|group| group.map(|g| (convolution.sets(mac, &g.weights, cout), g.biases)));
         Ok(Packed::Exact(Arc::new(exact.collect::<Result<_, FaultKind>>()?)))
@@ -424,7 +440,13 @@ impl Machine<'_> {
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
         let mut to = vec![f16::ZERO; output.elements()?];
         let target = TensorViewMut { data: &mut to, strides: dense(output), transposed: false };
-        convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output);
+        match convolution.sequence {
+            true => {
+                let of = (&convolution.staging, kernels);
+                flat::convolve_sequence(self.workers, of, &finish, source, target, [x.ext, output]);
+            }
+            false => convolve(self.workers, &convolution.staging, kernels, &finish, source, target, output),
+        }
         let mut y = Tensor::zeros(output)?;
         num::widen_row(&to, &mut y.data);
         Ok(y)

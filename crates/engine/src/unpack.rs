@@ -21,7 +21,7 @@ use half::f16;
 use half::slice::HalfBitsSliceExt;
 
 /// How the passes of a task's streams are laid out.
-struct Form {
+pub(crate) struct Form {
     engines: usize,
     lanes: usize,
     outputs: usize,
@@ -32,6 +32,8 @@ struct Form {
     /// Bytes before the first group.
     head_bytes: u64,
     store: Store,
+    /// Address and size of every engine's stream, in bytes; `None` where it is off.
+    streams: Vec<Option<[u64; 2]>>,
 }
 
 /// How one pass stores its coefficients.
@@ -155,18 +157,26 @@ impl Machine<'_> {
         Ok((engines, 1 << self.get(OcgSize)))
     }
 
-    /// The stream of one engine, bounds checked against its stated size.
-    pub(crate) fn stream(&self, engine: usize, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
+    /// Address and size of an engine's stream, in bytes; `None` if it is off.
+    fn stream_place(&self, engine: usize) -> Option<[u64; 2]> {
         let i = engine as u32;
-        if self.task.get_at(self.layout, CoeffEn, i).unwrap_or(0) != 1 {
+        let on = self.task.get_at(self.layout, CoeffEn, i) == Some(1);
+        on.then(|| [CoeffBase, CoeffSize].map(|field| self.task.bytes_at(self.layout, field, i)))
+    }
+
+    /// Part of the stream of one engine, bounds checked against its stated size.
+    pub(crate) fn stream(&self, engine: usize, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
+        self.stream_at(self.stream_place(engine), engine, from, bytes)
+    }
+
+    fn stream_at(&self, place: Option<[u64; 2]>, engine: usize, from: u64, bytes: u64) -> Result<&[u8], FaultKind> {
+        let Some([base, size]) = place else {
             return Err(FaultKind::Inconsistent {
                 field: CoeffEn,
                 value: 0,
                 reason: format!("engine {engine} computes channels but its stream is off"),
             });
-        }
-        let (base, size) =
-            (self.task.bytes_at(self.layout, CoeffBase, i), self.task.bytes_at(self.layout, CoeffSize, i));
+        };
         within(from, bytes, size, || format!("the stream of engine {engine}"))?;
         self.kernel_bytes(base + from, bytes)
     }
@@ -246,7 +256,8 @@ impl Machine<'_> {
         }
     }
 
-    fn form(&self, outputs: usize, taps: usize) -> Result<Form, FaultKind> {
+    /// Form of a task's streams, and where they lie.
+    pub(crate) fn form(&self, outputs: usize, taps: usize) -> Result<Form, FaultKind> {
         let (engines, lanes) = self.engines_and_lanes()?;
         self.require(KernelDmaMaster, 1, "coefficients are streamed")?;
         self.require(KernelDmaSparse, self.get(SparseFmt), "the kernel DMA and the engines agree on skipped zeros")?;
@@ -304,7 +315,8 @@ impl Machine<'_> {
         };
         let row_bytes = |inline| if inline { 2 * lanes as u64 } else { 0 };
         let (scale_bytes, bias_bytes) = (row_bytes(inline_scale), row_bytes(inline_bias));
-        Ok(Form { engines, lanes, outputs, taps, scale_bytes, bias_bytes, head_bytes, store })
+        let streams = (0..engines).map(|engine| self.stream_place(engine)).collect();
+        Ok(Form { engines, lanes, outputs, taps, scale_bytes, bias_bytes, head_bytes, store, streams })
     }
 
     /// Coefficients of group `g`: `out` channels of `taps` coefficients each.
@@ -319,13 +331,18 @@ impl Machine<'_> {
         out: usize,
         taps: usize,
     ) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
-        let form = self.form(out, taps)?;
+        self.coefficients_of(&self.form(out, taps)?, g)
+    }
+
+    /// As [`Machine::coefficients_and_scales`], from streams of a form.
+    pub(crate) fn coefficients_of(&self, form: &Form, g: usize) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
+        let (out, taps) = (form.outputs, form.taps);
         // All streams are found before anything is allocated: what they hold bounds what is needed.
         let mut passes = Vec::new();
         for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
             match form.store {
-                Store::ZeroSkipping(_) => self.zero_skipping_passes(&form, engine, g, &mut passes)?,
-                _ => self.dense_passes(&form, engine, g, &mut passes)?,
+                Store::ZeroSkipping(_) => self.zero_skipping_passes(form, engine, g, &mut passes)?,
+                _ => self.dense_passes(form, engine, g, &mut passes)?,
             }
         }
         let mut biases = self.of_channels(BiasMode, extra::BIAS, g, out)?;
@@ -344,7 +361,7 @@ impl Machine<'_> {
             let mut weights = vec![f16::ZERO; out * taps];
             for pass in &passes {
                 match &form.store {
-                    Store::ZeroSkipping(order) => self.scatter(&form, order, pass, &mut weights)?,
+                    Store::ZeroSkipping(order) => self.scatter(form, order, pass, &mut weights)?,
                     _ => form.place_halves(pass.first, pass.body, &mut weights),
                 }
             }
@@ -375,7 +392,8 @@ impl Machine<'_> {
         // A group takes as much of every stream as of the first engine's, which has the most passes.
         let group_bytes = (form.pass_bytes() * form.passes(0) as u64).next_multiple_of(ALIGN_BYTES);
         let from = form.head_bytes + group_bytes * g as u64;
-        let bytes = self.stream(engine, from, form.pass_bytes() * form.passes(engine) as u64)?;
+        let place = form.streams.get(engine).copied().flatten();
+        let bytes = self.stream_at(place, engine, from, form.pass_bytes() * form.passes(engine) as u64)?;
         for (i, bytes) in bytes.chunks_exact((form.pass_bytes() as usize).max(1)).enumerate() {
             let (lead, body) = bytes.split_at(form.lead_bytes() as usize);
             passes.push(form.pass(form.first(engine, i), lead, body));

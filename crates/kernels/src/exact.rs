@@ -35,6 +35,7 @@ mod wide;
 
 use crate::arena::scratch_slice;
 use crate::filter::{PackedFilter, Values, spread};
+use crate::isa;
 use crate::num;
 use crate::params::AccumulatorSpec;
 use crate::simd;
@@ -105,7 +106,7 @@ impl Weights {
         let share = if rows * taps < PARALLEL_THRESHOLD / 8 { blocks } else { 1 };
         let parts = new.dropping.par_chunks_mut(taps).zip(new.norms.par_chunks_mut(segments));
         parts.enumerate().with_min_len(share).for_each(|(block, (dropping, norms))| {
-            Arch::new().dispatch(
+            isa::arch().dispatch(
                 #[inline(always)]
                 || bound_block(reading, packed, block, dropping, norms),
             );
@@ -253,7 +254,7 @@ impl WithSimd for SomeRows<'_> {
 /// `out[row][column] = bias[row] + sum over taps`, each an fp16 number as the output port holds it. Rows without a bias
 /// start at zero. Both sides are packed for the same model and the same taps; `out` has space for every sum.
 pub fn product(weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {
-    product_with(Arch::new(), weights, columns, bias, out);
+    product_with(isa::arch(), weights, columns, bias, out);
 }
 
 fn product_with(arch: Arch, weights: &Weights, columns: &Columns, bias: &[f32], out: &mut [f32]) {

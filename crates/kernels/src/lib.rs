@@ -47,6 +47,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod host;
 pub mod interleave;
+pub mod isa;
 pub mod map;
 pub mod num;
 pub mod par;

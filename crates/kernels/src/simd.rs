@@ -421,10 +421,7 @@ pub use unroll;
 
 /// Every instruction set that this host has.
 pub fn arches() -> Vec<Arch> {
-    let mut all = vec![Arch::Scalar, Arch::new()];
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-    all
+    crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
 }
 
 /// The longest vectors of x86, known by the type of the instructions that the caller is compiled for.

@@ -1,6 +1,7 @@
 //! The thread pool, with scratch buffers that each thread keeps between kernels.
 
 use crate::cost;
+use crate::isa;
 use crate::simd;
 use crate::view::Squares;
 use half::f16;
@@ -52,7 +53,7 @@ impl Default for Workers {
 impl Workers {
     pub fn new() -> Workers {
         let scratch = (0..rayon::current_num_threads()).map(|_| Mutex::default()).collect();
-        Workers { arch: Arch::new(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
+        Workers { arch: isa::arch(), scratch, aside: Mutex::default(), blocks: Mutex::default(), awake: false }
     }
 
     /// For these instructions, with buffers that held what no task may depend on.

@@ -2,6 +2,7 @@
 
 use super::{Voice, print};
 use anemone::{Result, os};
+use anemone_engine::kernels::isa;
 use anemone_facts::chips::CHIPS;
 use anemone_runtime::os::support::FEATURES;
 use clap::Args;
@@ -53,6 +54,8 @@ fn looks() -> Vec<Look> {
     look("check", true, format!("{} targets: `ane targets`", CHIPS.len()), "");
     look("compile", true, format!("for {}", compiles.join(", ")), "");
     look("run", true, "software engine, here and everywhere".to_string(), "");
+    let all: Vec<&str> = isa::available().into_iter().map(|(name, _)| name).collect();
+    look("instruction set", true, format!("{}; ANE_HOST forces one of {}", isa::name(), all.join(", ")), "");
     let apple = system == "macos" || system == "ios";
     let silicon = apple && arch == "aarch64";
     let hardware = if silicon {

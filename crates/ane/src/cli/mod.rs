@@ -31,6 +31,7 @@ mod via;
 
 use anemone::reference::chip;
 use anemone::{Code, Diagnostic, Form, Model, Result};
+use anemone_engine::kernels::isa;
 use anemone_facts::chips::{self, Chip};
 use anemone_facts::formats::dialects::{self, DIALECTS, Dialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -212,6 +213,17 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     })
 }
 
+/// Makes the software engine use the instruction set that `ANE_HOST` names.
+fn force_instruction_set() -> Result<()> {
+    let Some(name) = std::env::var_os("ANE_HOST").filter(|name| !name.is_empty()) else { return Ok(()) };
+    let name = name.to_string_lossy();
+    isa::force(&name).map_err(|e| {
+        Diagnostic::new(Code::Usage, e.to_string())
+            .at(format!("ANE_HOST={name}"))
+            .help(format!("unset it, or name one of this host's: {}", e.available.join(", ")))
+    })
+}
+
 /// Parses the arguments and runs the verb; returns its exit code. `json`: errors are printed as JSON.
 fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
     let parsed = command().try_get_matches_from(with_verb(arguments)).and_then(|m| Args::from_arg_matches(&m));
@@ -220,6 +232,7 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
         Err(e) => return usage(e, json),
     };
     let voice = Voice { json: args.json, quiet: args.quiet, verbose: args.verbose };
+    force_instruction_set()?;
     match args.verb {
         Verb::Check(flags) => check::run(flags, voice),
         Verb::Compile(flags) => compile::run(flags, voice),

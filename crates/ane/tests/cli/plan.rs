@@ -37,3 +37,27 @@ fn plans_have_the_bits_of_tasks_and_are_written_and_timed() {
     assert!(ane!("run", model, "--profile=1").fine().out.contains("longest steps"));
     ane!("run", model, "--profile", "--expect", "y.npy").refused(2, "ANE2004", &["--profile"]);
 }
+
+/// Every instruction set of this host has the same results, one that it lacks is named.
+#[test]
+fn instruction_sets_are_forced_by_name() {
+    let scratch = Scratch::new();
+    let model = scratch.file("a.mil", MIL);
+    let run = |host: &str, output: &String| {
+        let arguments = ["run", &model, "--plan", "optimized", "-o", output].map(String::from);
+        command(&arguments).env("ANE_HOST", host).output().expect("the binary starts")
+    };
+    let results = ["", "scalar"].map(|host| {
+        let output = scratch.out(&format!("y{host}.npy"));
+        let ran = run(host, &output);
+        assert!(ran.status.success(), "{ran:?}");
+        std::fs::read(output).expect("written")
+    });
+    assert_eq!(results[0], results[1]);
+    let missing = if cfg!(target_arch = "aarch64") { "v3" } else { "neon" };
+    for (host, said) in [(missing, "this host has no instruction set"), ("sse9", "is no instruction set")] {
+        let ran = run(host, &scratch.out("none.npy"));
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(2) && text.contains(said) && text.contains("scalar"), "{text}");
+    }
+}

@@ -77,6 +77,9 @@ const MOST_WRITTEN: usize = 64;
 fn candidate<'a>(work: &'a Work, mac: Option<&AccumulatorSpec>) -> Option<(&'a Convolution, usize)> {
     let Work::Neural(neural) = work else { return None };
     let Operation::Convolution(convolution) = &neural.operation else { return None };
+    if convolution.sequence {
+        return None;
+    }
     match convolution.coefficients.as_ref()? {
         Packed::Fast(_) if matches!(neural.activation, Activation::Unread | Activation::Table(_)) => None,
         Packed::Fast(kernels) => Some((convolution, kernels.channels())),

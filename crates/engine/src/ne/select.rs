@@ -1,6 +1,6 @@
 //! Kernel selected for a task of the neural engine, and reasons why others were rejected.
 
-use super::{Neural, Operation, Packed};
+use super::{Neural, Operation, Packed, flat};
 use anemone_kernels::conv::Kernels;
 use anemone_kernels::conv::registry::{Query, select};
 
@@ -17,9 +17,11 @@ impl Neural {
         let of = |kernels: &Kernels| {
             // The channels of one column, stored as a row, need no exchange.
             let transposed = transposed && self.output.w != 1;
-            let query = Query { staging: &convolution.staging, kernels, transposed, ext: self.output };
+            let ext = if convolution.sequence { flat::one_row(self.output) } else { self.output };
+            let query = Query { staging: &convolution.staging, kernels, transposed, ext };
             let (row, rejected) = select(&query);
-            (row.name.to_string(), rejected)
+            let rows = if convolution.sequence { ", planes of one column as one row" } else { "" };
+            (format!("{}{rows}", row.name), rejected)
         };
         match &convolution.coefficients {
             None => only("coefficients packed in every run, then as the registry says"),

@@ -2,10 +2,11 @@
 
 use super::decode::{Reading, exp2i};
 use super::{LONGEST, PARALLEL_THRESHOLD, SEGMENT, WIDTH};
+use crate::isa;
 use crate::num::reference::LEAST_EXPONENT;
 use crate::params::AccumulatorSpec;
 use bytemuck::{Pod, Zeroable};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Panels packed together: their columns lie side by side in the source.
@@ -46,7 +47,7 @@ impl Columns {
         parts.enumerate().with_min_len(share).for_each(|(group, ((panels, exponents), norms))| {
             let first = group * PANELS_AT_ONCE * WIDTH;
             let (reading, source) = (Some(Reading::new(mac)), &Rows { values, columns });
-            Arch::new().dispatch(Packing { reading, columns, first, taps, source, panels, exponents, norms });
+            isa::arch().dispatch(Packing { reading, columns, first, taps, source, panels, exponents, norms });
         });
         new
     }

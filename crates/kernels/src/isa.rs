@@ -1,0 +1,99 @@
+//! Instruction sets of this host. Kernels use the best one, unless the process forces another. Results have the same bits with each.
+
+use pulp::Arch;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Names of all instruction sets, of every kind of host: portable code, x86-64-v3 (AVX2, FMA, F16C), x86-64-v4 (AVX-512), and NEON.
+pub const NAMES: [&str; 4] = ["scalar", "v3", "v4", "neon"];
+
+/// The instruction set that the process forces.
+static FORCED: OnceLock<Arch> = OnceLock::new();
+
+/// An instruction set that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsaError {
+    /// Name asked for.
+    pub name: String,
+    /// Names of those that this host has.
+    pub available: Vec<&'static str>,
+    /// Name of the one in use, if it was forced before.
+    pub in_use: Option<&'static str>,
+}
+
+impl fmt::Display for IsaError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let IsaError { name, available, in_use } = self;
+        match in_use {
+            Some(in_use) => write!(f, "instruction set `{in_use}` is in use, and cannot become `{name}`"),
+            None if NAMES.contains(&name.as_str()) => {
+                write!(f, "this host has no instruction set `{name}`; it has {}", available.join(", "))
+            }
+            None => write!(f, "`{name}` is no instruction set; {} are", NAMES.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for IsaError {}
+
+/// Instruction sets of this host with their names, portable code first.
+pub fn available() -> Vec<(&'static str, Arch)> {
+    let mut all = vec![("scalar", Arch::Scalar)];
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    {
+        all.extend(pulp::x86::V3::try_new().map(|v3| ("v3", Arch::V3(v3))));
+        all.extend(pulp::x86::V4::try_new().map(|v4| ("v4", Arch::V4(v4))));
+    }
+    #[cfg(target_arch = "aarch64")]
+    all.extend(pulp::aarch64::Neon::try_new().map(|neon| ("neon", Arch::Neon(neon))));
+    all
+}
+
+/// The instruction set in use: the forced one, or the best that the host has.
+pub fn arch() -> Arch {
+    FORCED.get().copied().unwrap_or_else(Arch::new)
+}
+
+/// Name of the instruction set in use.
+pub fn name() -> &'static str {
+    name_of(arch())
+}
+
+fn name_of(arch: Arch) -> &'static str {
+    let is = |other: &Arch| std::mem::discriminant(other) == std::mem::discriminant(&arch);
+    available().iter().find(|(_, other)| is(other)).map_or("scalar", |(name, _)| name)
+}
+
+/// Forces an instruction set for the whole process, before its first plan. An error if the host does not have it, or if another one is
+/// forced already.
+pub fn force(name: &str) -> Result<(), IsaError> {
+    let all = available();
+    let refused = |in_use| {
+        let available = all.iter().map(|(name, _)| *name).collect();
+        IsaError { name: name.to_string(), available, in_use }
+    };
+    let arch = all.iter().find(|(known, _)| *known == name).map(|(_, arch)| *arch).ok_or_else(|| refused(None))?;
+    let in_use = name_of(*FORCED.get_or_init(|| arch));
+    if in_use == name { Ok(()) } else { Err(refused(Some(in_use))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instruction_set_is_forced_once() {
+        assert_eq!(name(), name_of(Arch::new()));
+        let elsewhere = if cfg!(target_arch = "aarch64") { "v3" } else { "neon" };
+        let missing = force(elsewhere).map_err(|e| e.to_string());
+        assert!(missing.is_err_and(|e| e.contains("this host has no instruction set") && e.contains("scalar")));
+        assert!(force("sse9").is_err_and(|e| e.to_string().contains("is no instruction set")));
+        let best = name();
+        assert_eq!(force(best), Ok(()));
+        assert_eq!(force(best), Ok(()));
+        if best != "scalar" {
+            assert!(force("scalar").is_err_and(|e| e.in_use == Some(best)));
+        }
+        assert_eq!(name(), best);
+    }
+}
