@@ -151,7 +151,7 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
         return None;
     }
     let (mut layers, mut frontier) = (vec![end], last.sources.clone());
-    let mut best = None;
+    let mut found = Vec::new();
     while layers.len() <= MOST_LAYERS {
         frontier.dedup_by_key(|v| v.elements());
         // Choices tell infinities and what is no number from others; knots do not.
@@ -174,7 +174,7 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
             let fitted =
                 known.entry(text).or_insert_with(|| Table::fitted("fitted", &f).filter(|(_, e)| *e <= MOST_ERROR));
             if let Some((table, error)) = fitted.clone() {
-                best = Some(Region { end, layers: layers.clone(), argument: *argument, table, error });
+                found.push(Region { end, layers: layers.clone(), argument: *argument, table, error });
             }
         }
         // The operand that is made last is opened first.
@@ -185,7 +185,8 @@ fn region(graph: &Graph, writers: &Writers, end: usize, known: &mut Known) -> Op
         frontier.sort_by_key(|v| (v.buffer, v.offset_bytes));
         layers.push(next);
     }
-    best.filter(|found| saves(graph, found))
+    // The longest that saves a layer; one that does not may hold a shorter one that does.
+    found.into_iter().rev().find(|region| saves(graph, region))
 }
 
 /// Returns true if a table in place of the last layer makes another layer of the region dead. The argument's buffer must also keep its

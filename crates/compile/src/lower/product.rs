@@ -22,6 +22,11 @@ pub(super) struct Turned {
 }
 
 impl Turned {
+    /// Its elements.
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// A matrix of one row whose columns are channels already: what stands behind a network's last pooling, in another shape.
     pub(super) fn already(view: &View, shape: &[usize]) -> Option<Turned> {
         let (columns, rows) = shape.split_last()?;

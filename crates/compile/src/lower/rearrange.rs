@@ -145,13 +145,20 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Cost of the layers that `make` adds, see [`Self::cost_since`]; `None` where `make` fails. Layers and buffers are removed again.
+    /// Cost of the layers that `make` adds, see [`Self::cost_since`]; `None` where `make` fails. Layers, buffers
+    /// and what is known of values in them are removed again.
     pub(super) fn tried(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Option<u64> {
         let (layers, buffers) = (self.graph.layers.len(), self.graph.buffers.len());
         let made = make(self);
         let cost = self.cost_since(layers);
         self.graph.layers.truncate(layers);
         self.graph.buffers.truncate(buffers);
+        // No value may be known by a buffer that is gone.
+        let stays = |view: &View| (view.buffer.0 as usize) < buffers;
+        self.views.retain(|_, view| stays(view));
+        self.reserved.retain(|_, view| stays(view));
+        self.masks.retain(|_, view| stays(view));
+        self.turned.retain(|_, turned| stays(turned.view()));
         made.ok().map(|()| cost)
     }
 

@@ -42,6 +42,8 @@ pub struct Allocations {
     types: Vec<Option<(Allocation, &'static str)>>,
     /// Positions of layers.
     pairs: Vec<(usize, usize)>,
+    /// Reasons why neighbours make no pair, with their counts.
+    unpaired: Vec<(&'static str, usize)>,
 }
 
 /// Writers and readers of a buffer by position.
@@ -87,35 +89,50 @@ impl Allocations {
                 },
             });
         }
-        let mut all = Allocations { types, pairs: Vec::new() };
+        let mut all = Allocations { types, pairs: Vec::new(), unpaired: Vec::new() };
         let mut at = 0;
-        while at + 1 < graph.layers.len() {
-            if all.co_issues(&graph.layers[at], &graph.layers[at + 1]) {
-                all.pairs.push((at, at + 1));
-                at += 1;
+        while let [first, second, ..] = graph.layers.get(at..).unwrap_or_default() {
+            match all.disqualified(first, second) {
+                None => {
+                    all.pairs.push((at, at + 1));
+                    at += 1;
+                }
+                Some(why) => match all.unpaired.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, count)) => *count += 1,
+                    None => all.unpaired.push((why, 1)),
+                },
             }
             at += 1;
         }
         all
     }
 
-    /// Returns true if two adjacent layers can be co-issued: one multiplies and one is planar, neither reads what the other writes,
-    /// neither has a chained source or result, and not both results are streamed, except where the neural one is a product.
-    fn co_issues(&self, a: &Layer, b: &Layer) -> bool {
+    /// First condition that keeps two adjacent layers from being co-issued; `None` where one multiplies and one is planar, neither
+    /// reads what the other writes, neither has a chained source or result, and not both results are streamed, except where the
+    /// neural one is a product.
+    fn disqualified(&self, a: &Layer, b: &Layer) -> Option<&'static str> {
         let kind = |view: &View4| self.types[view.buffer.0 as usize].map(|(t, _)| t);
-        let apart = |a: &Layer, b: &Layer| a.sources.iter().all(|s| s.buffer != b.result.buffer);
-        let loose = |l: &Layer| l.sources.iter().chain([&l.result]).all(|v| kind(v) != Some(Allocation::Chained));
+        let reads = |a: &Layer, b: &Layer| a.sources.iter().any(|s| s.buffer == b.result.buffer);
+        let chained = |l: &Layer| l.sources.iter().chain([&l.result]).any(|v| kind(v) == Some(Allocation::Chained));
         let streamed = |l: &Layer| kind(&l.result) == Some(Allocation::Streamed);
-        let (neural, planar) = if a.is_neural() { (a, b) } else { (b, a) };
+        if a.is_neural() == b.is_neural() {
+            return Some("both run on one engine");
+        }
+        let neural = if a.is_neural() { a } else { b };
         let exempt = matches!(neural.kind, Kind::Product { .. });
-        neural.convolves()
-            && !planar.is_neural()
-            && apart(a, b)
-            && apart(b, a)
-            && a.result.buffer != b.result.buffer
-            && loose(a)
-            && loose(b)
-            && (exempt || !(streamed(a) && streamed(b)))
+        if !neural.convolves() {
+            Some("the neural one does not multiply")
+        } else if reads(a, b) || reads(b, a) {
+            Some("one reads what the other writes")
+        } else if a.result.buffer == b.result.buffer {
+            Some("both write one buffer")
+        } else if chained(a) || chained(b) {
+            Some("one of them is chained")
+        } else if !exempt && streamed(a) && streamed(b) {
+            Some("both results are streamed")
+        } else {
+            None
+        }
     }
 }
 
@@ -153,6 +170,76 @@ impl Allocations {
         for &(a, b) in &self.pairs {
             writeln!(f, "  layers {a} and {b} could run at once")?;
         }
+        for (why, count) in &self.unpaired {
+            writeln!(f, "  no pair of neighbours: {why} ({count})")?;
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::remarks::{Log, Stage};
+    use crate::{Options, compile};
+    use anemone_facts::chips::CHIPS;
+    use anemone_net::text;
+
+    /// Text of the placement.
+    #[derive(Default)]
+    struct Placement(String);
+
+    impl Log for Placement {
+        fn wants(&self) -> bool {
+            true
+        }
+
+        fn stage(&mut self, stage: Stage) {
+            self.0 = stage.text;
+        }
+    }
+
+    fn placed(body: &str) -> String {
+        let head = "net \"n\" {\n  input %x: f16[1, 2, 8, 8]\n  input %z: f16[1, 2, 8, 8]\n  const %w: f16[2, 2, 1, 1] = [0.5, 1.0, 0.25, 0.5]\n";
+        let source = format!("{head}{body}}}\n");
+        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let mut log = Placement::default();
+        compile(&net, &CHIPS[0], &Options::default(), &mut log).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        log.0
+    }
+
+    fn conv(from: &str, to: &str) -> String {
+        let window = "strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
+        format!("  %{to}: f16[1, 2, 8, 8] = conv(%{from}, %w) {window}\n")
+    }
+
+    fn add(a: &str, b: &str, to: &str) -> String {
+        format!("  %{to}: f16[1, 2, 8, 8] = add(%{a}, %{b})\n")
+    }
+
+    fn outputs(names: &[&str]) -> String {
+        names.iter().map(|name| format!("  output %{name}\n")).collect()
+    }
+
+    /// Each condition alone keeps two neighbours apart; without any, they are a pair.
+    #[test]
+    fn every_disqualification_is_told() {
+        let cases = [
+            ("both run on one engine", conv("x", "a") + &conv("z", "b") + &outputs(&["a", "b"])),
+            ("one reads what the other writes", conv("x", "a") + &add("a", "z", "b") + &outputs(&["b"])),
+            ("both results are streamed", conv("x", "a") + &add("x", "z", "b") + &outputs(&["a", "b"])),
+            (
+                "the neural one does not multiply",
+                "  %a: f16[1, 2, 8, 8] = tanh(%x)\n".to_string() + &add("x", "z", "b") + &outputs(&["a", "b"]),
+            ),
+            ("one of them is chained", conv("x", "a") + &conv("a", "b") + &add("x", "z", "c") + &outputs(&["b", "c"])),
+        ];
+        for (why, body) in cases {
+            let text = placed(&body);
+            assert!(text.contains(&format!("no pair of neighbours: {why} (")), "{why}\n{text}");
+            assert!(!text.contains("could run at once"), "{why}\n{text}");
+        }
+        let pair = conv("x", "a") + &add("x", "z", "b") + &conv("b", "c") + &add("a", "c", "y") + &outputs(&["y"]);
+        let text = placed(&pair);
+        assert!(text.contains("could run at once"), "{text}");
     }
 }
