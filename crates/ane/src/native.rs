@@ -36,6 +36,33 @@ pub fn unsubtracted(net: &Net) -> impl Iterator<Item = String> + use<'_> {
     })
 }
 
+/// Whole numbers up to here are fp16 numbers.
+const LAST_WHOLE: usize = 2048;
+
+/// Warnings of layers that give positions beyond those that fp16 tells apart.
+pub fn inexact_indices(net: &Net) -> impl Iterator<Item = String> + use<'_> {
+    net.ops.iter().filter_map(|op| {
+        let OpKind::Native(native) = &op.kind else { return None };
+        let extent = |axis: usize| net.value(*op.inputs.first()?).ty.shape.get(axis).copied();
+        let positions = match native.schema().tag {
+            "Sort" | "TopK" if native.flag("Indices") => extent(native.axis("SortDimension"))?,
+            "GlobalArgMinMax" => extent(native.axis("Dimension"))?,
+            "ArgMinMax" if native.word("Mode").starts_with("Channel") => extent(1)?,
+            "ArgMinMax" => native.size("KernelWidth").saturating_mul(native.size("KernelHeight")),
+            _ => return None,
+        };
+        let beyond = positions > LAST_WHOLE + 1;
+        beyond.then(|| {
+            format!(
+                "inexact-index: `{}`: {} chooses among {positions} positions, and fp16 has every whole number up to \
+                 {LAST_WHOLE} only: larger indices are rounded; divide the axis into parts of at most {LAST_WHOLE}",
+                op.name,
+                native.schema().tag
+            )
+        })
+    })
+}
+
 /// As [`elsewhere_text`], for programs.
 pub fn elsewhere_json(row: &Elsewhere) -> serde_json::Value {
     json!({

@@ -1,10 +1,12 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
+mod channels;
 mod fan;
 mod flat;
 mod pair;
 mod select;
 
+use channels::{max_over_channels, sum_of_channels};
 use pair::kernels_of;
 pub(crate) use pair::put_in_blocks;
 
@@ -491,28 +493,4 @@ impl Machine<'_> {
         }
         Ok(window)
     }
-}
-
-/// Output channel `c` is the maximum of input channels `c * per ..`.
-fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
-    let mut y = Tensor::zeros(output)?;
-    let n = x.ext.plane().max(1);
-    chunks(&mut y.data, n, x.data.len(), |i, y| {
-        let x = &x.data[i * n * per..][..n * per];
-        y.copy_from_slice(&x[..n]);
-        for plane in x.chunks_exact(n).skip(1) {
-            y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
-        }
-    });
-    Ok(y)
-}
-
-fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
-    let mut y = Tensor::zeros(output)?;
-    let (n, c) = (x.ext.plane().max(1), x.ext.c);
-    chunks(&mut y.data, n, x.data.len(), |i, y| {
-        let x = x.data[i * n * c..].chunks_exact(n).take(c);
-        x.for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
-    });
-    Ok(y)
 }

@@ -136,9 +136,9 @@ kern_return_t IOSurfaceLock(IOSurfaceRef surface, uint32_t options, uint32_t *se
 kern_return_t IOSurfaceUnlock(IOSurfaceRef surface, uint32_t options, uint32_t *seed);
 
 // This library's own. A model compiled for the M1 and signed for this process: the image that selector 3 takes. With too little
-// room, `bytes` gets the size and the code is 0xe00002bd.
+// capacity, `bytes` gets the size and the code is 0xe00002bd.
 kern_return_t AnemoneCreateProgram(const char *model_path, void *image, size_t *bytes);
-size_t AnemoneCopyLastError(char *to, size_t room);
+size_t AnemoneCopyLastError(char *to, size_t capacity);
 kern_return_t AnemoneReleaseSurface(IOSurfaceRef surface);
 kern_return_t AnemoneWait(IONotificationPortRef port, uint32_t milliseconds);
 

@@ -78,14 +78,14 @@ impl Call {
             bytes if bytes <= MAX_STRUCT_BYTES => Some(read(self.structure.0, bytes).ok_or(Code::BAD_ARGUMENT)?),
             _ => return Err(Code::BAD_ARGUMENT),
         };
-        let room = |at: *const c_void, bytes: usize| match at.is_null() {
+        let capacity = |at: *const c_void, bytes: usize| match at.is_null() {
             true => Ok(0),
             false => read(at, bytes)
                 .map(|b| b.iter().rev().fold(0, |all: usize, &b| all << 8 | usize::from(b)))
                 .ok_or(Code::BAD_ARGUMENT),
         };
-        let count = room(self.scalars_out.1.cast_const().cast(), 4)?;
-        let bytes = room(self.structure_out.1.cast_const().cast(), size_of::<usize>())?;
+        let count = capacity(self.scalars_out.1.cast_const().cast(), 4)?;
+        let bytes = capacity(self.structure_out.1.cast_const().cast(), size_of::<usize>())?;
         if count > MAX_SCALARS || bytes > MAX_STRUCT_BYTES {
             return Err(Code::BAD_ARGUMENT);
         }

@@ -173,7 +173,7 @@ pub extern "C" fn CFStringGetCString(string: CFTypeRef, to: *mut c_char, bytes: 
         Some(Thing::Text(text)) => {
             let text = c_text(&text);
             let text = text.as_bytes_with_nul();
-            u8::from(usize::try_from(bytes).is_ok_and(|room| text.len() <= room) && write(to.cast(), text))
+            u8::from(usize::try_from(bytes).is_ok_and(|capacity| text.len() <= capacity) && write(to.cast(), text))
         }
         _ => 0,
     })

@@ -17,14 +17,14 @@ fn failed(message: String, code: Code) -> u32 {
 }
 
 /// Compiles a model for the M1 and signs its program for this process's driver: the image that selector 3 takes. `bytes` has the
-/// room at `to` and gets the size; with no room, or too little, the code is that of no memory and the size is told.
+/// capacity at `to` and gets the size; with no capacity, or too little, the code is that of no memory and the size is told.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, bytes: *mut usize) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
-        let (Some(path), Some(room)) = (text(path), read(bytes.cast_const().cast(), size_of::<usize>())) else {
+        let (Some(path), Some(capacity)) = (text(path), read(bytes.cast_const().cast(), size_of::<usize>())) else {
             return failed("a path and the place of a size are expected".to_string(), Code::BAD_ARGUMENT);
         };
-        let room = room.iter().rev().fold(0, |all: usize, &b| all << 8 | usize::from(b));
+        let capacity = capacity.iter().rev().fold(0, |all: usize, &b| all << 8 | usize::from(b));
         let options = CompileOptions { platform: "h13".into(), ..CompileOptions::default() };
         let bundle = match ModelCompiler.compile(Path::new(&path), &options) {
             Ok(bundle) => bundle,
@@ -39,21 +39,21 @@ pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, byt
         if !write(bytes.cast(), &signed.len().to_le_bytes()) {
             return Code::BAD_ARGUMENT.0;
         }
-        if room < signed.len() {
+        if capacity < signed.len() {
             return Code::NO_MEMORY.0;
         }
         if write(to, &signed) { 0 } else { Code::BAD_ARGUMENT.0 }
     })
 }
 
-/// Copies the reason of the last refusal of [`AnemoneCreateProgram`], cut to the room; its length.
+/// Copies the reason of the last refusal of [`AnemoneCreateProgram`], cut to the capacity; its length.
 #[unsafe(no_mangle)]
-pub extern "C" fn AnemoneCopyLastError(to: *mut c_char, room: usize) -> usize {
+pub extern "C" fn AnemoneCopyLastError(to: *mut c_char, capacity: usize) -> usize {
     guarded(0, || {
         let message = c_text(&LAST_ERROR.lock().unwrap_or_else(PoisonError::into_inner));
         let bytes = message.as_bytes();
-        let mut told = bytes.get(..bytes.len().min(room.saturating_sub(1))).unwrap_or_default().to_vec();
+        let mut told = bytes.get(..bytes.len().min(capacity.saturating_sub(1))).unwrap_or_default().to_vec();
         told.push(0);
-        if room > 0 && !write(to.cast(), &told) { 0 } else { bytes.len() }
+        if capacity > 0 && !write(to.cast(), &told) { 0 } else { bytes.len() }
     })
 }

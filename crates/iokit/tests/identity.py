@@ -15,13 +15,13 @@ def check(code, what):
         sys.exit(f"{what}: {code & 0xffffffff:#x}")
 
 
-def call(selector, given, room=0, scalars=()):
+def call(selector, given, capacity=0, scalars=()):
     """One call of a selector; what comes out of it."""
-    data, out, size = c.create_string_buffer(given, len(given)), c.create_string_buffer(room or 1), c.c_size_t(room)
+    data, out, size = c.create_string_buffer(given, len(given)), c.create_string_buffer(capacity or 1), c.c_size_t(capacity)
     numbers = (c.c_uint64 * len(scalars))(*scalars)
     check(lib.IOConnectCallMethod(connect, selector, numbers, len(scalars), data, c.c_size_t(len(given)), None, None,
-                                  out if room else None, c.byref(size) if room else None), f"selector {selector}")
-    return out.raw[:room]
+                                  out if capacity else None, c.byref(size) if capacity else None), f"selector {selector}")
+    return out.raw[:capacity]
 
 
 def surface(size):

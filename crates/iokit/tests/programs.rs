@@ -1,5 +1,7 @@
 //! A C program and a Python script with `ctypes` alone open the device, make a program, send, wait, and destroy.
 
+#![cfg(target_os = "linux")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

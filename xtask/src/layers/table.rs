@@ -72,8 +72,8 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "kernels",
         layers: &[
-            &["arena", "par", "params", "tensor"],
-            &["host"],
+            &["arena", "cost", "isa", "params", "tensor"],
+            &["host", "par"],
             &["num"],
             &["simd"],
             &["binary", "filter", "reduce"],

@@ -34,6 +34,30 @@ fn schema_and_template_are_printed() {
 }
 
 #[test]
+fn hazards_of_layers_are_told_in_compile_and_run() {
+    let scratch = Scratch::new();
+    let template = ane!("new", "--native", "TopK").fine().out;
+    for (width, told) in [("40", false), ("2049", false), ("16384", true)] {
+        let wide = template.replace("<integer>40</integer>", &format!("<integer>{width}</integer>"));
+        let file = scratch.file("net.plist", wide);
+        for said in [ane!("run", file).fine().err, ane!("compile", file, "-o", scratch.out("net.hwx")).fine().err] {
+            assert_eq!(said.contains("inexact-index") && said.contains("2048"), told, "{width}: {said}");
+        }
+    }
+    let plain = ane!("new", "--native", "MatrixMult").fine().out;
+    assert_eq!(ane!("new", "--native", "anec.matmul").fine().out, plain);
+    let file = scratch.out("attention.plist");
+    ane!("new", "--native", "SDPA", "-o", file).fine();
+    let set = std::fs::read_to_string(&file).expect("the template");
+    for (text, told) in [(set.clone(), false), (set.replace("<true/>", "<false/>"), true)] {
+        std::fs::write(&file, text).expect("written");
+        for said in [ane!("run", file).fine().err, ane!("compile", file, "-o", scratch.out("a.hwx")).fine().err] {
+            assert_eq!(said.contains("W17"), told, "{said}");
+        }
+    }
+}
+
+#[test]
 fn names_that_no_unit_has_are_told() {
     for (name, part) in [("LiveState", "`States`"), ("tensor_to_buffer", "as its input"), ("State", "`States`")] {
         assert!(ane!("ops", name).fine().out.contains(part), "{name}");

@@ -130,31 +130,7 @@ impl Session<'_> {
                 wire::answer(socket, &wire::compiled(bundle, library.was_kept()), &wire::tail(bundle), &[])
             }
             Ask::Load { image, stats_mask, depth, power_saving, qos } => {
-                if *power_saving {
-                    self.need("aggressive power saving", keys::POWER_SAVING)?;
-                }
-                let known = self.broker.recall(image);
-                let known = known.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.clone() })?;
-                // Counters are for programs that the policy knows.
-                let trusted = self.need("counters", keys::ALLOW).is_ok();
-                let stats_mask = if trusted { *stats_mask } else { 0 };
-                let turn = self.broker.turn(image);
-                let _turn = lock(&turn);
-                let resident = if stats_mask == 0 { self.broker.attach(&self.client, image) } else { None };
-                let created = match resident {
-                    Some(created) => created,
-                    None => {
-                        let file = self.broker.signer.sign(&known.image);
-                        let create = Create { image: &file, name: &known.name, stats_mask };
-                        self.client.create(create).map_err(|code| self.client.why_not_created(code))?
-                    }
-                };
-                let (answer, token) = (self.settle(created, *depth, stats_mask, *qos)?, created.token);
-                if stats_mask == 0 {
-                    self.broker.offer(image, token);
-                }
-                self.broker.saving.fetch_add(u64::from(*power_saving), Relaxed);
-                send(&answer)
+                send(&self.load(image, *stats_mask, *depth, *power_saving, *qos)?)
             }
             Ask::Share { token, qos } => {
                 self.need("share", keys::MODEL_SHARE)?;
@@ -182,10 +158,10 @@ impl Session<'_> {
                 if !self.loaded.contains_key(token) {
                     return Err(Error::Driver { what: "unload", code: Code::NOT_FOUND });
                 }
-                // The token stays the client's until the driver has let go of it.
+                // Nobody may attach to it any more; it stays the client's until the driver has let go of it.
+                self.broker.withdraw(&[*token]);
                 self.client.destroy(*token).map_err(refused("destroy"))?;
                 self.loaded.remove(token);
-                self.broker.withdraw(&[*token]);
                 send(&Answer::Done)
             }
             Ask::Purge { key, .. } => {
@@ -202,6 +178,35 @@ impl Session<'_> {
             }
             Ask::Stat { .. } => send(&Answer::Stat(self.broker.stat())),
         }
+    }
+
+    /// Loads a compiled program, or attaches to a copy that another client has.
+    fn load(&mut self, image: &str, stats_mask: u32, depth: u32, power_saving: bool, qos: u32) -> Result<Answer> {
+        if power_saving {
+            self.need("aggressive power saving", keys::POWER_SAVING)?;
+        }
+        let known = self.broker.recall(image);
+        let known = known.ok_or_else(|| Error::Unknown { what: "compiled program", name: image.into() })?;
+        // Counters are for programs that the policy knows.
+        let trusted = self.need("counters", keys::ALLOW).is_ok();
+        let stats_mask = if trusted { stats_mask } else { 0 };
+        let turn = self.broker.turn(image);
+        let _turn = lock(&turn);
+        let resident = if stats_mask == 0 { self.broker.attach(&self.client, image) } else { None };
+        let created = match resident {
+            Some(created) => created,
+            None => {
+                let file = self.broker.signer.sign(&known.image);
+                let create = Create { image: &file, name: &known.name, stats_mask };
+                self.client.create(create).map_err(|code| self.client.why_not_created(code))?
+            }
+        };
+        let (answer, token) = (self.settle(created, depth, stats_mask, qos)?, created.token);
+        if stats_mask == 0 {
+            self.broker.offer(image, token);
+        }
+        self.broker.saving.fetch_add(u64::from(power_saving), Relaxed);
+        Ok(answer)
     }
 
     /// Makes an instance ready: prepared, bounded in requests at once, and of its class. None is left where that fails.

@@ -1,0 +1,30 @@
+//! Maxima and sums over channels, in fp32.
+
+use crate::fault::FaultKind;
+use anemone_kernels::tensor::{Extents, Tensor};
+use anemone_kernels::workers::chunks;
+
+/// Output channel `c` is the maximum of input channels `c * per ..`.
+pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
+    let mut y = Tensor::zeros(output)?;
+    let n = x.ext.plane().max(1);
+    chunks(&mut y.data, n, x.data.len(), |i, y| {
+        let x = &x.data[i * n * per..][..n * per];
+        y.copy_from_slice(&x[..n]);
+        for plane in x.chunks_exact(n).skip(1) {
+            y.iter_mut().zip(plane).for_each(|(y, &x)| *y = y.max(x));
+        }
+    });
+    Ok(y)
+}
+
+/// Output channel `c` is the sum of the input channels of its group.
+pub(super) fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
+    let mut y = Tensor::zeros(output)?;
+    let (n, c) = (x.ext.plane().max(1), x.ext.c);
+    chunks(&mut y.data, n, x.data.len(), |i, y| {
+        let x = x.data[i * n * c..].chunks_exact(n).take(c);
+        x.for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
+    });
+    Ok(y)
+}
