@@ -38,7 +38,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     };
     let Some(path) = &flags.output else {
         if !weights.is_empty() {
-            voice.note(format!("it has weights: with -o they are written beside it"));
+            voice.note("it has weights: with -o they are written beside it");
         }
         return print(&String::from_utf8_lossy(&plist)).map(|()| 0);
     };

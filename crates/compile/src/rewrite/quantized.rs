@@ -312,12 +312,15 @@ impl Graph {
         depth: usize,
     ) -> bool {
         let Some(op) = self.maker(net, id).filter(|_| depth > 0) else { return false };
-        let moved = match &op.kind {
-            OpKind::Reshape | OpKind::Transpose { .. } | OpKind::Slice { .. } | OpKind::Broadcast => true,
-            OpKind::Concat { .. } => true,
-            OpKind::Pool { kind: PoolKind::Max, .. } => true,
-            _ => false,
-        };
+        let moved = matches!(
+            &op.kind,
+            OpKind::Reshape
+                | OpKind::Transpose { .. }
+                | OpKind::Slice { .. }
+                | OpKind::Broadcast
+                | OpKind::Concat { .. }
+                | OpKind::Pool { kind: PoolKind::Max, .. }
+        );
         if moved {
             return op.inputs.iter().all(|&x| self.is_quantized(net, all, known, found, x, depth - 1));
         }

@@ -184,8 +184,11 @@ pub static GRAPH_UNITS: &[GraphUnit] = &[
     GraphUnit { tag: "Broadcast", keys: &[key("BroadcastInfo", Entries("list of {Dimension, Size}"), "")] },
 ];
 
+/// Another name, the unit, and what the name fixes: parameter and value.
+type Other = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// Other names: those of the catalogue's constructors, and those of the backend's dialect, with what they imply.
-static OTHERS: &[(&str, &str, &[(&str, &str)])] = &[
+static OTHERS: &[Other] = &[
     ("convolution", "Conv", &[]),
     ("ne_conv", "Conv", &[]),
     ("pool", "Pooling", &[]),
