@@ -7,6 +7,7 @@ use crate::numerics::{Parameters, element_type};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, residency};
 use anemone_kernels::copy;
+use anemone_kernels::cost;
 use anemone_kernels::interleave::{interlace, interleaved, separate};
 use anemone_kernels::num::elementwise::admit_row;
 use anemone_kernels::tensor::{Extents, Tensor};
@@ -167,9 +168,10 @@ impl Machine<'_> {
                 self.store_dma(result)
             }
             residency::CHAIN => {
-                let (element, cost) = (element_type(self.element(OutFmt)?), result.data.len());
+                let element = element_type(self.element(OutFmt)?);
+                let nanos = cost::one_by_one(result.data.len());
                 let arch = self.workers.arch;
-                chunks(&mut result.data, THROUGH, cost, |_, row| copy::through_row(arch, element, row));
+                chunks(&mut result.data, THROUGH, nanos, |_, row| copy::through_row(arch, element, row));
                 self.chain.keep(result);
                 Ok(())
             }

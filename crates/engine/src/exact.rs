@@ -11,6 +11,7 @@ use anemone_facts::code::{neural, nonlinear, residency};
 use anemone_facts::lut::RECORD_BYTES;
 use anemone_facts::numerics;
 use anemone_kernels::conv::exact::ExactEpilogue;
+use anemone_kernels::cost;
 use anemone_kernels::exact::{Columns, Weights, product};
 use anemone_kernels::num;
 use anemone_kernels::num::elementwise;
@@ -142,8 +143,8 @@ fn each(y: &mut Tensor, f: impl Fn(f32) -> f32 + Sync) {
 
 /// Elements with their places.
 fn each_at(y: &mut Tensor, f: impl Fn(usize, f32) -> f32 + Sync) {
-    let cost = y.data.len();
-    chunks(&mut y.data, PER_THREAD, cost, |i, row| {
+    let nanos = cost::one_by_one(y.data.len());
+    chunks(&mut y.data, PER_THREAD, nanos, |i, row| {
         row.iter_mut().enumerate().for_each(|(j, v)| *v = f(i * PER_THREAD + j, *v));
     });
 }

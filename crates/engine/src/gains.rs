@@ -7,6 +7,7 @@ use crate::ne::{Convolution, Neural};
 use crate::numerics::Parameters;
 use anemone_kernels::conv::Coefficients;
 use anemone_kernels::conv::exact::Sets;
+use anemone_kernels::cost;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::tensor::{Extents, Tensor};
@@ -67,8 +68,8 @@ impl Machine<'_> {
         let size = output.plane().max(1);
         let Some(rules) = self.model.rounding() else {
             let mut y = Tensor::zeros(output)?;
-            let cost = y.data.len().saturating_mul(convolution.taps());
-            chunks(&mut y.data, size, cost, |i, plane| {
+            let nanos = cost::one_by_one(y.data.len().saturating_mul(convolution.taps()));
+            chunks(&mut y.data, size, nanos, |i, plane| {
                 let (g, c) = of_plane(i);
                 let Some(weights) = scaled.weights.get(g).or(scaled.weights.first()) else { return };
                 let weights = (c * convolution.taps()..(c + 1) * convolution.taps()).map(|i| weights.get(i).to_f32());

@@ -21,6 +21,7 @@ use anemone_facts::code::{kernel, neural};
 use anemone_kernels::conv::exact::{self, Exact, ExactEpilogue, Groups, Sets};
 use anemone_kernels::conv::{Coefficients, Im2col, Kernels, TensorViewMut, convolve};
 use anemone_kernels::copy::NanRule;
+use anemone_kernels::cost;
 use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
 use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
@@ -313,8 +314,8 @@ impl Machine<'_> {
         }
         let activation = self.activation_of(neural)?;
         let finish = Epilogue { bias: self.added(), scale: self.factor(), activation: &activation };
-        let cost = y.data.len();
-        chunks(&mut y.data, 1 << 12, cost, |_, row| {
+        let nanos = cost::one_by_one(y.data.len());
+        chunks(&mut y.data, 1 << 12, nanos, |_, row| {
             let mut rounded = [f16::ZERO; 1 << 12];
             let rounded = &mut rounded[..row.len()];
             finish.row(0.0, row, rounded);
@@ -407,7 +408,7 @@ impl Machine<'_> {
         // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
         let form = self.form(cout, taps)?;
         let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
-        chunks(&mut all, 1, groups * cout * taps, |g, of| {
+        chunks(&mut all, 1, cost::one_by_one(groups * cout * taps), |g, of| {
             of.iter_mut().for_each(|of| *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of)));
         });
         let coefficients = all.into_iter().flatten();

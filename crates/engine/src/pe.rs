@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
+use anemone_kernels::cost;
 use anemone_kernels::num::line::Line;
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::{BinaryOp, Rounding};
@@ -104,8 +105,8 @@ impl Machine<'_> {
         self.check_windows(&window, x.ext, out)?;
         let fold = self.fold()?;
         let mut y = Tensor { ext: out, data: vec![N::admit(0.0); out.elements()?] };
-        let cost = x.data.len().saturating_mul(window.k[0] * window.k[1]);
-        chunks(&mut y.data, out.plane(), cost, |i, plane| {
+        let nanos = cost::one_by_one(x.data.len().saturating_mul(window.k[0] * window.k[1]));
+        chunks(&mut y.data, out.plane(), nanos, |i, plane| {
             let source = &x.data[i * x.ext.plane()..][..x.ext.plane()];
             window.pool(source, x.ext, plane, out, &fold);
         });
@@ -200,8 +201,8 @@ impl Machine<'_> {
     /// Both sources combined by the task's operation.
     fn combine<N: Wide>(&self, mut a: Tensor<N>, b: &Tensor<N>) -> Result<Tensor<N>, FaultKind> {
         let operation = self.operation(false)?;
-        let cost = a.data.len();
-        chunks(&mut a.data, PER_THREAD, cost, |i, row| operation.rows(row, &b.data[i * PER_THREAD..]));
+        let nanos = cost::one_by_one(a.data.len());
+        chunks(&mut a.data, PER_THREAD, nanos, |i, row| operation.rows(row, &b.data[i * PER_THREAD..]));
         Ok(a)
     }
 
@@ -224,7 +225,7 @@ impl Machine<'_> {
         let fold = self.fold()?;
         let plane = x.ext.plane();
         let mut data = vec![N::admit(0.0); x.data.len() / plane];
-        chunks(&mut data, PER_THREAD.div_ceil(plane), x.data.len(), |i, results| {
+        chunks(&mut data, PER_THREAD.div_ceil(plane), cost::one_by_one(x.data.len()), |i, results| {
             let planes = x.data[i * PER_THREAD.div_ceil(plane) * plane..].chunks_exact(plane);
             results.iter_mut().zip(planes).for_each(|(y, plane)| *y = fold.of(plane.iter().copied()));
         });
@@ -262,8 +263,8 @@ impl Machine<'_> {
         };
         if pre != 1.0 || abs {
             let pre = N::admit(pre);
-            let cost = x.data.len();
-            chunks(&mut x.data, PER_THREAD, cost, |_, row| prepare(row, pre, abs));
+            let nanos = cost::one_by_one(x.data.len());
+            chunks(&mut x.data, PER_THREAD, nanos, |_, row| prepare(row, pre, abs));
         }
         Ok(x)
     }
@@ -272,8 +273,8 @@ impl Machine<'_> {
     fn finish<N: RowNumber>(&mut self, mut y: Tensor<N>) -> Result<(), FaultKind> {
         let ending = self.ending::<N>()?;
         if !ending.is_idle() {
-            let cost = y.data.len();
-            chunks(&mut y.data, PER_THREAD, cost, |_, row| ending.apply(row));
+            let nanos = cost::one_by_one(y.data.len());
+            chunks(&mut y.data, PER_THREAD, nanos, |_, row| ending.apply(row));
         }
         let data = match self.model.rounding() {
             Some(rules) => N::settled(self.workers, rules, &y.data),

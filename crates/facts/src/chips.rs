@@ -22,7 +22,7 @@ pub struct Chip {
     pub family: &'static str,
     /// Index of the legality family that an operation's floor is compared with; `None` where no source maps it.
     pub floor: Option<u8>,
-    /// What a target without silicon of its own is; empty where [`crate::silicon::SILICON`] has rows for it.
+    /// Role of a target without silicon of its own; empty if [`crate::silicon::SILICON`] has rows for it.
     pub role: &'static str,
     /// Mach-O CPU subtype of its containers.
     pub cpu_subtype: Option<u32>,

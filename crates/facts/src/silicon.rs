@@ -82,7 +82,7 @@ impl Chip {
         SILICON.iter().filter(move |s| s.target == target)
     }
 
-    /// What it is, for people: its silicon, or the role of a target without any.
+    /// Description for people: its silicon, or the role of a target without any.
     pub fn describe(&self) -> String {
         let names: Vec<&str> = self.silicon().map(|s| s.title).collect();
         if names.is_empty() { self.role.to_string() } else { names.join(", ") }

@@ -54,7 +54,7 @@ pub extern "C" fn IOServiceClose(connection: u32) -> u32 {
     })
 }
 
-/// What goes in, and where what comes out goes.
+/// Arguments of a call, with the addresses of its results.
 struct Call {
     connection: u32,
     selector: u32,
@@ -65,7 +65,7 @@ struct Call {
 }
 
 impl Call {
-    /// Makes the call. With a port, the reply of 40 bytes goes to the caller's structure when it is told of.
+    /// Makes the call. With a port, the reply of 40 bytes is copied to the caller's structure when its message is delivered.
     fn make(&self, port: Option<(u32, Vec<u64>)>) -> Result<(), Code> {
         let client = world().ok_or(Code::NO_RESOURCES)?.client(self.connection).ok_or(Code::BAD_ARGUMENT)?;
         let scalars = match self.scalars.1 as usize {
@@ -117,9 +117,9 @@ impl Call {
             return Ok(());
         }
         let scalars: Vec<u8> = scalars_out.iter().flat_map(|s| s.to_le_bytes()).collect();
-        let told = (scalars.is_empty() || write(self.scalars_out.0.cast(), &scalars))
+        let written = (scalars.is_empty() || write(self.scalars_out.0.cast(), &scalars))
             && (output.is_empty() || write(self.structure_out.0, &output));
-        if told { Ok(()) } else { Err(Code::BAD_ARGUMENT) }
+        if written { Ok(()) } else { Err(Code::BAD_ARGUMENT) }
     }
 }
 
@@ -195,7 +195,7 @@ pub extern "C" fn IOConnectCallStructMethod(
     )
 }
 
-/// Calls a selector that tells of its end at a notification port: the function of the reference's word 1 is called with the
+/// Calls a selector that reports its end at a notification port: the function of the reference's word 1 is called with the
 /// argument of word 2 by a run loop that has the port's source, or by `AnemoneWait`.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectCallAsyncMethod(

@@ -17,7 +17,7 @@ fn failed(message: String, code: Code) -> u32 {
 }
 
 /// Compiles a model for the M1 and signs its program for this process's driver: the image that selector 3 takes. `bytes` has the
-/// capacity at `to` and gets the size; with no capacity, or too little, the code is that of no memory and the size is told.
+/// capacity at `to` and gets the size; with no capacity, or too little, the code is that of no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn AnemoneCreateProgram(path: *const c_char, to: *mut c_void, bytes: *mut usize) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
@@ -52,8 +52,8 @@ pub extern "C" fn AnemoneCopyLastError(to: *mut c_char, capacity: usize) -> usiz
     guarded(0, || {
         let message = c_text(&LAST_ERROR.lock().unwrap_or_else(PoisonError::into_inner));
         let bytes = message.as_bytes();
-        let mut told = bytes.get(..bytes.len().min(capacity.saturating_sub(1))).unwrap_or_default().to_vec();
-        told.push(0);
-        if capacity > 0 && !write(to.cast(), &told) { 0 } else { bytes.len() }
+        let mut text = bytes.get(..bytes.len().min(capacity.saturating_sub(1))).unwrap_or_default().to_vec();
+        text.push(0);
+        if capacity > 0 && !write(to.cast(), &text) { 0 } else { bytes.len() }
     })
 }

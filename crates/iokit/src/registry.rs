@@ -129,7 +129,7 @@ fn named(name: &str, to: *mut c_char) -> u32 {
     if fits { 0 } else { Code::BAD_ARGUMENT.0 }
 }
 
-/// Whether a service is of a class or has a name.
+/// Returns 1 if a service is of a class or has a name, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOObjectConformsTo(object: u32, name: *const c_char) -> u8 {
     guarded(0, || u8::from(service(object).zip(text(name)).is_some_and(|(service, name)| is_called(service, &name))))

@@ -9,8 +9,15 @@ use std::ffi::c_void;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-/// How long a wait sleeps between looks at several calls.
-const LOOK: Duration = Duration::from_micros(100);
+/// Sleep of a wait between two polls of its calls.
+const POLL: Duration = Duration::from_micros(100);
+
+/// Results of a run loop, as CoreFoundation numbers them: without sources, at the end of the time, after a message.
+const FINISHED: i32 = 1;
+const TIMED_OUT: i32 = 3;
+const HANDLED: i32 = 4;
+/// Result of [`AnemoneWait`] at the end of the time.
+const WAIT_TIMED_OUT: u32 = 5;
 
 thread_local! {
     /// Ports whose sources this thread's run loop has.
@@ -74,24 +81,24 @@ pub extern "C" fn CFRunLoopRemoveSource(_run_loop: *mut c_void, source: *mut c_v
     SOURCES.with_borrow_mut(|all| all.retain(|&p| p != port));
 }
 
-/// Runs this thread's run loop for that many seconds, or until one message has been told of where `one` is set. Returns 1 without
+/// Runs this thread's run loop for that many seconds, or until one message is delivered if `one` is set. Returns 1 without
 /// sources, 3 at the end of the time, 4 after a message.
 #[unsafe(no_mangle)]
 pub extern "C" fn CFRunLoopRunInMode(_mode: CFTypeRef, seconds: f64, one: u8) -> i32 {
-    guarded(1, || {
+    guarded(FINISHED, || {
         let ports = SOURCES.with_borrow(Vec::clone);
         if ports.is_empty() {
-            return 1;
+            return FINISHED;
         }
         let seconds = if seconds.is_finite() { seconds.clamp(0.0, 1e6) } else { 1e6 };
         let end = Instant::now() + Duration::from_secs_f64(seconds);
-        let mut told = false;
+        let mut delivered = false;
         loop {
-            told |= ports.iter().any(|&port| tell(port));
-            if (told && one != 0) || Instant::now() >= end {
-                return if told && one != 0 { 4 } else { 3 };
+            delivered |= ports.iter().any(|&port| deliver(port));
+            if (delivered && one != 0) || Instant::now() >= end {
+                return if delivered && one != 0 { HANDLED } else { TIMED_OUT };
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
     })
 }
@@ -106,19 +113,20 @@ pub extern "C" fn AnemoneWait(port: *mut c_void, milliseconds: u32) -> u32 {
         }
         let end = Instant::now() + Duration::from_millis(milliseconds.into());
         loop {
-            if tell(port) {
+            if deliver(port) {
                 return 0;
             }
             if Instant::now() >= end {
-                return 5;
+                return WAIT_TIMED_OUT;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
     })
 }
 
-/// Takes the first message that has come, puts its reply where the caller wants it, and calls back.
-fn tell(port: u32) -> bool {
+/// Delivers the first message of a port that has arrived: copies its reply to the caller and calls the callback. Returns false if
+/// there is none.
+fn deliver(port: u32) -> bool {
     let Some(mut world) = world() else { return false };
     let Some(Object::Port(pending)) = world.object(port) else { return false };
     let mut found = None;

@@ -1,4 +1,4 @@
-//! The process's one driver, and what handles stand for.
+//! The driver of the process, and the objects behind handles.
 
 use crate::memory::Own;
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
@@ -15,17 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Environment variable with a broker's policy: the entitlements are then those of the executable's digest.
 pub const POLICY: &str = "ANEMONE_POLICY";
 
-/// An asynchronous call that has not been told of.
+/// An asynchronous call whose message is not delivered yet.
 pub struct Pending {
-    /// Where its message comes.
+    /// Channel of its message.
     pub message: Receiver<Message>,
     /// Address of the function to call, and its argument.
     pub callback: (u64, u64),
-    /// Where the reply goes.
+    /// Address that the reply is copied to.
     pub output: u64,
 }
 
-/// What a handle stands for.
+/// Object behind a handle.
 pub enum Object {
     /// A service, by its place among the driver's.
     Service(usize),
@@ -69,7 +69,7 @@ impl World {
         handle
     }
 
-    /// What a handle stands for.
+    /// Object behind a handle.
     pub fn object(&mut self, handle: u32) -> Option<&mut Object> {
         self.objects.get_mut(&handle).map(|(_, object)| object)
     }

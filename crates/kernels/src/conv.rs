@@ -349,8 +349,8 @@ impl Kernels {
         let taps = staging.channels * kept.as_ref().map_or(elements, |kept| kept.len());
         let mut filters: Vec<(Option<Coefficients>, Option<Filter>)> =
             groups.into_iter().map(|group| (Some(group), None)).collect();
-        let cost = channels * taps * filters.len();
-        chunks(&mut filters, 1, cost, |_, filters| {
+        let nanos = cost::one_by_one(channels * taps * filters.len());
+        chunks(&mut filters, 1, nanos, |_, filters| {
             for (group, filter) in filters {
                 let Some(Coefficients { weights, biases }) = group.take() else { continue };
                 let finite = weights.is_finite();

@@ -268,7 +268,7 @@ impl<N: RowNumber> WithSimd for Elements<'_, '_, N> {
 /// What a tensor's elements are once they are rounded by the model's rules, in fp32.
 fn settled<N: Line>(workers: &Workers, rules: &Rounding, from: &[N]) -> Vec<f32> {
     let mut data = vec![0.0; from.len()];
-    chunks(&mut data, PER_THREAD, from.len(), |i, to| {
+    chunks(&mut data, PER_THREAD, cost::one_by_one(from.len()), |i, to| {
         workers.arch.dispatch(Settle { rules, from: &from[i * PER_THREAD..], to });
     });
     data

@@ -187,14 +187,12 @@ impl Buffer {
 
 /// Least and greatest value of an integer type.
 fn range(dtype: DType) -> (i64, i64) {
-    match dtype {
-        DType::I8 => (-128, 127),
-        DType::U8 => (0, 255),
-        DType::I16 => (-32768, 32767),
-        DType::U16 => (0, 65535),
-        DType::Bool => (0, 1),
-        DType::F16 | DType::F32 | DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-    }
+    let (least, greatest) = match dtype.narrow_range() {
+        Some(range) => range,
+        None if dtype == DType::Bool => (0, 1),
+        None => (i32::MIN, i32::MAX),
+    };
+    (least.into(), greatest.into())
 }
 
 /// An integer as one of that type: narrow ones wrap; 32 bits saturate, because 64 are held in them.

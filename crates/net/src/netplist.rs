@@ -160,11 +160,11 @@ struct Writer<'a> {
     network: Dictionary,
 }
 
-fn dictionary<const N: usize>(entries: [(&str, Value); N]) -> Dictionary {
+pub(crate) fn dictionary<const N: usize>(entries: [(&str, Value); N]) -> Dictionary {
     entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
 
-fn number(value: usize) -> Value {
+pub(crate) fn number(value: usize) -> Value {
     Value::from(value as u64)
 }
 
@@ -177,7 +177,7 @@ fn unsupported(op: &str, output: &str, reason: impl Into<String>) -> Error {
     Error::Unsupported { op: op.to_string(), output: output.to_string(), reason: reason.into() }
 }
 
-fn type_name(dtype: DType) -> &'static str {
+pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "Float16",
         DType::F32 => "Float32",

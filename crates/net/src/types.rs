@@ -50,6 +50,17 @@ impl DType {
         }
     }
 
+    /// Least and greatest value of integers of 8 and 16 bits; `None` for other types.
+    pub fn narrow_range(self) -> Option<(i32, i32)> {
+        match self {
+            DType::I8 => Some((-128, 127)),
+            DType::U8 => Some((0, 255)),
+            DType::I16 => Some((-32768, 32767)),
+            DType::U16 => Some((0, 65535)),
+            DType::F16 | DType::F32 | DType::I32 | DType::Bool => None,
+        }
+    }
+
     /// Returns true for floating-point elements.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::F32)

@@ -1,8 +1,9 @@
-//! Quantization becomes one rounding, and what follows it its scale: `clip(round(x / s) + z)` as an activation of the layer that
+//! Quantization becomes one rounding, and dequantization the scale behind it: `clip(round(x / s) + z)` as an activation of the layer that
 //! computes `x`, with `1 / s` in that layer's coefficients, and `(q - z) * s` in the same table.
 //!
 //! The engine computes in fp16, which holds every integer of 8 bits: integers stay floats between quantization and what reads them.
-//! Of 16 bits it does not; where such a quantization is undone at once, its limits alone are kept, since fp16 rounds as finely.
+//! It does not hold every integer of 16 bits: a 16-bit quantization that is undone at once keeps its limits only, since fp16 rounds
+//! about as finely.
 
 use super::{Builder, Names};
 use crate::error::Result;
@@ -15,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 /// Depth limit of the search for the quantization that a value has been through, in operations.
 const LONGEST_PATH: usize = 16;
 
-/// Quantization that is written in parts becomes one rounding, and what follows it its scale.
+/// Quantization that is written in parts becomes one rounding, and dequantization the scale behind it.
 pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let graph = Graph::of(net);
     graph.bound_roundings(net, reasons);
@@ -147,8 +148,8 @@ impl Graph {
         }
     }
 
-    /// Whether an operation adds an 8-bit integer that is computed at run time, and the sum is held to 8 bits: what lies beyond a
-    /// table's range is beyond these limits too.
+    /// Returns true if an operation adds an 8-bit integer that is computed at run time, and every reader of the sum clips it to 8
+    /// bits: a number beyond a table's range is then beyond these limits too.
     fn clips_bytes(&self, net: &Net, rounded: ValueId, at: usize) -> bool {
         let op = &net.ops[at];
         let (Some(&sum), true) = (op.outputs.first(), op.kind == OpKind::Binary(Binary::Add)) else { return false };
@@ -167,16 +168,17 @@ impl Graph {
         let op = &net.ops[at];
         let &result = op.outputs.first()?;
         let ends = match op.kind {
-            OpKind::Cast => matches!(net.value(result).ty.dtype, DType::U8 | DType::I8 | DType::U16 | DType::I16),
+            OpKind::Cast => net.value(result).ty.dtype.narrow_range().is_some(),
             // The conversion or the second clip behind it is the end, where there is one.
             OpKind::Unary(Unary::Clip { .. }) => !self.readers(result).iter().any(|&r| self.narrows(net, r)),
             _ => false,
         };
-        let narrow = matches!(op.kind, OpKind::Cast).then(|| range(net.value(result).ty.dtype)).flatten();
+        let narrow = matches!(op.kind, OpKind::Cast).then(|| net.value(result).ty.dtype.narrow_range()).flatten();
         if !ends || self.outputs.contains(&result) {
             return None;
         }
-        let (mut min, mut max) = narrow.unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
+        let (mut min, mut max) =
+            narrow.map_or((f32::NEG_INFINITY, f32::INFINITY), |(min, max)| (min as f32, max as f32));
         let mut id = if narrow.is_some() { *op.inputs.first()? } else { result };
         while let Some(Op { kind: OpKind::Unary(Unary::Clip { min: low, max: high }), inputs, .. }) =
             self.maker(net, id)
@@ -206,7 +208,7 @@ impl Graph {
         if matches!(op.kind, OpKind::Unary(Unary::Clip { .. })) {
             return true;
         }
-        op.kind == OpKind::Cast && op.outputs.iter().any(|&o| range(net.value(o).ty.dtype).is_some())
+        op.kind == OpKind::Cast && op.outputs.iter().any(|&o| net.value(o).ty.dtype.narrow_range().is_some())
     }
 
     /// The live operand and the one number of an operation on both.
@@ -263,7 +265,7 @@ impl Graph {
         }
     }
 
-    /// Whether every reader subtracts the zero point and multiplies by one and the same scale.
+    /// Scale and products, if every reader subtracts the zero point and multiplies by one and the same scale.
     fn undone(&self, net: &Net, found: &Found) -> Option<Undone> {
         let mut centred = Vec::new();
         if found.zero == 0.0 {
@@ -301,7 +303,7 @@ impl Graph {
         out.is_some_and(|&out| matches!(self.with_number(net, out, Binary::Sub), Some((_, 0.0))))
     }
 
-    /// Whether a value has been quantized with this scale and within these limits already, and was only moved since.
+    /// Returns true if a value has been quantized with this scale and within these limits already, and was only moved since.
     fn is_quantized(
         &self,
         net: &Net,
@@ -370,17 +372,6 @@ impl Builder<'_> {
         self.push(kind, inputs, output);
         output
     }
-}
-
-/// Least and greatest value of a narrow integer type.
-fn range(dtype: DType) -> Option<(f32, f32)> {
-    Some(match dtype {
-        DType::I8 => (-128.0, 127.0),
-        DType::U8 => (0.0, 255.0),
-        DType::I16 => (-32768.0, 32767.0),
-        DType::U16 => (0.0, 65535.0),
-        _ => return None,
-    })
 }
 
 /// The number that a constant holds in all its elements.

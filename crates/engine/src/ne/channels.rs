@@ -1,6 +1,7 @@
 //! Maxima and sums over channels, in fp32.
 
 use crate::fault::FaultKind;
+use anemone_kernels::cost;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::workers::chunks;
 
@@ -8,7 +9,7 @@ use anemone_kernels::workers::chunks;
 pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let n = x.ext.plane().max(1);
-    chunks(&mut y.data, n, x.data.len(), |i, y| {
+    chunks(&mut y.data, n, cost::one_by_one(x.data.len()), |i, y| {
         let x = &x.data[i * n * per..][..n * per];
         y.copy_from_slice(&x[..n]);
         for plane in x.chunks_exact(n).skip(1) {
@@ -22,7 +23,7 @@ pub(super) fn max_over_channels(x: &Tensor, output: Extents, per: usize) -> Resu
 pub(super) fn sum_of_channels(x: &Tensor, output: Extents) -> Result<Tensor, FaultKind> {
     let mut y = Tensor::zeros(output)?;
     let (n, c) = (x.ext.plane().max(1), x.ext.c);
-    chunks(&mut y.data, n, x.data.len(), |i, y| {
+    chunks(&mut y.data, n, cost::one_by_one(x.data.len()), |i, y| {
         let x = x.data[i * n * c..].chunks_exact(n).take(c);
         x.for_each(|plane| y.iter_mut().zip(plane).for_each(|(y, &x)| *y += x));
     });

@@ -1,4 +1,4 @@
-//! What a field means in any generation, and the macro that declares the vocabulary.
+//! Meaning of a field in any generation, and the macro that declares the vocabulary.
 
 use super::Field;
 
@@ -21,7 +21,7 @@ pub enum Coding {
     Names(&'static [&'static str]),
 }
 
-/// What a field means wherever it stands: vocabulary, independent of a generation.
+/// Meaning of a field, independent of a generation.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInfo {
     /// The vocabulary entry itself.

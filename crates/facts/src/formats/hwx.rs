@@ -117,7 +117,7 @@ pub mod run_state {
     ];
 }
 
-/// Where a flavor of run state keeps its base addresses and properties, and what its other words are.
+/// Word positions of a flavor of run state: base addresses, properties, and its other words.
 #[derive(Clone, Copy, Debug)]
 pub struct RunShape {
     /// Flavor.
@@ -376,7 +376,7 @@ pub static OTHER_SECTIONS: &[SectionName] = &[
     named("__DATA", "__bss_sh", "intermediate tensors that two engines share"),
 ];
 
-/// What a section holds, where its name is known.
+/// Contents of a section with a known name.
 pub fn section_meaning(segment: &str, section: &str) -> Option<&'static str> {
     let made = SECTIONS.iter().map(|r| (r.segment, r.section, r.meaning));
     let others = OTHER_SECTIONS.iter().map(|r| (r.segment, r.section, r.meaning));

@@ -49,8 +49,8 @@ impl ExactEpilogue {
 
     /// Every element of a tensor of fp16 numbers.
     pub fn tensor(&self, workers: &Workers, y: &mut Tensor) {
-        let cost = y.data.len();
-        chunks(&mut y.data, PER_THREAD, cost, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
+        let nanos = cost::one_by_one(y.data.len());
+        chunks(&mut y.data, PER_THREAD, nanos, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
     }
 
     /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.

@@ -13,7 +13,7 @@ pub struct GraphUnit {
     pub keys: &'static [Key],
 }
 
-/// What a name stands for.
+/// Unit that a name stands for.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// `Type` of the unit.
@@ -32,7 +32,7 @@ impl Named {
         self.keys.iter().map(|k| k.name).find(|name| plain(name) == plain(word))
     }
 
-    /// What the name stands for with these operands, `true` for a constant: gains and offsets that come at run time are those
+    /// Unit that the name stands for with these operands, `true` for a constant: gains and offsets computed at run time are those
     /// of the dynamic unit.
     pub fn with(self, constants: &[bool]) -> Named {
         let computed = constants.iter().skip(1).any(|constant| !constant);

@@ -82,7 +82,7 @@ fn every_operation_comes_back() {
         assert_eq!(ports(&again), ports(&net));
         assert_eq!(again.states.len(), 1);
     }
-    // What the keys say is held to the rest of the entry.
+    // The keys are checked against the rest of the entry.
     let (xml, weights) = write(&net).unwrap();
     let files = MemoryFiles([(WEIGHTS.to_string(), weights.into())].into());
     let xml = String::from_utf8(xml).unwrap();

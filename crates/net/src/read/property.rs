@@ -159,7 +159,7 @@ impl<'a> Dict<'a> {
         self.map.contains_key(key)
     }
 
-    /// What stands under a key, of any type.
+    /// Value of a key, of any type.
     pub fn value(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key)
     }

@@ -161,7 +161,7 @@ pub(crate) struct Surface {
 pub(crate) const ANYONE: u64 = u64::MAX;
 
 impl Surface {
-    /// Whether a client may name it.
+    /// True if every client may name it.
     pub fn is_for(&self, client: u64) -> bool {
         self.client == client || self.client == ANYONE
     }

@@ -4,8 +4,8 @@
 use super::read_netplist;
 use crate::error::Error;
 use crate::graph::{DType, Net, Op, Tensor, TensorType, ValueId};
-use crate::native::{Key, KeyType, Named, Raw};
-use crate::netplist::WEIGHTS;
+use crate::native::{AXES, Key, KeyType, Named, Raw};
+use crate::netplist::{self, WEIGHTS, dictionary, number};
 use crate::read::{Bytes, Files, Options};
 use crate::stored::{Element, to_bytes};
 use half::f16;
@@ -115,16 +115,16 @@ impl Writer<'_> {
         let prefix = if operand.data.is_some() { "Constant" } else { "Input" };
         let mut entry = Dictionary::new();
         let batch = if operand.data.is_some() { "ConstantBatchSize" } else { "BatchSize" };
-        entry.insert(batch.into(), whole(n));
+        entry.insert(batch.into(), number(n));
         for (key, extent) in [("Channels", c), ("Height", h), ("Width", w)] {
-            entry.insert(format!("{prefix}{key}"), whole(extent));
+            entry.insert(format!("{prefix}{key}"), number(extent));
         }
         entry.insert(format!("{prefix}Type"), ty.into());
         match &operand.data {
             None => inputs.push(name.into()),
             Some(tensor) => {
-                entry.insert("ConstantIndex".into(), whole(0));
-                entry.insert("ConstantByteOffset".into(), whole(self.stored(tensor, operand.ty.dtype)?));
+                entry.insert("ConstantIndex".into(), number(0));
+                entry.insert("ConstantByteOffset".into(), number(self.stored(tensor, operand.ty.dtype)?));
                 self.constants.push(name.into());
             }
         }
@@ -144,15 +144,16 @@ impl Writer<'_> {
     fn kernel(&mut self, operands: &[Operand]) -> Result<bool, Error> {
         let [_, Operand { ty, data: Some(kernel) }] = operands else { return Ok(false) };
         let mut shape = ty.shape.clone();
-        while shape.len() < 4 {
-            shape.push(1);
+        if shape.is_empty() || shape.len() > 4 {
+            return Err(self.unsupported("Conv", format!("a kernel of extents {shape:?}, expected are [C, C, H, W]")));
         }
+        shape.resize(4, 1);
         let offset = self.stored(kernel, ty.dtype)?;
-        self.unit.insert("OutputChannels".into(), whole(shape[0]));
+        self.unit.insert("OutputChannels".into(), number(shape[0]));
         let kind =
             type_name(ty.dtype).ok_or_else(|| self.unsupported("Conv", format!("kernels of type {}", ty.dtype)))?;
-        let extents = [("KernelHeight", whole(shape[2])), ("KernelWidth", whole(shape[3]))];
-        let place = [("KernelType", kind.into()), ("KernelIndex", whole(0)), ("KernelOffset", whole(offset))];
+        let extents = [("KernelHeight", number(shape[2])), ("KernelWidth", number(shape[3]))];
+        let place = [("KernelType", kind.into()), ("KernelIndex", number(0)), ("KernelOffset", number(offset))];
         for (key, value) in extents.into_iter().chain(place) {
             if !self.params.contains_key(key) {
                 self.params.insert(key.into(), value);
@@ -170,35 +171,20 @@ impl Writer<'_> {
         for (prefix, operand) in ["Scale", "Bias"].into_iter().zip(&operands[1..]) {
             let Some(data) = &operand.data else { continue };
             let offset = self.stored(data, DType::F16)?;
-            group.insert(format!("{prefix}Count"), whole(data.data.len()));
+            group.insert(format!("{prefix}Count"), number(data.data.len()));
             group.insert(format!("{prefix}Type"), "Float16".into());
-            group.insert(format!("{prefix}Index"), whole(0));
-            group.insert(format!("{prefix}Offset"), whole(offset));
+            group.insert(format!("{prefix}Index"), number(0));
+            group.insert(format!("{prefix}Offset"), number(offset));
         }
         self.params.insert("BiasScaleGroupData".into(), group.into());
         Ok(true)
     }
 }
 
-fn whole(n: usize) -> Value {
-    Value::from(n as u64)
-}
-
+/// Type name of elements that a unit's operands can have.
 fn type_name(dtype: DType) -> Option<&'static str> {
-    Some(match dtype {
-        DType::F16 => "Float16",
-        DType::F32 => "Float32",
-        DType::I8 => "Int8",
-        DType::U8 => "UInt8",
-        DType::I16 => "Int16",
-        DType::U16 => "UInt16",
-        DType::I32 => "Int32",
-        _ => return None,
-    })
+    (dtype != DType::Bool).then(|| netplist::type_name(dtype))
 }
-
-/// Names of the axes of four extents.
-const AXES: [&str; 4] = crate::native::AXES;
 
 /// A parameter as a netplist spells it. A list of places for `TransposeDimensions` is the axis of the operand that each of the
 /// result's comes from, and one for `BroadcastInfo` has the extents of the result.
@@ -216,10 +202,12 @@ fn spelled(key: Option<&Key>, raw: &Raw) -> Value {
         Raw::List(list) => Value::Array(list.iter().map(|item| spelled(key, item)).collect()),
         Raw::Positions(list) => {
             let each = |(at, &value): (usize, &i64)| match key.map(|k| k.name) {
-                Some("TransposeDimensions") => {
-                    pair(("TransposeDestinationDimension", axis(at as i64)), ("TransposeSourceDimension", axis(value)))
-                }
-                Some("BroadcastInfo") => pair(("Dimension", axis(at as i64)), ("Size", Value::from(value))),
+                Some("TransposeDimensions") => dictionary([
+                    ("TransposeDestinationDimension", axis(at as i64)),
+                    ("TransposeSourceDimension", axis(value)),
+                ])
+                .into(),
+                Some("BroadcastInfo") => dictionary([("Dimension", axis(at as i64)), ("Size", value.into())]).into(),
                 _ if matches!(ty, Some(KeyType::Axes)) => axis(value),
                 _ => Value::from(value),
             };
@@ -234,13 +222,6 @@ fn spelled(key: Option<&Key>, raw: &Raw) -> Value {
         }
         Raw::Other(what) => what.as_str().into(),
     }
-}
-
-fn pair(first: (&str, Value), second: (&str, Value)) -> Value {
-    let mut table = Dictionary::new();
-    table.insert(first.0.to_string(), first.1);
-    table.insert(second.0.to_string(), second.1);
-    table.into()
 }
 
 /// Type that an operation of the unit's network is declared with, where its kind asks for one.

@@ -149,7 +149,7 @@ impl<'a> Call<'_, 'a> {
         Ok(())
     }
 
-    /// What the unit's `Type` stands for.
+    /// Unit that the `Type` names.
     fn named(&self) -> Option<Named> {
         named(self.unit.kind)
     }
@@ -167,7 +167,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// What a parameter may be, in words.
+    /// Values that a parameter allows, in words.
     fn allowed(&self, key: &str) -> String {
         let ty = self.named().and_then(|named| Some(named.key(key)?.ty));
         ty.map_or_else(|| "another value".to_string(), |ty| ty.describe())

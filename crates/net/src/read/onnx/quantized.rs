@@ -110,16 +110,6 @@ fn laid(n: &mut Node, factor: ValueId, x: ValueId) -> Result<ValueId, Error> {
     n.build().reshape(factor, wide)
 }
 
-fn range(dtype: DType) -> Option<(f32, f32)> {
-    Some(match dtype {
-        DType::U8 => (0.0, 255.0),
-        DType::I8 => (-128.0, 127.0),
-        DType::U16 => (0.0, 65535.0),
-        DType::I16 => (-32768.0, 32767.0),
-        _ => return None,
-    })
-}
-
 /// `clip(round(x / scale) + zero)`, of an integer type of 8 or 16 bits.
 pub fn quantize(
     n: &mut Node,
@@ -128,7 +118,8 @@ pub fn quantize(
     zero: Option<ValueId>,
     dtype: DType,
 ) -> Result<ValueId, Error> {
-    let (min, max) = range(dtype).ok_or_else(|| n.unsupported(format!("output type {dtype}")))?;
+    let (min, max) = dtype.narrow_range().ok_or_else(|| n.unsupported(format!("output type {dtype}")))?;
+    let (min, max) = (min as f32, max as f32);
     let x = n.build().cast(x, DType::F32)?;
     let scale = n.build().cast(scale, DType::F32)?;
     let scale = laid(n, scale, x)?;

@@ -78,7 +78,7 @@ fn checked(path: &Path) -> Result<&Path> {
     Err(Error::system("socket", path.display(), std::io::Error::new(std::io::ErrorKind::InvalidInput, text)))
 }
 
-/// Whether there is something to read before the time is over. A signal does not end the wait.
+/// Returns true if there is something to read before the time is over. A signal does not end the wait.
 fn ready(file: &impl AsFd, time: Duration) -> bool {
     let end = std::time::Instant::now().checked_add(time);
     loop {
