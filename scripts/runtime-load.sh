@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ANE_LOAD="${ANE_LOAD:-64,10000}" cargo test --release -p anemone-runtime --test acceptance k_broker::load -- --nocapture
-ANE_KILLS="${ANE_KILLS:-1000}" cargo test --release -p anemone --test broker kills -- --nocapture
+ANE_KILLS="${ANE_KILLS:-1000}" cargo test --release -p anemone --test cli broker kills -- --nocapture

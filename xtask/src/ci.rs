@@ -47,7 +47,7 @@ const STEPS: &[Step] = &[
     // The Python package beside joblib, Dask, mypy and notebooks; skips as the one above.
     Program("python3", &["scripts/python_package.py"]),
     // Predictions of `ane check` for this compiler, over the models that the suite has left.
-    Cargo(&["test", "--release", "--workspace", "--test", "check_and_compile", "suite"]),
+    Cargo(&["test", "--release", "--workspace", "--test", "nets", "check_of_the_suite"]),
 ];
 
 /// Runs every step, also after one has failed; `--no-tests` leaves out what executes products.

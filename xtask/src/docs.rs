@@ -145,7 +145,7 @@ fn probes() -> String {
 /// Error bounds of functions, from the rows that the tests hold results to.
 fn bounds() -> String {
     let mut out = String::from(
-        "\nErrors of functions, compiled and executed by `fast` and `fixed`, over every fp16 number (`crates/ane/tests/functions.rs`): at \
+        "\nErrors of functions, compiled and executed by `fast` and `fixed`, over every fp16 number (`crates/ane/tests/nets/functions.rs`): at \
          most the relative part of the expected value plus the absolute one. A unit in the last place is 2^-10 to 2^-11 of a value. \
          `identity`, `relu6`, `abs`, `neg`, `sign`, `ceil`, `floor`, `clip` and `threshold` are exact; `square` is rounded once.\n\n\
          | function | relative | in last places | absolute | made of | elsewhere |\n|---|---|---|---|---|---|\n",
@@ -522,7 +522,7 @@ fn coverage(layouts: &[&'static Layout]) -> String {
         );
     }
     out.push_str(
-        "\n## Seen\n\nSets of samples, counted by the tests of `program` (`cargo test -p anemone-program --test generations`). \
+        "\n## Seen\n\nSets of samples, counted by the tests of `program` (`cargo test -p anemone-program --test program generations`). \
          **unnamed**: set bits of fields whose place is known and whose meaning is not. **unexplained**: set bits without a \
          field.\n\n\
          | generation | samples | files | tasks | fields seen | set bits | unnamed | unexplained | source |\n\

@@ -61,6 +61,12 @@ pub const CRATES: &[Crate] = &[
         may_use: &["facts", "net", "program", "compile", "kernels", "engine", "runtime", "ane"],
         outside: true,
     },
+    Crate {
+        name: "bench",
+        package: "anemone-bench",
+        may_use: &["facts", "net", "program", "compile", "kernels", "engine"],
+        outside: true,
+    },
 ];
 
 /// Packages that build scripts compile C and assembly with, or look for it.

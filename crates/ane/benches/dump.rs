@@ -8,10 +8,10 @@ use anemone_facts::layout;
 use anemone_program::hwx::{Container, Options, from_program};
 use anemone_program::task::encode_stream;
 use anemone_program::{Program, Task};
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sha2::Digest;
 use std::hint::black_box;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 fn container() -> Vec<u8> {
     let layout = &layout::H13;
@@ -29,31 +29,39 @@ fn container() -> Vec<u8> {
     from_program(&program, &Options::default()).expect("it fits").write()
 }
 
-fn benches(c: &mut Criterion) {
-    let bytes = container();
-    let mut group = c.benchmark_group("100 MB container");
-    group.throughput(Throughput::Bytes(bytes.len() as u64)).sample_size(10);
-    let file = std::env::temp_dir().join(format!("anemone-dump-{}.hwx", std::process::id()));
-    std::fs::write(&file, &bytes).expect("a temporary file");
-    group.bench_function("ane dump --summary", |b| {
-        b.iter(|| {
-            let mut ane = Command::new(env!("CARGO_BIN_EXE_ane"));
-            let ran = ane.arg("dump").arg(&file).arg("--summary").stdout(Stdio::null()).status();
-            assert!(ran.is_ok_and(|status| status.success()));
+/// Prints the median of nine calls and the rate over `bytes`.
+fn report(name: &str, bytes: usize, mut call: impl FnMut()) {
+    let mut times: Vec<_> = (0..9)
+        .map(|_| {
+            let start = Instant::now();
+            call();
+            start.elapsed()
         })
-    });
-    let _ = std::fs::remove_file(&file);
-    group.bench_function("read", |b| {
-        b.iter(|| {
-            let container = Container::read(black_box(&bytes)).expect("a container");
-            assert!(container.residue.is_empty());
-            container.sections().count()
-        })
-    });
-    group.bench_function("copy", |b| b.iter(|| black_box(&bytes).to_vec().len()));
-    group.bench_function("sha-256", |b| b.iter(|| sha2::Sha256::digest(black_box(&bytes))));
-    group.finish();
+        .collect();
+    times.sort();
+    let rate = bytes as f64 / 1e9 / times[4].as_secs_f64();
+    println!("{name:<20} median {:>9.1?}, best {:>9.1?}, {rate:.2} GB/s", times[4], times[0]);
 }
 
-criterion_group!(all, benches);
-criterion_main!(all);
+fn main() {
+    let bytes = container();
+    let file = std::env::temp_dir().join(format!("anemone-dump-{}.hwx", std::process::id()));
+    std::fs::write(&file, &bytes).expect("a temporary file");
+    report("ane dump --summary", bytes.len(), || {
+        let mut ane = Command::new(env!("CARGO_BIN_EXE_ane"));
+        let ran = ane.arg("dump").arg(&file).arg("--summary").stdout(Stdio::null()).status();
+        assert!(ran.is_ok_and(|status| status.success()));
+    });
+    let _ = std::fs::remove_file(&file);
+    report("read", bytes.len(), || {
+        let container = Container::read(black_box(&bytes)).expect("a container");
+        assert!(container.residue.is_empty());
+        black_box(container.sections().count());
+    });
+    report("copy", bytes.len(), || {
+        black_box(black_box(&bytes).to_vec());
+    });
+    report("sha-256", bytes.len(), || {
+        black_box(sha2::Sha256::digest(black_box(&bytes)));
+    });
+}

@@ -1,6 +1,6 @@
 //! Measurements of the arithmetic by others, as programs with their inputs and results: the models are checked against them.
 //!
-//! A row is a small network in the text form of the `net` crate. `crates/ane/tests/probes.rs` compiles and executes every
+//! A row is a small network in the text form of the `net` crate. `crates/ane/tests/nets/probes.rs` compiles and executes every
 //! row in every model and compares with `met`; `docs/numerics.md` prints the rows. Source keys are explained there.
 
 use crate::numerics::Model::{self, Fast, Fixed, Tiled};

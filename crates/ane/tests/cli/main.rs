@@ -1,0 +1,27 @@
+//! The command line as users meet it: exit codes, codes of diagnostics, no files after a failure, and the good paths.
+//!
+//! Runs the built binary on files made here, on `examples/digits`, and on golden data and sample models where there are
+//! any.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_files;
+mod bad_usage;
+mod chapters;
+mod check;
+mod damage;
+mod forms;
+mod frontends;
+mod good;
+mod harness;
+mod lut;
+mod native;
+mod plan;
+mod systems;
+mod adapters;
+mod broker;
+mod host_segments;
+mod readme;
+mod states;
+mod training;

@@ -1,0 +1,23 @@
+//! Networks compiled and executed in this process: operations, forms, number models, plans and predictions.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod check_and_compile;
+mod check_packages;
+mod conversions;
+mod differential;
+mod fingerprint;
+mod forms;
+mod functions;
+mod native;
+mod networks;
+mod ops;
+mod plans;
+mod probes;
+mod quantized;
+mod random;
+mod robustness;
+mod trace;
+mod values;
+mod weights;

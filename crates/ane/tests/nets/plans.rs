@@ -1,0 +1,267 @@
+//! Plans against task after task: the same bits, in every model, in a first run and in later ones, on one thread and on two.
+
+use crate::common;
+
+use anemone_compile::{Options, compile};
+use anemone_engine::{Fault, Level, Memory, Options as EngineOptions, Plan};
+use anemone_facts::chips::CHIPS;
+use anemone_facts::numerics::Model;
+use anemone_net::*;
+use anemone_program::hwx::Container;
+use anemone_program::{Direction, Program, raw};
+use common::draw::Draw;
+use half::f16;
+use std::sync::Arc;
+
+/// Random networks per run; `ANE_CASES` sets another number.
+const CASES: u64 = 200;
+
+/// Bytes of every port after a run, output ports that are not wholly written, and tasks.
+type Left = (Vec<Vec<u8>>, Vec<String>, usize);
+
+/// Memory after each run of a plan, one after another on inputs of these seeds.
+fn left(program: &Program, model: Model, level: Level, seeds: &[u64]) -> Result<Vec<Left>, Fault> {
+    let mut plan = Plan::new(program, EngineOptions { model, level, ..EngineOptions::default() })?;
+    let mut memory = plan.memory();
+    let mut all = Vec::new();
+    for &seed in seeds {
+        fill(program, &mut memory, seed);
+        let outcome = plan.run(&mut memory)?;
+        let ports = program.ports.iter().filter_map(|port| memory.region(port.bar));
+        all.push((ports.map(|region| region.bytes().to_vec()).collect(), outcome.incomplete, outcome.tasks));
+    }
+    Ok(all)
+}
+
+/// Numbers around zero, now and then a special one.
+fn fill(program: &Program, memory: &mut Memory, seed: u64) {
+    let mut random = common::Random::new(seed);
+    for port in program.ports_of(Direction::Input) {
+        let Some(region) = memory.region_mut(port.bar) else { continue };
+        for slot in region.bytes_mut().chunks_exact_mut(2) {
+            let special = [f16::NAN, f16::from_bits(0x7c01), f16::INFINITY, f16::NEG_ZERO, f16::from_bits(0x8003)];
+            let x = match random.next() % 400 {
+                0 => special[random.next() as usize % special.len()],
+                _ => f16::from_f32(random.uniform(-2.0, 2.0)),
+            };
+            slot.copy_from_slice(&x.to_le_bytes());
+        }
+    }
+}
+
+/// A program runs the same at both levels, or faults alike.
+fn same(name: &str, program: &Program, seeds: &[u64]) {
+    for model in Model::ALL {
+        let of = |level| left(program, model, level, seeds).map_err(|fault| fault.to_string());
+        let (plain, planned) = (of(Level::Unoptimized), of(Level::Optimized));
+        match (plain, planned) {
+            (Ok(plain), Ok(planned)) => {
+                for (run, (a, b)) in plain.iter().zip(&planned).enumerate() {
+                    let at = a.0.iter().zip(&b.0).position(|(a, b)| a != b);
+                    let port = at.and_then(|at| program.ports.get(at)).map(|port| &port.name);
+                    assert!(a == b, "{name}, {}, run {run}: port {port:?} differs", model.name());
+                }
+            }
+            (plain, planned) => assert_eq!(plain.err(), planned.err(), "{name}, {}", model.name()),
+        }
+    }
+}
+
+/// On one thread, and on two.
+fn same_on_threads(name: &str, program: &Program) {
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| same(&format!("{name}, {threads} threads"), program, &[1, 2, 1]));
+    }
+}
+
+#[test]
+fn golden_programs_run_the_same_planned() {
+    let Some(dir) = common::golden_dir() else { return };
+    let mut found = 0;
+    for path in
+        common::entries(&dir.join("h13/programs")).into_iter().filter(|p| p.extension().is_some_and(|e| e == "bin"))
+    {
+        let program = std::fs::read(&path).ok().and_then(|bytes| raw::read_bin(&bytes).ok());
+        let Some(program) = program else { continue };
+        same(&common::stem(&path), &program, &[1, 2, 1]);
+        found += 1;
+    }
+    for folder in common::entries(&dir.join("h13/pairs")) {
+        let container = std::fs::read(folder.join("model.hwx")).ok().and_then(|bytes| Container::read(&bytes).ok());
+        let Some(Ok(program)) = container.map(|container| container.program()) else { continue };
+        same(&common::stem(&folder), &program, &[1, 2, 1]);
+        found += 1;
+    }
+    assert!(found > 0, "programs are read");
+    println!("{found} programs");
+}
+
+#[test]
+fn packages_run_the_same_planned() {
+    let Some(dir) = common::models_dir() else { return };
+    for folder in common::entries(&dir).into_iter().filter(|p| p.join("model.mlpackage").is_dir()) {
+        let compiled = anemone::Model::load(&folder.join("model.mlpackage"))
+            .and_then(|model| model.compile(&CHIPS[0], &Options::default(), &mut ()));
+        if let Ok(compiled) = compiled {
+            // On threads are the smaller ones below.
+            same(&common::stem(&folder), &compiled.program, &[1, 2]);
+        }
+    }
+}
+
+#[test]
+fn random_networks_run_the_same_planned() {
+    let cases = std::env::var("ANE_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(CASES);
+    let mut compiled = 0;
+    for seed in 0..cases {
+        let Some(net) = Chain::draw(seed) else { continue };
+        let Ok(program) = compile(&net, &CHIPS[0], &Options::default(), &mut ()) else { continue };
+        let name = format!("seed {seed}: {}", net.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>().join(", "));
+        same_on_threads(&name, &program);
+        compiled += 1;
+    }
+    println!("{compiled} of {cases} networks compile");
+    assert!(compiled * 2 > cases, "most networks compile");
+}
+
+/// A first run that is foreseen runs on memory that lacks what the program reads, and says so as task after task would.
+#[test]
+fn what_is_missing_is_found_before_a_planned_run() {
+    let net = Chain::draw(3).expect("a network");
+    let program = compile(&net, &CHIPS[0], &Options::default(), &mut ()).expect("it compiles");
+    let faults = [Level::Unoptimized, Level::Optimized].map(|level| {
+        let mut plan = Plan::new(&program, EngineOptions { level, ..EngineOptions::default() }).expect("a plan");
+        let mut memory = plan.memory();
+        plan.run(&mut memory).map(|outcome| outcome.tasks).map_err(|fault| fault.to_string())
+    });
+    assert!(faults[0].is_err(), "inputs are not written");
+    assert_eq!(faults[0], faults[1]);
+}
+
+/// A network of layers one after another, most of which move elements.
+struct Chain {
+    draw: Draw,
+    net: Net,
+}
+
+impl Chain {
+    fn draw(seed: u64) -> Option<Net> {
+        let mut chain = Chain { draw: Draw::new(seed + 77), net: Net { name: "chain".into(), ..Net::default() } };
+        let shape: Vec<usize> = match chain.draw.below(3) {
+            0 => vec![1, chain.draw.size(9), chain.draw.size(40), chain.draw.size(40)],
+            1 => vec![1, chain.draw.size(70), chain.draw.size(70)],
+            _ => vec![1, 4 * chain.draw.size(12), 2 * chain.draw.size(8), 2 * chain.draw.size(8)],
+        };
+        let x = chain.value(TensorType::new(DType::F16, shape), None);
+        chain.net.inputs.push(x);
+        let mut last = x;
+        let mut before = x;
+        for _ in 0..3 + chain.draw.below(6) {
+            let next = chain.layer(last, before)?;
+            before = last;
+            last = next;
+        }
+        chain.net.outputs.push(last);
+        Some(chain.net)
+    }
+
+    fn value(&mut self, ty: TensorType, data: Option<Arc<Tensor>>) -> ValueId {
+        let name = format!("v{}", self.net.values.len());
+        self.net.add_value(Value { name, ty, data, surface: None })
+    }
+
+    fn constant(&mut self, shape: &[usize]) -> ValueId {
+        let count = shape.iter().product::<usize>();
+        let scale = 1.0 / (count as f32 / shape[0] as f32).sqrt();
+        let mut number = || f16::from_f32((self.draw.below(2001) as f32 / 1000.0 - 1.0) * scale);
+        let data = Data::F16((0..count).map(|_| number()).collect());
+        let tensor = Tensor { shape: shape.to_vec(), data };
+        self.value(tensor.ty(), Some(Arc::new(tensor)))
+    }
+
+    fn op(&mut self, kind: OpKind, inputs: &[ValueId], declared: Option<TensorType>) -> Option<ValueId> {
+        let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.net.value(id).ty).collect();
+        let ty = infer::infer(&kind, &types, declared.as_ref()).ok()?.into_iter().next()?;
+        if ty.shape.iter().product::<usize>() > 20_000 {
+            return Some(inputs[0]);
+        }
+        let output = self.value(ty, None);
+        let name = format!("op{}", self.net.ops.len());
+        self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![output] });
+        Some(output)
+    }
+
+    fn layer(&mut self, x: ValueId, before: ValueId) -> Option<ValueId> {
+        let shape = self.net.value(x).ty.shape.clone();
+        let rank = shape.len();
+        match self.draw.below(14) {
+            0..=2 => {
+                let mut perm: Vec<usize> = (0..rank).collect();
+                for i in (1..rank).rev() {
+                    perm.swap(i, self.draw.below(i + 1));
+                }
+                self.op(OpKind::Transpose { perm }, &[x], None)
+            }
+            3 | 4 => {
+                let total: usize = shape.iter().product();
+                let factors: Vec<usize> = (1..=total).filter(|f| total.is_multiple_of(*f)).collect();
+                let a = factors[self.draw.below(factors.len())];
+                let rest: Vec<usize> = factors.iter().copied().filter(|f| (total / a).is_multiple_of(*f)).collect();
+                let b = rest[self.draw.below(rest.len())];
+                self.op(OpKind::Reshape, &[x], Some(TensorType::new(DType::F16, [1, a, b, total / a / b])))
+            }
+            5 => {
+                let begin: Vec<usize> = shape.iter().map(|&n| self.draw.below(n.min(4))).collect();
+                let end: Vec<usize> =
+                    shape.iter().zip(&begin).map(|(&n, &b)| n - self.draw.below((n - b).min(3))).collect();
+                let stride = shape.iter().map(|_| self.draw.pick(&[1, 1, 1, 2, 3])).collect();
+                self.op(OpKind::Slice { begin, end, stride }, &[x], None)
+            }
+            6 => {
+                let axis = self.draw.below(rank);
+                let other = if self.draw.below(2) == 0 { x } else { self.op(OpKind::Unary(Unary::Relu), &[x], None)? };
+                self.op(OpKind::Concat { axis }, &[x, other], None)
+            }
+            7 => {
+                let f = self.draw.pick(&[Unary::Relu, Unary::Silu, Unary::Sigmoid, Unary::Abs, Unary::Square]);
+                self.op(OpKind::Unary(f), &[x], None)
+            }
+            8 if self.net.value(before).ty.shape == shape => {
+                let f = self.draw.pick(&[Binary::Add, Binary::Mul, Binary::Max]);
+                self.op(OpKind::Binary(f), &[x, before], None)
+            }
+            8 | 9 => {
+                let other = self.constant(&[vec![1; rank - 1], vec![shape[rank - 1]]].concat());
+                let f = self.draw.pick(&[Binary::Add, Binary::Mul, Binary::Sub]);
+                self.op(OpKind::Binary(f), &[x, other], None)
+            }
+            10 => self.op(OpKind::Softmax { axis: rank - 1 }, &[x], None),
+            11 => {
+                let [gamma, beta] = [0, 1].map(|_| self.constant(&[shape[rank - 1]]));
+                self.op(OpKind::LayerNorm { axes: vec![rank - 1], epsilon: 1e-3 }, &[x, gamma, beta], None)
+            }
+            12 if rank == 4 => {
+                let (out, side) = (self.draw.size(12), self.draw.pick(&[1, 1, 3]));
+                let weights = self.constant(&[out, shape[1], side, side]);
+                let pads = vec![(side / 2, side / 2); 2];
+                let kind = OpKind::Conv { strides: vec![1, 1], pads, dilations: vec![1, 1], groups: 1 };
+                self.op(kind, &[x, weights], None)
+            }
+            12 => {
+                let out = self.draw.size(40);
+                let (weights, bias) = (self.constant(&[out, shape[rank - 1]]), self.constant(&[out]));
+                self.op(OpKind::Linear, &[x, weights, bias], None)
+            }
+            _ => {
+                let product = |transpose_y| OpKind::MatMul { transpose_x: false, transpose_y };
+                let scores = self.op(product(true), &[x, x], None)?;
+                let last = &self.net.value(scores).ty.shape;
+                if last[last.len() - 1] != shape[rank - 2] {
+                    return Some(x);
+                }
+                self.op(product(false), &[scores, x], None)
+            }
+        }
+    }
+}
