@@ -2,12 +2,11 @@
 
 use crate::fault::FaultKind;
 use crate::lut::Table;
-use crate::ne::Packed;
+use crate::packed::Packed;
 use anemone_facts::Field;
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
-use anemone_kernels::conv::exact::ExactEpilogue;
-use anemone_kernels::epilogue::Activation;
+use anemone_kernels::epilogue::{Activation, ExactEpilogue};
 use anemone_program::{Program, Task};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

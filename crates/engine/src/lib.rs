@@ -25,7 +25,7 @@ mod direct;
 mod dma;
 mod exact;
 mod fault;
-mod gains;
+mod fields;
 mod honours;
 mod lines;
 mod lut;
@@ -35,10 +35,10 @@ mod native;
 mod ne;
 pub mod numerics;
 mod operand;
+mod packed;
 mod pe;
 mod plan;
 mod planar;
-mod trace;
 mod unpack;
 mod volume;
 
@@ -47,5 +47,6 @@ pub use fault::{Fault, FaultKind};
 pub use honours::{Treatment, executes, treatment};
 pub use lut::Table;
 pub use memory::{Memory, Region};
-pub use plan::{Level, Options, Outcome, PassText, Plan, Profile, StepTime, run};
-pub use trace::{Moved, Operand, Site, TaskTrace, Values};
+pub use plan::{
+    Level, Moved, Operand, Options, Outcome, PassText, Plan, Profile, Site, StepTime, TaskTrace, Values, run,
+};

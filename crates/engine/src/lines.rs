@@ -6,13 +6,16 @@ use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
 use crate::numerics::Parameters;
-use crate::pe::{FIRST, SECOND};
-use anemone_facts::Field::*;
+use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, planar, residency, second};
 use anemone_kernels::axes::{Elementwise, OperandAxes, part_of_row};
 use anemone_kernels::rows::{Form, Operand, RowKernel, RowNumber};
 use anemone_kernels::tensor::Extents;
 use anemone_kernels::view::TensorView;
+
+/// Broadcast flags and exchange of each source.
+pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
+pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
     /// False where the task is of another form.

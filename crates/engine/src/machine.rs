@@ -1,9 +1,9 @@
 //! Execution context of one task: the memory that it accesses and the fields that it reads.
 
 use crate::fault::FaultKind;
+use crate::fields::Fields;
 use crate::honours::POSITIVE_SHIFTS;
 use crate::memory::{Memory, Region};
-use crate::plan::{Fields, Step, Work};
 use anemone_facts::Field::{self, AccBias, AccBiasShift, KBase0, Kbe0, PostRightShift, PostScale};
 use anemone_facts::Layout;
 use anemone_facts::numerics::Model;
@@ -77,33 +77,8 @@ impl Chain {
 
 impl Machine<'_> {
     /// At another task.
-    pub(crate) fn at<'a>(&'a mut self, step: &'a Step) -> Machine<'a> {
-        Machine {
-            memory: &mut *self.memory,
-            l2: &mut *self.l2,
-            chain: &mut *self.chain,
-            task: &step.task,
-            fields: &step.fields,
-            ..*self
-        }
-    }
-
-    /// Plane after plane of the result.
-    pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
-        self.depths().try_for_each(|depth| self.execute_at(depth, work))?;
-        self.chain.pass_on();
-        Ok(())
-    }
-
-    /// One plane of the result. What it chains is handed on by [`Chain::pass_on`], after the last plane.
-    pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
-        (self.depth, self.source_depth) = (depth, depth);
-        match work {
-            Work::Neural(neural) => self.neural(neural),
-            Work::Planar => self.planar(),
-            Work::Own(own) => self.own(own),
-            Work::Skipped => Ok(()),
-        }
+    pub(crate) fn at_task<'a>(&'a mut self, task: &'a Task, fields: &'a Fields) -> Machine<'a> {
+        Machine { memory: &mut *self.memory, l2: &mut *self.l2, chain: &mut *self.chain, task, fields, ..*self }
     }
 
     /// Raw bits of a field; 0 where the descriptor does not write its register.

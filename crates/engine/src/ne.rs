@@ -1,34 +1,31 @@
 //! The neural engine: convolution, unity and bypass, maxima over channels, then scale and non-linearity.
 
 mod channels;
-mod fan;
 mod flat;
-mod pair;
+mod gains;
 mod select;
 
 use channels::{max_over_channels, sum_of_channels};
-use pair::kernels_of;
-pub(crate) use pair::put_in_blocks;
 
 use crate::constants::{Constants, PackingKey};
 use crate::fault::FaultKind;
-use crate::gains::Scaled;
 use crate::machine::Machine;
 use crate::memory;
 use crate::numerics::Parameters;
+use crate::packed::Packed;
 use anemone_facts::Field::*;
 use anemone_facts::code::{kernel, neural};
-use anemone_kernels::conv::exact::{self, Exact, ExactEpilogue, Groups, Sets};
-use anemone_kernels::conv::{Coefficients, Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::conv::exact::{self, Exact, Groups, Sets};
+use anemone_kernels::conv::{Coefficients, Im2col, Kernels, convolve};
 use anemone_kernels::copy::NanRule;
 use anemone_kernels::cost;
-use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue};
+use anemone_kernels::epilogue::{self, Activation, CopyEpilogue, Epilogue, ExactEpilogue};
 use anemone_kernels::exact::Weights;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num;
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::{Extents, LIMIT, Tensor};
-use anemone_kernels::view::{TensorView, dense};
+use anemone_kernels::view::{TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::chunks;
 use anemone_program::Program;
@@ -39,13 +36,13 @@ use std::sync::Arc;
 pub(crate) struct Neural {
     pub(crate) input: Extents,
     pub(crate) output: Extents,
-    operation: Operation,
-    activation: Activation,
+    pub(crate) operation: Operation,
+    pub(crate) activation: Activation,
     /// Epilogue in the exact models, if it is known at planning.
-    exactly: Option<ExactEpilogue>,
+    pub(crate) exactly: Option<ExactEpilogue>,
 }
 
-enum Operation {
+pub(crate) enum Operation {
     Convolution(Box<Convolution>),
     /// Sum over input channels, without coefficients.
     SumOfChannels,
@@ -56,7 +53,7 @@ enum Operation {
 
 pub(crate) struct Convolution {
     pub(crate) window: Window,
-    staging: Im2col,
+    pub(crate) staging: Im2col,
     /// Input channels per output channel, times the depth planes of the kernel.
     pub(crate) per_output: usize,
     /// True if every output channel reads channels of its own.
@@ -64,9 +61,9 @@ pub(crate) struct Convolution {
     /// True if all groups use the first group's coefficients.
     reuse: bool,
     /// `None` if they are read in every run.
-    coefficients: Option<Packed>,
+    pub(crate) coefficients: Option<Packed>,
     /// True if planes of one column are executed as one row; the plan is then for these (see `flat.rs`).
-    sequence: bool,
+    pub(crate) sequence: bool,
     /// True if coefficients are read from a region other than the kernel section: they are results of other tasks, or inputs.
     from_memory: bool,
 }
@@ -85,29 +82,6 @@ impl Convolution {
         }
         let channels = (0..weights.len()).step_by(taps.max(1));
         channels.map(|at| Weights::of(mac, 1, taps, &weights.slice(at..at + taps))).collect()
-    }
-}
-
-/// Packed coefficients, shared between tasks.
-#[derive(Clone)]
-pub(crate) enum Packed {
-    Fast(Kernels),
-    /// Sets by group; one for all groups under `reuse`.
-    Exact(Arc<Vec<Sets>>),
-    /// The same, in blocks of channels.
-    ExactBlocks(Kernels),
-    /// With a scale for each channel.
-    Scaled(Arc<Scaled>),
-}
-
-impl Packed {
-    /// Size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Packed::Fast(kernels) | Packed::ExactBlocks(kernels) => kernels.bytes(),
-            Packed::Exact(groups) => groups.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes()).sum(),
-            Packed::Scaled(scaled) => scaled.bytes(),
-        }
     }
 }
 

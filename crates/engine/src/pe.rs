@@ -5,12 +5,13 @@
 //! `docs/evidence.md`, key `h13-planar`.
 
 use crate::fault::FaultKind;
+use crate::lines::{FIRST, SECOND};
 use crate::machine::Machine;
 use crate::numerics::{Parameters, binary_op};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, condition, first, padding, planar, planar_nonlinear, pool, second};
 use anemone_kernels::cost;
-use anemone_kernels::num::line::Line;
+use anemone_kernels::line::Line;
 use anemone_kernels::num::wide::{Exact, Wide};
 use anemone_kernels::params::{BinaryOp, Rounding};
 use anemone_kernels::reduce::{ElementwiseEpilogue, Fold, Operation, prepare};
@@ -20,9 +21,6 @@ use anemone_kernels::workers::{PER_THREAD, chunks};
 
 /// Broadcast flags of one source: columns, rows, channels.
 type Broadcast = [bool; 3];
-/// Broadcast flags and exchange of each source.
-pub(crate) const FIRST: [Field; 4] = [Src1BroadcastW, Src1BroadcastH, Src1BroadcastC, Src1Transpose];
-pub(crate) const SECOND: [Field; 4] = [Src2BroadcastW, Src2BroadcastH, Src2BroadcastC, Src2Transpose];
 
 impl Machine<'_> {
     /// A task of the planar engine, in the numbers of the model.

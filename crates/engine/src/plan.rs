@@ -1,29 +1,32 @@
 //! Plans: a program is decoded once, its tasks are checked and prepared, then lifted to host operations and optimized.
 
 mod access;
+mod fan;
 mod foresee;
 mod lift;
 mod maps;
 mod moves;
 mod ops;
+mod pair;
 mod profile;
 mod schedule;
 mod step;
 mod text;
+mod trace;
 
 pub use profile::{Profile, StepTime};
 use step::check_fields;
-pub(crate) use step::{Fields, Step, Work};
+pub(crate) use step::{Step, Work};
 pub use text::PassText;
+pub use trace::{Moved, Operand, Site, TaskTrace, Values};
 
 use crate::constants::Constants;
 use crate::fault::{Fault, FaultKind};
+use crate::fields::Fields;
 use crate::honours::executes;
 use crate::machine::{Chain, Machine};
 use crate::memory::{Home, Memory, Region, Snapshot, Stamps};
-use crate::ne::put_in_blocks;
 use crate::numerics::Parameters;
-use crate::trace::TaskTrace;
 use access::Accesses;
 use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
@@ -33,6 +36,7 @@ use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
 use ops::Op;
+use pair::put_in_blocks;
 use profile::Clock;
 use schedule::Schedule;
 use std::time::Instant;

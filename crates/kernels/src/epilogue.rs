@@ -1,17 +1,19 @@
 //! Epilogue of a sum: `activation((y + bias) * scale)`, rounded once; and copies through it.
 
-use crate::conv::TensorViewMut;
-use crate::conv::exact::ExactEpilogue;
 use crate::cost;
 use crate::host::Rows;
 use crate::num;
 use crate::simd::{self, LaneMap};
 use crate::tensor::Extents;
-use crate::view::{OutputTile, Part, SQUARE, TensorView, Transposed, copy_short, partition};
+use crate::view::{OutputTile, Part, SQUARE, TensorView, TensorViewMut, Transposed, copy_short, partition};
 use crate::workers::{Scratch, Workers, scratch_slice};
 use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
+
+mod exact;
+
+pub use exact::{Between, ExactEpilogue};
 
 /// Shorter rows are gathered and copied together: what is made of them takes long stretches, and vectors may be longer than a
 /// row.

@@ -1,4 +1,3 @@
 //! fp32 GEMM.
 
 pub mod microkernel;
-pub mod packed;

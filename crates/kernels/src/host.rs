@@ -48,7 +48,7 @@ pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
 /// Hosts without conversions that can be asked for at run time.
 #[cfg(not(target_arch = "x86_64"))]
 mod native {
-    use super::Rows;
+    use crate::host::Rows;
     use half::f16;
 
     pub(super) fn fetch(_: &[u8]) {}
@@ -68,7 +68,7 @@ mod native {
 
 #[cfg(target_arch = "x86_64")]
 mod native {
-    use super::Rows;
+    use crate::host::Rows;
     use bytemuck::cast;
     use half::f16;
     use std::arch::is_x86_feature_detected;

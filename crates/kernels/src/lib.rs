@@ -8,6 +8,7 @@
 //! | [`params`] | accumulator, rounding, element types |
 //! | [`num`] | number formats, rounding, reference accumulators |
 //! | [`simd`] | vectors: conversion on the way, dispatch helpers |
+//! | [`line`] | rows of numbers between two roundings |
 //! | [`host`] | host intrinsics, the one file with `unsafe` |
 //! | [`par`] | partitioning of work over threads |
 //! | [`arena`] | scratch memory |
@@ -16,9 +17,9 @@
 //! | [`axes`] | axes of elementwise work joined to long rows |
 //! | [`epilogue`] | bias, scale, activation, table, rounding, store |
 //! | [`filter`] | packed filter panels |
-//! | [`gemm`], [`gemv`] | fp32 GEMM: micro-kernels, packed operands; matrix by vector |
+//! | [`gemm`] | fp32 GEMM micro-kernels |
 //! | [`exact`] | GEMM with fixed-point accumulators, bit-equal to [`num::reference`] |
-//! | [`conv`] | convolution: im2col, direct, depthwise, Winograd, NCHWc, fused 1x1 and depthwise, exact |
+//! | [`conv`] | convolution: im2col, direct, pointwise, depthwise, Winograd, NCHWc, GEMV, fused 1x1 and depthwise, exact |
 //! | [`binary`], [`elementwise`], [`rows`], [`reduce`] | elementwise operations, pooling, reductions |
 //! | [`map`] | chains of elementwise stages, block by block |
 //! | [`copy`], [`interleave`] | copies, conversion, channel interleave |
@@ -44,10 +45,10 @@ pub mod epilogue;
 pub mod exact;
 pub mod filter;
 pub mod gemm;
-pub mod gemv;
 pub mod host;
 pub mod interleave;
 pub mod isa;
+pub mod line;
 pub mod map;
 pub mod num;
 pub mod par;

@@ -5,7 +5,7 @@ use crate::cost;
 use crate::elementwise::BLOCK;
 use crate::epilogue::{Activation, Epilogue};
 use crate::host::Rows;
-use crate::num::line::Line;
+use crate::line::Line;
 use crate::reduce::{ElementwiseEpilogue, Operation, prepare};
 use crate::rows::Operand;
 use crate::simd;

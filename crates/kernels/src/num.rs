@@ -4,7 +4,6 @@
 //! `docs/numerics.md` says what each models.
 
 pub mod elementwise;
-pub mod line;
 pub mod reference;
 pub mod wide;
 

@@ -1,6 +1,6 @@
 //! Elementwise operations and reductions over any number format, and their epilogue.
 
-use crate::num::line::Line;
+use crate::line::Line;
 use crate::num::wide::Wide;
 use crate::params::AccumulatorSpec;
 use crate::params::BinaryOp;

@@ -4,8 +4,8 @@
 use crate::cost;
 use crate::elementwise::BLOCK;
 use crate::host::Rows;
+use crate::line::{Line, STRETCH};
 use crate::num;
-use crate::num::line::{Line, STRETCH};
 use crate::num::wide::Exact;
 use crate::params::Rounding;
 use crate::reduce::ElementwiseEpilogue;

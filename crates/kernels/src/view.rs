@@ -7,6 +7,12 @@ use half::f16;
 use pulp::Simd;
 use std::ops::Range;
 
+mod tile;
+mod transpose;
+
+pub use tile::*;
+pub use transpose::*;
+
 /// Distances in elements: groups, channels, rows.
 pub type Strides = [usize; 3];
 
@@ -80,6 +86,24 @@ impl<'a> TensorView<'a> {
     }
 }
 
+/// A strided tensor to write.
+pub struct TensorViewMut<'a> {
+    pub data: &'a mut [f16],
+    pub strides: Strides,
+    /// True if it is stored with channels and columns exchanged.
+    pub transposed: bool,
+}
+
+impl TensorViewMut<'_> {
+    /// Rewrites a transposed result of one column as a plain one, whose channels are one element apart.
+    pub fn in_columns(mut self, ext: Extents) -> Self {
+        if self.transposed && ext.w == 1 {
+            (self.transposed, self.strides[1]) = (false, 1);
+        }
+        self
+    }
+}
+
 /// Copies a row that may be a few elements long, without a call.
 #[inline(always)]
 pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
@@ -108,389 +132,7 @@ fn copy_by<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// An output tile: some rows of some channels of a result, written by one thread.
-pub struct OutputTile<'a> {
-    pub group: usize,
-    pub first_channel: usize,
-    pub first_row: usize,
-    pub rows: usize,
-    channels: usize,
-    /// By channel, from its first row on; or by row, from its first channel on.
-    lines: Vec<&'a mut [f16]>,
-    rows_outside: bool,
-    /// Between rows of a channel, or between channels of a row.
-    stride: usize,
-}
-
-impl OutputTile<'_> {
-    pub fn channels(&self) -> usize {
-        self.channels
-    }
-
-    /// A row of the share, both counted from its first.
-    pub fn row(&mut self, channel: usize, row: usize, columns: usize) -> &mut [f16] {
-        let (line, at) = if self.rows_outside { (row, channel) } else { (channel, row) };
-        &mut self.lines[line][at * self.stride..][..columns]
-    }
-
-    /// All rows of a channel of the share, where one begins where another ends.
-    pub fn plane(&mut self, channel: usize, columns: usize) -> Option<&mut [f16]> {
-        let whole = !self.rows_outside && (self.rows == 1 || self.stride == columns);
-        whole.then(|| &mut self.lines[channel][..self.rows * columns])
-    }
-
-    /// Visits the tile in blocks of at most `most` elements, or one row of `columns`.
-    #[inline(always)]
-    pub fn blocks(&mut self, columns: usize, most: usize, mut work: impl FnMut(Block, &mut [f16])) {
-        let (lines, beside) = if self.rows_outside { (self.rows, self.channels) } else { (self.channels, self.rows) };
-        let at_once = (most / columns.max(1)).clamp(1, beside.max(1));
-        for line in 0..lines {
-            for first in (0..beside).step_by(at_once) {
-                let [c, h] = if self.rows_outside { [first, line] } else { [line, first] };
-                let first_row = [self.group, self.first_channel + c, self.first_row + h];
-                let count = at_once.min(beside - first);
-                let block = Block { first_row, count, columns, channels: self.rows_outside, to_stride: self.stride };
-                work(block, &mut self.lines[line][first * self.stride..]);
-            }
-        }
-    }
-
-    /// Stores a channel's rows by `by`, from a channel, row and column of the tile on; `rows` is their layout in `from`, which may be
-    /// overwritten.
-    #[inline(always)]
-    pub fn store_channel(
-        &mut self,
-        [channel, row, column]: [usize; 3],
-        from: &mut [f32],
-        rows: Rows,
-        by: impl Fn(&mut [f32], &mut [f16], Rows),
-    ) {
-        let to_stride = self.stride;
-        if !self.rows_outside {
-            let to = &mut self.lines[channel][row * to_stride + column..];
-            return by(from, to, Rows { to_stride, ..rows });
-        }
-        for (line, from) in self.lines[row..].iter_mut().zip(from.chunks_mut(rows.from_stride)).take(rows.count) {
-            by(from, &mut line[channel * to_stride + column..], Rows { count: 1, ..rows });
-        }
-    }
-
-    /// Stores some channels' rows by `by`, from a channel, row and column of the share on; channels are `stride` apart in
-    /// `from`, and `rows` says how rows lie there.
-    #[inline(always)]
-    pub fn store<T>(
-        &mut self,
-        place: [usize; 3],
-        channels: usize,
-        from: &[T],
-        stride: usize,
-        rows: Rows,
-        by: impl Fn(&[T], &mut [f16], Rows),
-    ) {
-        self.store_lines(
-            place,
-            channels,
-            from,
-            stride,
-            rows,
-            #[inline(always)]
-            |_, from, to, rows| by(from, to, rows),
-        );
-    }
-
-    /// `other` at this position, with its inner and outer stride.
-    #[inline(always)]
-    pub fn beside<'a>(&self, [channel, row, column]: [usize; 3], other: TensorView<'a>) -> (&'a [f16], usize, usize) {
-        let from = &other.from(self.group, self.first_channel + channel, self.first_row + row)[column..];
-        let [_, channel, row] = other.strides;
-        if self.rows_outside { (from, channel, row) } else { (from, row, channel) }
-    }
-
-    /// As [`OutputTile::store`]; `by` gets the number of each line as well, counted from the first that is stored to.
-    #[inline(always)]
-    pub fn store_lines<T>(
-        &mut self,
-        [first_channel, first_row, first_column]: [usize; 3],
-        channels: usize,
-        from: &[T],
-        stride: usize,
-        rows: Rows,
-        by: impl Fn(usize, &[T], &mut [f16], Rows),
-    ) {
-        // What lies side by side in a line.
-        let (lines, first_line, next, first, beside, from_stride) = match self.rows_outside {
-            true => (rows.count, first_row, rows.from_stride, first_channel, channels, stride),
-            false => (channels, first_channel, stride, first_row, rows.count, rows.from_stride),
-        };
-        let to_stride = self.stride;
-        for (i, line) in self.lines[first_line..][..lines].iter_mut().enumerate() {
-            let to = &mut line[first * to_stride + first_column..];
-            by(i, &from[i * next..], to, Rows { count: beside, columns: rows.columns, from_stride, to_stride });
-        }
-    }
-}
-
-/// Rows that are worked on together: of one channel, or the same row of several channels.
-#[derive(Clone, Copy)]
-pub struct Block {
-    /// Group, channel and row.
-    pub first_row: [usize; 3],
-    pub count: usize,
-    pub columns: usize,
-    /// Whether they are rows of several channels.
-    channels: bool,
-    /// Between them in the result.
-    to_stride: usize,
-}
-
-impl Block {
-    /// Rows of one channel that are not stored.
-    pub fn of(first_row: [usize; 3], count: usize, columns: usize) -> Block {
-        Block { first_row, count, columns, channels: false, to_stride: 0 }
-    }
-
-    pub fn elements(&self) -> usize {
-        self.count * self.columns
-    }
-
-    pub fn is_of_one_channel(&self) -> bool {
-        !self.channels || self.count == 1
-    }
-
-    /// Group, channel and row of one of its rows.
-    pub fn row(&self, i: usize) -> [usize; 3] {
-        let [g, c, h] = self.first_row;
-        if self.channels { [g, c + i, h] } else { [g, c, h + i] }
-    }
-
-    /// A source from its first row on, and how far apart its rows are there.
-    #[inline(always)]
-    pub fn of_source<'a>(&self, source: TensorView<'a>) -> (&'a [f16], usize) {
-        let [g, c, h] = self.first_row;
-        (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
-    }
-
-    /// Where its elements, without gaps, go.
-    pub fn stored(&self) -> Rows {
-        let &Block { count, columns, to_stride, .. } = self;
-        Rows { count, columns, from_stride: columns, to_stride }
-    }
-
-    /// Stores its elements, without gaps.
-    #[inline(always)]
-    pub fn store(&self, from: &[f16], to: &mut [f16]) {
-        copy_rows(from, to, self.stored());
-    }
-}
-
-/// Rows and columns of outputs of one group, before a result is turned.
-pub struct Part {
-    pub rows: Range<usize>,
-    pub columns: Range<usize>,
-}
-
-impl Part {
-    /// A share in parts of about so many outputs. `columns` are those stored; in a share of a turned result its channels
-    /// are the outputs' columns.
-    pub fn all(
-        share: &OutputTile,
-        columns: usize,
-        transposed: bool,
-        most: usize,
-    ) -> impl Iterator<Item = Part> + use<> {
-        let (first, across) = if transposed { (share.first_channel, share.channels) } else { (0, columns) };
-        let (first_row, rows) = (share.first_row, share.rows);
-        let at_once = (most / across.max(1)).clamp(1, rows.max(1));
-        (0..rows).step_by(at_once).flat_map(move |row| {
-            (0..across).step_by(most).map(move |column| Part {
-                rows: first_row + row..first_row + rows.min(row + at_once),
-                columns: first + column..first + across.min(column + most),
-            })
-        })
-    }
-
-    pub fn outputs(&self) -> usize {
-        self.rows.len() * self.columns.len()
-    }
-
-    /// Stores `count` channels of this part's results: by channel, `stride` apart, then by output. `first` counts in the
-    /// share, or in the whole result where it is turned.
-    #[inline(always)]
-    pub fn store(
-        &self,
-        data: &[f16],
-        stride: usize,
-        share: &mut OutputTile,
-        transposed: Option<&mut Squares>,
-        first: usize,
-        count: usize,
-    ) {
-        if let Some(squares) = transposed {
-            let from = Transposed { data, stride, columns: self.columns.len(), first };
-            let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
-            return from.store(squares, share, row, self.rows.len(), column, count);
-        }
-        share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
-    }
-
-    /// Where a channel's first result goes in a share, counted from the share's first channel, row and column.
-    pub fn place(&self, share: &OutputTile, channel: usize) -> [usize; 3] {
-        [channel, self.rows.start - share.first_row, self.columns.start]
-    }
-
-    /// Its rows, one behind the other.
-    pub fn gapless(&self) -> Rows {
-        let columns = self.columns.len();
-        Rows { count: self.rows.len(), columns, from_stride: columns, to_stride: columns }
-    }
-}
-
-/// Side of the blocks that are transposed at a time.
-pub const SQUARE: usize = 32;
-
-/// Two squares of scratch memory for transposing blocks. They are kept: to clear them would take longer than a short row.
-#[derive(Default)]
-pub struct Squares(Option<Box<[Square; 2]>>);
-
-pub type Square = [[f16; SQUARE]; SQUARE];
-
-impl Squares {
-    /// Both, with whatever they held before.
-    pub fn both(&mut self) -> &mut [Square; 2] {
-        self.0.get_or_insert_with(|| Box::new([[[f16::ZERO; SQUARE]; SQUARE]; 2]))
-    }
-}
-
-/// Results by channel, then row and column, for a share in which channels and columns are exchanged.
-pub struct Transposed<'a> {
-    pub data: &'a [f16],
-    /// Elements between channels.
-    pub stride: usize,
-    /// Columns of a row.
-    pub columns: usize,
-    /// First channel.
-    pub first: usize,
-}
-
-impl Transposed<'_> {
-    /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
-    #[inline(always)]
-    pub fn store(
-        &self,
-        squares: &mut Squares,
-        share: &mut OutputTile,
-        first_row: usize,
-        rows: usize,
-        column: usize,
-        channels: usize,
-    ) {
-        let [square, transposed] = squares.both();
-        for row in 0..rows {
-            for c in (0..channels).step_by(SQUARE) {
-                let height = SQUARE.min(channels - c);
-                for w in (0..self.columns).step_by(SQUARE) {
-                    let width = SQUARE.min(self.columns - w);
-                    let (at, to) = (c * self.stride + row * self.columns + w, self.first + c..self.first + c + height);
-                    if height.min(width) == 1 {
-                        // Nothing to turn.
-                        for j in 0..width {
-                            let line = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
-                            line.iter_mut().enumerate().for_each(|(i, to)| *to = self.data[at + i * self.stride + j]);
-                        }
-                        continue;
-                    }
-                    let mut from = self.data[at..].as_chunks().0;
-                    if [self.stride, width] != [SQUARE; 2] {
-                        // Each line of cache is looked at once: a usual distance leaves few places for all of them.
-                        let lines = square.iter_mut().zip(self.data[at..].chunks(self.stride)).take(height);
-                        if width == SQUARE {
-                            lines.for_each(|(line, from)| line.copy_from_slice(&from[..SQUARE]));
-                        } else {
-                            lines.for_each(|(line, from)| line[..width].copy_from_slice(&from[..width]));
-                        }
-                        from = &square[..];
-                    }
-                    transpose_square(from, height, width, transposed);
-                    // Two loops, and whole lines as arrays: else each line would be copied by a call.
-                    let lines = transposed.iter().enumerate().take(width);
-                    if height == SQUARE {
-                        for (j, line) in lines {
-                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
-                            if let Some(to) = to.first_chunk_mut() {
-                                *to = *line;
-                            }
-                        }
-                    } else {
-                        for (j, line) in lines {
-                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
-                            to.copy_from_slice(&line[..height]);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 pub use crate::filter::BLOCK;
-
-/// Exchanges channels and outputs of a block, for a multiple of 8 outputs; `stride` is how far apart channels go.
-#[inline(always)]
-pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
-    for (i, outputs) in block.as_chunks::<{ EIGHT * BLOCK }>().0.iter().enumerate() {
-        for half in 0..BLOCK / EIGHT {
-            let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
-            for (eight, output) in eights.iter_mut().zip(outputs.as_chunks::<BLOCK>().0) {
-                eight.copy_from_slice(&output[half * EIGHT..][..EIGHT]);
-            }
-            let lines = to[half * EIGHT * stride + i * EIGHT..].chunks_mut(stride);
-            for (eight, line) in transpose_8x8(eights).iter().zip(lines) {
-                line[..EIGHT].copy_from_slice(eight);
-            }
-        }
-    }
-}
-
-/// Exchanges rows and columns of a square, as many as asked for and some more.
-#[inline(always)]
-pub fn transpose_square(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) {
-    for row in (0..rows).step_by(EIGHT) {
-        for column in (0..columns).step_by(EIGHT) {
-            let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
-            for (eight, line) in eights.iter_mut().zip(&square[row..]) {
-                eight.copy_from_slice(&line[column..][..EIGHT]);
-            }
-            let eights = transpose_8x8(eights);
-            for (eight, line) in eights.iter().zip(&mut to[column..]) {
-                line[row..][..EIGHT].copy_from_slice(eight);
-            }
-        }
-    }
-}
-
-/// Numbers of 16 bits in the vectors that every x86-64 has.
-const EIGHT: usize = 8;
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
-    let Some(host) = pulp::core_arch::x86::Sse2::try_new() else { return transpose_each(rows) };
-    let [a, b, c, d, e, f, g, h] = bytemuck::cast(rows);
-    let pairs = |x, y| [host._mm_unpacklo_epi16(x, y), host._mm_unpackhi_epi16(x, y)];
-    let fours = |x, y| [host._mm_unpacklo_epi32(x, y), host._mm_unpackhi_epi32(x, y)];
-    let all = |x, y| [host._mm_unpacklo_epi64(x, y), host._mm_unpackhi_epi64(x, y)];
-    let [[ab0, ab1], [cd0, cd1], [ef0, ef1], [gh0, gh1]] = [pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h)];
-    let [[left0, left1], [left2, left3]] = [fours(ab0, cd0), fours(ab1, cd1)];
-    let [[right0, right1], [right2, right3]] = [fours(ef0, gh0), fours(ef1, gh1)];
-    bytemuck::cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)])
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use transpose_each as transpose_8x8;
-
-fn transpose_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
-    std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
-}
 
 /// Strides of rows, channels and groups that follow each other without gaps.
 pub fn dense(ext: Extents) -> Strides {
@@ -565,75 +207,4 @@ fn parts(mut whole: &mut [f16], stride: usize, count: usize) -> impl Iterator<It
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every element of every row is reached once, by the share whose it is, whichever of rows and channels lies outside.
-    #[test]
-    fn parts_widen_alike_wherever_their_rows_lie() {
-        let draw = |i: usize| f16::from_f32(((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0);
-        for columns in 1..40 {
-            for stride in [columns, columns + 2, 2 * columns + 70] {
-                let data: Vec<f16> = (0..2 * 6 * stride).map(draw).collect();
-                let source =
-                    TensorView { data: &data[..data.len() - (stride - columns)], strides: [0, 6 * stride, stride] };
-                for part in
-                    [Part { rows: 1..6, columns: 0..columns }, Part { rows: 2..3, columns: columns / 2..columns }]
-                {
-                    let mut found = vec![f32::NAN; part.outputs()];
-                    source.widen(pulp::Scalar::new(), 0, 1, &part, &mut found);
-                    // The same from any element on.
-                    for first in 0..found.len().min(90) {
-                        let mut some = vec![f32::NAN; (found.len() - first).min(3 * columns)];
-                        source.widen_from(pulp::Scalar::new(), 0, 1, &part, first, &mut some);
-                        assert_eq!(some, found[first..][..some.len()], "{columns} {stride} {first}");
-                    }
-                    let rows = part.rows.clone().flat_map(|h| part.columns.clone().map(move |w| (6 + h) * stride + w));
-                    assert_eq!(found, rows.map(|i| draw(i).to_f32()).collect::<Vec<_>>(), "{columns} {stride}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn blocks_are_turned_to_channels() {
-        let block: Vec<f16> = (0..24 * 16).map(|i| f16::from_f32(i as f32)).collect();
-        let mut transposed = vec![f16::NAN; 16 * 40];
-        transpose_blocks(&block, 40, &mut transposed);
-        for (i, x) in transposed.iter().enumerate() {
-            let (channel, output) = (i / 40, i % 40);
-            assert!(if output < 24 { *x == block[output * 16 + channel] } else { x.is_nan() });
-        }
-    }
-
-    #[test]
-    fn shares_cover_a_result_in_either_order() {
-        let ext = Extents { g: 2, c: 5, h: 4, w: 3 };
-        for strides in [[100, 16, 4], [100, 4, 24]] {
-            assert!(nested(ext, strides));
-            let mut data = vec![f16::ZERO; reach(ext, strides)];
-            for mut share in partition(&mut data, ext, strides, 3, 2) {
-                for c in 0..share.channels() {
-                    for r in 0..share.rows {
-                        let (g, channel, row) = (share.group, share.first_channel + c, share.first_row + r);
-                        for (w, to) in share.row(c, r, ext.w).iter_mut().enumerate() {
-                            let number = 1 + w + 3 * (row + 4 * (channel + 5 * g));
-                            assert_eq!(*to, f16::ZERO);
-                            *to = f16::from_f32(number as f32);
-                        }
-                    }
-                }
-            }
-            let source = TensorView { data: &data, strides };
-            let all = (0..2).flat_map(|g| (0..5).flat_map(move |c| (0..4).map(move |h| (g, c, h))));
-            let found: Vec<f32> = all.flat_map(|(g, c, h)| source.row(g, c, h, ext.w)).map(|x| x.to_f32()).collect();
-            assert_eq!(found, (1..=120).map(|n| n as f32).collect::<Vec<_>>());
-        }
-        assert!(!nested(ext, [100, 4, 4]));
-        for empty in
-            [Extents { c: 0, ..ext }, Extents { h: 0, ..ext }, Extents { w: 0, ..ext }, Extents { g: 0, ..ext }]
-        {
-            assert!(partition(&mut [], empty, dense(empty), 0, 0).is_empty());
-        }
-    }
-}
+mod tests;

@@ -6,8 +6,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod adapters;
 mod bad_files;
 mod bad_usage;
+mod broker;
 mod chapters;
 mod check;
 mod damage;
@@ -15,13 +17,11 @@ mod forms;
 mod frontends;
 mod good;
 mod harness;
+mod host_segments;
 mod lut;
 mod native;
 mod plan;
-mod systems;
-mod adapters;
-mod broker;
-mod host_segments;
 mod readme;
 mod states;
+mod systems;
 mod training;

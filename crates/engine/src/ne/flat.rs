@@ -1,11 +1,11 @@
 //! Convolutions of planes of one column: sequences, whose rows are their steps in time. They are executed on planes of one long row;
 //! where rows of one element lie apart in memory, sources are gathered first, and results scattered. The order of sums is the same.
 
-use anemone_kernels::conv::{Im2col, Kernels, TensorViewMut, convolve};
+use anemone_kernels::conv::{Im2col, Kernels, convolve};
 use anemone_kernels::copy::{self, CopyAxis, NanRule};
 use anemone_kernels::epilogue::Epilogue;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{Strides, TensorView, dense};
+use anemone_kernels::view::{Strides, TensorView, TensorViewMut, dense};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{Workers, scratch_slice};
 

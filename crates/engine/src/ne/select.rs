@@ -1,6 +1,7 @@
 //! Kernel selected for a task of the neural engine, and reasons why others were rejected.
 
-use super::{Neural, Operation, Packed, flat};
+use super::{Neural, Operation, flat};
+use crate::packed::Packed;
 use anemone_kernels::conv::Kernels;
 use anemone_kernels::conv::registry::{Query, select};
 

@@ -1,12 +1,12 @@
 //! Decoded tasks: fields by name, and the work of their units.
 
 use crate::fault::FaultKind;
+use crate::fields::Fields;
 use crate::honours::{Treatment, treatment};
+use crate::machine::Machine;
 use crate::native::Own;
 use crate::ne::Neural;
-use anemone_facts::code::{class, kernel, neural};
 use anemone_facts::{Field, Layout, Space};
-use anemone_kernels::cost;
 use anemone_program::Task;
 
 /// A decoded task.
@@ -48,56 +48,6 @@ pub(crate) enum Work {
     Skipped,
 }
 
-/// Raw bits of every field, first element of arrays; 0 where the descriptor does not write the register.
-pub(crate) struct Fields(Box<[u32; Field::COUNT]>);
-
-impl Fields {
-    pub(super) fn of(layout: &Layout, task: &Task) -> Fields {
-        let mut values = Box::new([0; Field::COUNT]);
-        for row in layout.rows {
-            values[row.field as usize] = task.get(layout, row.field).unwrap_or(0);
-        }
-        Fields(values)
-    }
-
-    pub(crate) fn get(&self, field: Field) -> u32 {
-        self.0[field as usize]
-    }
-
-    /// Multiply-accumulates of a neural task, padding included; 0 for other tasks, and where each channel reads itself alone.
-    pub(crate) fn macs(&self) -> u64 {
-        if self.is_convolution() { self.operations() } else { 0 }
-    }
-
-    /// Returns true for a neural task that sums products, or channels.
-    fn is_convolution(&self) -> bool {
-        let sums = self.get(Field::KernelMode) == kernel::REAL || self.get(Field::UnicastEn) == 0;
-        self.get(Field::TaskClass) == class::NEURAL && self.get(Field::NeOpMode) == neural::MAC && sums
-    }
-
-    /// Predicted time on one thread, in nanoseconds; `exact` in fixed point.
-    pub(crate) fn nanos(&self, exact: bool) -> usize {
-        let operations = usize::try_from(self.operations()).unwrap_or(usize::MAX);
-        match (self.macs() > 0, exact) {
-            (true, false) => cost::products(operations),
-            (true, true) => cost::exact_products(operations),
-            (false, _) => cost::elementwise(operations),
-        }
-    }
-
-    /// Estimated operations: multiply-accumulates of a neural task in MAC mode, or elements written by any other.
-    pub(super) fn operations(&self) -> u64 {
-        let product = |of: &[Field]| of.iter().map(|&f| u64::from(self.get(f)).max(1)).fold(1, u64::saturating_mul);
-        let channels = if self.get(Field::UnicastEn) == 1 { Field::UnicastCin } else { Field::Cin };
-        let taps = match (self.is_convolution(), self.get(Field::KernelMode)) {
-            (true, kernel::REAL) => product(&[channels, Field::Kd, Field::Kh, Field::Kw]),
-            (true, _) => product(&[channels]),
-            (false, _) => 1,
-        };
-        product(&[Field::NumGroups, Field::Cout, Field::Hout, Field::Wout, Field::Dout]).saturating_mul(taps)
-    }
-}
-
 /// Faults of a task's words: fields of a value that the engine does not obey, and bits that no row explains.
 pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKind> {
     let unexplained = task.unexplained(layout).into_iter().map(|(space, addr, bits)| FaultKind::Unexplained {
@@ -118,4 +68,29 @@ pub(super) fn check_fields(layout: &'static Layout, task: &Task) -> Vec<FaultKin
         })
     });
     unexplained.chain(refused).collect()
+}
+
+impl Machine<'_> {
+    /// At another task.
+    pub(crate) fn at<'a>(&'a mut self, step: &'a Step) -> Machine<'a> {
+        self.at_task(&step.task, &step.fields)
+    }
+
+    /// Plane after plane of the result.
+    pub(crate) fn execute(&mut self, work: &Work) -> Result<(), FaultKind> {
+        self.depths().try_for_each(|depth| self.execute_at(depth, work))?;
+        self.chain.pass_on();
+        Ok(())
+    }
+
+    /// One plane of the result. What it chains is handed on by [`crate::machine::Chain::pass_on`], after the last plane.
+    pub(crate) fn execute_at(&mut self, depth: u64, work: &Work) -> Result<(), FaultKind> {
+        (self.depth, self.source_depth) = (depth, depth);
+        match work {
+            Work::Neural(neural) => self.neural(neural),
+            Work::Planar => self.planar(),
+            Work::Own(own) => self.own(own),
+            Work::Skipped => Ok(()),
+        }
+    }
 }

@@ -7,24 +7,23 @@
 //! In fp32 a sum takes its taps in their order, so its bits do not depend on tiling. Fixed-point sums have the same bits in any order
 //! ([`crate::exact::bounds`]).
 
+mod accumulator;
 mod fused;
 mod tile;
 
 use crate::binary::BinaryRows;
-use crate::conv::exact::Between;
-use crate::conv::{self, Im2col, Kernels, TensorViewMut};
-use crate::epilogue::{Epilogue, Staged, without_effect};
-use crate::exact::bounds::{OperandStats, RunSchedule, Settled};
+use crate::conv::Im2col;
+use crate::epilogue::without_effect;
+use crate::exact::bounds::{OperandStats, RunSchedule};
 use crate::filter::Filter;
 use crate::filter::spread;
 use crate::host::Rows;
 use crate::num;
-use crate::params::AccumulatorSpec;
 use crate::params::BinaryOp;
 use crate::simd;
-use crate::tensor::Extents;
 use crate::view::{BLOCK, OutputTile, Part, TensorView, copy_rows, copy_short, transpose_blocks};
-use crate::workers::{LINE_BYTES, Scratch, Workers, outline, scratch_slice};
+use crate::workers::{LINE_BYTES, Scratch, outline, scratch_slice};
+pub use accumulator::{Accumulator, ExactAccumulator};
 pub use fused::FusedKernel;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -39,139 +38,6 @@ const OUTPUTS: [usize; 2] = [256, 1024];
 /// Whether blocks of so many channels are full enough.
 pub fn suits(channels: usize) -> bool {
     3 * channels.next_multiple_of(BLOCK) <= 4 * channels
-}
-
-/// How sums are formed, in fp32 or fixed point, with what follows them.
-pub trait Accumulator: Copy + Sync {
-    /// Whether it is the exact array's.
-    const EXACT: bool;
-    /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
-    /// read.
-    const COSTS: [usize; 2];
-
-    /// The exact array, where it is one.
-    fn mac(self) -> Option<&'static AccumulatorSpec>;
-    /// Does work with what follows sums, for vectors of them.
-    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
-    /// What results stay between.
-    fn bounds(self) -> [f32; 2];
-    /// What a table makes of results.
-    fn look_up(self, to: &mut [f16], rows: Rows);
-    /// All that follows sums, of a row that is used up.
-    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
-    /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], compiled here.
-    fn convolve_nchwc(
-        self,
-        workers: &Workers,
-        kernels: &Kernels,
-        from: Operand,
-        residual: Option<ResidualAdd>,
-        to: TensorViewMut,
-        ext: Extents,
-    );
-    fn convolve_pair(
-        pair: &conv::FusedDepthwise<Self>,
-        workers: &Workers,
-        from: TensorView,
-        to: TensorViewMut,
-        ext: Extents,
-        in_blocks: bool,
-    );
-}
-
-macro_rules! entries {
-    () => {
-        fn convolve_nchwc(
-            self,
-            workers: &Workers,
-            kernels: &Kernels,
-            from: Operand,
-            residual: Option<ResidualAdd>,
-            to: TensorViewMut,
-            ext: Extents,
-        ) {
-            conv::convolve_nchwc(workers, kernels, self, from, residual, to, ext);
-        }
-
-        fn convolve_pair(
-            pair: &conv::FusedDepthwise<Self>,
-            workers: &Workers,
-            from: TensorView,
-            to: TensorViewMut,
-            ext: Extents,
-            in_blocks: bool,
-        ) {
-            pair.convolve(workers, from, to, ext, in_blocks);
-        }
-    };
-}
-
-/// The model `fast`.
-impl Accumulator for Epilogue<'_> {
-    const EXACT: bool = false;
-    const COSTS: [usize; 2] = [10, 8];
-
-    #[inline(always)]
-    fn mac(self) -> Option<&'static AccumulatorSpec> {
-        None
-    }
-
-    #[inline(always)]
-    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
-        Epilogue::with_after(&self, simd, work);
-    }
-
-    fn bounds(self) -> [f32; 2] {
-        [f32::NEG_INFINITY, f32::INFINITY]
-    }
-
-    #[inline(always)]
-    fn look_up(self, to: &mut [f16], rows: Rows) {
-        Epilogue::look_up(&self, to, rows);
-    }
-
-    #[inline(always)]
-    fn row<S: Simd>(self, _: S, sums: &mut [f32], to: &mut [f16]) {
-        Epilogue::row(&self, 0.0, sums, to);
-    }
-
-    entries!();
-}
-
-/// An exact array for which [`crate::exact::bounds::suits`], whose results stay between two bounds.
-#[derive(Clone, Copy)]
-pub struct ExactAccumulator {
-    pub mac: &'static AccumulatorSpec,
-    pub bounds: [f32; 2],
-}
-
-impl Accumulator for ExactAccumulator {
-    const EXACT: bool = true;
-    const COSTS: [usize; 2] = [20, 16];
-
-    #[inline(always)]
-    fn mac(self) -> Option<&'static AccumulatorSpec> {
-        Some(self.mac)
-    }
-
-    #[inline(always)]
-    fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>) {
-        work.with(simd, Settled(Between(self.bounds)));
-    }
-
-    #[inline(always)]
-    fn bounds(self) -> [f32; 2] {
-        self.bounds
-    }
-
-    fn look_up(self, _: &mut [f16], _: Rows) {}
-
-    #[inline(always)]
-    fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {
-        StoreSink::Halves(to).settle(simd, self, sums, sums.len(), &|_, i| i);
-    }
-
-    entries!();
 }
 
 /// What is read: tensors as they lie, or a block where they have a channel, 16 numbers where they have a column, in rows without

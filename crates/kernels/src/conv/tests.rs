@@ -1,12 +1,16 @@
 //! Convolutions against sums written out.
 
+use super::pair::MADE_OF;
 use super::*;
 use crate::epilogue::Activation;
 use crate::filter::Values;
+use crate::view::dense;
 use crate::view::reach;
+use crate::window::Window;
 use crate::window::some_windows;
 use crate::workers::arches;
 use half::f16;
+use std::ops::Range;
 
 /// Every way to compute a product of matrices has the same bits, turned or not, wherever its rows lie.
 #[test]

@@ -8,6 +8,7 @@ use crate::exact::decode;
 use crate::filter::Filter;
 use crate::host::Rows;
 use crate::num;
+use crate::params::AccumulatorSpec;
 use crate::simd::{self, LaneMap};
 use crate::view::{BLOCK, OutputTile, Part, copy_rows};
 use crate::window::Window;
@@ -98,28 +99,12 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
                 let stride = weights.stride();
                 let weights = &mut weights.data[block * stride..][..stride];
                 let mut to = if simd::converts::<S>() { StoreSink::Halves(stored) } else { StoreSink::Sums(sums) };
-                let ends = match after.mac() {
-                    Some(mac) => {
-                        let (largest, weights, mut ends) = (largest(finish.bounds(), inside), &mut *weights, None);
-                        outline(
-                            simd,
-                            #[inline(always)]
-                            || ends = bounds::raise_own(mac, k * k, weights, largest),
-                        );
-                        ends
-                    }
-                    None => Some(0),
-                };
+                let ends = runs(simd, after.mac(), k * k, weights, || largest(finish.bounds(), inside));
                 match ends {
                     Some(ends) => {
                         let (width, to) = (ground.width, to.again());
                         let windows = Windows { source, width, rows, columns, weights, finish: after, ends, to };
-                        match [k, s] {
-                            [3, 1] => outline(simd, windows.of::<3, 1>()),
-                            [3, _] => outline(simd, windows.of::<3, 2>()),
-                            [_, 1] => outline(simd, windows.of::<5, 1>()),
-                            _ => outline(simd, windows.of::<5, 2>()),
-                        }
+                        windows.sum(simd, [k, s]);
                     }
                     None => {
                         let own = Own { kernel: second, source, width: ground.width, k, s, columns, outputs };
@@ -145,6 +130,26 @@ impl<A: Accumulator> WithSimd for FusedKernel<'_, '_, A> {
         }
         self.scratch.arena.put(buffers);
     }
+}
+
+/// Prepares coefficients of a depthwise window in place for the exact array, whose operands are at most `largest`: where its runs end,
+/// `None` if sums may leave their range. fp32 sums need no preparation.
+#[inline(always)]
+fn runs<S: Simd>(
+    simd: S,
+    mac: Option<&'static AccumulatorSpec>,
+    taps: usize,
+    weights: &mut [f32],
+    largest: impl FnOnce() -> f32,
+) -> Option<u32> {
+    let Some(mac) = mac else { return Some(0) };
+    let (largest, mut ends) = (largest(), None);
+    outline(
+        simd,
+        #[inline(always)]
+        || ends = bounds::raise_own(mac, taps, weights, largest),
+    );
+    ends
 }
 
 /// What some rows of windows read: staged rows, with what surrounds the source.
@@ -201,6 +206,20 @@ struct Windows<'a, A> {
 }
 
 impl<'a, A> Windows<'a, A> {
+    /// Sums windows of sides and strides that have code of their own.
+    #[inline(always)]
+    fn sum<S: Simd>(self, simd: S, [k, s]: [usize; 2])
+    where
+        A: Accumulator,
+    {
+        match [k, s] {
+            [3, 1] => outline(simd, self.of::<3, 1>()),
+            [3, _] => outline(simd, self.of::<3, 2>()),
+            [_, 1] => outline(simd, self.of::<5, 1>()),
+            _ => outline(simd, self.of::<5, 2>()),
+        }
+    }
+
     fn of<const K: usize, const STRIDE: usize>(self) -> Sized<'a, A, K, STRIDE> {
         Sized(self)
     }

@@ -2,18 +2,19 @@
 //! layer with more coefficients than one task may have is cut into. The source is then packed once for all of them. Results have
 //! the same bits.
 
-use super::{Neural, kernels_of};
+use super::pair::kernels_of;
+use super::{Step, Work};
 use crate::direct::Direct;
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory;
-use crate::plan::{Step, Work};
+use crate::ne::Neural;
 use anemone_facts::Field::*;
 use anemone_facts::code::residency;
-use anemone_kernels::conv::{BatchMember, TensorViewMut, convolve_pointwise};
+use anemone_kernels::conv::{BatchMember, convolve_pointwise};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{TensorView, nested, reach};
+use anemone_kernels::view::{TensorView, TensorViewMut, nested, reach};
 
 /// A task that may be part of a fan, with its coefficients and epilogue.
 struct Candidate<'a> {

@@ -1,38 +1,18 @@
 //! Convolutions whose channels have factors of their own: `y = scale * sum + bias` by output channel, then what follows
 //! every sum. See `docs/evidence.md`, key `book-streams`.
 
+use super::{Convolution, Neural};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
-use crate::ne::{Convolution, Neural};
 use crate::numerics::Parameters;
+use crate::packed::Scaled;
 use anemone_kernels::conv::Coefficients;
-use anemone_kernels::conv::exact::Sets;
 use anemone_kernels::cost;
-use anemone_kernels::filter::Values;
 use anemone_kernels::num::wide::{Exact as Number, Wide};
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::view::{Part, TensorView};
 use anemone_kernels::window::Window;
 use anemone_kernels::workers::{PER_THREAD, chunks};
-
-/// Coefficients of such a convolution, by group.
-#[derive(Default)]
-pub(crate) struct Scaled {
-    /// `[out][taps]`, in `fast`.
-    weights: Vec<Values>,
-    /// As the exact array wants them, without biases.
-    sets: Vec<Sets>,
-    /// Scale and offset of each channel's sum, by group.
-    gains: Vec<Vec<[f32; 2]>>,
-}
-
-impl Scaled {
-    /// Size of the coefficients in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        let sets = self.sets.iter().flat_map(|(sets, _)| sets).map(|set| set.bytes());
-        self.weights.iter().map(Values::bytes).chain(sets).sum()
-    }
-}
 
 impl Machine<'_> {
     pub(crate) fn pack_scaled(&self, of: &Convolution, groups: usize, cout: usize) -> Result<Scaled, FaultKind> {

@@ -1,12 +1,12 @@
 //! Trace of each task's operands and bytes moved, for runs that ask for it. Operands are looked at before and after the task, so that a
 //! run that is not asked pays nothing, and every way to compute is seen alike.
 
+use super::Work;
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::Region;
 use crate::numerics::Parameters;
-use crate::plan::Work;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, kernel, neural, residency};
 use anemone_kernels::interleave::interleaved;

@@ -7,23 +7,24 @@
 //!
 //! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
 
-use super::{Convolution, Neural, Operation, Packed};
+use super::{Step, Work};
 use crate::direct::{Direct, Span};
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Home};
-use crate::plan::{Step, Work};
+use crate::ne::{Convolution, Neural, Operation};
+use crate::packed::Packed;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, format, residency};
 use anemone_kernels::conv::exact::Sets;
 use anemone_kernels::conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
-use anemone_kernels::conv::{FusedDepthwise, Kernels, RepackCache, TensorViewMut, can_fuse_depthwise};
+use anemone_kernels::conv::{FusedDepthwise, Kernels, RepackCache, can_fuse_depthwise};
 use anemone_kernels::epilogue::{Activation, Epilogue};
 use anemone_kernels::exact::{self, bounds};
 use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::tensor::Extents;
-use anemone_kernels::view::{BLOCK, TensorView, dense};
+use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::workers::Aside;
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;

@@ -1,8 +1,9 @@
 //! Rows of numbers between two roundings: from operands, and into memory.
 
-use super::elementwise::{admit_row, settle};
-use super::wide::{Exact, Wide};
 use crate::host::Rows;
+use crate::num;
+use crate::num::elementwise::{admit_row, settle};
+use crate::num::wide::{Exact, Wide};
 use crate::params::{Rounding, Ties};
 use crate::simd;
 use half::f16;
@@ -47,7 +48,7 @@ impl Line for f32 {
 
     #[inline(always)]
     fn settle_line(_: Option<&Rounding>, row: &[f32], to: &mut [f16]) {
-        super::round_row(row, to);
+        num::round_row(row, to);
     }
 
     #[inline(always)]

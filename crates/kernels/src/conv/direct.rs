@@ -1,0 +1,111 @@
+//! The direct kernel: taps slide over staged rows.
+
+use super::{CHANNELS, Im2col, TAPS};
+use crate::epilogue::Epilogue;
+use crate::filter::Filter;
+use crate::gemm::microkernel::{MicroKernel, PANEL, SLACK};
+use crate::host::Rows;
+use crate::tensor::Extents;
+use crate::view::{OutputTile, TensorView, Transposed};
+use crate::workers::{Scratch, scratch_slice};
+use pulp::{Simd, WithSimd};
+
+/// One share of the direct kernel. In a share of a transposed result channels and columns are exchanged.
+pub(super) struct Job<'a, 'b> {
+    pub(super) staging: &'a Im2col,
+    pub(super) kernel: &'a Filter,
+    pub(super) finish: &'a Epilogue<'a>,
+    pub(super) offsets: &'a [u32],
+    pub(super) from: TensorView<'a>,
+    pub(super) ext: Extents,
+    pub(super) transposed: bool,
+    pub(super) share: &'a mut OutputTile<'b>,
+    pub(super) scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Job<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Job { staging, kernel, finish, offsets, from, ext, transposed, share, scratch } = self;
+        let columns = ext.w;
+        let taps = kernel.packed.taps();
+        let area = staging.staged_elements();
+        let outputs = share.rows * staging.width;
+        let stride = outputs + SLACK;
+        let (first, channels) = if transposed { (0, ext.c) } else { (share.first_channel, share.channels()) };
+        let at_once = if staging.unicast { staging.at_once(channels) } else { CHANNELS };
+        let sources = if staging.unicast { at_once } else { 1 };
+        let staged = scratch_slice(&mut scratch.staged, sources * area + staging.staged_slack());
+        let sums = scratch_slice(&mut scratch.sums, at_once * stride);
+        let widened = scratch_slice(&mut scratch.panel, PANEL * TAPS.min(taps));
+        let halves = scratch_slice(&mut scratch.halves, if transposed { at_once * share.rows * columns } else { 0 });
+        let rows = Rows { count: share.rows, columns, from_stride: staging.width, to_stride: columns };
+        staged[sources * area..].fill(0.0);
+        for c in (0..channels).step_by(at_once) {
+            let channel = first + c;
+            let count = at_once.min(channels - c);
+            // Each visit finds what surrounds the source where the first one left it.
+            let around = (c == 0).then_some(0.0);
+            if staging.unicast {
+                for (m, staged) in staged.chunks_exact_mut(area).enumerate().take(count) {
+                    staging.stage(
+                        simd,
+                        from,
+                        [share.group, share.first_row],
+                        (channel + m) * staging.channels,
+                        around,
+                        staged,
+                        &mut scratch.wide,
+                    );
+                }
+            } else if c == 0 {
+                staging.stage(
+                    simd,
+                    from,
+                    [share.group, share.first_row],
+                    0,
+                    around,
+                    &mut staged[..area],
+                    &mut scratch.wide,
+                );
+            }
+            let height = if staging.unicast { 1 } else { PANEL };
+            for tap in (0..taps).step_by(TAPS) {
+                let some = tap..taps.min(tap + TAPS);
+                for m in (0..count).step_by(height) {
+                    let source = if staging.unicast { &staged[m * area..] } else { &staged[..] };
+                    let height = kernel.packed.height(channel + m);
+                    let panel = kernel.packed.widen(channel + m, some.clone(), widened);
+                    let sums = &mut sums[m * stride..];
+                    let places = &offsets[some.clone()];
+                    let resume = tap > 0;
+                    MicroKernel { panel, height, source, places, sums, stride, outputs, resume }.with_simd(simd);
+                }
+            }
+            for m in 0..count {
+                let bias = kernel.bias(channel + m);
+                // Also processes inter-row padding; it is never stored.
+                finish.stages(bias, &mut sums[m * stride..][..outputs]);
+            }
+            if !transposed {
+                share.store(
+                    [c, 0, 0],
+                    count,
+                    sums,
+                    stride,
+                    rows,
+                    #[inline(always)]
+                    |from, to, rows| finish.rows(simd, from, to, rows),
+                );
+                continue;
+            }
+            for m in 0..count {
+                finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
+            }
+            let from = Transposed { data: halves, stride: share.rows * columns, columns, first: c };
+            from.store(&mut scratch.squares, share, 0, share.rows, 0, count);
+        }
+    }
+}

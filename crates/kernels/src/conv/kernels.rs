@@ -1,0 +1,185 @@
+//! Packed coefficients of a convolution, by group.
+
+use super::{Im2col, gemv, nchwc};
+use crate::cost;
+use crate::filter::{Filter, PackedFilter, Values};
+use crate::gemm::microkernel::PANEL;
+use crate::view::{BLOCK, OutputTile};
+use crate::workers::chunks;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// Coefficients of one group, `[out][in * kh * kw]`, and biases. Every form of coefficient is an fp16 number.
+pub struct Coefficients {
+    pub weights: Values,
+    pub biases: Option<Vec<f32>>,
+}
+
+/// Coefficients of all groups.
+#[derive(Clone, Debug)]
+pub struct Kernels {
+    /// One filter for all groups, or one per group. Tasks that read the same streams share them.
+    pub(super) groups: Arc<Vec<Filter>>,
+    /// Offset of each tap in the staged source.
+    pub(super) offsets: Vec<u32>,
+    /// Positions of the window that are kept; the coefficients of all others are zeros. `None` if all are kept.
+    pub(super) kept: Option<Arc<[usize]>>,
+    /// Filters with all positions, made where a source turns out not to be finite: zero times infinity is NaN.
+    pub(super) all: Arc<OnceLock<Arc<Vec<Filter>>>>,
+    /// Channels per panel.
+    pub(super) height: usize,
+}
+
+/// Positions of zeros alone are dropped if they are at least one in this many of the window's.
+pub(super) const SPARSE: usize = 4;
+
+impl Kernels {
+    /// Packs the coefficients of the streams: one item for all groups, or one per group. `transposed` is true if results are stored with
+    /// channels and columns exchanged.
+    pub fn pack(staging: &Im2col, transposed: bool, channels: usize, groups: Vec<Coefficients>) -> Kernels {
+        let kept = staging.kept(&groups);
+        let height = Kernels::height_for(staging, transposed, channels);
+        let elements = staging.window.elements();
+        let taps = staging.channels * kept.as_ref().map_or(elements, |kept| kept.len());
+        let mut filters: Vec<(Option<Coefficients>, Option<Filter>)> =
+            groups.into_iter().map(|group| (Some(group), None)).collect();
+        let nanos = cost::one_by_one(channels * taps * filters.len());
+        chunks(&mut filters, 1, nanos, |_, filters| {
+            for (group, filter) in filters {
+                let Some(Coefficients { weights, biases }) = group.take() else { continue };
+                let finite = weights.is_finite();
+                let weights = match &kept {
+                    Some(kept) => weights.positions(elements, kept),
+                    None => weights,
+                };
+                *filter = Some(Filter { packed: PackedFilter::of(&weights, channels, taps, height), biases, finite });
+            }
+        });
+        let groups = filters.into_iter().filter_map(|(_, filter)| filter).collect();
+        let mut kernels = Kernels {
+            groups: Arc::new(groups),
+            offsets: Vec::new(),
+            kept: kept.map(Arc::from),
+            all: Arc::default(),
+            height,
+        };
+        kernels.read_from(staging);
+        kernels
+    }
+
+    /// Channels per panel that the convolution's kernel needs.
+    pub fn height_for(staging: &Im2col, transposed: bool, channels: usize) -> usize {
+        let blocks = !transposed && staging.is_narrow() && nchwc::suits(channels);
+        match staging.unicast {
+            true if staging.is_depthwise() && blocks => BLOCK,
+            true => 1,
+            false if staging.is_gemv() => gemv::PANEL,
+            false if staging.is_pointwise() && blocks => BLOCK,
+            false => PANEL,
+        }
+    }
+
+    /// Sets tap offsets for a source staged by this plan; the coefficients stay shared.
+    pub fn read_from(&mut self, staging: &Im2col) {
+        self.offsets = match &self.kept {
+            None => staging.offsets(),
+            Some(kept) => {
+                let all = staging.offsets();
+                let channels = all.chunks_exact(staging.window.elements().max(1));
+                channels.flat_map(|of_channel| kept.iter().filter_map(|&at| of_channel.get(at).copied())).collect()
+            }
+        };
+    }
+
+    /// The same coefficients with all positions of the window; `None` if none is left out.
+    pub(super) fn with_all_positions(&self, staging: &Im2col) -> Option<Kernels> {
+        let kept = self.kept.as_ref()?;
+        let elements = staging.window.elements();
+        let whole = |filter: &Filter| {
+            let (channels, taps) = (filter.packed.channels(), staging.channels * elements);
+            let values = filter.packed.values().spread(elements, kept);
+            Filter { packed: PackedFilter::of(&values, channels, taps, self.height), ..filter.clone() }
+        };
+        let groups = self.all.get_or_init(|| Arc::new(self.groups.iter().map(whole).collect())).clone();
+        Some(Kernels { groups, offsets: staging.offsets(), kept: None, all: Arc::default(), height: self.height })
+    }
+
+    /// Returns true if panels are blocks of 16 channels.
+    pub fn are_blocks(&self) -> bool {
+        self.height == BLOCK
+    }
+
+    /// Coefficients and biases of every group for the exact array, in blocks of channels or in panels of [`gemv`].
+    pub fn abreast(staging: &Im2col, groups: Vec<(PackedFilter, Option<Vec<f32>>)>) -> Kernels {
+        let height = if staging.is_gemv() { gemv::PANEL } else { BLOCK };
+        let groups = groups.into_iter().map(|(packed, biases)| Filter {
+            packed: packed.with_height(height),
+            biases,
+            // Asked of what goes through Winograd's form.
+            finite: false,
+        });
+        Kernels { groups: Arc::new(groups.collect()), offsets: Vec::new(), kept: None, all: Arc::default(), height }
+    }
+
+    /// Number of channels of a group.
+    pub fn channels(&self) -> usize {
+        self.groups.first().map_or(0, |kernel| kernel.packed.channels())
+    }
+
+    /// Repacks into blocks of 16 channels, unless [`Kernels::pack`] did: a plan does that once it knows which tasks are fused.
+    pub fn repack_nchwc16(&mut self, shared: &mut RepackCache<Filter>) {
+        if !self.are_blocks() {
+            let in_blocks = |mut kernels: Vec<Filter>| {
+                kernels.iter_mut().for_each(|kernel| kernel.packed = kernel.packed.with_height(BLOCK));
+                Kernels {
+                    groups: Arc::new(kernels),
+                    offsets: Vec::new(),
+                    kept: None,
+                    all: Arc::default(),
+                    height: BLOCK,
+                }
+            };
+            self.groups = shared.get(std::mem::take(&mut self.groups), BLOCK, in_blocks).groups;
+            self.height = BLOCK;
+        }
+    }
+
+    /// Size of the coefficients in bytes.
+    pub fn bytes(&self) -> usize {
+        self.groups.iter().map(|kernel| kernel.packed.bytes()).sum()
+    }
+
+    pub fn of(&self, share: &OutputTile) -> Option<&Filter> {
+        self.groups.get(share.group).or(self.groups.first())
+    }
+}
+
+/// Cache of repacked coefficients: those that tasks share are repacked to another panel height once for all of them.
+pub struct RepackCache<T>(HashMap<(*const Vec<T>, usize), Repacked<T>>);
+
+/// The source, held so that its address stays unique, and its repacked panels.
+pub(super) type Repacked<T> = (Arc<Vec<T>>, Kernels);
+
+impl<T> Default for RepackCache<T> {
+    fn default() -> Self {
+        RepackCache(HashMap::new())
+    }
+}
+
+impl<T: Clone> RepackCache<T> {
+    pub fn get(&mut self, from: Arc<Vec<T>>, height: usize, pack: impl FnOnce(Vec<T>) -> Kernels) -> Kernels {
+        match Arc::try_unwrap(from) {
+            // Nothing is held twice where only one task has them.
+            Ok(own) => pack(own),
+            Err(shared) => {
+                let key = (Arc::as_ptr(&shared), height);
+                // The key is theirs as long as they are held here.
+                let (_, kernels) = self.0.entry(key).or_insert_with(|| {
+                    let kernels = pack(Vec::clone(&shared));
+                    (shared, kernels)
+                });
+                kernels.clone()
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A convolution of few taps fused with the depthwise convolution that alone reads its result.
+
+use super::nchwc::{Accumulator, Operand};
+use super::{FETCH, Im2col, Kernels, nchwc};
+use crate::cost;
+use crate::tensor::Extents;
+use crate::view::{BLOCK, TensorView, TensorViewMut, dense, partition};
+use crate::workers::Workers;
+
+/// A pointwise convolution, or one of few taps, fused with the depthwise convolution that alone reads its result.
+pub struct FusedDepthwise<'a, A> {
+    pub kernels: [&'a Kernels; 2],
+    pub finish: [A; 2],
+    pub stagings: [&'a Im2col; 2],
+}
+
+/// Most operands of the first convolution, taps times positions, that are packed together.
+pub(super) const MADE_OF: usize = 1 << 16;
+
+/// Returns true if kernels have both windows, and both results' channels fill blocks well enough.
+pub fn can_fuse_depthwise([first, second]: [&Im2col; 2], channels: [usize; 2]) -> bool {
+    let taps = first.channels * first.window.elements();
+    first.may_be_blocks()
+        && second.is_depthwise()
+        && channels.into_iter().all(nchwc::suits)
+        && taps * second.window.from[1] <= MADE_OF / second.window.k[0]
+}
+
+impl<A: Accumulator> FusedDepthwise<'_, A> {
+    /// Executes both; `ext` is the second result's extents. `in_blocks` stores it in blocks of channels, without gaps.
+    pub fn convolve(&self, workers: &Workers, from: TensorView, to: TensorViewMut, ext: Extents, in_blocks: bool) {
+        let (before, window) = (self.stagings[0], &self.stagings[1].window);
+        let ([k, s], [height, columns]) = ([window.k[0], window.s[0]], window.from);
+        let Some(first) = self.kernels[0].groups.first() else { return };
+        let taps = first.packed.taps();
+        let shared = workers.shares(cost::products(ext.g * ext.c * height * columns * taps));
+        let threads = if shared { rayon::current_num_threads() } else { 1 };
+        // What is made for so many rows of results.
+        let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
+        let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
+        let bands = ext.h.div_ceil(most);
+        let [rows, band] = [bands.next_multiple_of(threads), bands].map(|bands| ext.h.div_ceil(bands));
+        let channels = ext.c.div_ceil(threads).next_multiple_of(BLOCK);
+        let [widening, packing] = A::COSTS;
+        let by_rows = (made(rows) + widening) * ext.c * ext.h.div_ceil(rows);
+        // Blocks are read by rows.
+        let handed = if in_blocks { ext.c * ext.plane() * (threads - 1) / threads * FETCH / taps.max(1) } else { 0 };
+        let by_channels = made(band) * (channels + packing) * bands * threads + handed;
+        let (rows, channels) = if by_rows <= by_channels { (rows, ext.c) } else { (band, channels) };
+        let shares = match in_blocks {
+            true => {
+                let ext = Extents { c: ext.c / BLOCK, w: ext.w * BLOCK, ..ext };
+                partition(to.data, ext, dense(ext), rows, channels / BLOCK)
+            }
+            false => partition(to.data, ext, to.strides, rows, channels),
+        };
+        workers.each(shares, shared, |share, scratch| {
+            let [Some(first), Some(second)] = self.kernels.map(|kernels| kernels.of(share)) else { return };
+            let (kernels, finish, columns) = ([first, second], self.finish, ext.w);
+            let from = Operand { source: from, in_blocks: false, staging: before };
+            let pair = nchwc::FusedKernel { kernels, finish, window, from, columns, in_blocks, share, scratch };
+            workers.arch.dispatch(pair);
+        });
+    }
+}

@@ -1,0 +1,149 @@
+//! Epilogue of the exact models: fp16 numbers between the array, or a source, and memory.
+
+use crate::cost;
+use crate::host::Rows;
+use crate::line::STRETCH;
+use crate::num;
+use crate::num::elementwise;
+use crate::simd::{self, LaneMap};
+use crate::tensor::Tensor;
+use crate::view::{OutputTile, copy_rows};
+use crate::workers::{PER_THREAD, Workers, chunks};
+use half::f16;
+use pulp::{Simd, WithSimd};
+use std::sync::Arc;
+
+/// What the exact models make of an fp16 number between the array, or a source, and memory.
+#[derive(Clone)]
+pub enum ExactEpilogue {
+    /// NaN is plus infinity.
+    Admit,
+    /// The same, and zero for everything below it.
+    Relu,
+    /// The same, and what lies between two numbers without a sign stays.
+    Clamp(f16, f16),
+    /// By bit pattern.
+    Map(Arc<[f16]>),
+}
+
+impl ExactEpilogue {
+    /// The cheapest form that has these values, by bit pattern.
+    pub fn of(values: Vec<f16>) -> ExactEpilogue {
+        let at = |x: f16| values[usize::from(x.to_bits())];
+        let (low, high) = (at(f16::NEG_INFINITY), at(f16::INFINITY));
+        let mut clamped: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        ExactEpilogue::Clamp(low, high).row(&mut clamped);
+        let alike = clamped.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
+        if alike && low.is_sign_positive() && high.is_sign_positive() {
+            ExactEpilogue::Clamp(low, high)
+        } else {
+            ExactEpilogue::Map(values.into())
+        }
+    }
+
+    /// Every element of a tensor of fp16 numbers.
+    pub fn tensor(&self, workers: &Workers, y: &mut Tensor) {
+        let nanos = cost::one_by_one(y.data.len());
+        chunks(&mut y.data, PER_THREAD, nanos, |_, row| workers.arch.dispatch(Each { exactly: self, row }));
+    }
+
+    /// The numbers between which those that are rounded, and no NaN, stay; `None` where that is not all.
+    #[inline(always)]
+    pub fn bounds(&self) -> Option<[f32; 2]> {
+        match self {
+            ExactEpilogue::Admit => Some([f32::NEG_INFINITY, f32::INFINITY]),
+            ExactEpilogue::Relu => Some([0.0, f32::INFINITY]),
+            ExactEpilogue::Clamp(low, high) => Some([low.to_f32(), high.to_f32()]),
+            ExactEpilogue::Map(_) => None,
+        }
+    }
+
+    #[inline(always)]
+    pub fn row(&self, row: &mut [f16]) {
+        match self {
+            ExactEpilogue::Admit => row.iter_mut().for_each(|x| *x = elementwise::admit_half(*x)),
+            ExactEpilogue::Relu => row.iter_mut().for_each(|x| {
+                let admitted = elementwise::admit_half(*x);
+                *x = if admitted.to_bits() >> 15 == 1 { f16::ZERO } else { admitted };
+            }),
+            &ExactEpilogue::Clamp(low, high) => row.iter_mut().for_each(|x| {
+                let admitted = elementwise::admit_half(*x).to_bits() as i16;
+                *x = f16::from_bits(admitted.max(low.to_bits() as i16).min(high.to_bits() as i16) as u16);
+            }),
+            ExactEpilogue::Map(values) => row.iter_mut().for_each(|x| *x = values[usize::from(x.to_bits())]),
+        }
+    }
+}
+
+impl ExactEpilogue {
+    /// What is made of sums, which are no NaN and no minus zero.
+    #[inline(always)]
+    pub(crate) fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
+        let halves = &mut halves[..sums.len()];
+        simd::round_rows(simd, sums, halves, Rows::one(sums.len()));
+        self.row(halves);
+        halves
+    }
+
+    /// Stores that, as [`OutputTile::store`] does; `halves` may be used up.
+    #[inline(always)]
+    pub(crate) fn store<S: Simd>(
+        &self,
+        simd: S,
+        share: &mut OutputTile,
+        place: [usize; 3],
+        channels: usize,
+        sums: &[f32],
+        stride: usize,
+        rows: Rows,
+        halves: &mut [f16],
+    ) {
+        match self.bounds() {
+            Some(bounds) => share.store(
+                place,
+                channels,
+                sums,
+                stride,
+                rows,
+                #[inline(always)]
+                |from, to, rows| simd::convert_rows(simd, Between(bounds), from, to, rows),
+            ),
+            None => share.store(place, channels, self.rounded(simd, sums, halves), stride, rows, copy_rows),
+        }
+    }
+}
+
+/// Numbers that stay between two others. No zero has a sign.
+#[derive(Clone, Copy)]
+pub struct Between(pub [f32; 2]);
+
+impl<S: Simd> LaneMap<S> for Between {
+    #[inline(always)]
+    fn of(self, simd: S, x: S::f32s) -> S::f32s {
+        let [low, high] = self.0.map(
+            #[inline(always)]
+            |bound| simd.splat_f32s(bound),
+        );
+        simd.min_f32s(simd.max_f32s(x, low), high)
+    }
+}
+
+pub(crate) struct Each<'a, 'b> {
+    pub(crate) exactly: &'a ExactEpilogue,
+    pub(crate) row: &'b mut [f32],
+}
+
+impl WithSimd for Each<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut halves = [f16::ZERO; STRETCH];
+        for row in self.row.chunks_mut(STRETCH) {
+            let halves = &mut halves[..row.len()];
+            num::round_row(row, halves);
+            self.exactly.row(halves);
+            num::widen_row(halves, row);
+        }
+    }
+}
