@@ -1,16 +1,13 @@
 //! Builds for other targets from x86-64 Linux: `cargo xtask cross [--check | --test] [TARGET...]`.
 //!
-//! Needed beside rustup: for the targets of Debian's compilers `gcc-aarch64-linux-gnu` and `gcc-mingw-w64-x86-64`, for the
-//! others `cargo-zigbuild` and `ziglang` of PyPI on the path. `--check` needs neither, and without targets takes two foreign
+//! Needed beside rustup: for Windows Debian's `gcc-mingw-w64-x86-64`, for the others `cargo-zigbuild` and `ziglang` of PyPI
+//! on the path. `--check` needs neither, and without targets takes two foreign
 //! systems and the core. `--test` runs tests under an emulator, and says so where there is none.
 
 use crate::targets::{self, Linker, TARGETS, Target};
 use crate::{Outcome, conclude, replay, repo};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Packages to build: the command line, the C library and the Python package.
-const PACKAGES: [&str; 3] = ["anemone", "anemone-e5rt", "anemone-python"];
 
 /// Checks or builds.
 pub fn run(arguments: &[String]) -> Outcome {
@@ -61,12 +58,12 @@ fn check_one(target: &Target) -> Result<String, String> {
         return Ok(format!("skipped: {why}"));
     }
     let mut command = Command::new(cargo());
-    // As the other steps of continuous integration: what runs here while building is built once.
-    command.args(["check", "--release", "--quiet", "--target", target.triple]);
+    // What runs here while building is built once for all steps of this profile.
+    command.args(["check", "--profile", &profile()?, "--quiet", "--target", target.triple]);
     if target.is_core() {
-        command.args(["--package", PACKAGES[0], "--lib", "--no-default-features"]);
+        command.args(["--package", "anemone", "--lib", "--no-default-features"]);
     } else {
-        command.args(PACKAGES.iter().flat_map(|p| ["--package", p]));
+        command.args(target.packages().iter().chain(&["anemone-python"]).flat_map(|p| ["--package", p]));
     }
     status(command, target)?;
     Ok("checks".into())
@@ -87,9 +84,9 @@ fn test_one(target: &Target) -> Result<String, String> {
     let built = build(target)?;
     random_numbers(target, &built)?;
     let foreign = wrapper(target, &built)?;
-    let own = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane");
+    let own = own()?;
     let mut cli = Command::new(cargo());
-    cli.args(["test", "--release", "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
+    cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
     status(cli, target)?;
     let recording = folder().join("replay-cross");
     let replay = |mode: &str, binary: &Path| {
@@ -140,7 +137,7 @@ pub fn build(target: &Target) -> Result<PathBuf, String> {
     command.arg(if matches!(target.linker, Linker::Zig(_)) { "zigbuild" } else { "build" });
     command.args(["--profile", "dist", "--target", &format!("{}{glibc}", target.triple)]);
     // The module for Python is linked where its wheel is made.
-    command.args(PACKAGES[..2].iter().flat_map(|p| ["--package", p]));
+    command.args(target.packages().iter().flat_map(|p| ["--package", p]));
     environment(&mut command, target);
     status(command, target)?;
     Ok(folder().join(target.triple).join("dist"))
@@ -182,6 +179,24 @@ fn status(mut command: Command, target: &Target) -> Result<(), String> {
 
 fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// This system's command, built by the profile of the chores.
+pub fn own() -> Result<PathBuf, String> {
+    let mut command = Command::new(cargo());
+    command.args(["build", "--profile", &profile()?, "--workspace", "--bin", "ane"]);
+    let done = command.current_dir(repo::root()).status().map_err(|e| e.to_string())?;
+    if !done.success() {
+        return Err(format!("this system's command: {done}"));
+    }
+    Ok(std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("ane"))
+}
+
+/// Profile that the chores are built by: the name of their folder, except for one.
+fn profile() -> Result<String, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let folder = own.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    Ok(if folder == "debug" { "dev".into() } else { folder })
 }
 
 /// Cargo's target folder.

@@ -1,8 +1,8 @@
 //! Archives and wheels: `cargo xtask release --dry-run [TARGET...]`.
 //!
-//! For each target an archive with the command line, the C library, its header, README, changelog and licences; a wheel where
-//! the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`. `--dry-run` is the only mode: nothing
-//! is published from here. Needs what `cross` needs, and `maturin` for wheels (with `ziglang`).
+//! For each target an archive with the command line, the C libraries, their headers, manual pages, completions, README,
+//! changelog and licences; a wheel where the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`.
+//! `--dry-run` is the only mode: nothing is published from here. Needs what `cross` needs, and `maturin` for wheels.
 
 use crate::targets::{self, Linker, TARGETS, Target};
 use crate::{Outcome, conclude, cross, repo};
@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Files of the repository that every archive has.
-const DOCUMENTS: [&str; 5] =
-    ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "crates/e5rt/include/anemone_e5rt.h"];
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+/// Shells with the files that `ane completions` writes for them.
+const SHELLS: [(&str, &str); 4] =
+    [("bash", "ane.bash"), ("zsh", "_ane"), ("fish", "ane.fish"), ("powershell", "_ane.ps1")];
 /// Most bytes of the command line, stripped.
 const MAX_BINARY_BYTES: u64 = 15_000_000;
 
@@ -30,8 +32,9 @@ pub fn run(arguments: &[String]) -> Outcome {
     let out = cross::folder().join("release-files");
     fs::create_dir_all(&out).map_err(|e| vec![format!("{}: {e}", out.display())])?;
     let mut findings = Vec::new();
+    let own = cross::own().map_err(|e| vec![e])?;
     for target in &chosen {
-        findings.extend(archive(target, &out).err());
+        findings.extend(archive(target, &own, &out).err());
         if !target.wheel.is_empty() {
             findings.extend(wheel(target, &out).err());
         }
@@ -40,8 +43,8 @@ pub fn run(arguments: &[String]) -> Outcome {
     conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
 }
 
-/// An archive of a target.
-fn archive(target: &Target, out: &Path) -> Result<(), String> {
+/// An archive of a target; `own` is this system's command.
+fn archive(target: &Target, own: &Path, out: &Path) -> Result<(), String> {
     let built = cross::build(target)?;
     let name = format!("anemone-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
     let folder = out.join(&name);
@@ -49,10 +52,12 @@ fn archive(target: &Target, out: &Path) -> Result<(), String> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(fail)?;
     let artifacts = target.artifacts().into_iter().map(|a| built.join(a));
-    for file in artifacts.chain(DOCUMENTS.iter().map(|d| repo::at(d))) {
+    let documents = DOCUMENTS.iter().copied().chain(target.headers().iter().copied()).map(repo::at);
+    for file in artifacts.chain(documents) {
         let to = folder.join(file.file_name().unwrap_or_default());
         fs::copy(&file, to).map_err(|e| format!("{}: {e}", file.display()))?;
     }
+    pages(own, &folder)?;
     let bytes = built.join(target.artifacts()[0]).metadata().map_err(fail)?.len();
     if bytes > MAX_BINARY_BYTES {
         return Err(format!("{name}: the command line has {bytes} bytes, at most {MAX_BINARY_BYTES} are wanted"));
@@ -71,6 +76,36 @@ fn archive(target: &Target, out: &Path) -> Result<(), String> {
     let packed = pack.current_dir(out).status().map_err(fail)?;
     fs::remove_dir_all(&folder).map_err(fail)?;
     if packed.success() { Ok(()) } else { Err(format!("{name}: packing: {packed}")) }
+}
+
+/// Manual pages and completions: the same on every system, so this system's command `ane` writes them.
+fn pages(ane: &Path, folder: &Path) -> Result<(), String> {
+    let printed = |arguments: &[&str]| -> Result<String, String> {
+        let told = |e: &dyn std::fmt::Display| format!("{} {}: {e}", ane.display(), arguments.join(" "));
+        let output = Command::new(ane).args(arguments).output().map_err(|e| told(&e))?;
+        if !output.status.success() {
+            return Err(told(&output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|e| told(&e))
+    };
+    let write = |path: PathBuf, text: &str| {
+        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|e| format!("{}: {e}", path.display()))?;
+        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    for (shell, file) in SHELLS {
+        write(folder.join("completions").join(file), &printed(&["completions", shell])?)?;
+    }
+    let main = printed(&["man"])?;
+    for verb in verbs(&main) {
+        write(folder.join("man").join(format!("ane-{verb}.1")), &printed(&["man", verb])?)?;
+    }
+    write(folder.join("man/ane.1"), &main)
+}
+
+/// Verbs that the program's own page refers to.
+fn verbs(page: &str) -> Vec<&str> {
+    let referred = |line| str::strip_prefix(line, "ane\\-").and_then(|rest: &str| rest.strip_suffix("(1)"));
+    page.lines().filter_map(referred).filter(|verb| *verb != "help").collect()
 }
 
 /// A wheel of a target, and its tag against the table.
@@ -112,4 +147,15 @@ fn sums(out: &Path) -> Result<(), String> {
         text.push_str(&format!("{digest}  {name}\n"));
     }
     fs::write(out.join("SHA256SUMS"), text).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_those_of_the_page() {
+        let page = ".SH SUBCOMMANDS\n.TP\nane\\-check(1)\nPlaces\n.TP\nane\\-help(1)\nPrints\n";
+        assert_eq!(verbs(page), ["check"]);
+    }
 }

@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-gnu",
         name: "Linux arm64",
-        linker: Linker::Gcc("aarch64-linux-gnu-gcc"),
+        linker: Linker::Zig(".2.28"),
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         in_ci: true,
         wheel: "manylinux_2_28_aarch64",
@@ -126,14 +126,30 @@ impl Target {
         self.triple.contains("windows")
     }
 
-    /// Files of a build: the command line and the C library.
+    /// Packages of a build: the command line and the C libraries, of which the driver's is for Linux.
+    pub fn packages(&self) -> &'static [&'static str] {
+        if self.has_driver() { &["anemone", "anemone-e5rt", "anemone-iokit"] } else { &["anemone", "anemone-e5rt"] }
+    }
+
+    /// Headers of the C libraries.
+    pub fn headers(&self) -> &'static [&'static str] {
+        let all = &["crates/e5rt/include/anemone_e5rt.h", "crates/iokit/include/anemone_iokit.h"];
+        if self.has_driver() { all } else { &all[..1] }
+    }
+
+    /// Returns true if the library with the driver's calls is built: it is a shared one, for Linux.
+    fn has_driver(&self) -> bool {
+        self.triple.ends_with("linux-gnu")
+    }
+
+    /// Files of a build: the command line and the C libraries.
     pub fn artifacts(&self) -> Vec<&'static str> {
         match self.triple {
             t if t.contains("windows") => vec!["ane.exe", "anemone_e5rt.dll", "libanemone_e5rt.a"],
             t if t.contains("apple") => vec!["ane", "libanemone_e5rt.dylib", "libanemone_e5rt.a"],
             // A static target has no shared libraries.
             t if t.contains("musl") => vec!["ane", "libanemone_e5rt.a"],
-            _ => vec!["ane", "libanemone_e5rt.so", "libanemone_e5rt.a"],
+            _ => vec!["ane", "libanemone_e5rt.so", "libanemone_e5rt.a", "libanemone_iokit.so"],
         }
     }
 }

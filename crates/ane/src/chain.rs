@@ -5,7 +5,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::execute::{Execution, Run, check_together};
 use crate::files;
 use crate::host;
-use crate::tensor::Array;
+use crate::tensor::{Array, View, views};
 use anemone_compile::segments::{self, Segment};
 use anemone_compile::{Options, native};
 use anemone_engine as engine;
@@ -258,6 +258,8 @@ impl Chain {
 pub struct ChainExecution<C> {
     chain: C,
     executions: Vec<Execution>,
+    /// Inputs of the next run, where several programs or host segments read them.
+    bound: Vec<(String, Array)>,
 }
 
 impl<C: Deref<Target = Chain>> ChainExecution<C> {
@@ -265,16 +267,32 @@ impl<C: Deref<Target = Chain>> ChainExecution<C> {
     pub fn new(chain: C, options: engine::Options) -> Result<Self> {
         check_together(&chain.programs)?;
         let executions = chain.programs.iter().map(|p| Execution::new(p, options)).collect::<Result<_>>()?;
-        Ok(ChainExecution { chain, executions })
+        Ok(ChainExecution { chain, executions, bound: Vec::new() })
     }
 
     /// Runs every program once, as [`Execution::run`]; tasks and traces follow each other.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
+        self.bind(&views(inputs))?;
+        self.run_bound()
+    }
+
+    /// Takes the inputs of one [`ChainExecution::run_bound`]: a single program has them written where it reads them, others
+    /// get copies.
+    pub fn bind(&mut self, inputs: &[(&str, View)]) -> Result<()> {
         if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
-            return only.run(inputs);
+            return only.bind(inputs);
+        }
+        self.bound = inputs.iter().map(|(name, view)| (name.to_string(), view.to_array())).collect();
+        Ok(())
+    }
+
+    /// Runs every program once on the inputs that were bound.
+    pub fn run_bound(&mut self) -> Result<Run> {
+        if let ([only], []) = (self.executions.as_mut_slice(), self.chain.hosts.as_slice()) {
+            return only.run_bound();
         }
         let mut whole = Run { outputs: Vec::new(), tasks: 0, skipped: Vec::new(), trace: Vec::new() };
-        let mut known = inputs.to_vec();
+        let mut known = std::mem::take(&mut self.bound);
         for at in 0..=self.executions.len() {
             for (_, host) in self.chain.hosts.iter().filter(|(before, _)| *before == at) {
                 known.extend(on_host(host, &known)?);

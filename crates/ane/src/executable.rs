@@ -81,29 +81,23 @@ impl Executable {
     /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
     /// run; outputs have the network's own extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {
-        let all = self.with_states(inputs)?;
+        let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
+        let all = [inputs, &self.states_beside(&names)?].concat();
         self.chain.programs().iter().try_for_each(crate::execute::check)?;
         let mut outputs = self.chain.execution(options)?.run(&all)?.outputs;
         self.give_own_extents(&mut outputs);
         Ok(outputs)
     }
 
-    /// The inputs, and zeros for states that are not among them; a name that no input has is refused.
-    pub(crate) fn with_states(&self, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
+    /// Zeros for the states that are not among the given names; a name that no input has is refused.
+    pub(crate) fn states_beside(&self, given: &[&str]) -> Result<Vec<(String, Array)>> {
         let known: Vec<&str> = self.chain.ports(Direction::Input).map(|p| p.name.as_str()).collect();
-        if let Some((name, _)) = inputs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        if let Some(name) = given.iter().find(|name| !known.contains(name)) {
             let message = format!("the program has no input {name}");
             return Err(Diagnostic::new(Code::Usage, message).help(format!("it has: {}", known.join(", "))));
         }
-        let mut all = inputs.to_vec();
-        for port in self.chain.ports(Direction::Input) {
-            if inputs.iter().all(|(name, _)| *name != port.name)
-                && let Some(zeros) = self.at_start(port)
-            {
-                all.push((port.name.clone(), zeros));
-            }
-        }
-        Ok(all)
+        let absent = self.chain.ports(Direction::Input).filter(|port| !given.contains(&port.name.as_str()));
+        Ok(absent.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect())
     }
 
     /// Gives outputs the extents that the network declares.

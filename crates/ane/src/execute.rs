@@ -1,7 +1,7 @@
 //! A program on the software engine: inputs bound, run, outputs taken.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::tensor::{Array, agreement, compare};
+use crate::tensor::{Array, Elements, View, agreement, compare, views};
 use anemone_engine::{Memory, Options, Plan, Profile, TaskTrace};
 use anemone_net::{DType, Data, Net, Tensor, eval};
 use anemone_program::{Direction, Element, Port, Program};
@@ -92,14 +92,24 @@ impl Execution {
 
     /// Times the plan's steps over `runs` runs, as [`Plan::profile`]. Inputs as for [`Execution::run`].
     pub fn profile(&mut self, inputs: &[(String, Array)], runs: usize) -> Result<Profile> {
-        bind(&self.ports, &mut self.memory, inputs)?;
+        self.bind(&views(inputs))?;
         Ok(self.plan.profile(&mut self.memory, runs)?)
     }
 
     /// Runs once. `inputs` are by port name; every input port must have one, with the port's extents: axes may be split,
     /// joined, added or left out, but not exchanged.
     pub fn run(&mut self, inputs: &[(String, Array)]) -> Result<Run> {
-        bind(&self.ports, &mut self.memory, inputs)?;
+        self.bind(&views(inputs))?;
+        self.run_bound()
+    }
+
+    /// Writes inputs where their ports are, straight from their owners' elements, for one [`Execution::run_bound`].
+    pub fn bind(&mut self, inputs: &[(&str, View)]) -> Result<()> {
+        bind(&self.ports, &mut self.memory, inputs)
+    }
+
+    /// Runs once on the inputs that were bound.
+    pub fn run_bound(&mut self) -> Result<Run> {
         let outcome = self.plan.run(&mut self.memory)?;
         if let Some(name) = outcome.incomplete.first() {
             return Err(Diagnostic::new(Code::Fault, format!("output {name} is not wholly written")));
@@ -111,33 +121,43 @@ impl Execution {
 }
 
 /// Writes inputs where their ports are.
-fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(String, Array)]) -> Result<()> {
+fn bind(ports: &[Port], memory: &mut Memory, inputs: &[(&str, View)]) -> Result<()> {
     for port in ports.iter().filter(|p| p.direction == Direction::Input) {
-        let Some((_, array)) = inputs.iter().find(|(name, _)| *name == port.name) else {
+        let Some((_, view)) = inputs.iter().find(|(name, _)| *name == port.name) else {
             return Err(Diagnostic::new(Code::Usage, format!("no data for input {}", port.name)));
         };
         let s = port.shape;
         let extents = [s.n, s.c, s.h, s.w].map(|n| n as usize);
-        if array.data.len() as u64 != s.elements() || !array.lies_as(&extents) {
+        if view.elements() as u64 != s.elements() || !view.lies_as(&extents) {
             let message = format!(
                 "input {} takes {} elements {extents:?}, the array has {} {:?}",
                 port.name,
                 s.elements(),
-                array.data.len(),
-                array.shape
+                view.elements(),
+                view.shape
             );
             return Err(Diagnostic::new(Code::BadTensor, message));
         }
         let region = memory.region_mut(port.bar).ok_or_else(|| defect(port))?;
         let bytes = region.bytes_mut();
-        for ((start, width), row) in rows(port).zip(array.data.chunks(port.shape.w as usize)) {
-            let slots = bytes.get_mut(start..start + 2 * width).ok_or_else(|| defect(port))?;
-            for (slot, &x) in slots.chunks_exact_mut(2).zip(row) {
-                slot.copy_from_slice(&f16::from_f32(x).to_le_bytes());
-            }
-        }
+        let done = match view.elements {
+            Elements::F32(data) => write_rows(port, bytes, data, |&x| f16::from_f32(x)),
+            Elements::F16(data) => write_rows(port, bytes, data, |&x| x),
+        };
+        done.ok_or_else(|| defect(port))?;
     }
     Ok(())
+}
+
+/// Writes a port's elements into its buffer; `None` where that is too small.
+fn write_rows<T>(port: &Port, bytes: &mut [u8], data: &[T], half: impl Fn(&T) -> f16) -> Option<()> {
+    for ((start, width), row) in rows(port).zip(data.chunks(port.shape.w as usize)) {
+        let slots = bytes.get_mut(start..start + 2 * width)?;
+        for (slot, x) in slots.chunks_exact_mut(2).zip(row) {
+            slot.copy_from_slice(&half(x).to_le_bytes());
+        }
+    }
+    Some(())
 }
 
 /// Outputs by port name, in port order.

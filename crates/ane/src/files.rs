@@ -8,7 +8,20 @@ use std::path::{Path, PathBuf};
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display()))
+    std::fs::read(path).map_err(|e| {
+        let refusal = Diagnostic::new(Code::Unreadable, format!("cannot read: {e}")).at(path.display());
+        elsewhere(path).map_or(refusal.clone(), |help| refusal.help(help))
+    })
+}
+
+/// Suggestion for a name that is no path of a file: a URL, or a share of Windows that is not connected.
+fn elsewhere(path: &Path) -> Option<&'static str> {
+    let text = path.to_string_lossy();
+    if text.contains("://") {
+        return Some("this is a URL: fetch the file first, and give its path");
+    }
+    let share = text.starts_with("\\\\") || text.starts_with("//");
+    share.then_some("a network share: connect or mount it, and give the path that this system has for it")
 }
 
 /// The container in a file, without reading the contents of its sections; `None` where the whole file must be read to know

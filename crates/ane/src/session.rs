@@ -3,7 +3,7 @@
 use crate::chain::{Chain, ChainExecution};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::executable::Executable;
-use crate::tensor::Array;
+use crate::tensor::{Array, View, views};
 use anemone_engine as engine;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::ops::Deref;
@@ -19,7 +19,7 @@ pub struct Session {
 }
 
 /// Plans and buffers of one caller, and its threads where the session has a number of its own.
-struct Ready {
+pub struct Ready {
     pool: Option<ThreadPool>,
     execution: ChainExecution<Held>,
 }
@@ -43,22 +43,56 @@ impl Session {
 
     /// Runs once, as [`Executable::run`].
     pub fn run(&self, inputs: &[(String, Array)]) -> Result<Vec<(String, Array)>> {
-        let inputs = self.executable.with_states(inputs)?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut ready = idle.map_or_else(|| self.ready(), Ok)?;
+        let ready = self.bind(self.ready()?, &views(inputs))?;
+        self.finish(ready)
+    }
+
+    /// Plans and buffers for one run: those of an earlier one where they are free, else new ones.
+    pub fn ready(&self) -> Result<Ready> {
+        self.idle().map_or_else(|| self.plan(), Ok)
+    }
+
+    /// Plans and buffers of an earlier run, if they are free.
+    pub fn idle(&self) -> Option<Ready> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Writes a run's inputs, and zeros for states that are not among them, into its buffers: the callers' elements are not
+    /// needed afterwards. A single program has them converted straight from where they are.
+    pub fn bind(&self, mut ready: Ready, inputs: &[(&str, View)]) -> Result<Ready> {
+        let names: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
+        let bound = self.executable.states_beside(&names).and_then(|states| {
+            let all = [inputs, &views(&states)].concat();
+            ready.execution.bind(&all)
+        });
+        match bound {
+            Ok(()) => Ok(ready),
+            Err(refusal) => {
+                self.keep(ready);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Runs once on the inputs that were bound.
+    pub fn finish(&self, mut ready: Ready) -> Result<Vec<(String, Array)>> {
         let Ready { pool, execution } = &mut ready;
         let run = match pool {
-            Some(pool) => pool.install(|| execution.run(&inputs)),
-            None => execution.run(&inputs),
+            Some(pool) => pool.install(|| execution.run_bound()),
+            None => execution.run_bound(),
         };
         let mut outputs = run?.outputs;
         // After a fault, buffers are not kept: a task was left half done.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+        self.keep(ready);
         self.executable.give_own_extents(&mut outputs);
         Ok(outputs)
     }
 
-    fn ready(&self) -> Result<Ready> {
+    fn keep(&self, ready: Ready) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+    }
+
+    fn plan(&self) -> Result<Ready> {
         let held = Held(self.executable.clone());
         held.programs().iter().try_for_each(crate::execute::check)?;
         let Some(threads) = self.threads else {

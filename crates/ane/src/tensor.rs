@@ -1,8 +1,9 @@
-//! Arrays in and out: `.npy` and `.npz` files as fp32 elements with extents.
+//! Arrays in and out: elements with extents, owned or borrowed; `.npy` and `.npz` files.
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
 use anemone_net::read::npy::{self, Npy};
+use half::f16;
 use rawzip::{CompressionMethod, ZipArchive};
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,6 +19,58 @@ pub struct Array {
 }
 
 impl Array {
+    /// As [`View::lies_as`].
+    pub fn lies_as(&self, extents: &[usize]) -> bool {
+        self.view().lies_as(extents)
+    }
+
+    /// The same, borrowed.
+    pub fn view(&self) -> View<'_> {
+        View { shape: &self.shape, elements: Elements::F32(&self.data) }
+    }
+}
+
+/// Arrays by name, borrowed.
+pub fn views(arrays: &[(String, Array)]) -> Vec<(&str, View<'_>)> {
+    arrays.iter().map(|(name, array)| (name.as_str(), array.view())).collect()
+}
+
+/// Elements that a caller holds, in the form in which it holds them.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements<'a> {
+    /// In fp32.
+    F32(&'a [f32]),
+    /// In fp16.
+    F16(&'a [f16]),
+}
+
+/// An array that a caller holds, row-major: copied only to where it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Extents, outermost first.
+    pub shape: &'a [usize],
+    /// Elements.
+    pub elements: Elements<'a>,
+}
+
+impl View<'_> {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        match self.elements {
+            Elements::F32(data) => data.len(),
+            Elements::F16(data) => data.len(),
+        }
+    }
+
+    /// An owned copy, in fp32.
+    pub fn to_array(&self) -> Array {
+        let data = match self.elements {
+            Elements::F32(data) => data.to_vec(),
+            Elements::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+        };
+        Array { shape: self.shape.to_vec(), data }
+    }
+
     /// Returns true if the shape `extents` keeps the row-major order of the elements: the same extents, axes split or merged,
     /// or axes of extent 1 added or removed.
     pub fn lies_as(&self, extents: &[usize]) -> bool {
@@ -28,7 +81,7 @@ impl Array {
             });
             products.chain([1]).collect()
         };
-        let (own, other) = (bounds(&self.shape), bounds(extents));
+        let (own, other) = (bounds(self.shape), bounds(extents));
         own.last() == other.last() && (own.is_subset(&other) || other.is_subset(&own))
     }
 }

@@ -1,7 +1,7 @@
 //! Warnings about a run's numbers: values beyond fp16, inputs that fp16 does not tell apart, inexact whole numbers. Each
 //! warning has a name, and names the first value or operation concerned.
 
-use crate::tensor::Array;
+use crate::tensor::{Array, Elements, View};
 use anemone_facts::numerics::Model;
 use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
 use half::f16;
@@ -50,11 +50,11 @@ const LARGEST_WHOLE: f32 = 2048.0;
 const WORTH_TELLING: f32 = 0.5;
 
 /// Warnings about a network's run: what went in, and what came out.
-pub fn of_run(net: &Net, model: Model, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Vec<Warning> {
+pub fn of_run(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
     let mut all = Vec::new();
-    for (name, array) in inputs {
+    for (name, view) in inputs {
         let dtype = net.inputs.iter().map(|&id| net.value(id)).find(|v| v.name == *name).map(|v| v.ty.dtype);
-        all.extend(of_input(name, dtype.unwrap_or(DType::F16), array, model));
+        all.extend(of_input(name, dtype.unwrap_or(DType::F16), view, model));
     }
     for &id in &net.outputs {
         let value = net.value(id);
@@ -64,8 +64,12 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(String, Array)], outputs: &[(S
             all.extend(rounded_twice(net, id));
         }
     }
-    let suspect = |array: &Array| array.data.iter().any(|&x| !f16::from_f32(x).is_finite());
-    if work(net) <= WORTH_EVALUATING || inputs.iter().chain(outputs).any(|(_, array)| suspect(array)) {
+    let suspect = |view: &View| match view.elements {
+        Elements::F32(data) => data.iter().any(|&x| !f16::from_f32(x).is_finite()),
+        Elements::F16(data) => data.iter().any(|x| !x.is_finite()),
+    };
+    let suspicious = || inputs.iter().any(|(_, view)| suspect(view)) || outputs.iter().any(|(_, a)| suspect(&a.view()));
+    if work(net) <= WORTH_EVALUATING || suspicious() {
         all.extend(against_reference(net, inputs, outputs));
     }
     all
@@ -98,28 +102,33 @@ fn warning(name: &'static str, at: &str, message: String) -> Warning {
     Warning { name, at: at.to_string(), message }
 }
 
-fn of_input(name: &str, dtype: DType, array: &Array, model: Model) -> Vec<Warning> {
+fn of_input(name: &str, dtype: DType, view: &View, model: Model) -> Vec<Warning> {
     let mut all = Vec::new();
+    // fp16 holds what came in fp16.
+    let data = if let Elements::F32(data) = view.elements { data } else { &[] };
     if dtype.is_integer() {
-        all.extend(whole(name, array.data.iter().filter(|&&x| f16::from_f32(x).to_f32() != x)));
+        all.extend(whole(name, data.iter().filter(|&&x| f16::from_f32(x).to_f32() != x)));
         return all;
     }
-    let beyond = array.data.iter().filter(|x| x.is_finite() && f16::from_f32(**x).is_infinite()).count();
+    let beyond = data.iter().filter(|x| x.is_finite() && f16::from_f32(**x).is_infinite()).count();
     if beyond > 0 {
-        let message = format!("{beyond} of {} elements are beyond fp16 (65504) and become infinite", array.data.len());
+        let message = format!("{beyond} of {} elements are beyond fp16 (65504) and become infinite", data.len());
         all.push(warning("saturated", name, message));
     }
-    let nan = array.data.iter().filter(|x| x.is_nan()).count();
+    let nan = match view.elements {
+        Elements::F32(data) => data.iter().filter(|x| x.is_nan()).count(),
+        Elements::F16(data) => data.iter().filter(|x| x.is_nan()).count(),
+    };
     if nan > 0 && model != Model::Fast {
         let message = format!("{nan} elements are NaN, which the device reads as plus infinity");
         all.push(warning("nan-as-infinity", name, message));
     }
-    let width = array.shape.last().copied().unwrap_or(1).max(1);
+    let width = view.shape.last().copied().unwrap_or(1).max(1);
     let single = |row: &&[f32]| {
         let (least, most) = row.iter().fold((row[0], row[0]), |(least, most), &x| (least.min(x), most.max(x)));
         most - least >= WORTH_TELLING && f16::from_f32(least) == f16::from_f32(most) && f16::from_f32(most).is_finite()
     };
-    if let Some(row) = array.data.chunks_exact(width).find(single) {
+    if let Some(row) = data.chunks_exact(width).find(single) {
         let message =
             format!("{} and others of one row are the same number in fp16, {}", row[0], f16::from_f32(row[0]));
         all.push(warning("indistinguishable", name, message));
@@ -160,7 +169,7 @@ fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
 
 /// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
 /// intermediate values.
-fn against_reference(net: &Net, inputs: &[(String, Array)], outputs: &[(String, Array)]) -> Vec<Warning> {
+fn against_reference(net: &Net, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
     let (mut beyond, mut inexact, mut dropped) = (None, None, None);
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
@@ -242,14 +251,15 @@ fn differences(
 }
 
 /// The inputs as the evaluator takes them.
-fn tensors(net: &Net, inputs: &[(String, Array)]) -> Option<Vec<Tensor>> {
+fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
     let tensor = |&id: &ValueId| {
         let value = net.value(id);
-        let (_, array) = inputs.iter().find(|(name, _)| *name == value.name)?;
+        let (_, view) = inputs.iter().find(|(name, _)| *name == value.name)?;
         let dtype = if value.ty.dtype.is_float() { DType::F32 } else { value.ty.dtype };
+        let elements = view.to_array().data;
         let data = match dtype {
-            DType::F32 => Data::F32(array.data.clone()),
-            _ => Data::from_i32(dtype, &array.data.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+            DType::F32 => Data::F32(elements),
+            _ => Data::from_i32(dtype, &elements.iter().map(|&x| x as i32).collect::<Vec<_>>()),
         };
         Some(Tensor { shape: value.ty.shape.clone(), data })
     };
@@ -268,7 +278,7 @@ mod tests {
     fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {
         let net = text::parse(net, &[]).expect("the net parses");
         let (inputs, outputs) = ([("x".to_string(), array(input))], [("y".to_string(), array(output))]);
-        let all = of_run(&net, model, &inputs, &outputs);
+        let all = of_run(&net, model, &crate::tensor::views(&inputs), &outputs);
         assert!(all.iter().all(|w| NAMES.iter().any(|(name, _)| *name == w.name)), "{all:?}");
         all.iter().map(|w| w.name).collect()
     }

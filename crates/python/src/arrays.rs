@@ -1,25 +1,92 @@
 //! Arrays in and out.
 
-use anemone::Array;
-use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use crate::error::raised;
+use anemone::tensor::{Elements, View};
+use anemone::{Array, Code, Diagnostic};
+use half::f16;
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Any object that numpy converts to an array of fp32.
-pub fn taken(value: &Bound<'_, PyAny>) -> PyResult<Array> {
+/// An array of the caller, held while its elements are read where they are; a copy where their type or order is another.
+pub struct Held<'py> {
+    shape: Vec<usize>,
+    elements: Kind<'py>,
+    /// Element type as it was given.
+    pub given: String,
+}
+
+enum Kind<'py> {
+    F32(PyReadonlyArrayDyn<'py, f32>),
+    F16(PyReadonlyArrayDyn<'py, f16>),
+}
+
+impl Held<'_> {
+    /// The elements where they are.
+    pub fn view(&self) -> PyResult<View<'_>> {
+        let elements = match &self.elements {
+            Kind::F32(array) => Elements::F32(array.as_slice()?),
+            Kind::F16(array) => Elements::F16(array.as_slice()?),
+        };
+        Ok(View { shape: &self.shape, elements })
+    }
+}
+
+/// Holds any object that numpy reads: by DLPack, by the buffer protocol, by numbers in lists. `what` names it in refusals.
+pub fn held<'py>(value: &Bound<'py, PyAny>, what: &str) -> PyResult<Held<'py>> {
+    let py = value.py();
+    read(value).map_err(|error| {
+        // An interrupt is no refusal.
+        if !error.is_instance_of::<PyException>(py) {
+            return error;
+        }
+        let kind = value.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let message = format!("{what}: numbers are expected, found {kind}: {}", error.value(py));
+        let help = "arrays of real numbers in the memory of the processor, by DLPack, the buffer protocol or as lists";
+        let refusal = raised(py, Diagnostic::new(Code::BadTensor, message).help(help));
+        refusal.set_cause(py, Some(error));
+        refusal
+    })
+}
+
+fn read<'py>(value: &Bound<'py, PyAny>) -> PyResult<Held<'py>> {
     let numpy = value.py().import("numpy")?;
-    let value = &known_to_numpy(&numpy, value)?;
-    let array = numpy.call_method1("ascontiguousarray", (value, "float32"))?;
-    // A single number stays one of no extents: the function above gives it one.
-    let shape: Vec<usize> = numpy.call_method1("shape", (value,))?.extract()?;
-    let array: PyReadonlyArrayDyn<'_, f32> = array.extract()?;
-    debug_assert!(array.len() == shape.iter().product::<usize>());
-    Ok(Array { shape, data: array.as_slice()?.to_vec() })
+    let array = numpy.call_method1("asarray", (known_to_numpy(&numpy, value)?,))?;
+    let dtype = array.getattr("dtype")?;
+    let own = value.getattr("dtype").ok().map(|dtype| dtype.to_string());
+    let given = own.map_or_else(|| dtype.to_string(), |own| own.rsplit('.').next().unwrap_or(&own).to_string());
+    let kind: String = dtype.getattr("kind")?.extract()?;
+    // Types that other packages register, bfloat16 among them, are of kind V, as structures are.
+    let registered = kind == "V" && dtype.getattr("names")?.is_none() && !dtype.to_string().starts_with('|');
+    if !matches!(kind.as_str(), "b" | "i" | "u" | "f") && !registered {
+        return Err(pyo3::exceptions::PyTypeError::new_err(format!("elements of {dtype}")));
+    }
+    let half = dtype.eq("float16")?;
+    let wanted = if half { "float16" } else { "float32" };
+    // In the order of rows, aligned, of no class of its own: the array itself where it is so.
+    let array = numpy.call_method1("require", (array, wanted, ["C", "A", "E"]))?;
+    let shape = array.getattr("shape")?.extract()?;
+    let elements = match half {
+        true => Kind::F16(array.extract()?),
+        false => Kind::F32(array.extract()?),
+    };
+    Ok(Held { shape, elements, given })
+}
+
+/// A copy in fp32.
+pub fn taken(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Array> {
+    Ok(held(value, what)?.view()?.to_array())
 }
 
 /// Arrays by name.
-pub fn by_name(inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Array)>> {
-    inputs.iter().map(|(name, value)| Ok((name.extract()?, taken(&value)?))).collect()
+pub fn by_name<'py>(inputs: &Bound<'py, PyDict>) -> PyResult<Vec<(String, Held<'py>)>> {
+    let each = |(name, value): (Bound<'py, PyAny>, Bound<'py, PyAny>)| {
+        let name: String = name.extract()?;
+        let held = held(&value, &format!("input {name}"))?;
+        Ok((name, held))
+    };
+    inputs.iter().map(each).collect()
 }
 
 /// Arrays of other libraries by DLPack; bfloat16, which numpy does not have, as fp32 of the same values.
@@ -29,6 +96,10 @@ fn known_to_numpy<'py>(numpy: &Bound<'py, PyModule>, value: &Bound<'py, PyAny>) 
     }
     let bfloat16 = value.getattr("dtype").is_ok_and(|dtype| dtype.to_string().ends_with("bfloat16"));
     let value = if bfloat16 && value.hasattr("float")? { value.call_method0("float")? } else { value.clone() };
+    // Others of bfloat16 know to make themselves an array of a type that their package registers.
+    if bfloat16 && value.hasattr("__array__")? {
+        return Ok(value);
+    }
     let value = if value.hasattr("detach")? { value.call_method0("detach")? } else { value };
     numpy.call_method1("from_dlpack", (value,))
 }

@@ -36,6 +36,13 @@ impl Tensor {
 }
 
 /// A network authored layer by layer; operands are [N, C, H, W] in fp16.
+///
+/// >>> graph = anemone.Graph("best")
+/// >>> x = graph.input("x", (1, 2, 1, 20))
+/// >>> top = graph.native("TopK", [x], name="top", Type="Max", K=5, SortDimension="Width")
+/// >>> graph.output(top)
+/// >>> graph.compile("m1").run(np.arange(40.0))["top"][0, 0, 0].tolist()
+/// [19.0, 18.0, 17.0, 16.0, 15.0]
 #[pyclass(module = "anemone")]
 pub struct Graph {
     graph: anemone::Graph,
@@ -51,18 +58,20 @@ impl Graph {
         Graph { graph: anemone::Graph::new(name), unnamed: 0 }
     }
 
-    /// An input.
+    /// An input of four extents. Raises `BadInput` for another number of them, and for a name that is taken.
     fn input(&mut self, py: Python<'_>, name: &str, shape: Vec<usize>) -> PyResult<Tensor> {
         self.graph.input(name, &shape).map(Tensor).map_err(|d| raised(py, d))
     }
 
-    /// A constant; a single number needs no extents.
+    /// A constant of four extents; a single number needs none. Raises `BadInput` for what holds no numbers.
     fn constant(&mut self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-        let array = arrays::taken(value)?;
+        let array = arrays::taken(value, &format!("constant {name}"))?;
         self.graph.constant(name, &array).map(Tensor).map_err(|d| raised(py, d))
     }
 
     /// A native layer by its `Type`, with its parameters by their keys: `native("SDPA", [q, k, v, scale], SubtractMax=True)`.
+    ///
+    /// Returns the layer's result. Raises `BadInput` for another kind, key or value, with the validator that refuses it.
     #[pyo3(signature = (kind, operands, *, name=None, **params))]
     fn native(
         &mut self,
@@ -89,7 +98,7 @@ impl Graph {
         self.graph.output(&tensor.0).map_err(|d| raised(py, d))
     }
 
-    /// Compiles for a chip.
+    /// Compiles for a chip. Raises `Refused` with the layer's output and the chip, `BadInput` for a name that no chip has.
     #[pyo3(signature = (chip="m1"))]
     fn compile(&self, py: Python<'_>, chip: &str) -> PyResult<Program> {
         let chip = reference::chip(chip).map_err(|d| raised(py, d))?;

@@ -4,7 +4,7 @@
 //! run. The files of the package are in `crates/python/python`; `maturin` builds the wheel.
 //!
 //! Dependencies: `pyo3` is the bridge to the interpreter, by its stable interface, so that one wheel serves every version from
-//! 3.9 on; `numpy` makes arrays of numbers without a copy in between; `tempfile` holds models that come as objects.
+//! 3.9 on; `numpy` makes and reads arrays of numbers without a copy in between, `half` names fp16 for it; `tempfile` holds models that come as objects.
 
 // Classes and functions are documented for those who read them in Python.
 #![allow(missing_docs)]

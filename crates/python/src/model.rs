@@ -30,8 +30,14 @@ pub struct Model {
     _folder: Option<TempDir>,
 }
 
-/// Reads a model file or package, or a model object of coremltools. `dim` gives extents that the file leaves open, by the
-/// name of the dimension or as `input.axis`. A `portable` model pickles with its bytes, others with their place.
+/// Reads a model file or package, or a model object of coremltools.
+///
+/// `model` is a path, or an object with `get_spec` and `save`. `dim` gives extents that the file leaves open, by the name of
+/// the dimension or as `input.axis`. A `portable` model pickles with its bytes, others with their place. Raises
+/// `FileNotFoundError`, or `BadInput` for what does not read.
+///
+/// >>> anemone.load("digits.mlpackage")
+/// <anemone.Model digits.mlpackage>
 #[pyfunction]
 #[pyo3(signature = (model, *, dim=None, portable=false))]
 pub fn load(
@@ -105,6 +111,13 @@ impl Model {
     }
 
     /// Places every operation on a chip, or on several: a list, or names separated by commas.
+    ///
+    /// `route` is the deciding one: `direct` or `framework`. Returns a `Report`; a refusal is in it, not raised. Raises `BadInput` for
+    /// a name that no chip has and for a program compiled already.
+    ///
+    /// >>> report = anemone.load("digits.mlpackage").check(["m1", "m4"])
+    /// >>> report.ok, report.failures
+    /// (True, [])
     #[pyo3(signature = (chip=Chips::m1(), *, route="direct"))]
     fn check(slf: Bound<'_, Self>, chip: Chips, route: &str) -> PyResult<Report> {
         let (py, model) = (slf.py(), slf.get());
@@ -123,8 +136,15 @@ impl Model {
         Ok(Report { report, source: slf.clone().unbind(), chips: chip.0 })
     }
 
-    /// Compiles for a chip; a program compiled already is taken as it is. Operations that the engine has no way for run on the
-    /// host, unless `engine_only` is set: then they are refused. `threads`: as many for each run, in place of all cores.
+    /// Compiles for a chip; a program compiled already is taken as it is.
+    ///
+    /// Operations that the engine has no way for run on the host, unless `engine_only` is set: then they are refused.
+    /// `threads`: as many for each run, in place of all cores. Returns a `Program`. Raises `Refused` with the operation, its
+    /// output and the limit, `BadInput` for a name that no chip has. An interrupt ends the call.
+    ///
+    /// >>> program = anemone.load("digits.mlpackage").compile("m1")
+    /// >>> program.inputs, program.outputs
+    /// ({'image': (1, 1, 8, 8)}, {'probs': (1, 10)})
     #[pyo3(signature = (chip="m1", *, engine_only=false, threads=None))]
     fn compile(slf: Bound<'_, Self>, chip: &str, engine_only: bool, threads: Option<usize>) -> PyResult<Program> {
         let (py, model) = (slf.py(), slf.get());
@@ -148,9 +168,18 @@ impl Model {
         Ok(Program::new(compiled, chip, stem, Some(source), threads))
     }
 
-    /// Outputs of the graph's plain evaluator in fp32: arrays by name in, arrays by name out.
+    /// Outputs of the graph's plain evaluator in fp32, without compiling it.
+    ///
+    /// `inputs` has an array of the declared extents for each input; states that are not given are zeros. Returns arrays of
+    /// float32 by name. Raises `BadInput` for other names, extents and elements, and for a compiled program.
+    ///
+    /// >>> model = anemone.load("digits.mlpackage")
+    /// >>> model.evaluate({"image": np.load("image.npy")})["probs"].argmax()
+    /// np.int64(8)
     fn evaluate<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = arrays::by_name(inputs)?;
+        let held = arrays::by_name(inputs)?;
+        let copied = |(name, held): &(String, arrays::Held)| Ok((name.clone(), held.view()?.to_array()));
+        let arrays = held.iter().map(copied).collect::<PyResult<Vec<_>>>()?;
         let (path, choices) = (self.path.clone(), self.choices.clone());
         let outputs = apart(py, move || {
             let anemone::Model::Net { net, .. } = anemone::Model::load_with(&path, &choices)? else {
@@ -280,6 +309,8 @@ impl Report {
 }
 
 /// A compiled file explained, every field named.
+///
+/// Raises `BadInput` for a file that does not read or is of no known form.
 #[pyfunction]
 pub fn dump(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     apart(py, move || Ok(explain::explain(&anemone::Model::load(&path)?, &path, &Selection::default())?.render()))

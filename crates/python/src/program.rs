@@ -3,7 +3,8 @@
 use crate::arrays;
 use crate::error::{apart, raised};
 use crate::travel::{Source, travel};
-use anemone::{Array, Code, Diagnostic, Executable, Form, Session};
+use anemone::tensor::View;
+use anemone::{Code, Diagnostic, Executable, Form, Session};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics::Model as Arithmetic;
@@ -31,6 +32,8 @@ pub struct Program {
     threads: Option<usize>,
     /// Plans kept for later runs, by number model and threads.
     sessions: Mutex<Vec<Kept>>,
+    /// Casts of the runs so far.
+    notes: Mutex<Vec<String>>,
 }
 
 impl Program {
@@ -41,7 +44,15 @@ impl Program {
         source: Option<Source>,
         threads: Option<usize>,
     ) -> Program {
-        Program { compiled: Arc::new(compiled), chip, stem, source, threads, sessions: Mutex::default() }
+        Program {
+            compiled: Arc::new(compiled),
+            chip,
+            stem,
+            source,
+            threads,
+            sessions: Mutex::default(),
+            notes: Mutex::default(),
+        }
     }
 
     fn session(&self, model: Arithmetic, threads: Option<usize>) -> Arc<Session> {
@@ -54,6 +65,26 @@ impl Program {
         let session = Arc::new(Session::new(self.compiled.clone(), options, threads));
         sessions.push((key, session.clone()));
         session
+    }
+
+    /// Notes an input's element type if the engine takes another, once, also in the log `anemone`.
+    fn note(&self, py: Python<'_>, name: &str, given: &str) -> PyResult<()> {
+        let of_engine = || {
+            let ports = |p: &anemone_program::Program| p.ports_of(Direction::Input).any(|port| port.name == name);
+            self.compiled.chain.programs().iter().any(ports)
+        };
+        if given == "float16" || !of_engine() {
+            return Ok(());
+        }
+        let note = format!("input {name}: {given} is cast to float16, which the engine takes");
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.contains(&note) {
+            return Ok(());
+        }
+        notes.push(note.clone());
+        drop(notes);
+        py.import("logging")?.call_method1("getLogger", ("anemone",))?.call_method1("info", ("%s", note))?;
+        Ok(())
     }
 
     /// Names with extents.
@@ -92,6 +123,12 @@ impl Program {
         self.compiled.real_inputs()
     }
 
+    /// Casts of the runs so far, a sentence for each input and element type that is no fp16.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Tasks of the engine.
     #[getter]
     fn tasks(&self, py: Python<'_>) -> PyResult<usize> {
@@ -106,9 +143,24 @@ impl Program {
         self.compiled.chain.programs().iter().map(|p| p.kernel.len() + p.stream.len()).sum()
     }
 
-    /// Executes the program's words on the software engine: arrays by name in, arrays by name out. Doubts about the numbers
-    /// (values beyond fp16, NaN, inexact integers) are warnings of category `RuntimeWarning`. One array without a name is the program's only input; states are none.
-    /// `numerics`: `fast` or `exact`. `inputs` is a dictionary, for names that are no names of Python.
+    /// Executes the program's words on the software engine: arrays by name in, arrays of float32 by name out.
+    ///
+    /// An input is anything with numbers: an object with `__dlpack__` in the memory of the processor, with the buffer protocol,
+    /// or a list. It has the input's extents; axes may be split, joined, added or left out. float16 and float32 in the order of
+    /// rows are read where they are; other types and orders are copied first. What is not float16 is cast to it: see `notes`.
+    /// One array without a name is the only input that is no state; states are zeros unless given. `inputs` is a dictionary,
+    /// for names that are no names of Python. `numerics`: `fast`, or `exact` as the device computes; `threads`: as many in place
+    /// of all cores.
+    ///
+    /// Doubts about the numbers (values beyond fp16, NaN, inexact integers) are warnings of category `RuntimeWarning`. Raises
+    /// `BadInput` with the expected and the given extents or type, `Refused` for a fault of the program. An interrupt ends the call.
+    ///
+    /// >>> program = anemone.load("digits.mlpackage").compile("m1")
+    /// >>> image = np.load("image.npy").astype(np.float32)
+    /// >>> program.run(image)["probs"].argmax()
+    /// np.int64(8)
+    /// >>> program.notes
+    /// ['input image: float32 is cast to float16, which the engine takes']
     #[pyo3(signature = (only=None, *, numerics="fast", threads=None, inputs=None, **named))]
     fn run<'py>(
         &self,
@@ -128,7 +180,7 @@ impl Program {
             }
         };
         let model = model.map_err(|d| raised(py, d))?;
-        let mut arrays: Vec<(String, Array)> = Vec::new();
+        let mut held = Vec::new();
         if let Some(only) = only {
             let known = self.compiled.real_inputs();
             let [name] = known.as_slice() else {
@@ -136,15 +188,29 @@ impl Program {
                     format!("an array without a name needs a program with one input, this has {}", known.len());
                 return Err(raised(py, Diagnostic::new(Code::Usage, message).help(known.join(", "))));
             };
-            arrays.push((name.clone(), arrays::taken(only)?));
+            held.push((name.clone(), arrays::held(only, &format!("input {name}"))?));
         }
         for given in [inputs, named].into_iter().flatten() {
-            arrays.extend(arrays::by_name(given)?);
+            held.extend(arrays::by_name(given)?);
         }
+        let views: Vec<(&str, View)> =
+            held.iter().map(|(name, held)| Ok((name.as_str(), held.view()?))).collect::<PyResult<_>>()?;
         let session = self.session(model, threads.or(self.threads));
-        let (arrays, results) = apart(py, move || session.run(&arrays).map(|results| (arrays, results)))?;
+        let ready = match session.idle() {
+            Some(ready) => ready,
+            None => {
+                let planning = session.clone();
+                apart(py, move || planning.ready())?
+            }
+        };
+        // Under the interpreter's lock: nobody writes the arrays meanwhile.
+        let ready = session.bind(ready, &views).map_err(|d| raised(py, d))?;
+        for (name, held) in &held {
+            self.note(py, name, &held.given)?;
+        }
+        let results = apart(py, move || session.finish(ready))?;
         if let Some(net) = self.compiled.net.as_deref() {
-            for warning in anemone::warnings::of_run(net, model, &arrays, &results) {
+            for warning in anemone::warnings::of_run(net, model, &views, &results) {
                 let text = CString::new(warning.to_string()).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
             }
@@ -157,7 +223,10 @@ impl Program {
         Ok(outputs)
     }
 
-    /// Writes compiled forms into a folder: hwx, bin, anec, e5, firmware. The paths.
+    /// Writes compiled forms into a folder, which is made where it is missing: hwx, bin, anec, e5, firmware.
+    ///
+    /// Returns the paths. Raises `BadInput` for another form and where nothing can be written, `Refused` for a form that cannot
+    /// carry the program's host segments.
     #[pyo3(signature = (folder, emit=vec!["hwx".to_string()]))]
     fn save(&self, py: Python<'_>, folder: PathBuf, emit: Vec<String>) -> PyResult<Vec<String>> {
         let mut forms = Vec::new();

@@ -34,7 +34,7 @@ fn the_package_passes_its_tests_in_python() {
     }
     std::fs::copy(module(), package.join("_anemone.abi3.so")).expect("the module that cargo built");
     let ran = Command::new(python)
-        .args(["-m", "unittest", "-v", "test_anemone"])
+        .args(["-m", "unittest", "-v", "test_anemone", "test_arrays"])
         .current_dir(own.join("tests"))
         .env("PYTHONPATH", site.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")

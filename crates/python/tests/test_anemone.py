@@ -1,5 +1,7 @@
 """The package against its contract; `crates/python/tests/package.rs` runs it."""
 
+import doctest
+import importlib
 import os
 import pathlib
 import shutil
@@ -219,6 +221,23 @@ class Graphs(unittest.TestCase):
                 program.run(**wrong)
         with self.assertRaisesRegex(anemone.BadInput, "no input w"):
             program.run(q=good, k=good, v=good, w=good)
+
+
+def load_tests(_loader, tests, _pattern):
+    """The examples of the docstrings too; their files are those of the digits."""
+    before = os.getcwd()
+    settings = {
+        "extraglobs": {"anemone": anemone, "np": np},
+        "setUp": lambda _: os.chdir(EXAMPLE),
+        "tearDown": lambda _: os.chdir(before),
+    }
+    modules = [importlib.import_module(f"anemone{name}") for name in ("", "._anemone", "._evaluate", "._sweep", ".testing")]
+    found = [doctest.DocTestSuite(module, **settings) for module in modules]
+    # Classes of the native module count as the package's own, functions as its own.
+    if sum(suite.countTestCases() for suite in found) < 9:
+        raise AssertionError("docstrings are missing")
+    tests.addTests(found)
+    return tests
 
 
 if __name__ == "__main__":

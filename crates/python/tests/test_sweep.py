@@ -69,6 +69,7 @@ class Travel(Folder):
         program = anemone.load(self.copy).compile("m1")
         image = np.load(EXAMPLE / "image.npy")
         payload = pickle.dumps(program)
+        _travel._programs.clear()
         before = _travel.rebuilt
         again = [pickle.loads(payload) for _ in range(5)]
         self.assertEqual((_travel.rebuilt - before, len(set(map(id, again)))), (1, 1))
@@ -117,6 +118,56 @@ class Sweeps(Folder):
         for engine in engines:
             rows = self.rows(backend=engine, workers=2)
             self.assertEqual([{k: v for k, v in row.items() if k != "seconds"} for row in rows], plain, engine)
+
+    def test_what_joblib_lacks_is_named(self):
+        code = (
+            "import anemone, sys\n"
+            "try: anemone.sweep(sys.argv[1], backend='joblib', workers=2).rows\n"
+            "except OSError as error: print(error)\n"
+        )
+        script = 'mount -t tmpfs -o ro none /dev/shm && exec "$@" || exit 77'
+        ran = subprocess.run(
+            ["unshare", "-r", "-m", "sh", "-c", script, "sh", sys.executable, "-W", "ignore", "-c", code, PACKAGE],
+            capture_output=True, text=True, timeout=60,
+        )
+        if ran.returncode:
+            self.skipTest("nothing can be mounted here (unshare -r -m)")
+        self.assertIn('/dev/shm; backend="serial" needs none', ran.stdout)
+
+    def test_a_program_that_was_scattered_is_rebuilt_once_in_each_worker(self):
+        from distributed import Client
+
+        program = anemone.load(PACKAGE).compile("m1")
+        image = np.load(EXAMPLE / "image.npy")
+        with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+            held = client.scatter(program, broadcast=True)
+            runs = [client.submit(lambda p, x: p.run(x), held, image, pure=False) for _ in range(8)]
+            for outputs in client.gather(runs):
+                np.testing.assert_array_equal(outputs["probs"], program.run(image)["probs"])
+
+            def rebuilt():
+                from anemone import _travel
+
+                return _travel.rebuilt
+
+            self.assertEqual(sorted(client.run(rebuilt).values()), [1, 1])
+
+    def test_a_client_that_closes_ends_a_sweep_with_its_rows_kept(self):
+        from distributed import Client
+
+        file = self.folder / "rows.jsonl"
+        client = Client(n_workers=1, threads_per_worker=1, dashboard_address=None)
+        chips = ["m1", "m1-pro", "m1-max", "m1-ultra", "m2", "m3", "m4"]
+        rows = iter(anemone.sweep(PACKAGE, chips=chips, backend=client, file=file))
+        next(rows)
+        client.close()
+        with self.assertRaisesRegex(RuntimeError, "client"):
+            list(rows)
+        kept = len(file.read_text().splitlines())
+        self.assertGreaterEqual(kept, 1)
+        again = anemone.sweep(PACKAGE, chips=chips, backend="serial", file=file).rows
+        self.assertEqual(len(again), len(chips))
+        self.assertTrue(all(row["ok"] for row in again))
 
     def test_a_dead_worker_costs_its_own_task_alone(self):
         tasks = list(enumerate(["a", "die", "b", "c", "d"]))

@@ -207,19 +207,24 @@ impl Cache {
 
     /// Entries, least recently used first.
     pub fn list(&self) -> Vec<Entry> {
-        let mut out: Vec<Entry> = fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .filter_map(|e| {
-                let folder = e.ok()?;
-                let key = Key::parse(folder.file_name().to_str()?).ok()?;
-                let files = fs::read_dir(folder.path()).ok()?.filter_map(|f| f.ok()?.metadata().ok());
+        let mut out: Vec<Entry> = entries_of(&self.folder)
+            .filter_map(|(key, folder)| {
+                let files = fs::read_dir(&folder).ok()?.filter_map(|f| f.ok()?.metadata().ok());
                 let bytes = files.map(|m| m.len()).sum();
-                let used = fs::metadata(folder.path().join(SEAL)).and_then(|m| m.modified());
+                let used = fs::metadata(folder.join(SEAL)).and_then(|m| m.modified());
                 Some(Entry { key, bytes, used: used.unwrap_or(SystemTime::UNIX_EPOCH) })
             })
             .collect();
         out.sort_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
+        out
+    }
+
+    /// Folders that other versions keep beside this one's, with their number of entries. They are not read.
+    pub fn of_others(&self) -> Vec<(PathBuf, usize)> {
+        let beside = self.folder.parent().and_then(|family| fs::read_dir(family).ok()).into_iter().flatten().flatten();
+        let others = beside.map(|e| e.path()).filter(|path| path.is_dir() && *path != self.folder);
+        let mut out: Vec<_> = others.map(|path| (path.clone(), entries_of(&path).count())).collect();
+        out.sort();
         out
     }
 
@@ -324,6 +329,12 @@ impl Cache {
         }
         Ok((key, Bundle { images, descriptor: descriptor.to_vec(), function }))
     }
+}
+
+/// Keys and folders of the entries below a build's folder, in no order.
+fn entries_of(build: &Path) -> impl Iterator<Item = (Key, PathBuf)> {
+    let inside = fs::read_dir(build).into_iter().flatten().flatten();
+    inside.filter_map(|e| Some((Key::parse(e.file_name().to_str()?).ok()?, e.path())))
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -122,6 +122,31 @@ pub const RULES: &[Rule] = &[
         in_tests: false,
         pattern: Pattern::Word(GENERATIONS),
     },
+    Rule {
+        reason: "only the modules `os` ask for the operating system",
+        crates: EVERY,
+        except: &[
+            "crates/ane/src/os/",
+            "crates/runtime/src/os/",
+            // The width of addresses, and a crate that is for one system as a whole.
+            "crates/program/src/lib.rs",
+            "crates/iokit/src/lib.rs",
+        ],
+        in_tests: false,
+        pattern: Pattern::Word(&["target_os", "target_family"]),
+    },
+    Rule {
+        reason: "only vectors and host intrinsics of crates/kernels ask for the processor",
+        crates: EVERY,
+        except: &[
+            "crates/kernels/src/host.rs",
+            "crates/kernels/src/isa.rs",
+            "crates/kernels/src/simd.rs",
+            "crates/kernels/src/view.rs",
+        ],
+        in_tests: false,
+        pattern: Pattern::Word(&["target_arch"]),
+    },
 ];
 
 /// Returns true if an exception names the file, or a folder (with a closing slash) that contains it.

@@ -70,6 +70,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                 let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
                 let limit = super::places::CACHE_BYTES >> 20;
                 voice.note(format!("{}: {} programs, {} of {limit} MiB", folder.display(), entries.len(), bytes >> 20));
+                for (build, programs) in cache.of_others() {
+                    voice.note(format!("not read: {programs} programs of another version, {}", build.display()));
+                }
                 let lines: String = entries.iter().map(|e| format!("{} {}\n", e.key.text(), e.bytes)).collect();
                 print(&lines)?;
             }

@@ -139,6 +139,8 @@ fn pass() -> impl TypedValueParser<Value = &'static pipeline::Pass> {
 struct Stages {
     kept: Option<Vec<(PathBuf, Stage)>>,
     below: PathBuf,
+    /// Why the cache did not take a program.
+    unkept: Option<String>,
 }
 
 impl Log for Stages {
@@ -206,7 +208,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             |name| Diagnostic::new(Code::Usage, format!("{name} cannot be left out: `ane passes` says which can"));
         pass.disable(&mut options).map_err(refused)?;
     }
-    let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new() };
+    let mut stages = Stages { kept: flags.dump_ir.is_some().then(Vec::new), below: PathBuf::new(), unkept: None };
     let bar = voice.progress(format!("compiling for {}", chip.target));
     let stopped = flags.stop_after.map(|pass| compile_until(&model, chip, &options, &mut stages, pass));
     let compiled = stopped.is_none().then(|| chain(&flags, model, chip, &options, &wanted, &mut stages));
@@ -226,6 +228,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         return Err(refused);
     }
     reasons.iter().for_each(|reason| voice.note(format!("on the host: {reason}")));
+    stages.unkept.iter().for_each(|why| voice.note(super::places::not_kept(why)));
     let name = name_of(&flags.model);
     let stem = Path::new(&name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let dialect = flags.compat.and_then(CompatName::dialect).unwrap_or(hwx::Options::default().dialect);
@@ -348,7 +351,7 @@ fn kept(flags: &Flags, model: Model, chip: &'static Chip, options: &Options, sta
     let compiled = model.compile(chip, options, stages)?;
     if let Ok(bundle) = runtime::bundle(&compiled, chip) {
         // A cache that cannot be written is as good as none.
-        let _ = store.store(&key, &bundle);
+        stages.unkept = store.store(&key, &bundle).err().map(|error| error.to_string()).or(stages.unkept.take());
     }
     Ok(compiled.program)
 }

@@ -8,7 +8,7 @@ use super::compile::CompatName;
 use super::trace::{self, Risk};
 use super::{FIRST, ModelFlags, Voice, chip, print, reference, target};
 use anemone::execute::{own_extents, state_at_start};
-use anemone::tensor::{self, Array};
+use anemone::tensor::{self, Array, views};
 use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warnings::Warning};
 use anemone_compile::{Compat, Options};
 use anemone_facts::chips::Chip;
@@ -241,7 +241,8 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         own_extents(net, &mut run.outputs);
     }
 
-    let warnings = net.as_deref().map_or_else(Vec::new, |net| warnings::of_run(net, model, &inputs, &run.outputs));
+    let warnings =
+        net.as_deref().map_or_else(Vec::new, |net| warnings::of_run(net, model, &views(&inputs), &run.outputs));
     warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
     let strict = flags.strict_numerics && !warnings.is_empty();
 

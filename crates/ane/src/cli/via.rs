@@ -1,7 +1,7 @@
 //! `ane run --via`: through the runtime, in this process or through a broker.
 
 use super::Voice;
-use super::places::{cache, refused, socket};
+use super::places::{cache, not_kept, refused, socket};
 use anemone::host::Evaluator;
 use anemone::runtime::{ENGINE_ONLY, ModelCompiler};
 use anemone::{Array, Code, Diagnostic, Result, Run, files};
@@ -119,7 +119,9 @@ impl Flags {
         if let Some(remote) = &remote {
             voice.detail(format!("the broker's cache {}", if remote.was_kept() { "hit" } else { "miss: it compiled" }));
         }
-        if let Some(cache) = runtime.cache() {
+        if let Some(why) = runtime.unkept() {
+            voice.note(not_kept(why));
+        } else if let Some(cache) = runtime.cache() {
             let outcome = if library.was_kept() { "hit: nothing is compiled" } else { "miss: compiled and kept" };
             voice.detail(format!("cache {outcome} ({})", cache.folder().display()));
         }

@@ -61,9 +61,92 @@ fn a_cache_that_cannot_be_written_costs_time_and_no_result() {
     let file = scratch.file("file", "x");
     let (plain, other) = (scratch.out("a.bin"), scratch.out("b.bin"));
     ane!("compile", package, "-o", plain).fine();
-    ane!("compile", package, "-o", other, "--cache", format!("{file}/below")).fine();
+    let compiled = ane!("compile", package, "-o", other, "--cache", format!("{file}/below")).fine();
+    assert!(compiled.err.contains("warning: the compiled program is not kept: "), "{compiled:?}");
     let bytes = |path: &String| std::fs::read(path).expect("written");
     assert_eq!(bytes(&plain), bytes(&other));
+    let [_, image, _] = digits();
+    let ran = ane!("run", package, "-i", image, "--via", "inprocess", "--cache", format!("{file}/below")).fine();
+    assert!(ran.err.contains("not kept: ") && ran.err.contains("--cache FOLDER"), "{ran:?}");
+}
+
+#[test]
+fn programs_of_another_version_are_named_and_not_read() {
+    let scratch = Scratch::new();
+    let [package, ..] = digits();
+    let cache = scratch.path("cache");
+    let keep = |out: &str| ane!("compile", package, "-o", scratch.out(out), "--cache", cache).fine();
+    keep("a.hwx");
+    let family = std::path::Path::new(&cache).join("com.apple.e5rt.e5bundlecache");
+    let own = std::fs::read_dir(&family).expect("listed").next().expect("a build").expect("readable").path();
+    std::fs::rename(&own, family.join("anemone-0.0.0")).expect("renamed");
+    let listed = ane!("cache", "ls", "--cache", cache).fine();
+    assert!(listed.out.is_empty() && listed.err.contains("not read: 1 programs of another version"), "{listed:?}");
+    assert!(listed.err.contains("anemone-0.0.0"), "{listed:?}");
+    keep("b.hwx");
+    assert_eq!(ane!("cache", "ls", "--cache", cache).fine().out.lines().count(), 1);
+}
+
+#[test]
+fn what_lies_on_the_network_is_named_as_such() {
+    for (name, wanted) in [
+        ("https://host/model.onnx", "this is a URL"),
+        ("smb://server/share/model.mlpackage", "this is a URL"),
+        ("\\\\server\\share\\model.mlpackage", "a network share"),
+        ("//server/share/model.mlpackage", "a network share"),
+    ] {
+        ane!("check", name).refused(2, "ANE2001", &[name, wanted]);
+        ane!("run", name).refused(2, "ANE2001", &[name, wanted]);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_that_is_read_only_is_named_and_nothing_is_left() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let folder = scratch.path("fixed");
+    std::fs::create_dir(&folder).expect("a folder");
+    let binary = std::env::var("ANE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ane").into());
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        let script = "mount -t tmpfs none \"$0\" && mount -o remount,ro \"$0\" && exec \"$@\" || exit 77";
+        command.args(["-r", "-m", "sh", "-c", script, &folder, &binary]).args(arguments);
+        let ran = command.output().expect("unshare starts");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    if std::process::Command::new("unshare").output().is_err() || run(&["--version"]).0 != Some(0) {
+        eprintln!("skipped: no file system can be mounted here (unshare -r -m)");
+        return;
+    }
+    let out = format!("{folder}/out.hwx");
+    for arguments in [
+        &["compile", &package, "-o", &out] as &[&str],
+        &["compile", &package, "-o", &format!("{folder}/new/")],
+        &["convert", &package, "-o", &format!("{folder}/x.mlpackage")],
+        &["run", &package, "-i", &image, "-o", &format!("{folder}/y.npy")],
+        &["check", &package, "--html", &format!("{folder}/x.html")],
+    ] {
+        let (code, err) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+        assert!(err.contains("error[ANE2005]") && err.contains("Read-only file system"), "{arguments:?}: {err}");
+        assert!(err.contains(&folder), "{arguments:?}: {err}");
+    }
+    let (code, err) = run(&["broker", "--socket", &format!("{folder}/aned.sock")]);
+    assert!(code == Some(2) && err.contains("Read-only file system") && err.contains("aned."), "{err}");
+    let (code, err) = run(&["run", &package, "-i", &image, "--via", "inprocess", "--cache", &folder]);
+    assert!(code == Some(0) && err.contains("not kept: ") && err.contains("Read-only file system"), "{err}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_path_that_is_too_long_for_a_socket() {
+    let [package, image, _] = digits();
+    let long = format!("/tmp/{}", "x".repeat(120));
+    let wanted: &[&str] = &["at most 107 bytes, this one 125", "choose a shorter folder"];
+    ane!("broker", "--socket", long).refused(2, "ANE2001", wanted);
+    ane!("stat", "--socket", long).refused(2, "ANE2001", wanted);
+    ane!("run", package, "-i", image, "--via", "broker", "--socket", long).refused(2, "ANE2001", wanted);
 }
 
 #[test]

@@ -84,6 +84,10 @@ class Program:
         """Reasons for operations that run on the host, a sentence each."""
 
     @property
+    def notes(self) -> List[str]:
+        """Casts of the runs so far, a sentence for each input and element type that is not float16."""
+
+    @property
     def tasks(self) -> int:
         """Tasks of the engine."""
 

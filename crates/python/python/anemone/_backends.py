@@ -42,8 +42,12 @@ class Joblib:
         tasks, tries, alone, running = iter(tasks), {}, [], {}
 
         def submit(number, task):
-            executor = get_reusable_executor(max_workers=self.workers, timeout=60)
-            running[executor.submit(function, task)] = (number, task)
+            try:
+                executor = get_reusable_executor(max_workers=self.workers, timeout=60)
+                running[executor.submit(function, task)] = (number, task)
+            except OSError as error:
+                needs = 'joblib starts processes, which share semaphores in /dev/shm; backend="serial" needs none'
+                raise OSError(error.errno, f"{error.strerror}: {needs}") from error
 
         try:
             while True:
@@ -111,6 +115,11 @@ class Dask:
                 number = numbers.pop(future.key)
                 yield number, future.result() if error is None else WorkerDied(f"{type(error).__name__}: {error}")
                 submit(1)
+        except Exception as error:
+            # Whatever a closed client raises, it has several kinds of errors for it.
+            if self.client.status not in ("closed", "closing"):
+                raise
+            raise RuntimeError("the client of Dask has closed; a sweep with file= goes on from the rows so far") from error
         finally:
             if self.own:
                 self.client.close()

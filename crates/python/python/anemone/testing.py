@@ -14,6 +14,9 @@ def assert_on_ane(model: Any, chip: str = "m1", *, route: str = "direct") -> Rep
     """Fails with the report's table unless every operation runs on the engine of ``chip``.
 
     ``model`` is what ``anemone.load`` takes, or what it gave. Returns the report.
+
+    >>> anemone.assert_on_ane("digits.mlpackage", "m1").ok
+    True
     """
     __tracebackhide__ = True
     loaded = model if isinstance(model, _anemone.Model) else _anemone.load(model)

@@ -30,7 +30,7 @@ pub use library::{Function, Library};
 pub use operation::{IoPort, Operation};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 pub use stream::{Event, Stream, StreamConfig};
 
 /// Defects of Apple's runtime to reproduce.
@@ -62,6 +62,7 @@ pub struct Runtime {
     compiler: Arc<dyn Compiler>,
     pub(crate) host: Option<Arc<dyn HostExecutor>>,
     cache: Option<Cache>,
+    unkept: OnceLock<String>,
     pub(crate) quirks: Quirks,
     pub(crate) counts: Counts,
     pub(crate) flights: Mutex<u32>,
@@ -83,6 +84,7 @@ impl Runtime {
             compiler,
             host: None,
             cache,
+            unkept: OnceLock::new(),
             quirks: Quirks::default(),
             counts: Counts::default(),
             flights: Mutex::new(0),
@@ -122,6 +124,11 @@ impl Runtime {
     /// The cache.
     pub fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
+    }
+
+    /// Why the cache did not take the first program that it refused.
+    pub fn unkept(&self) -> Option<&str> {
+        self.unkept.get().map(String::as_str)
     }
 
     pub(crate) fn next_submission(&self) -> u64 {
@@ -168,6 +175,7 @@ impl Runtime {
                         let bundle = self.compiler.compile(model, options).map_err(Error::Compile)?;
                         if let Some(Err(error)) = self.cache.as_ref().map(|c| c.store(&key, &bundle)) {
                             tracing::warn!(%error, "a compiled program is not kept");
+                            self.unkept.get_or_init(|| error.to_string());
                         }
                         bundle
                     }
