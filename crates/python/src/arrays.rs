@@ -4,7 +4,7 @@ use crate::error::raised;
 use anemone::tensor::{Elements, View};
 use anemone::{Array, Code, Diagnostic};
 use half::f16;
-use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn};
+use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -36,6 +36,9 @@ impl Held<'_> {
 /// Holds any object that numpy reads: by DLPack, by the buffer protocol, by numbers in lists. `what` names it in refusals.
 pub fn held<'py>(value: &Bound<'py, PyAny>, what: &str) -> PyResult<Held<'py>> {
     let py = value.py();
+    if let Some(held) = as_it_is(value) {
+        return Ok(held);
+    }
     read(value).map_err(|error| {
         // An interrupt is no refusal.
         if !error.is_instance_of::<PyException>(py) {
@@ -48,6 +51,19 @@ pub fn held<'py>(value: &Bound<'py, PyAny>, what: &str) -> PyResult<Held<'py>> {
         refusal.set_cause(py, Some(error));
         refusal
     })
+}
+
+/// An array of NumPy that is read without another word: nearly every one.
+fn as_it_is<'py>(value: &Bound<'py, PyAny>) -> Option<Held<'py>> {
+    fn own<'py, T: Element>(value: &Bound<'py, PyAny>) -> Option<PyReadonlyArrayDyn<'py, T>> {
+        let array: PyReadonlyArrayDyn<'py, T> = value.extract().ok()?;
+        (array.is_c_contiguous() && array.as_slice().is_ok()).then_some(array)
+    }
+    if let Some(array) = own::<f32>(value) {
+        return Some(Held { shape: array.shape().to_vec(), elements: Kind::F32(array), given: "float32".into() });
+    }
+    let array = own::<f16>(value)?;
+    Some(Held { shape: array.shape().to_vec(), elements: Kind::F16(array), given: "float16".into() })
 }
 
 fn read<'py>(value: &Bound<'py, PyAny>) -> PyResult<Held<'py>> {

@@ -142,7 +142,7 @@ pub const RULES: &[Rule] = &[
             "crates/kernels/src/host.rs",
             "crates/kernels/src/isa.rs",
             "crates/kernels/src/simd.rs",
-            "crates/kernels/src/view.rs",
+            "crates/kernels/src/view/",
         ],
         in_tests: false,
         pattern: Pattern::Word(&["target_arch"]),
