@@ -417,6 +417,10 @@ impl Infer<'_> {
         if !matches!(binary, Binary::Max | Binary::Min | Binary::Equal | Binary::NotEqual) {
             self.number(0)?;
         }
+        if binary.is_of_bits() && self.inputs[0].dtype.is_float() {
+            let found = self.inputs[0].dtype;
+            return Err(Error::ElementType { kind: self.name, operand: 0, found, expected: "integers" });
+        }
         self.alike(1, 0)?;
         let dtype = if binary.is_comparison() { DType::Bool } else { x.dtype };
         Ok(TensorType { dtype, shape: broadcast(self.name, &x.shape, &y.shape)? })

@@ -159,11 +159,23 @@ pub enum Binary {
     LessEqual,
     Greater,
     GreaterEqual,
+    /// Bits that both integers have.
+    BitAnd,
+    /// Bits that one of two integers has.
+    BitOr,
+    /// Bits that differ.
+    BitXor,
+    /// Bits of an integer moved up; those above its element type are lost. Zero where the number of places is negative or not
+    /// below the element's bits.
+    ShiftLeft,
+    /// Bits of an integer moved down, the sign kept. Nothing but the sign is left where the number of places is negative or not
+    /// below the element's bits.
+    ShiftRight,
 }
 
 impl Binary {
     /// Every function.
-    pub const ALL: [Binary; 15] = [
+    pub const ALL: [Binary; 20] = [
         Binary::Add,
         Binary::Sub,
         Binary::Mul,
@@ -179,6 +191,11 @@ impl Binary {
         Binary::LessEqual,
         Binary::Greater,
         Binary::GreaterEqual,
+        Binary::BitAnd,
+        Binary::BitOr,
+        Binary::BitXor,
+        Binary::ShiftLeft,
+        Binary::ShiftRight,
     ];
 
     /// Name as the text form spells it.
@@ -199,7 +216,17 @@ impl Binary {
             Binary::LessEqual => "less_equal",
             Binary::Greater => "greater",
             Binary::GreaterEqual => "greater_equal",
+            Binary::BitAnd => "bit_and",
+            Binary::BitOr => "bit_or",
+            Binary::BitXor => "bit_xor",
+            Binary::ShiftLeft => "shift_left",
+            Binary::ShiftRight => "shift_right",
         }
+    }
+
+    /// Returns true for functions of the bits of integers, which floats do not have.
+    pub fn is_of_bits(&self) -> bool {
+        matches!(self, Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight)
     }
 
     /// Returns true for comparisons, whose result is a truth value.

@@ -46,7 +46,7 @@ impl Spread {
 
 impl Builder {
     /// Columns and rows as `[N, Ho, Wo, 2]` from a `[N, Wo]` and a `[N, Ho]`.
-    fn grid(&mut self, columns: ValueId, rows: ValueId) -> Built {
+    pub fn grid(&mut self, columns: ValueId, rows: ValueId) -> Built {
         let (n, w, h) = (self.shape(columns)[0], self.shape(columns)[1], self.shape(rows)[1]);
         let columns = self.reshape(columns, [n, 1, w, 1])?;
         let columns = self.broadcast(columns, [n, h, w, 1])?;

@@ -30,6 +30,9 @@ pub(super) fn binary(binary: Binary, inputs: &[View], result: &TensorType) -> Bu
             let (x, y) = (inputs[0].integers(), inputs[1].integers());
             Buffer::Integer(zip(&x, &y, shapes, &result.shape, |a, b| {
                 let (a, b) = (i64::from(a), i64::from(b));
+                if matches!(binary, Binary::ShiftLeft | Binary::ShiftRight) {
+                    return shifted(binary, result.dtype, a, b);
+                }
                 match u32::try_from(b) {
                     // What wraps has its low digits, however large the power.
                     Ok(b) if binary == Binary::Pow && result.dtype.bytes() < 4 => {
@@ -87,6 +90,18 @@ pub(super) fn float_binary(binary: Binary, a: f32, b: f32) -> f32 {
     }
 }
 
+/// Bits moved up or down by `b` places within an element type.
+fn shifted(binary: Binary, dtype: DType, a: i64, b: i64) -> i32 {
+    let inside = (0..8 * dtype.bytes() as i64).contains(&b);
+    match binary {
+        Binary::ShiftLeft if inside && dtype == DType::I32 => (a << b) as i32,
+        Binary::ShiftLeft if inside => wrapped(dtype, a << b),
+        Binary::ShiftLeft => 0,
+        _ if inside => (a >> b) as i32,
+        _ => -i32::from(a < 0),
+    }
+}
+
 pub(super) fn integer_binary(binary: Binary, a: i64, b: i64) -> i64 {
     match binary {
         Binary::Add => a + b,
@@ -102,6 +117,9 @@ pub(super) fn integer_binary(binary: Binary, a: i64, b: i64) -> i64 {
             let r = a % b;
             if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
         }
+        Binary::BitAnd => a & b,
+        Binary::BitOr => a | b,
+        Binary::BitXor => a ^ b,
         _ => compare(binary, a, b).into(),
     }
 }

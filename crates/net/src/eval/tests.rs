@@ -232,6 +232,19 @@ fn binary_functions() {
         let found = run(OpKind::Binary(binary), &[integer(-2), integer(7)], None).data.to_i32();
         assert_eq!(found, [expected as i32], "{binary:?}");
     }
+    // Bits of two's complement; places beyond the element leave nothing but the sign.
+    let bits = |binary, data: [Data; 2]| {
+        let [x, y] = data.map(|data| Tensor { shape: vec![data.len()], data });
+        run(OpKind::Binary(binary), &[x, y], None).data.to_i32()
+    };
+    let whole = |v: &[i32]| Data::I32(v.to_vec());
+    assert_eq!(bits(Binary::BitAnd, [whole(&[12, -1]), whole(&[10, 7])]), [8, 7]);
+    assert_eq!(bits(Binary::BitOr, [whole(&[12, -8]), whole(&[10, 7])]), [14, -1]);
+    assert_eq!(bits(Binary::BitXor, [whole(&[12, -1]), whole(&[10, 7])]), [6, -8]);
+    assert_eq!(bits(Binary::ShiftLeft, [whole(&[1, 1, 5, 5]), whole(&[31, 3, 32, -1])]), [i32::MIN, 8, 0, 0]);
+    assert_eq!(bits(Binary::ShiftRight, [whole(&[-8, 8, -8, 8]), whole(&[1, 3, 32, -1])]), [-4, 1, -1, 0]);
+    assert_eq!(bits(Binary::ShiftLeft, [Data::U8(vec![129]), Data::U8(vec![1])]), [2]);
+    assert_eq!(bits(Binary::ShiftLeft, [Data::I8(vec![64]), Data::I8(vec![1])]), [-128]);
     let zero = run(OpKind::Binary(Binary::Div), &[Tensor::i32([1], vec![5]), Tensor::i32([1], vec![0])], None);
     assert_eq!(zero.data, Data::I32(vec![0]));
     let most = Tensor::i32([1], vec![i32::MAX]);

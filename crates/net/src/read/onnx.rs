@@ -5,16 +5,20 @@
 //! `double` is `f32`.
 
 mod attention;
+mod bits;
 mod contributed;
 mod elementwise;
+mod linear_attention;
 mod loss;
 mod node;
 mod normalize;
 mod proto;
 mod quantized;
 mod recurrent;
+mod regions;
 mod shape;
 mod spatial;
+mod spectrum;
 mod subgraph;
 #[cfg(test)]
 mod tests;
@@ -131,6 +135,7 @@ fn translate(
         functions: &model.functions,
         values: HashMap::new(),
         external: HashMap::new(),
+        wide: HashMap::new(),
         depth: 0,
         notes,
         left,
@@ -188,6 +193,8 @@ pub struct Translator<'a> {
     /// Values by name; those of outer graphs are seen in inner ones.
     values: HashMap<String, ValueId>,
     external: HashMap<String, Bytes>,
+    /// Integers of the file that are held as `i32` and are no such: those of 64 bits, and unsigned ones of 32.
+    wide: HashMap<ValueId, Element>,
     depth: usize,
     pub notes: Vec<String>,
     /// Nodes that no static graph holds, where they are wanted.
@@ -204,6 +211,10 @@ impl Translator<'_> {
         for input in graph.input.iter().filter(|i| !self.values.contains_key(&i.name)).collect::<Vec<_>>() {
             let ty = self.input_type(input)?;
             let id = self.build.input(&input.name, ty)?;
+            let tensor = input.ty.as_ref().and_then(|t| t.tensor.as_ref());
+            if let Some(element) = tensor.and_then(|t| element(t.element)) {
+                self.note_element(id, element);
+            }
             self.values.insert(input.name.clone(), id);
         }
         // Names that later nodes define must not be taken by intermediate values.
@@ -226,9 +237,24 @@ impl Translator<'_> {
             let tensor = self.tensor(initializer)?;
             let name = self.build.fresh(&initializer.name);
             let id = self.build.value(&name, tensor.ty(), Some(Arc::new(tensor)));
+            if let Some(element) = element(initializer.data_type) {
+                self.note_element(id, element);
+            }
             self.values.insert(initializer.name.clone(), id);
         }
         Ok(())
+    }
+
+    /// Remembers the element type of the file where it is an integer that `i32` does not hold.
+    pub fn note_element(&mut self, id: ValueId, element: Element) {
+        if matches!(element, Element::Int(64) | Element::UInt(32 | 64)) {
+            self.wide.insert(id, element);
+        }
+    }
+
+    /// The integers of the file that a value is held as `i32` for, if it is not one of 32 bits with a sign.
+    pub fn wide_element(&self, id: ValueId) -> Option<Element> {
+        self.wide.get(&id).copied()
     }
 
     fn nodes(&mut self, nodes: &[proto::Node]) -> Result<(), Error> {

@@ -1,12 +1,16 @@
 //! Round trips, and texts that do not parse.
 
 use super::*;
+use crate::build::Builder;
 use crate::check::check;
 use crate::error::{Error, TextFault};
+use crate::graph::{DType, Net, TensorType};
+use crate::ops::{Binary, GeluMode, OpKind, ReduceKind, Unary};
 use crate::read::{
     Options, read_netplist, read_package,
     tests::{Disk, models, netplists},
 };
+use proptest::prelude::*;
 
 const SAMPLE: &str = r#"net "main" {
   input %x: f16[1, 2, 4, 4] surface=[64, 256, 1]
@@ -31,6 +35,58 @@ fn sample_round_trips() {
     let used: Vec<&str> = SAMPLE.lines().filter(|l| !l.contains("%t:") && !l.contains("%f:")).collect();
     assert_eq!(text.lines().collect::<Vec<_>>(), used);
     assert_eq!(print(&parse(&text, &blobs).unwrap()).0, text);
+}
+
+/// A network of drawn operations on `[n, c, h, w]`, with a drawn constant.
+fn drawn(name: &str, shape: &[usize], bits: &[u32], steps: &[(usize, f32, f32, usize)]) -> Net {
+    let mut build = Builder::new(name);
+    let mut x = build.input("x", TensorType::new(DType::F16, shape)).expect("an input");
+    let data: Vec<f32> = bits.iter().map(|&b| f32::from_bits(b)).map(|v| if v.is_nan() { 1.0 } else { v }).collect();
+    let constant = build.floats([data.len(), 1, 1, 1, 1], &data, x);
+    for &(kind, a, b, axis) in steps {
+        let dims = build.shape(x);
+        let axis = axis % dims.len();
+        x = match kind {
+            0 => build.unary(Unary::Clip { min: a, max: b }, x),
+            1 => build.unary(Unary::ScaledTanh { alpha: a, beta: b }, x),
+            2 => build.transpose(x, &(0..dims.len()).rev().collect::<Vec<_>>()),
+            3 => build.reduce(ReduceKind::LogSumExp, x, &[axis], true),
+            4 => build.softmax(x, axis),
+            5 => {
+                let mut pads = vec![(0, 0); dims.len()];
+                pads[axis] = (1, axis);
+                build.op("padded", OpKind::Pad { pads, value: a }, &[x])
+            }
+            _ => build.unary(Unary::Gelu(GeluMode::Tanh), x),
+        }
+        .expect("types fit");
+    }
+    let y = build.binary(Binary::Mul, x, constant).expect("types fit");
+    build.output(y, "y").expect("an output");
+    build.finish()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// What failed once stands in `proptest-regressions` and runs first.
+    #[test]
+    fn any_network_is_read_as_it_is_printed(
+        name in "\\PC{0,12}",
+        shape in prop::collection::vec(1usize..4, 1..5),
+        bits in prop::collection::vec(any::<u32>(), 1..9),
+        steps in prop::collection::vec((0usize..7, -1e30f32..1e30, -1e-30f32..1e-30, 0usize..4), 0..6),
+    ) {
+        let net = drawn(&name, &shape, &bits, &steps);
+        let (text, blobs) = print(&net);
+        let again = parse(&text, &blobs).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert!(check(&again).is_ok(), "{}", text);
+        prop_assert_eq!(print(&again), (text, blobs));
+        prop_assert_eq!(&again.name, &net.name);
+        for (a, b) in again.ops.iter().zip(&net.ops) {
+            prop_assert_eq!((&a.name, &a.kind), (&b.name, &b.kind));
+        }
+    }
 }
 
 #[test]

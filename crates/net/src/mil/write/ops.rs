@@ -59,6 +59,9 @@ impl Writer<'_> {
                 if let (Binary::Equal, DType::Bool) = (binary, x_type) {
                     return self.same_truth(op);
                 }
+                if binary.is_of_bits() {
+                    return Err(self.unsupported(&op.kind, out, "the format has no operation on bits of integers"));
+                }
                 (binary_name(*binary, x_type), [next("x"), next("y")].into_iter().flatten().collect())
             }
             OpKind::Select => ("select", [next("cond"), next("a"), next("b")].into_iter().flatten().collect()),

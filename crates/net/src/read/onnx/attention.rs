@@ -1,6 +1,7 @@
 //! Attention and what it is made of: heads, rotary places, masks.
 
 use super::node::Node;
+use super::subgraph;
 use crate::error::Error;
 use crate::graph::{DType, ValueId, elements};
 use crate::ops::{Binary, OpKind, ReduceKind, Unary};
@@ -14,8 +15,75 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     }
 }
 
+/// Domain of operators that the format tries out.
+pub const PREVIEW: &str = "ai.onnx.preview";
+
+/// As [`translate`], for operators of [`PREVIEW`].
+pub fn translate_preview(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "FlexAttention" => flexible(n),
+        _ => Ok(false),
+    }
+}
+
+/// Attention whose scores and weights go through graphs of the node.
+fn flexible(n: &mut Node) -> Result<bool, Error> {
+    let (q, mut k, mut v) = (n.need(0)?, n.need(1)?, n.need(2)?);
+    let (sq, sk) = (n.shape(q), n.shape(k));
+    if [&sq, &sk, &n.shape(v)].iter().any(|s| s.len() != 4) {
+        return Err(n.unsupported("operands of rank other than 4"));
+    }
+    (k, v) = shared(n, k, v, sq[1])?;
+    let dtype = n.dtype(q);
+    let precision = match n.int("softmax_precision", 0) {
+        0 if dtype == DType::F16 => DType::F32,
+        0 => dtype,
+        1 | 11 => DType::F32,
+        10 => DType::F16,
+        other => return Err(n.unsupported(format!("`softmax_precision` is {other}"))),
+    };
+    // Both factors are scaled, so that products of fp16 stay small.
+    let root = n.float("scale", 1.0 / (sq[3] as f32).sqrt()).sqrt();
+    let (q, k) = (n.build().with(Binary::Mul, q, root)?, n.build().with(Binary::Mul, k, root)?);
+    let scores = n.build().matmul(q, k, true)?;
+    let mut scores = n.build().cast(scores, precision)?;
+    scores = modified(n, "score_mod", scores)?;
+    let weights = n.build().softmax(scores, 3)?;
+    let weights = modified(n, "prob_mod", weights)?;
+    let v = n.build().cast(v, precision)?;
+    let id = n.build().matmul(weights, v, false)?;
+    let id = n.build().cast(id, dtype)?;
+    n.done(id)
+}
+
+/// A tensor through the graph that an attribute holds, if it does.
+fn modified(n: &mut Node, name: &str, x: ValueId) -> Result<ValueId, Error> {
+    if n.attribute(name).is_none() {
+        return Ok(x);
+    }
+    let graph = subgraph::graph(n, name)?;
+    match subgraph::inner(n, graph, &[x])?.as_slice() {
+        &[id] => Ok(id),
+        other => Err(n.unsupported(format!("`{name}` has {} results", other.len()))),
+    }
+}
+
+/// Keys and values for each of `heads` query heads, several of which share one.
+fn shared(n: &mut Node, k: ValueId, v: ValueId, heads: usize) -> Result<(ValueId, ValueId), Error> {
+    let own = n.shape(k)[1];
+    if own == heads {
+        return Ok((k, v));
+    }
+    if own == 0 || !heads.is_multiple_of(own) {
+        return Err(n.unsupported(format!("{heads} query heads for {own} of keys")));
+    }
+    let indices: Vec<i32> = (0..heads).map(|h| (h / (heads / own)) as i32).collect();
+    let indices = n.build().integers([heads], indices);
+    Ok((n.build().gather(k, indices, 1)?, n.build().gather(v, indices, 1)?))
+}
+
 /// Heads of a `[N, S, heads width]` as `[N, heads, S, width]`.
-fn heads(n: &mut Node, x: ValueId, count: usize) -> Result<ValueId, Error> {
+pub fn heads(n: &mut Node, x: ValueId, count: usize) -> Result<ValueId, Error> {
     let shape = n.shape(x);
     let &[batch, steps, width] = shape.as_slice() else { return Ok(x) };
     if count == 0 || !width.is_multiple_of(count) {
@@ -43,17 +111,7 @@ fn attention(n: &mut Node) -> Result<bool, Error> {
     }
     let (present_k, present_v) = (k, v);
     let (sq, sk) = (n.shape(q), n.shape(k));
-    // Several query heads share one of keys and values.
-    if sq[1] != sk[1] {
-        if sk[1] == 0 || sq[1] % sk[1] != 0 {
-            return Err(n.unsupported(format!("{} query heads for {} of keys", sq[1], sk[1])));
-        }
-        let share = sq[1] / sk[1];
-        let indices: Vec<i32> = (0..sq[1]).map(|h| (h / share) as i32).collect();
-        let indices = n.build().integers([indices.len()], indices);
-        k = n.build().gather(k, indices, 1)?;
-        v = n.build().gather(v, indices, 1)?;
-    }
+    (k, v) = shared(n, k, v, sq[1])?;
     let scale = n.float("scale", 1.0 / (sq[3] as f32).sqrt());
     let (steps, keys) = (sq[2], sk[2]);
     let raw = n.build().matmul(q, k, true)?;

@@ -24,8 +24,11 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
             n.done(id)
         }
         "Dropout" => {
-            if n.integers(2, "training_mode")?.is_some_and(|v| v.first() == Some(&1)) {
-                return Err(n.unsupported("training is not part of a network"));
+            // Nothing is dropped where the share to drop is zero.
+            let training = n.integers(2, "training_mode")?.is_some_and(|v| v.first() == Some(&1));
+            let dropped = n.constant(1, "ratio")?.and_then(|t| t.data.to_f32().first().copied()).unwrap_or(0.5);
+            if training && dropped != 0.0 {
+                return Err(n.unsupported("training drops elements at random: export the model for inference"));
             }
             let x = n.need(0)?;
             let id = n.build().unary(Unary::Identity, x)?;
@@ -214,11 +217,12 @@ fn clip(n: &mut Node) -> Result<bool, Error> {
 
 fn cast(n: &mut Node) -> Result<bool, Error> {
     let x = n.need(0)?;
+    let mut found = None;
     let dtype = if n.op() == "CastLike" {
         n.dtype(n.need(1)?)
     } else {
         let number = n.int("to", 0);
-        let found = i32::try_from(number).ok().and_then(element).filter(|e| e.bits() >= 8);
+        found = i32::try_from(number).ok().and_then(element).filter(|e| e.bits() >= 8);
         if found == Some(crate::stored::Element::BFloat16) {
             return Err(n.unsupported("bfloat16 is held as float32: nothing would be rounded"));
         }
@@ -226,6 +230,11 @@ fn cast(n: &mut Node) -> Result<bool, Error> {
         dtype.ok_or_else(|| n.unsupported(format!("element type {number}")))?
     };
     let id = if dtype == n.dtype(x) { n.build().unary(Unary::Identity, x)? } else { n.build().cast(x, dtype)? };
+    if n.op() == "Cast"
+        && let Some(element) = found
+    {
+        n.t.note_element(id, element);
+    }
     n.done(id)
 }
 

@@ -2,26 +2,27 @@
 
 use super::proto::{self, Attribute};
 use super::{
-    Translator, attention, contributed, elementwise, loss, normalize, quantized, recurrent, shape, spatial, subgraph,
+    Translator, attention, bits, contributed, elementwise, linear_attention, loss, normalize, quantized, recurrent,
+    regions, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
 use crate::graph::{DType, Tensor, ValueId};
 use std::sync::Arc;
 
-/// Operators that no static graph holds, or that are no arithmetic, each with its reason.
+/// Operators that no static graph holds, or that are no arithmetic, each with its reason and what to do.
 pub const REFUSED: &[(&[&str], &str)] = &[
     (
         &["NonZero", "Unique", "Compress", "NonMaxSuppression"],
-        "the extents of its result depend on values: the graph is static",
+        "the extents of its result depend on values: the graph is static. End the model before it, and do this on the host",
     ),
     (
         &["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"],
-        "random numbers at run time: results would not repeat",
+        "random numbers at run time: results would not repeat. Make the numbers an input of the model",
     ),
     (
         &["StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "LabelEncoder"],
-        "texts are not tensors of numbers",
+        "texts are not tensors of numbers. Begin the model after it, with its result as an input",
     ),
     (
         &[
@@ -38,30 +39,19 @@ pub const REFUSED: &[(&[&str], &str)] = &[
             "OptionalGetElement",
             "OptionalHasElement",
         ],
-        "sequences and optional values are not tensors",
+        "sequences and optional values are not tensors. Export with one tensor for each element",
     ),
-    (&["ImageDecoder"], "files within tensors are not decoded"),
-    (&["DFT", "STFT"], "complex numbers are not part of the graph"),
+    (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded picture an input of the model"),
+    (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
+    (&["TreeEnsemble"], "trees are not part of the graph. Run them on the host"),
     (
-        &["BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitCast"],
-        "bits of integers are not part of the graph",
-    ),
-    (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network"),
-    (&["TreeEnsemble"], "trees are not part of the graph"),
-    (
-        &[
-            "FlexAttention",
-            "LinearAttention",
-            "Det",
-            "DeformConv",
-            "RoiAlign",
-            "MaxUnpool",
-            "Col2Im",
-            "MelWeightMatrix",
-        ],
+        &["MelWeightMatrix"],
         "no translation: have the exporter spell it out in plain operators (`onnx.inliner` does where it is a function)",
     ),
-    (&["ArrayFeatureExtractor", "Binarizer"], "operators of classical models have no translation"),
+    (
+        &["ArrayFeatureExtractor", "Binarizer"],
+        "operators of classical models have no translation. Run them on the host",
+    ),
 ];
 
 /// One node being translated.
@@ -88,12 +78,17 @@ impl<'n, 'a> Node<'n, 'a> {
             && (elementwise::translate(&mut self)?
                 || shape::translate(&mut self)?
                 || spatial::translate(&mut self)?
+                || regions::translate(&mut self)?
+                || spectrum::translate(&mut self)?
+                || bits::translate(&mut self)?
+                || linear_attention::translate(&mut self)?
                 || normalize::translate(&mut self)?
                 || attention::translate(&mut self)?
                 || loss::translate(&mut self)?
                 || quantized::translate(&mut self)?
                 || recurrent::translate(&mut self)?)
             || self.node.domain == contributed::DOMAIN && contributed::translate(&mut self)?
+            || self.node.domain == attention::PREVIEW && attention::translate_preview(&mut self)?
             || subgraph::translate(&mut self)?;
         if done {
             return Ok(());

@@ -13,11 +13,11 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "Softmax" | "LogSoftmax" | "Hardmax" => softmax(n),
         "BatchNormalization" => {
-            if n.flag("training_mode", false) || n.node.output.iter().skip(1).any(|o| !o.is_empty()) {
-                return Err(n.unsupported("training is not part of a network"));
-            }
             let epsilon = n.float("epsilon", 1e-5);
             let (x, scale, bias, mean, variance) = (n.need(0)?, n.need(1)?, n.need(2)?, n.need(3)?, n.need(4)?);
+            if n.flag("training_mode", false) {
+                return batch_statistics(n, x, [scale, bias], [mean, variance], epsilon);
+            }
             let id = n.build().op("normed", OpKind::BatchNorm { epsilon }, &[x, mean, variance, scale, bias])?;
             n.done(id)
         }
@@ -64,6 +64,34 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
         }
         _ => Ok(false),
     }
+}
+
+/// Normalization by the batch's own mean and variance, and the running ones moved towards them.
+fn batch_statistics(
+    n: &mut Node,
+    x: ValueId,
+    [scale, bias]: [ValueId; 2],
+    running: [ValueId; 2],
+    epsilon: f32,
+) -> Result<bool, Error> {
+    let rank = n.shape(x).len();
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
+    let mean = n.build().reduce(ReduceKind::Mean, x, &axes, true)?;
+    let centred = n.build().binary(Binary::Sub, x, mean)?;
+    let square = n.build().unary(Unary::Square, centred)?;
+    let variance = n.build().reduce(ReduceKind::Mean, square, &axes, false)?;
+    let channels = n.shape(variance);
+    let mean = n.build().reshape(mean, channels)?;
+    let id = n.build().op("normed", OpKind::BatchNorm { epsilon }, &[x, mean, variance, scale, bias])?;
+    n.output(0, id);
+    let kept = n.float("momentum", 0.9);
+    for (at, (old, new)) in running.into_iter().zip([mean, variance]).enumerate() {
+        let old = n.build().with(Binary::Mul, old, kept)?;
+        let new = n.build().with(Binary::Mul, new, 1.0 - kept)?;
+        let moved = n.build().binary(Binary::Add, old, new)?;
+        n.output(1 + at, moved);
+    }
+    n.finish(3)
 }
 
 fn reduction(op: &str) -> Option<ReduceKind> {

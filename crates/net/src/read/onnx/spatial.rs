@@ -1,6 +1,7 @@
 //! Convolutions, pooling, resampling.
 
 use super::node::Node;
+use super::regions::{cubic_sample, pooled_places, volume_sample};
 use crate::error::Error;
 use crate::graph::{TensorType, ValueId};
 use crate::ops::{Binary, Coordinates, OpKind, Outside, PoolKind, ReduceKind, ResizeMode, Unary};
@@ -59,7 +60,7 @@ fn spatial_rank(n: &Node, x: ValueId) -> Result<usize, Error> {
     if (3..=5).contains(&rank) { Ok(rank - 2) } else { Err(n.unsupported(format!("operand of rank {rank}"))) }
 }
 
-fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, Error> {
+pub(super) fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, Error> {
     let list = match n.ints(name) {
         Some(list) => n.sizes(name, &list)?,
         None => vec![1; spatial],
@@ -71,7 +72,7 @@ fn list(n: &Node, name: &str, spatial: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// Padding for each spatial axis; `totals` gives that which keeps `extent / stride` windows.
-fn pads(n: &Node, spatial: usize, totals: impl Fn(usize) -> usize) -> Result<Vec<(usize, usize)>, Error> {
+pub(super) fn pads(n: &Node, spatial: usize, totals: impl Fn(usize) -> usize) -> Result<Vec<(usize, usize)>, Error> {
     Ok(match n.text("auto_pad").as_deref() {
         None | Some("NOTSET" | "") => match n.ints("pads") {
             None => vec![(0, 0); spatial],
@@ -191,6 +192,19 @@ fn pool(n: &mut Node, kind: PoolKind) -> Result<bool, Error> {
     let x = n.need(0)?;
     let id = pooled(n, kind, x)?;
     n.output(0, id);
+    if kind == PoolKind::Max && n.node.output.get(1).is_some_and(|o| !o.is_empty()) {
+        let spatial = spatial_rank(n, x)?;
+        let shape = n.shape(x);
+        let (kernel, strides) = (list(n, "kernel_shape", spatial)?, list(n, "strides", spatial)?);
+        let dilations = list(n, "dilations", spatial)?;
+        let reach = |i: usize| dilated(kernel[i], dilations[i]);
+        let pads = pads(n, spatial, |i| same_total(shape[i + 2], reach(i), strides[i]))?;
+        let before: Vec<usize> = pads.iter().map(|p| p.0).collect();
+        let (result, by_columns) = (n.shape(id), n.flag("storage_order", false));
+        let places = pooled_places(n, x, &result, [&kernel, &strides, &dilations], &before, by_columns)?;
+        n.output(1, places);
+        return n.finish(2);
+    }
     n.finish(1)
 }
 
@@ -527,22 +541,37 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
 
 fn grid_sample(n: &mut Node) -> Result<bool, Error> {
     let (x, grid) = (n.need(0)?, n.need(1)?);
-    let &[_, _, h, w] = n.shape(x).as_slice() else { return Err(n.unsupported("operand not of rank 4")) };
-    let mode = match n.text("mode").as_deref() {
-        None | Some("bilinear" | "linear") => ResizeMode::Linear,
-        Some("nearest") => ResizeMode::Nearest,
-        Some(other) => return Err(n.unsupported(format!("mode `{other}`"))),
-    };
     let align = n.flag("align_corners", false);
-    let outside = match n.text("padding_mode").as_deref() {
-        None | Some("zeros") => Outside::Value(0.0),
-        Some("border") => Outside::Border,
+    let mode = n.text("mode").unwrap_or_default();
+    let padding = n.text("padding_mode").unwrap_or_default();
+    let outside = match padding.as_str() {
+        "" | "zeros" => Outside::Value(0.0),
+        "border" => Outside::Border,
         // Mirrored about the outermost elements, or about the edges of the picture.
-        Some("reflection") if align => Outside::Reflect,
-        Some("reflection") => Outside::Symmetric,
-        Some(other) => return Err(n.unsupported(format!("padding mode `{other}`"))),
+        "reflection" if align => Outside::Reflect,
+        "reflection" => Outside::Symmetric,
+        other => return Err(n.unsupported(format!("padding mode `{other}`"))),
+    };
+    let shape = n.shape(x);
+    let &[_, _, h, w] = shape.as_slice() else {
+        let linear = match mode.as_str() {
+            "" | "bilinear" | "linear" => true,
+            "nearest" => false,
+            other => return Err(n.unsupported(format!("mode `{other}` of an operand of rank {}", shape.len()))),
+        };
+        if shape.len() != 5 || padding == "reflection" {
+            let reason = format!("padding mode `{padding}` of an operand of rank {}", shape.len());
+            return Err(n.unsupported(reason));
+        }
+        let id = volume_sample(n, x, grid, linear, padding == "border", align)?;
+        return n.done(id);
     };
     let places = n.build().pixels_of(grid, [w, h], align)?;
-    let id = n.build().sample(x, places, mode, outside)?;
+    let id = match mode.as_str() {
+        "" | "bilinear" | "linear" => n.build().sample(x, places, ResizeMode::Linear, outside)?,
+        "nearest" => n.build().sample(x, places, ResizeMode::Nearest, outside)?,
+        "bicubic" | "cubic" if outside == Outside::Value(0.0) => cubic_sample(n, x, places)?,
+        other => return Err(n.unsupported(format!("mode `{other}` with padding mode `{padding}`"))),
+    };
     n.done(id)
 }

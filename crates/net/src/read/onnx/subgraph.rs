@@ -25,7 +25,7 @@ fn known(n: &Node, id: ValueId) -> Option<i64> {
 }
 
 /// Translates an inner graph with these values of its inputs; gives those of its outputs. What it defines is forgotten.
-fn inner(n: &mut Node, graph: &proto::Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
+pub(super) fn inner(n: &mut Node, graph: &proto::Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>, Error> {
     let names: Vec<&str> = graph.input.iter().map(|i| i.name.as_str()).collect();
     let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
     let outer = n.t.values.clone();
@@ -57,19 +57,35 @@ fn restart(n: &mut Node) {
     n.t.build.begin(&first, &first);
 }
 
-fn graph<'n>(n: &Node<'n, '_>, name: &str) -> Result<&'n proto::Graph, Error> {
+pub(super) fn graph<'n>(n: &Node<'n, '_>, name: &str) -> Result<&'n proto::Graph, Error> {
     n.attribute(name).and_then(|a| a.g.as_ref()).ok_or_else(|| n.missing(name))
 }
 
 fn branch(n: &mut Node) -> Result<bool, Error> {
     let condition = n.need(0)?;
-    let taken =
-        known(n, condition).ok_or_else(|| n.unsupported("a condition computed at run time: the graph is static"))?;
+    let Some(taken) = known(n, condition) else { return both(n, condition) };
     let chosen = graph(n, if taken != 0 { "then_branch" } else { "else_branch" })?;
     let outputs = inner(n, chosen, &[])?;
     let count = outputs.len();
     outputs.into_iter().enumerate().for_each(|(i, id)| n.output(i, id));
     n.finish(count)
+}
+
+/// Both branches, and a choice between their results, for a condition computed at run time.
+fn both(n: &mut Node, condition: ValueId) -> Result<bool, Error> {
+    let condition = n.build().reshape(condition, [])?;
+    let (yes, no) = (graph(n, "then_branch")?, graph(n, "else_branch")?);
+    let (yes, no) = (inner(n, yes, &[])?, inner(n, no, &[])?);
+    for (i, (&x, &y)) in yes.iter().zip(&no).enumerate() {
+        if n.t.build.ty(x) != n.t.build.ty(y) {
+            let (x, y) = (n.t.build.ty(x).to_string(), n.t.build.ty(y).to_string());
+            let reason = format!("a condition computed at run time between {x} and {y}: the graph is static");
+            return Err(n.unsupported(reason));
+        }
+        let id = n.build().select(condition, x, y)?;
+        n.output(i, id);
+    }
+    n.finish(yes.len())
 }
 
 fn turns(n: &mut Node) -> Result<bool, Error> {

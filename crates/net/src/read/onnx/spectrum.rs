@@ -1,0 +1,133 @@
+//! Discrete Fourier transforms, as products with matrices of sines and cosines. The last axis has real parts, or real and
+//! imaginary ones.
+
+use super::node::Node;
+use crate::error::Error;
+use crate::graph::ValueId;
+use crate::ops::Binary;
+use std::f64::consts::TAU;
+
+/// Most elements of a matrix.
+const MATRIX_ELEMENTS: usize = 1 << 24;
+
+/// What is transformed into what.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Forward,
+    /// Forward, the first half of the result.
+    ForwardHalf,
+    Inverse,
+    /// From the first half of a spectrum to real numbers.
+    InverseHalf,
+}
+
+/// Translates the operator if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "DFT" => dft(n),
+        "STFT" => stft(n),
+        _ => Ok(false),
+    }
+}
+
+fn first(n: &Node, index: usize, what: &str) -> Result<Option<i64>, Error> {
+    Ok(n.integers(index, what)?.and_then(|v| v.first().copied()))
+}
+
+fn dft(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let axis = if n.opset() < 20 { n.int("axis", 1) } else { first(n, 2, "axis")?.unwrap_or(-2) };
+    let axis = n.axis(axis, shape.len())?;
+    if axis + 1 == shape.len() {
+        return Err(n.unsupported("the axis of real and imaginary parts cannot be transformed"));
+    }
+    let way = match (n.flag("inverse", false), n.flag("onesided", false)) {
+        (false, false) => Way::Forward,
+        (false, true) => Way::ForwardHalf,
+        (true, false) => Way::Inverse,
+        (true, true) => Way::InverseHalf,
+    };
+    let length = match first(n, 1, "dft_length")? {
+        Some(length) => n.size("dft_length", length)?,
+        None if way == Way::InverseHalf => 2 * shape[axis].saturating_sub(1),
+        None => shape[axis],
+    };
+    let id = transform(n, x, axis, length, way)?;
+    n.done(id)
+}
+
+/// Frames of the signal, each times the window, each transformed.
+fn stft(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let &[_, extent, _] = n.shape(x).as_slice() else { return Err(n.unsupported("a signal not of rank 3")) };
+    let step = first(n, 1, "frame_step")?.ok_or_else(|| n.missing("frame_step"))?;
+    let step = n.size("frame_step", step)?;
+    let window = n.input(2);
+    let length = match (first(n, 3, "frame_length")?, window) {
+        (Some(length), _) => n.size("frame_length", length)?,
+        (None, Some(window)) => n.shape(window).first().copied().unwrap_or(0),
+        (None, None) => extent,
+    };
+    let mut frames = n.build().sliding_windows(x, 1, length, step)?;
+    if let Some(window) = window {
+        let window = n.build().reshape(window, [length, 1])?;
+        frames = n.build().binary(Binary::Mul, frames, window)?;
+    }
+    let way = if n.flag("onesided", true) { Way::ForwardHalf } else { Way::Forward };
+    let id = transform(n, frames, 2, length, way)?;
+    n.done(id)
+}
+
+/// Transforms `length` elements of an axis; elements that the operand does not have are zero.
+fn transform(n: &mut Node, x: ValueId, axis: usize, length: usize, way: Way) -> Result<ValueId, Error> {
+    let shape = n.shape(x);
+    let rank = shape.len();
+    let (extent, parts) = (shape[axis], shape[rank - 1]);
+    if !(1..=2).contains(&parts) || length == 0 {
+        return Err(n.unsupported(format!("{parts} parts of a number, {length} elements to transform")));
+    }
+    let (to, to_parts) = match way {
+        Way::Forward | Way::Inverse => (length, 2),
+        Way::ForwardHalf => (length / 2 + 1, 2),
+        Way::InverseHalf => (length, 1),
+    };
+    let size = [extent, parts, to, to_parts].iter().fold(1usize, |all, &n| all.saturating_mul(n));
+    if size > MATRIX_ELEMENTS {
+        let reason = format!("a matrix of {size} elements, at most {MATRIX_ELEMENTS}. Transform fewer at once");
+        return Err(n.unsupported(reason));
+    }
+    let used = if way == Way::InverseHalf { length / 2 + 1 } else { length };
+    let inverse = matches!(way, Way::Inverse | Way::InverseHalf);
+    let mut matrix = vec![0f32; size];
+    for from in 0..extent.min(used) {
+        // The other half of a spectrum mirrors what is between its first element and its middle.
+        let mirrored = way == Way::InverseHalf && from != 0 && 2 * from != length;
+        let weight = if mirrored { 2.0 } else { 1.0 } * if inverse { 1.0 / length as f64 } else { 1.0 };
+        for at in 0..to {
+            let angle = TAU * ((from * at % length) as f64) / length as f64;
+            let (sin, cos) = (if inverse { -angle } else { angle }).sin_cos();
+            // (re + j im) (cos - j sin)
+            let entries = [[cos, -sin], [sin, cos]];
+            for (part, row) in entries.iter().enumerate().take(parts) {
+                for (to_part, &entry) in row.iter().enumerate().take(to_parts) {
+                    matrix[((from * parts + part) * to + at) * to_parts + to_part] = (weight * entry) as f32;
+                }
+            }
+        }
+    }
+    // The axis goes last but one, all others are rows.
+    let others: Vec<usize> = (0..rank - 1).filter(|&a| a != axis).collect();
+    let perm = [others.as_slice(), &[axis, rank - 1]].concat();
+    let moved = n.build().transpose(x, &perm)?;
+    let rows: usize = others.iter().map(|&a| shape[a]).product();
+    let flat = n.build().reshape(moved, [rows, extent * parts])?;
+    let matrix = n.build().floats([extent * parts, to * to_parts], &matrix, x);
+    let product = n.build().matmul(flat, matrix, false)?;
+    let mut whole: Vec<usize> = others.iter().map(|&a| shape[a]).collect();
+    whole.extend([to, to_parts]);
+    let spread = n.build().reshape(product, whole)?;
+    let mut back = vec![0; rank];
+    perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);
+    n.build().transpose(spread, &back)
+}
