@@ -98,7 +98,8 @@ pub fn on_host(net: &Net, chip: &'static Chip) -> Option<BTreeMap<String, String
 /// Puts the operations that an error is about on the host, and others of their kind that no engine has.
 fn refuse(net: &Net, error: Error, host: &mut HashSet<usize>, reasons: &mut Vec<(String, Error)>) -> Result<()> {
     let Some(name) = error.op().map(str::to_string) else { return Err(error) };
-    let named: Vec<usize> = (0..net.ops.len()).filter(|&at| net.ops[at].name == name && !host.contains(&at)).collect();
+    // An operation on integers alone is there already where the whole network is refused for it.
+    let named: Vec<usize> = (0..net.ops.len()).filter(|&at| net.ops[at].name == name).collect();
     if named.is_empty() {
         return Err(error);
     }
@@ -106,8 +107,12 @@ fn refuse(net: &Net, error: Error, host: &mut HashSet<usize>, reasons: &mut Vec<
         named.iter().map(|&at| &net.ops[at].kind).filter(|kind| is_indexed(kind)).map(OpKind::name).collect();
     let alike =
         |op: &Op| never.contains(&op.kind.name()) && op.inputs[1..].iter().any(|&id| net.value(id).data.is_none());
+    let before = host.len();
     host.extend((0..net.ops.len()).filter(|&at| alike(&net.ops[at])));
     host.extend(named);
+    if host.len() == before && !reasons.is_empty() {
+        return Err(error);
+    }
     reasons.push((name, error));
     Ok(())
 }
@@ -164,6 +169,16 @@ mod tests {
     use super::*;
     use anemone_facts::chips::CHIPS;
     use anemone_net::text;
+
+    #[test]
+    fn a_network_of_integers_that_the_engine_has_no_way_for_is_one_host_segment() {
+        let text =
+            "net \"n\" {\n  input %x: i32[4]\n  %y: i32[4] = arg_sort(%x) axis=0 descending=true\n  output %y\n}\n";
+        let net = text::parse(text, &[]).expect("the text parses");
+        let cut = cut(&net, &CHIPS[0], &Options::default()).expect("a cut");
+        assert!(matches!(cut.segments.as_slice(), [Segment::Host(host)] if host.ops.len() == 1), "{:?}", cut.segments);
+        assert_eq!(cut.reasons.len(), 1);
+    }
 
     #[test]
     fn an_embedding_is_gathered_on_the_host() {

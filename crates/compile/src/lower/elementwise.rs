@@ -285,6 +285,12 @@ impl Lowerer<'_> {
         match f {
             Binary::Pow => return self.power(x, y, out),
             Binary::Div | Binary::FloorDiv | Binary::Mod if integer => return self.integer_division(f, x, y, out),
+            f if f.is_of_bits() => {
+                return Err(self.unsupported(
+                    format!("{} of integers: fp16 has no bits of them", f.name()),
+                    "compute it on the host",
+                ));
+            }
             _ => {}
         }
         if let Some(c) = self.scalar(y)
@@ -317,7 +323,14 @@ impl Lowerer<'_> {
                 let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
             }
-            Binary::Pow | Binary::FloorDiv | Binary::Mod => {
+            Binary::Pow
+            | Binary::FloorDiv
+            | Binary::Mod
+            | Binary::BitAnd
+            | Binary::BitOr
+            | Binary::BitXor
+            | Binary::ShiftLeft
+            | Binary::ShiftRight => {
                 return Err(self.unsupported(format!("{} of floats", f.name()), "compute it on the host"));
             }
             Binary::Equal

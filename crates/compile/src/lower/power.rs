@@ -22,7 +22,8 @@ const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
     pub(super) fn power(&mut self, x: ValueId, y: ValueId, out: ValueId) -> Result<()> {
-        let integers = [x, y].iter().all(|&id| !self.net.value(id).ty.dtype.is_float());
+        // Operands may come from floats that are whole: places, whose conversion is dropped.
+        let integers = !self.net.value(out).ty.dtype.is_float();
         if let Some(exponent) = self.uniform(y).filter(|&e| !integers || e >= 0.0) {
             return self.power_constant(x, exponent, out);
         }

@@ -13,7 +13,16 @@ use std::sync::Arc;
 
 impl Lowerer<'_> {
     pub(super) fn reduce(&mut self, kind: ReduceKind, axes: &[usize], x: ValueId, out: ValueId) -> Result<()> {
-        if kind == ReduceKind::Mean && self.net.value(out).ty.dtype.is_integer() {
+        let dtype = self.net.value(out).ty.dtype;
+        if kind == ReduceKind::Mean && dtype.is_integer() {
+            let count: usize = axes.iter().map(|&a| self.shape(x)[a]).product();
+            // An eighth of a number below 256 is an fp16 number: nothing rounds before the fraction is dropped.
+            if dtype.narrow_range().is_none_or(|(_, most)| most > 255) || !count.is_power_of_two() || count > 8 {
+                return Err(self.unsupported(
+                    format!("a mean of {count} integers: fp16 rounds it before its fraction is dropped"),
+                    "compute it on the host, or in floats",
+                ));
+            }
             return self.integer_mean(axes, x, out);
         }
         let to = self.result(out);

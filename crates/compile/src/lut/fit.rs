@@ -87,7 +87,9 @@ impl Table {
     pub fn fitted(name: &str, f: &dyn Fn(f64) -> f64) -> Option<(Table, f64)> {
         let tails = [tail(f, -1.0)?, tail(f, 1.0)?];
         let arguments = (LEAST..=MOST).step_by(BETWEEN).map(|bits| f16::from_bits(bits).to_f64());
-        let points: Vec<Point> = arguments.flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
+        // A step of the function may lie on a knot alone.
+        let knots = SHIFTS.flat_map(|shift| (1..=KNOTS / 2).map(move |i| i as f64 * (-f64::from(shift)).exp2()));
+        let points: Vec<Point> = arguments.chain(knots).flat_map(|x| [x, -x]).chain([0.0]).map(|x| (x, f(x))).collect();
         let mut best: Option<(Table, f64)> = None;
         for shift in SHIFTS {
             Table::with_knots(name, f, tails, shift, &points, &mut best);

@@ -45,9 +45,12 @@ pub(crate) fn drop_conversions(net: &mut Net, _: &Options, reasons: &mut Remarks
         }
         // The producer writes the network's output itself, unless somebody else reads its result too, or the result would
         // be of another kind: to an integer the producer may truncate.
-        let kind = |id: ValueId| net.value(id).ty.dtype.is_float();
+        // A conversion gives what its result's type says.
+        let dtype = |id: ValueId| net.value(id).ty.dtype;
+        let (kind, alike) = (|id: ValueId| dtype(id).is_float(), dtype(input) == dtype(output));
         let same = kind(input) == kind(output);
-        let producer = net.ops.iter_mut().find(|p| same && p.outputs.contains(&input));
+        let producer =
+            net.ops.iter_mut().find(|p| same && p.outputs.contains(&input) && (alike || p.kind != OpKind::Cast));
         match producer {
             Some(producer) if uses[input.0 as usize] == 1 && !net.outputs.contains(&input) => {
                 for result in &mut producer.outputs {
@@ -113,6 +116,18 @@ mod tests {
 }
 "#,
         );
+    }
+
+    #[test]
+    fn a_truth_value_as_an_integer_is_one() {
+        let both = r#"net "n" {
+  input %x: f16[2]
+  %t: bool[2] = cast(%x)
+  %y: i32[2] = cast(%t)
+  output %y
+}
+"#;
+        becomes(drop_conversions, both, both);
     }
 
     #[test]

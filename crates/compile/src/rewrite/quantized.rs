@@ -16,6 +16,9 @@ use std::collections::{HashMap, HashSet};
 /// Depth limit of the search for the quantization that a value has been through, in operations.
 const LONGEST_PATH: usize = 16;
 
+/// Largest quotient that stays finite where it is rounded up twice.
+const LARGEST_QUOTIENT: f32 = 65440.0;
+
 /// Quantization that is written in parts becomes one rounding, and dequantization the scale behind it.
 pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let graph = Graph::of(net);
@@ -47,10 +50,23 @@ pub(crate) fn recognize_quantization(net: &mut Net, _: &Options, reasons: &mut R
                 reasons.say(|| format!("{name}: quantization as one rounding"));
                 builder.quantize(one, undone.as_ref(), &mut replace);
             }
-            _ => {}
+            _ => {
+                if let Some((at, quotient)) = one.quotient
+                    && let Some(limits) = one.limits_of_operand()
+                {
+                    reasons.say(|| format!("{name}: held within its limits before it is divided"));
+                    let clip = Unary::Clip { min: limits[0], max: limits[1] };
+                    let held = builder.like(one.operand, OpKind::Unary(clip), &[one.operand]);
+                    added.extend(builder.ops.drain(..).map(|op| (at, op)));
+                    let inputs = net.ops[at].inputs.iter_mut();
+                    inputs.filter(|id| **id == quotient).for_each(|id| *id = held);
+                    continue;
+                }
+            }
         }
         added.extend(builder.ops.drain(..).map(|op| (one.at, op)));
     }
+    added.sort_by_key(|(at, _)| *at);
     for (at, op) in added.into_iter().rev() {
         net.ops.insert(at, op);
     }
@@ -78,6 +94,8 @@ struct Found {
     min: f32,
     max: f32,
     undone: Option<Undone>,
+    /// Position and operand of the operation that divides by the scale, where only the rounding reads it.
+    quotient: Option<(usize, ValueId)>,
 }
 
 /// Every reader of a quantized value subtracts its zero point and multiplies by one scale.
@@ -92,6 +110,14 @@ impl Found {
     fn is_narrow(&self) -> bool {
         let [least, greatest] = Table::ROUNDED_RANGE;
         least <= self.min && self.max <= greatest
+    }
+
+    /// Least and greatest operand within the limits, where one scale holds for all elements. A quotient beyond fp16 would be
+    /// infinite before it is held; the last two steps below that are given up.
+    fn limits_of_operand(&self) -> Option<[f32; 2]> {
+        let factor = uniform(&self.factor.as_ref()?.data.to_f32())?;
+        let held = |limit: f32| limit.clamp(-LARGEST_QUOTIENT, LARGEST_QUOTIENT) / factor;
+        Some([held(self.min), held(self.max)])
     }
 }
 
@@ -197,7 +223,10 @@ impl Graph {
         }
         let scaled = *round.inputs.first()?;
         let (operand, factor) = self.factor(net, scaled).map_or((scaled, None), |(x, t)| (x, Some(t)));
-        let mut found = Found { at, result, operand, factor, zero, min: min - zero, max: max - zero, undone: None };
+        let alone = self.readers(scaled).len() == 1 && !self.outputs.contains(&scaled);
+        let quotient = self.makers.get(&scaled).filter(|_| alone && factor.is_some()).map(|&at| (at, operand));
+        let (min, max) = (min - zero, max - zero);
+        let mut found = Found { at, result, operand, factor, zero, min, max, undone: None, quotient };
         self.take_limits(net, &mut found);
         (found.min <= found.max).then_some(found)
     }
