@@ -26,7 +26,7 @@ pub struct e5rt_program_function(pub(crate) Function);
 /// Makes a configuration.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e5_compiler_config) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_create(config: *mut *mut e5rt_e
 /// that streams made later show, `overlapped-streams` (also the variable ANEMONE_QUIRK).
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
     config: *const e5rt_e5_compiler_config,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_set_string(
 /// Releases a configuration.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_e5_compiler_config) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_config_release(config: *mut *mut e5rt_
 /// Makes a compiler that keeps nothing.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create(compiler: *mut *mut e5rt_e5_com
 /// Makes a compiler with a configuration.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
     compiler: *mut *mut e5rt_e5_compiler,
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_create_with_config(
 /// Releases a compiler.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_release(compiler: *mut *mut e5rt_e5_compiler) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_release(compiler: *mut *mut e5rt_e5_co
 /// Makes options with their defaults.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_create(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_create(options: *mut *mut e5rt
 /// Sets the engine compiler's options, for example `TargetArchitecture=h13`.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_options(
     options: *const e5rt_e5_compiler_options,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_custom_ane_compiler_option
 /// Sets a text: `segmenter`, `custom_ane_compiler_options`, `platform`.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
     options: *const e5rt_e5_compiler_options,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_string(
 /// Sets a number: `compute_device_types_mask`, `force_recompilation`, `force_fetch_from_cache`.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
     options: *const e5rt_e5_compiler_options,
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_options_set_int(
 /// Releases options.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_options_release(options: *mut *mut e5rt_e5_compiler_options) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -202,7 +202,7 @@ unsafe fn asked(options: *const e5rt_e5_compiler_options) -> CompileOptions {
 /// Compiles a model, or takes it from the cache by content. Null options are the defaults.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_compile(
     compiler: *const e5rt_e5_compiler,
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_compile(
 /// Whether a compile would run.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(
     compiler: *const e5rt_e5_compiler,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn e5rt_e5_compiler_is_new_compile_required(
 /// Opens a library that was exported from a cache.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_program_library_create(
     library: *mut *mut e5rt_program_library,
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn e5rt_program_library_create(
 /// A function of a library, by name.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_program_library_retain_program_function(
     library: *const e5rt_program_library,
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn e5rt_program_library_retain_program_function(
 /// Releases a library.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_program_library_release(library: *mut *mut e5rt_program_library) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn e5rt_program_library_release(library: *mut *mut e5rt_pr
 /// Loads a function onto the device, once.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_program_function_load_for_execution(function: *const e5rt_program_function) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn e5rt_program_function_load_for_execution(function: *con
 /// Releases a function.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_program_function_release(function: *mut *mut e5rt_program_function) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.

@@ -27,7 +27,7 @@ pub struct e5rt_async_event(Arc<Event>);
 /// Options for an operation of a function.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_program_function(
     options: *mut *mut e5rt_precompiled_compute_op_create_options,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_create_with_
 /// Releases options.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(
     options: *mut *mut e5rt_precompiled_compute_op_create_options,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_release(
 /// Makes an operation; its program is loaded if it was not.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_compute_operation_with_options(
     operation: *mut *mut e5rt_execution_stream_operation,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_create_precompiled_comp
 /// An input port, by name.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
     operation: *const e5rt_execution_stream_operation,
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_input_port(
 /// An output port, by name.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(
     operation: *const e5rt_execution_stream_operation,
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_retain_output_port(
 /// Prepares an operation; encoding does it if nobody did.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
     operation: *const e5rt_execution_stream_operation,
@@ -118,10 +118,24 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_prepare_op_for_encode(
     })
 }
 
+/// Checks the numbers that the last run left in the operation's outputs: `E5RT_NOT_FINITE` where an element of a float output is
+/// infinite or NaN, and the message names the first such output, how many of its elements, and the first place. The engine
+/// computes in fp16: numbers beyond 65504 become infinite.
+///
+/// # Safety
+/// Pointers are null, or as the conventions at the head of the header say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn e5rt_execution_stream_operation_check_numbers(
+    operation: *const e5rt_execution_stream_operation,
+) -> i64 {
+    // SAFETY: pointers are as the caller promises, and every one is checked for null.
+    call(|| unsafe { Ok(object(operation)?.0.check_numbers()?) })
+}
+
 /// Name of an operation, with a zero at the end, cut to `bytes`.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_get_name(
     operation: *const e5rt_execution_stream_operation,
@@ -135,7 +149,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_get_name(
 /// Releases an operation.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_operation_release(
     operation: *mut *mut e5rt_execution_stream_operation,
@@ -147,7 +161,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_operation_release(
 /// Binds a buffer to a port. One buffer on an output and an input port is resident state.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
     port: *const e5rt_io_port,
@@ -160,7 +174,7 @@ pub unsafe extern "C" fn e5rt_io_port_bind_buffer_object(
 /// Bytes of a port's tensor: dense, in the network's element type.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_io_port_get_size(port: *const e5rt_io_port, bytes: *mut usize) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -173,7 +187,7 @@ pub unsafe extern "C" fn e5rt_io_port_get_size(port: *const e5rt_io_port, bytes:
 /// Releases a port.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_io_port_release(port: *mut *mut e5rt_io_port) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -183,7 +197,7 @@ pub unsafe extern "C" fn e5rt_io_port_release(port: *mut *mut e5rt_io_port) -> i
 /// Makes a buffer of zeros; type 0 is the only one.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_buffer_object_alloc(
     buffer: *mut *mut e5rt_buffer_object,
@@ -202,7 +216,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_alloc(
 /// Address of a buffer's bytes; good until the buffer and all ports it is bound to are released. Not to be touched while a stream with it executes.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
     buffer: *const e5rt_buffer_object,
@@ -215,7 +229,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_get_data_ptr(
 /// Bytes of a buffer.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_buffer_object_get_size(buffer: *const e5rt_buffer_object, bytes: *mut usize) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -225,7 +239,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_get_size(buffer: *const e5rt_buffer_
 /// Releases a buffer.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_buffer_object_release(buffer: *mut *mut e5rt_buffer_object) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -235,7 +249,7 @@ pub unsafe extern "C" fn e5rt_buffer_object_release(buffer: *mut *mut e5rt_buffe
 /// Sets a text: `operation_name`, which says what the operation is called in messages.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
     options: *const e5rt_precompiled_compute_op_create_options,
@@ -256,7 +270,7 @@ pub unsafe extern "C" fn e5rt_precompiled_compute_op_create_options_set_string(
 /// Makes a stream's configuration with its defaults.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_config_create(config: *mut *mut e5rt_execution_stream_config) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -266,7 +280,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_create(config: *mut *mut e
 /// Sets a switch: `enable_concurrent_sync_execution`, `enable_low_latency_async_events`, `skip_io_fences` (there are no fences here: no effect).
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_config_set_int(
     config: *const e5rt_execution_stream_config,
@@ -290,7 +304,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_set_int(
 /// Releases a configuration.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_config_release(config: *mut *mut e5rt_execution_stream_config) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -300,7 +314,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_config_release(config: *mut *mut 
 /// Makes an empty stream with a configuration.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_create_with_config(
     stream: *mut *mut e5rt_execution_stream,
@@ -316,7 +330,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_create_with_config(
 /// Makes an empty stream.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_create(stream: *mut *mut e5rt_execution_stream) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -326,7 +340,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_create(stream: *mut *mut e5rt_exe
 /// Appends an operation; every port must have a buffer.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(
     stream: *const e5rt_execution_stream,
@@ -339,7 +353,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_encode_operation(
 /// Runs what is encoded, until done.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_execute_sync(stream: *const e5rt_execution_stream) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -349,7 +363,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_execute_sync(stream: *const e5rt_
 /// Runs what is encoded in the background. With a time-out above 0, what is not done then is aborted. The event fires at the end.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_submit_async(
     stream: *const e5rt_execution_stream,
@@ -375,7 +389,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_submit_async(
 /// Empties a stream; bindings and buffers stay.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_reset(stream: *const e5rt_execution_stream) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -388,7 +402,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_reset(stream: *const e5rt_executi
 /// Releases a stream.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_execution_stream_release(stream: *mut *mut e5rt_execution_stream) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -398,7 +412,7 @@ pub unsafe extern "C" fn e5rt_execution_stream_release(stream: *mut *mut e5rt_ex
 /// Waits for an event; the code is how the work ended.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_async_event_sync_wait(event: *const e5rt_async_event, timeout_ms: u64) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -408,7 +422,7 @@ pub unsafe extern "C" fn e5rt_async_event_sync_wait(event: *const e5rt_async_eve
 /// Whether an event has fired.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_async_event_is_done(event: *const e5rt_async_event, done: *mut bool) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.
@@ -418,7 +432,7 @@ pub unsafe extern "C" fn e5rt_async_event_is_done(event: *const e5rt_async_event
 /// Releases an event.
 ///
 /// # Safety
-/// Pointers are null, or as the front page says.
+/// Pointers are null, or as the conventions at the head of the header say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn e5rt_async_event_release(event: *mut *mut e5rt_async_event) -> i64 {
     // SAFETY: pointers are as the caller promises, and every one is checked for null.

@@ -36,6 +36,8 @@ pub mod status {
     pub const E5RT_SYSTEM: i64 = 8;
     /// A defect of this library.
     pub const E5RT_DEFECT: i64 = 9;
+    /// An output of the last run has an infinity or NaN.
+    pub const E5RT_NOT_FINITE: i64 = 10;
 }
 
 thread_local! {
@@ -81,6 +83,7 @@ pub(crate) fn call(work: impl FnOnce() -> Done) -> i64 {
                 Error::Unknown { .. } => status::E5RT_NOT_FOUND,
                 Error::Compile(_) | Error::Corrupt { .. } => status::E5RT_COMPILE_FAILED,
                 Error::Size { .. } => status::E5RT_SIZE_MISMATCH,
+                Error::NotFinite { .. } => status::E5RT_NOT_FINITE,
                 Error::State { .. } => status::E5RT_INVALID_STATE,
                 Error::Timeout { .. } => status::E5RT_TIMEOUT,
                 Error::Driver { code: Code::ABORTED | Code::TIMEOUT, .. } => status::E5RT_TIMEOUT,

@@ -9,6 +9,22 @@
 //! alike, are the exception: `cbindgen.toml` declares them.
 //!
 //! Dependencies: `anemone` compiles models, `anemone-runtime` runs them.
+//!
+//! ```
+//! use anemone_e5rt::*;
+//! use std::ptr;
+//!
+//! let (mut buffer, mut bytes) = (ptr::null_mut(), 0);
+//! // SAFETY: every pointer is one of this library, or to a variable of the right type, or null.
+//! unsafe {
+//!     assert_eq!(e5rt_buffer_object_alloc(&mut buffer, 64, 0), status::E5RT_SUCCESS);
+//!     assert_eq!(e5rt_buffer_object_get_size(buffer, &mut bytes), status::E5RT_SUCCESS);
+//!     assert_eq!(bytes, 64);
+//!     assert_eq!(e5rt_buffer_object_release(&mut buffer), status::E5RT_SUCCESS);
+//!     // A null pointer is refused with a code.
+//!     assert_eq!(e5rt_buffer_object_get_size(ptr::null(), &mut bytes), status::E5RT_INVALID_ARGUMENT);
+//! }
+//! ```
 
 #![allow(unsafe_code)]
 

@@ -89,6 +89,18 @@ pub enum Error {
     /// A host segment failed; the text names it.
     #[error("{0}")]
     Host(String),
+    /// The last run left infinities or NaN in an output.
+    #[error("output {port}: {count} of {elements} elements are infinite or NaN, the first at {first}")]
+    NotFinite {
+        /// Output.
+        port: String,
+        /// Number of such elements.
+        count: usize,
+        /// Number of elements.
+        elements: usize,
+        /// Position of the first one in the dense tensor.
+        first: usize,
+    },
     /// A stored bundle does not match its name.
     #[error("cache entry {key}: {what}")]
     Corrupt {
@@ -194,9 +206,12 @@ impl Error {
             Error::Taken { .. } => Code::BUSY,
             Error::Recompile { .. } => Code::NO_RESOURCES,
             Error::ComponentVersion { .. } => Code::NOT_READY,
-            Error::System { .. } | Error::Compile(_) | Error::Host(_) | Error::Corrupt { .. } | Error::Policy(_) => {
-                Code::ERROR
-            }
+            Error::System { .. }
+            | Error::Compile(_)
+            | Error::Host(_)
+            | Error::NotFinite { .. }
+            | Error::Corrupt { .. }
+            | Error::Policy(_) => Code::ERROR,
             Error::Unknown { .. } => Code::NOT_FOUND,
             Error::Size { .. } | Error::Protocol { .. } => Code::BAD_ARGUMENT,
             Error::State { .. } => Code::NOT_READY,

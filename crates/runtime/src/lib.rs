@@ -16,6 +16,18 @@
 //! does not need;
 //! `serde`, `serde_json` and `toml` read policies and messages; `tempfile` makes writes atomic; `thiserror` words errors;
 //! `tracing` reports what is skipped.
+//!
+//! A buffer is memory that host and device share; an event tells when a dispatch has ended:
+//!
+//! ```
+//! use anemone_runtime::e5rt::{Buffer, Event};
+//!
+//! let buffer = Buffer::new(8)?;
+//! buffer.write_f32(&[1.0, -2.5]);
+//! assert_eq!(buffer.read_f32(), [1.0, -2.5]);
+//! assert!(!Event::new().is_done());
+//! # Ok::<(), anemone_runtime::Error>(())
+//! ```
 
 pub mod broker;
 pub mod cache;

@@ -54,6 +54,15 @@ int main(int count, char **arguments) {
     ids[0] = 0;
     CHECK(e5rt_execution_stream_execute_sync(stream));
     printf("%g\n", (double)y[0]);
+    // Numbers beyond fp16 become infinite, and a call tells.
+    CHECK(e5rt_execution_stream_operation_check_numbers(operation));
+    ids[0] = 597;
+    CHECK(e5rt_execution_stream_execute_sync(stream));
+    int64_t code = e5rt_execution_stream_operation_check_numbers(operation);
+    if (code != E5RT_NOT_FINITE) return 4;
+    char text[512];
+    e5rt_last_error_message(text, sizeof text);
+    puts(text);
     e5rt_execution_stream_release(&stream);
     e5rt_buffer_object_release(&places);
     e5rt_buffer_object_release(&rows);

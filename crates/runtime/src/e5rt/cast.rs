@@ -83,6 +83,19 @@ pub fn to_host(device: &[u8], port: &Port, dtype: u8, dense: &mut [u8]) {
     });
 }
 
+/// Number of elements of a dense tensor that are infinite or NaN, of all its elements, and the position of the first; `None`
+/// where there is none. Integers have none.
+pub fn not_finite(dense: &[u8], dtype: u8) -> Option<[usize; 3]> {
+    let size = element_bytes(dtype).filter(|_| matches!(dtype, 3 | 4))?;
+    let value = |bytes: &[u8]| match dtype {
+        3 => f16::from_bits(wide(bytes) as u16).to_f32(),
+        _ => number(bytes, dtype),
+    };
+    let mut found = dense.chunks_exact(size).enumerate().filter(|(_, bytes)| !value(bytes).is_finite());
+    let (first, _) = found.next()?;
+    Some([1 + found.count(), dense.len() / size, first])
+}
+
 fn wide(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, &b| all << 8 | u64::from(b))
 }

@@ -163,6 +163,18 @@ impl Operation {
         self.prepared.store(true, Relaxed);
     }
 
+    /// Checks the outputs of the last run: an infinity or NaN is [`Error::NotFinite`], of the first output that has one. A
+    /// network that computes in fp16 has them where a number is beyond 65504.
+    pub fn check_numbers(&self) -> Result<()> {
+        let tensors = lock(&self.tensors);
+        for end in self.ends.iter().filter(|end| end.info.output) {
+            if let Some([count, elements, first]) = cast::not_finite(&tensors[end.slot], end.info.dtype) {
+                return Err(Error::NotFinite { port: end.info.name.clone(), count, elements, first });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that every port has a buffer.
     pub(crate) fn check_bound(&self) -> Result<()> {
         match self.ends.iter().find(|end| lock(&end.bound).is_none()) {
