@@ -38,8 +38,15 @@ pub static NAMES: &[(&str, &str)] = &[
         "a result is a number where fp32 has an infinity or NaN, or the other way round, at the end or on the way",
     ),
     ("indistinguishable", "numbers of one row of an input become a single fp16 number"),
-    ("inexact-integer", "a whole number beyond 2048 is not exact in fp16"),
+    (
+        "inexact-integer",
+        "a whole number beyond 2048 is not exact in fp16, or with --reference one from 2^24 on in fp32",
+    ),
     ("rounded-twice", "an integer output is a quotient that rounds to fp16 before it rounds to a whole number"),
+    (
+        "tie",
+        "a quotient or sum that is rounded lies exactly between two whole numbers: the device rounds up, fp32 to even",
+    ),
     ("nan-as-infinity", "an input has NaN, and the arithmetic of the device reads plus infinity"),
 ];
 
@@ -70,9 +77,27 @@ pub fn of_run(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(Stri
     };
     let suspicious = || inputs.iter().any(|(_, view)| suspect(view)) || outputs.iter().any(|(_, a)| suspect(&a.view()));
     if work(net) <= WORTH_EVALUATING || suspicious() {
-        all.extend(against_reference(net, inputs, outputs));
+        all.extend(against_reference(net, model, inputs, outputs));
     }
     all
+}
+
+/// Whole numbers below this are fp32 numbers.
+const LARGEST_READ: f32 = 16_777_216.0;
+
+/// Warnings about an evaluation in fp32: whole numbers that files and arrays, which hold fp32, may not have exactly.
+pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Warning> {
+    let ends = net.inputs.iter().zip(inputs).chain(net.outputs.iter().zip(outputs));
+    let beyond = |(&id, tensor): (&ValueId, &Tensor)| {
+        let value = net.value(id);
+        let count = match value.ty.dtype.is_integer() {
+            true => tensor.data.to_f32().iter().filter(|x| x.abs() >= LARGEST_READ).count(),
+            false => 0,
+        };
+        let message = || format!("{count} whole numbers from 2^24 on are read and written as fp32");
+        (count > 0).then(|| warning("inexact-integer", &value.name, message()))
+    };
+    ends.filter_map(beyond).collect()
 }
 
 /// Largest [`work`] of a network that is evaluated after each run: a number in place of an infinity or NaN, or a whole number
@@ -169,18 +194,47 @@ fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
 
 /// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
 /// intermediate values.
-fn against_reference(net: &Net, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
+fn against_reference(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
     let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
-    let (mut beyond, mut inexact, mut dropped) = (None, None, None);
+    let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
+    let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
+    // Integers with a zero among them, which nothing may be divided by.
+    let holds_zero = |data: &[f32]| data.contains(&0.0);
+    let mut zeros: Vec<String> = net
+        .inputs
+        .iter()
+        .zip(&tensors)
+        .filter_map(|(&id, tensor)| {
+            let integer = tensor.data.dtype().is_integer() && holds_zero(&tensor.data.to_f32());
+            integer.then(|| net.value(id).name.clone())
+        })
+        .collect();
     let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
     let mut see = |name: &str, tensor: &Tensor| {
         let data = tensor.data.to_f32();
         if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
             inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
         }
+        if tensor.data.dtype().is_integer() && holds_zero(&data) {
+            zeros.push(name.to_string());
+        }
         if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
             let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
             dropped = Some(warning("undefined", name, message.into()));
+        }
+        if dropped.is_none() && spreads(net, name) && data.iter().any(|x| !x.is_finite()) {
+            let message = "infinite or NaN in fp32, where zeros stand for elements that a window does not have: \
+                           zero times infinity is NaN";
+            dropped = Some(warning("undefined", name, message.into()));
+        }
+        if tie.is_none() && quotients.contains(&name) {
+            let count = data.iter().filter(|x| x.abs() < LARGEST_WHOLE && x.abs().fract() == 0.5).count();
+            let message = || {
+                format!(
+                    "{count} numbers lie exactly between two whole ones, which the device rounds up and fp32 to even"
+                )
+            };
+            tie = (count > 0).then(|| warning("tie", name, message()));
         }
         let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
         if beyond.is_none() && f16::from_f32(largest).is_infinite() {
@@ -189,14 +243,66 @@ fn against_reference(net: &Net, inputs: &[(&str, View)], outputs: &[(String, Arr
     };
     let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
     let differs = differences(net, outputs, &wanted, beyond);
+    let divided = divided_by_zero(net, &zeros);
     // A difference that an output shows itself says more.
-    let dropped = dropped.filter(|_| differs.is_none());
-    inexact.into_iter().chain(differs).chain(dropped).collect()
+    let dropped = divided.or(dropped).filter(|_| differs.is_none());
+    inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect()
 }
 
-/// Returns true if a value comes from an operation that drops NaN.
+/// Names of quotients and sums that are rounded: what becomes one sum of an array is rounded by it, in its own way.
+fn rounded_quotients(net: &Net) -> Vec<&str> {
+    let rounds = |op: &&anemone_net::Op| matches!(op.kind, OpKind::Unary(Unary::Round | Unary::RoundClip { .. }));
+    let scales = |id: ValueId| {
+        net.ops.iter().any(|op| {
+            op.outputs.contains(&id)
+                && matches!(op.kind, OpKind::Binary(Binary::Div | Binary::Mul | Binary::Add | Binary::Sub))
+        })
+    };
+    let rounded = net.ops.iter().filter(rounds).filter_map(|op| op.inputs.first().copied());
+    rounded.filter(|&id| scales(id)).map(|id| net.value(id).name.as_str()).collect()
+}
+
+/// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
+fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
+    let by_zero = |op: &&anemone_net::Op| {
+        let divisor = op.inputs.get(1).map(|&id| net.value(id));
+        let divides = matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod));
+        divides
+            && divisor.is_some_and(|value| {
+                let constant = |tensor: &Tensor| tensor.data.to_f32().contains(&0.0);
+                value.ty.dtype.is_integer()
+                    && value.data.as_deref().map_or_else(|| zeros.contains(&value.name), constant)
+            })
+    };
+    let op = net.ops.iter().find(by_zero)?;
+    let name = &net.value(*op.outputs.first()?).name;
+    Some(warning("undefined", name, format!("{} of integers by zero has no value", op.kind.name())))
+}
+
+/// Returns true if a value comes from windows or pads, where zeros are multiplied with elements.
+fn spreads(net: &Net, name: &str) -> bool {
+    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
+    made.is_some_and(|op| {
+        matches!(
+            op.kind,
+            OpKind::Conv { .. }
+                | OpKind::ConvTranspose { .. }
+                | OpKind::Pad { .. }
+                | OpKind::PadEdge { .. }
+                | OpKind::Resize { .. }
+        )
+    })
+}
+
+/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places.
 fn drops(net: &Net, name: &str) -> bool {
     use OpKind::*;
+    let placed = |op: &anemone_net::Op| {
+        matches!(op.kind, ArgReduce { .. } | ArgSort { .. }) && op.inputs.iter().any(|&id| net.value(id).name == name)
+    };
+    if net.ops.iter().any(placed) {
+        return true;
+    }
     let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
     made.is_some_and(|op| match op.kind {
         Unary(f) => matches!(

@@ -151,7 +151,7 @@ impl Model {
         let chip = reference::chip(chip).map_err(|d| raised(py, d))?;
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let compiled = apart(py, move || {
-            let refused = check::refused(&path, &choices, chip)?;
+            let refused = check::refused(&path, &choices, chip, false)?.first;
             if let Some(refused) = refused.as_ref().filter(|_| engine_only) {
                 return Err(refused.clone());
             }

@@ -73,18 +73,26 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     Some(Subject::Program(Box::new(outline), notes))
 }
 
-/// First operation of MIL text that Apple's compiler refuses without a conversion, with the reason. `None` if it accepts
-/// all, and for files of other kinds: those pass through a converter that changes them first.
-pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Option<Diagnostic>> {
+/// What Apple's compiler refuses of MIL text that it is handed without a conversion.
+#[derive(Debug, Default)]
+pub struct Refused {
+    /// The first operation at fault, with the reason.
+    pub first: Option<Diagnostic>,
+    /// Operations that it refuses for their form alone, such as constants written out: another compiler may take them.
+    pub forms: Vec<String>,
+}
+
+/// Operations of MIL text that Apple's compiler refuses without a conversion. Empty if it accepts all, and for files of other
+/// kinds: those pass through a converter that changes them first. With `strict`, a form alone is a refusal too.
+pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<Refused> {
+    let mut refused = Refused::default();
     if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
-        return Ok(None);
+        return Ok(refused);
     }
-    let Subject::Program(outline, _) = load(path, choices)? else { return Ok(None) };
+    let Subject::Program(outline, _) = load(path, choices)? else { return Ok(refused) };
     let placement = check(&outline, chip, Route::Direct);
-    let first = placement.verdicts.iter().enumerate().find(|(_, v)| v.place == Place::Rejected);
-    Ok(first.and_then(|(at, verdict)| {
-        let refusal = verdict.refusal.as_ref()?;
-        let op = &outline.ops[at];
+    for (op, verdict) in outline.ops.iter().zip(&placement.verdicts) {
+        let Some(refusal) = verdict.refusal.as_ref().filter(|_| verdict.place == Place::Rejected) else { continue };
         let output = op.outputs.first().map_or("", |o| o.name.as_str());
         let apple = refusal.apple.as_ref().map_or(String::new(), |text| format!("; apple: {text}"));
         let message = format!(
@@ -95,6 +103,10 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Op
             refusal.basis.phrase(),
             refusal.stage
         );
+        if refusal.quantity == "form" && !strict {
+            refused.forms.push(message);
+            continue;
+        }
         let fix = if refusal.fix.is_empty() { String::new() } else { format!("{}; ", refusal.fix) };
         let help = format!("{fix}--force compiles it all the same where this compiler can");
         let mut diagnostic =
@@ -104,8 +116,10 @@ pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip) -> Result<Op
             details.limit = Some(refusal.limit.clone());
             details.chip = Some(chip.target.to_string());
         }
-        Some(diagnostic)
-    }))
+        refused.first = Some(diagnostic);
+        break;
+    }
+    Ok(refused)
 }
 
 /// The outline, with extents that a file leaves open filled in by the reader where it can.

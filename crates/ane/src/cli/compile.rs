@@ -73,6 +73,9 @@ pub struct Flags {
     /// Compile MIL text that Apple's compiler is known to refuse, where this one can
     #[arg(long)]
     force: bool,
+    /// Refuse MIL text that Apple's compiler refuses for its form alone, too: without it, a warning says so
+    #[arg(long, conflicts_with = "force")]
+    strict: bool,
     /// Refuse a model that needs host segments, also where a dispatch descriptor could carry them
     #[arg(long)]
     engine_only: bool,
@@ -183,7 +186,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let output = flags.output.as_ref().or(beside.as_ref());
     let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
     let may_host = !flags.engine_only && wanted.contains(&Form::E5);
-    let refused = if flags.force { None } else { anemone::check::refused(&flags.model, &choices, chip)? };
+    let refused = match flags.force {
+        true => anemone::check::Refused::default(),
+        false => anemone::check::refused(&flags.model, &choices, chip, flags.strict)?,
+    };
+    refused.forms.iter().for_each(|form| voice.note(format!("warning: Apple's compiler refuses {form}")));
+    let refused = refused.first;
     // Host segments may take the operations at fault, where they are admitted.
     if let Some(refused) = &refused
         && !may_host

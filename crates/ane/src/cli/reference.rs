@@ -3,6 +3,7 @@
 use super::Voice;
 use anemone::convert::random_inputs;
 use anemone::tensor::{self, Array};
+use anemone::warnings::{self, Warning};
 use anemone::{Code, Diagnostic, Result};
 use anemone_net::{Data, Net, Tensor, ValueId, eval};
 use std::path::{Path, PathBuf};
@@ -39,8 +40,11 @@ pub fn pairs(flags: &[String], names: &[String], needed: &[usize], flag: &str) -
     Ok(all)
 }
 
+/// Outputs by name, and doubts about them.
+type Evaluated = (Vec<(String, Array)>, Vec<Warning>);
+
 /// Evaluates on inputs from files; those not given are random, states zeros.
-pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<Vec<(String, Array)>> {
+pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<Evaluated> {
     let names_in = names(net, &net.inputs);
     let states = |at: usize| net.states.iter().any(|s| s.input == net.inputs[at]);
     let needed: Vec<usize> = (0..names_in.len()).filter(|&i| !states(i)).collect();
@@ -67,6 +71,7 @@ pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<
         *tensor = Tensor { shape: ty.shape.clone(), data };
     }
     let outputs = eval::eval(net, &inputs).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
+    let warnings = warnings::of_reference(net, &inputs, &outputs);
     let array = |tensor: Tensor| Array { shape: tensor.shape.clone(), data: tensor.data.to_f32() };
-    Ok(names(net, &net.outputs).into_iter().zip(outputs.into_iter().map(array)).collect())
+    Ok((names(net, &net.outputs).into_iter().zip(outputs.into_iter().map(array)).collect(), warnings))
 }

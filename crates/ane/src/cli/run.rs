@@ -321,8 +321,9 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     let targets = reference::pairs(&flags.output, &names, &plain, "--output")?;
     let targets: Vec<(String, PathBuf)> = targets.into_iter().map(|(at, path)| (names[at].clone(), path)).collect();
     let labels = flags.labels.as_deref().map(files::read).transpose()?;
-    let outputs =
+    let (outputs, warnings) =
         reference::evaluate(&net, &flags.input, flags.seed, voice).map_err(|d| d.or_at(flags.model.display()))?;
+    warnings.iter().for_each(|w| voice.note(format!("warning: {w}")));
     for (name, wanted) in &expected {
         if let Some((_, array)) = outputs.iter().find(|(n, a)| n == name && a.data.len() != wanted.data.len()) {
             let message = format!("output {name} is {:?}, expected {:?}", array.shape, wanted.shape);
@@ -342,9 +343,11 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
         write(&targets, &outputs)?;
     }
     if voice.json {
-        print(&format!("{}\n", json!({ "schema": "anemone.run/1", "reference": true, "outputs": reports })))?;
+        let warnings: Vec<_> = warnings.iter().map(Warning::json).collect();
+        let told = json!({ "schema": "anemone.run/1", "reference": true, "outputs": reports, "warnings": warnings });
+        print(&format!("{told}\n"))?;
     }
-    Ok(u8::from(failed))
+    Ok(u8::from(failed || flags.strict_numerics && !warnings.is_empty()))
 }
 
 /// Share of the largest expected value that fp32 sums in another order may lose.

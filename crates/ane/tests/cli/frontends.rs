@@ -111,3 +111,19 @@ fn compression_reports_what_it_costs() {
         assert!(said.err.contains("outputs change by") && said.err.contains("weights compressed"), "{said:?}");
     }
 }
+
+#[test]
+fn a_form_that_apple_refuses_compiles_with_a_warning() {
+    let scratch = Scratch::new();
+    let text = "program(1.0)\n{\n func main<ios16>(tensor<fp16, [1, 2, 4, 8]> x) {\n  \
+                tensor<fp16, [1, 2, 1, 1]> b = const()[name = string(\"b\"), val = tensor<fp16, [1, 2, 1, 1]>([[[[0x1p-1]], [[0x1p+1]]]])];\n  \
+                tensor<fp16, [1, 2, 4, 8]> y = add(x = x, y = b)[name = string(\"y\")];\n } -> (y);\n}\n";
+    let model = scratch.file("edge.mil", text);
+    let out = scratch.out("edge.hwx");
+    let said = ane!("compile", model, "-o", out).fine().err;
+    assert!(said.contains("warning: Apple's compiler refuses add `y`") && said.contains("E35"), "{said}");
+    ane!("run", model).fine();
+    ane!("compile", model, "-o", out, "--strict").refused(1, "ANE1002", &["E35", "written out"]);
+    let said = ane!("compile", model, "-o", out, "--force").fine().err;
+    assert!(!said.contains("E35"), "{said}");
+}

@@ -8,6 +8,7 @@ use crate::common;
 
 mod bound;
 mod draw;
+mod found;
 mod known;
 mod parts;
 mod source;

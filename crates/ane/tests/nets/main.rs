@@ -18,6 +18,7 @@ mod probes;
 mod quantized;
 mod random;
 mod robustness;
+mod snapshots;
 mod trace;
 mod values;
 mod weights;

@@ -377,10 +377,11 @@ fn functions() -> Vec<Case> {
             &[whole(&[5], &[-1.0, 0.0, 2.0])],
         ),
         case(
-            "mean of integers",
+            "mean of bytes",
             OpKind::Reduce { kind: ReduceKind::Mean, axes: vec![1], keep_dims: true },
-            &[whole(&[3, 4], &[-1.0, 0.0, 2.0, 5.0, 1.0, 1.0, 7.0])],
-        ),
+            &[operand(DType::I8, &[3, 8], &[-1.0, 0.0, 2.0, 5.0, 1.0, 1.0, 127.0, 127.0, 126.0, 127.0, 127.0, -128.0])],
+        )
+        .typed(DType::I8),
         case("cast to a truth value", OpKind::Cast, &[floats(&[11], &[0.0, -0.0, NAN, INF, 5.9604645e-8, -2.0])])
             .typed(DType::Bool),
     ]

@@ -54,7 +54,9 @@ fn walk(
             .collect();
         let dtype = net.value(op.outputs[0]).ty.dtype;
         let (out, whole, truth) = (of(op.outputs[0]), !dtype.is_float(), dtype == DType::Bool);
-        let step = Step { kind: &op.kind, operands: &operands, errors: &errors, out: &out, exact, whole, truth };
+        let live: Vec<bool> = op.inputs.iter().map(|&id| net.value(id).data.is_none()).collect();
+        let step =
+            Step { kind: &op.kind, operands: &operands, errors: &errors, out: &out, live: &live, exact, whole, truth };
         let mut error = step.error()?;
         if whole && !truth {
             step.unwrapped(dtype, &mut error);
@@ -92,6 +94,8 @@ struct Step<'a> {
     operands: &'a [Tensor],
     errors: &'a [Tensor],
     out: &'a Tensor,
+    /// Operands that are no constants.
+    live: &'a [bool],
     exact: bool,
     /// True for a result of whole numbers or truth values.
     whole: bool,
@@ -273,6 +277,14 @@ impl Step<'_> {
             | OpKind::Linear
             | OpKind::MatMul { .. } => {
                 let sizes: Vec<Tensor> = self.operands.iter().map(|t| mapped(t, f32::abs)).collect();
+                // A kernel computed at run time is multiplied with windows that the exact array has copied.
+                let windows = matches!(self.kind, OpKind::Conv { .. } | OpKind::ConvTranspose { .. });
+                if windows && self.exact && self.live[1] {
+                    let copied = self.errors.iter().enumerate();
+                    let copied: Vec<Tensor> =
+                        copied.map(|(at, e)| if at < 2 { mapped(e, |e| e + UNIT / 2.0) } else { e.clone() }).collect();
+                    return self.summed(self.kind, &sizes, &copied);
+                }
                 self.summed(self.kind, &sizes, self.errors)?
             }
             other => return Err(format!("{} has no bound", other.name())),
@@ -313,6 +325,8 @@ impl Step<'_> {
         let out = self.out.data.to_f32();
         let flat = matches!(self.kind, OpKind::Unary(Unary::Silu | Unary::Gelu(_)));
         let mut moved: Vec<f32> = off.iter().map(|e| if flat { 1.2 * e } else { 0.0 }).collect();
+        // Of an operand of which nothing is known, a function may have no value.
+        moved.iter_mut().zip(off).filter(|(_, e)| e.is_infinite()).for_each(|(m, _)| *m = f32::INFINITY);
         for sign in [-1.0, 1.0] {
             let there = x.iter().zip(off).map(|(x, e)| x + sign * e).collect();
             let there = Tensor { shape: self.operands[0].shape.clone(), data: Data::F32(there) };
@@ -365,7 +379,10 @@ impl Step<'_> {
             let scale = (gamma[c] / (variance[c] + epsilon).sqrt()).abs();
             let size = scale * (x.abs() + mean[c].abs()) + beta[c].abs();
             let limit = if self.exact { CEILING } else { OVERFLOW };
-            *bound = if size < limit && scale < limit { *bound + 3.0 * ROUNDING * size + UNIT } else { f32::INFINITY };
+            // A factor below the normal numbers is rounded to a multiple of the least one.
+            let factor = LEAST * (x.abs() + mean[c].abs());
+            let grouped = 3.0 * ROUNDING * size + UNIT + factor;
+            *bound = if size < limit && scale < limit { *bound + grouped } else { f32::INFINITY };
         }
         Ok(bounds)
     }
@@ -405,6 +422,7 @@ impl Step<'_> {
                 // 2^(y log2 x): the logarithm's error and the product's rounding are multiplied by the exponent.
                 let (log, exp) = (accuracy::bound("log2"), accuracy::bound("exp2"));
                 let out = self.out.data.to_f32();
+                let unknown = a.iter().zip(&b).map(|(a, b)| a.is_infinite() || b.is_infinite());
                 let each = |((r, x), y): ((&f32, &f32), &f32)| {
                     let logarithm = x.abs().log2().abs();
                     let off = y.abs() * (log.absolute + (log.relative + ROUNDING) * logarithm);
@@ -412,11 +430,20 @@ impl Step<'_> {
                     let off = if logarithm.is_finite() { (off + whole).exp2() - 1.0 } else { 0.0 };
                     (off + exp.relative) * r.abs() + 2.0 * LEAST
                 };
-                out.iter().zip(&x).zip(&y).map(each).collect()
+                let own = out.iter().zip(&x).zip(&y).map(each);
+                own.zip(unknown).map(|(e, unknown)| if unknown { f32::INFINITY } else { e }).collect()
             }
             _ => {
                 let row = accuracy::bound(f.name());
-                self.out.data.to_f32().iter().map(|y| row.relative * y.abs() + row.absolute).collect()
+                let out = self.out.data.to_f32();
+                let own = out.iter().map(|y| row.relative * y.abs() + row.absolute);
+                // A quotient moves with its operands: by the dividend's error over the divisor, and by the divisor's share.
+                let carried = a.iter().zip(&b).zip(&y).zip(&out).map(|(((&a, &b), &y), &q)| match (a, b) {
+                    (0.0, 0.0) => 0.0,
+                    _ if f == Binary::Div && y.abs() > b => (a + product_error(q, 0.0, 0.0, b)) / (y.abs() - b),
+                    _ => f32::INFINITY,
+                });
+                own.zip(carried).map(|(own, carried)| own + carried).collect()
             }
         })
     }

@@ -38,7 +38,7 @@ pub static KNOWN: &[Known] = &[
         reason: "elements are chosen by maxima and minima, which drop NaN",
     },
     Known {
-        operations: &["pad_edge", "resize", "conv", "conv_transpose"],
+        operations: &["pad", "pad_edge", "resize", "conv", "conv_transpose"],
         floats: false,
         when: When::NotFinite,
         reason: "zeros stand for taps that a window does not have, and zero times infinity is NaN",
