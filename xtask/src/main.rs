@@ -12,6 +12,7 @@ mod evidence;
 mod header;
 mod layers;
 mod links;
+mod recipes;
 mod release;
 mod replay;
 mod repo;
@@ -56,6 +57,7 @@ const CHORES: &[Chore] = &[
         run: cross::run,
         help: "build for other targets; --check only checks, --test runs under emulators",
     },
+    Chore { name: "recipes", run: recipes::run, help: "recipes of CONTRIBUTING.md, followed on a copy" },
     Chore { name: "release", run: release::run, help: "archives and wheels of every target: --dry-run" },
     Chore {
         name: "size",

@@ -26,6 +26,17 @@
 //!
 //! Dependencies: `half` for fp16, `bytemuck` to view vectors as arrays without `unsafe`, `pulp` to choose vector instructions at run
 //! time without `unsafe`, `rayon` for threads.
+//!
+//! Numbers are rounded to fp16 as the arrays round them, to nearest even:
+//!
+//! ```
+//! use anemone_kernels::num;
+//! use half::f16;
+//!
+//! let mut row = [f16::ZERO; 3];
+//! num::round_row(&[1.0, 2049.0, 65519.0], &mut row);
+//! assert_eq!(row.map(f32::from), [1.0, 2048.0, 65504.0]);
+//! ```
 
 // One index runs over the sums and operands of a register tile; a copy of a few numbers is unrolled, not a call.
 #![allow(clippy::needless_range_loop, clippy::manual_memcpy)]

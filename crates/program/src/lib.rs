@@ -7,6 +7,29 @@
 //! unsafe functions and its errors have no names of fields. `thiserror` derives error messages (no hand-written `Display` to drift
 //! from the variants), `serde` gives explanations a machine-readable form, `half` prints half precision numbers, `bytemuck` makes
 //! vectors of them, `sha2` names kernels.
+//!
+//! A task's fields become words of a stream, and come back by name:
+//!
+//! ```
+//! use anemone_facts::{Field, layout};
+//! use anemone_program::{Program, Task, task::encode_stream, text};
+//!
+//! let mut tasks = [Task::full(&layout::H13)];
+//! tasks[0].set(&layout::H13, Field::Cin, 64)?;
+//! let stream = encode_stream(&layout::H13, &mut tasks)?;
+//! let program = Program {
+//!     name: "main".into(),
+//!     layout: &layout::H13,
+//!     stream,
+//!     first_task_words: tasks[0].word_count(),
+//!     kernel: Vec::new(),
+//!     scratch_bytes: 0,
+//!     ports: Vec::new(),
+//! };
+//! assert_eq!(program.tasks()?[0].get(&layout::H13, Field::Cin), Some(64));
+//! assert!(text::list(&program).contains("Cin = 64"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bytes;
 pub mod cost;

@@ -9,4 +9,5 @@ mod generations;
 mod golden;
 mod image;
 mod malformed;
+mod properties;
 mod tasks;

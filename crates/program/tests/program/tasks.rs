@@ -1,12 +1,8 @@
 //! Streams made by hand: short descriptors, ports from descriptors, and listings of bits that no field explains.
 
-use crate::common;
-
 use anemone_facts::{Field, layout::H13};
 use anemone_program::task::encode_stream;
-use anemone_program::text::{Dump, Selection};
 use anemone_program::{Direction, Nchw, Program, Run, Task, hwx, raw, text};
-use common::Random;
 
 fn set(task: &mut Task, fields: &[(Field, u32)]) {
     for &(field, value) in fields {
@@ -91,46 +87,6 @@ fn rows_as_groups_do_not_hide_the_shape() {
     assert_eq!(input[0].shape, Nchw { n: 1, c: 1, h: 4, w: 8 });
     // Four groups of one element each, 64 bytes apart.
     assert_eq!(program.scratch_bytes, 256);
-}
-
-#[test]
-fn any_register_values_are_listed_and_assembled() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for round in 0..60 {
-        let mut tasks = Vec::new();
-        for _ in 0..1 + round % 3 {
-            let mut task = if round % 2 == 0 { Task::full(&H13) } else { short(Task::full(&H13)) };
-            // A register outside every block, and every eleventh header word that marks itself.
-            task.runs.push(Run::consecutive(0x3ff_fff0, vec![0; 2]));
-            let words = task.runs.iter_mut().flat_map(|r| &mut r.words).chain(&mut task.header);
-            words.for_each(|w| *w = random.word());
-            task.header[9] &= !3;
-            if round % 5 == 0 {
-                task.header[9] |= 3;
-                task.header.push(random.word());
-            }
-            tasks.push(task);
-        }
-        let stream = encode_stream(&H13, &mut tasks).unwrap_or_else(|e| panic!("{e}"));
-        let program = Program {
-            name: "a \"name\"; with\nblanks".into(),
-            layout: &H13,
-            stream,
-            first_task_words: tasks[0].word_count(),
-            kernel: (0..100).map(|i| if i < 64 { 0 } else { i }).collect(),
-            scratch_bytes: 0x1_0000_0000,
-            ports: Vec::new(),
-        };
-        let decoded = program.tasks().unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(decoded, tasks);
-        let listing = text::list(&program);
-        let again = text::assemble(&listing).unwrap_or_else(|e| panic!("{e}\n{listing}"));
-        assert!(again.stream == program.stream && again.kernel == program.kernel && again.name == program.name);
-        assert!(!listing.lines().any(|l| l.starts_with("data @0x20 ")), "the stream is listed by field");
-        let open: usize = decoded.iter().map(|t| t.unexplained(&H13).len()).sum();
-        let dump = Dump::of_program(&program, &Selection::default());
-        assert_eq!(dump.anomalies.iter().filter(|a| a.bits.is_some()).count(), open);
-    }
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Recipes of `CONTRIBUTING.md`, followed literally on a copy of the repository: each edits the files that its section names, then
+//! builds and tests what the section says.
+
+use crate::{Outcome, conclude, repo};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A recipe: its section, edits in order, and what shows that they are enough.
+struct Recipe {
+    section: &'static str,
+    edits: &'static [Edit],
+    /// Arguments of cargo, and a text of its output; `None` for success alone.
+    shown_by: &'static [(&'static [&'static str], Option<&'static str>)],
+}
+
+/// A line put behind the first one that contains a text.
+struct Edit {
+    file: &'static str,
+    behind: &'static str,
+    line: &'static str,
+}
+
+const RECIPES: &[Recipe] = &[
+    Recipe {
+        section: "### A field of the task descriptor",
+        edits: &[
+            Edit {
+                file: "crates/facts/src/fields.rs",
+                behind: "fields! {",
+                line: "    RecipeField: Uint, \"\", \"a field that a recipe adds\";",
+            },
+            Edit {
+                file: "crates/facts/src/layout/h13.rs",
+                behind: "18..=22 KBase3",
+                line: "                24..=27 RecipeField Claimed \"regmap\",",
+            },
+        ],
+        shown_by: &[(&["check", "--package", "anemone-facts"], None)],
+    },
+    Recipe {
+        section: "### An operation",
+        edits: &[
+            Edit { file: "crates/net/src/ops/unary.rs", behind: "    Atanh,", line: "    Cube," },
+            Edit {
+                file: "crates/net/src/ops/unary.rs",
+                behind: "\"atanh\" \"atanh\" \"Atanh\"",
+                line: "    \"cube\" \"\" \"Cube\" &[], |_| Unary::Cube, |x, _| x * x * x, Some(|x, _| x * x * x);",
+            },
+        ],
+        shown_by: &[(&["test", "--package", "anemone-net", "--lib", "rows_are_distinct"], Some("1 passed"))],
+    },
+];
+
+/// Follows every recipe, each on a fresh copy in `target/recipes`.
+pub fn run(_: &[String]) -> Outcome {
+    let guide = repo::read("CONTRIBUTING.md").map_err(|e| vec![e])?;
+    let copy = repo::root().join("target/recipes");
+    let mut findings = Vec::new();
+    for recipe in RECIPES {
+        if let Err(finding) = follow(recipe, &guide, &copy) {
+            findings.push(format!("{}: {finding}", recipe.section.trim_start_matches('#').trim()));
+        }
+    }
+    conclude(findings, format!("{} recipes do what they say", RECIPES.len()))
+}
+
+fn follow(recipe: &Recipe, guide: &str, copy: &Path) -> Result<(), String> {
+    let section = guide.split_once(recipe.section).ok_or("no such section in CONTRIBUTING.md")?.1;
+    let section = section.split("\n### ").next().unwrap_or(section);
+    fresh(copy)?;
+    for edit in recipe.edits {
+        if !section.contains(edit.file) {
+            return Err(format!("the section does not name {}", edit.file));
+        }
+        let path = copy.join(edit.file);
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", edit.file))?;
+        let at = text.find(edit.behind).ok_or_else(|| format!("{}: no line has {:?}", edit.file, edit.behind))?;
+        let end = at + text[at..].find('\n').unwrap_or(text.len() - at);
+        let edited = format!("{}\n{}{}", &text[..end], edit.line, &text[end..]);
+        std::fs::write(&path, edited).map_err(|e| format!("{}: {e}", edit.file))?;
+    }
+    for (arguments, wanted) in recipe.shown_by {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let ran = Command::new(cargo).args(*arguments).current_dir(copy).output().map_err(|e| e.to_string())?;
+        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        let as_wanted = wanted.map_or(ran.status.success(), |text| said.contains(text));
+        if !as_wanted {
+            return Err(format!("cargo {}: {}\n{said}", arguments.join(" "), ran.status));
+        }
+    }
+    Ok(())
+}
+
+/// A copy of the files under version control; what cargo made there before stays.
+fn fresh(copy: &Path) -> Result<(), String> {
+    let listed = Command::new("git").arg("ls-files").current_dir(repo::root()).output().map_err(|e| e.to_string())?;
+    for name in String::from_utf8_lossy(&listed.stdout).lines() {
+        let (from, to): (PathBuf, PathBuf) = (repo::root().join(name), copy.join(name));
+        let Ok(bytes) = std::fs::read(&from) else { continue };
+        // Unchanged files keep their time, so that cargo builds nothing again for them.
+        if std::fs::read(&to).is_ok_and(|old| old == bytes) {
+            continue;
+        }
+        let folder = to.parent().unwrap_or(copy);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&to, bytes))
+            .map_err(|e| format!("{name}: {e}"))?;
+    }
+    Ok(())
+}
