@@ -668,8 +668,8 @@ def operations(path):
 
 
 def one(path, form, tool):
-    """Results of a network in one form."""
-    model = f"{path}/model.{form}"
+    """Results of one of a network's files."""
+    model = f"{path}/{form}"
     inputs = [f for f in sorted(os.listdir(path)) if f.startswith("x") and f.endswith(".npy")]
     flags = [f"--input={f[:-4]}={path}/{f}" for f in inputs]
     row = {}
@@ -685,7 +685,8 @@ def one(path, form, tool):
         row[numerics] = max(share(report["max_abs_error"], report["atol"]), share(report["rms_error"], report["rms_tolerance"]))
         row.update(tasks=document["tasks"], programs=document.get("programs", 1), hosts=document.get("host_segments", 0))
     code, out, err = ane(tool, "check", model, "-t", "m1", "--json")
-    counts = json.loads(out)["chips"][0]["direct"]["counts"] if out.startswith("{") else {}
+    document = json.loads(out) if out.startswith("{") else {}
+    counts = document["chips"][0]["direct"]["counts"] if "chips" in document else {"rejected": "error" in document or "code" in document}
     off = counts.get("host", 0) + counts.get("rejected", 0)
     row["agree"] = bool(counts) and (off > 0) == ("refused" in row or row["hosts"] > 0)
     return row
@@ -701,7 +702,7 @@ def measure(folder, tool, names):
         row = {"name": name}
         if os.path.exists(f"{path}/meta.json"):
             row.update(json.load(open(f"{path}/meta.json")))
-        row["forms"] = {form: one(path, form, tool) for form in ("mlpackage", "onnx") if os.path.exists(f"{path}/model.{form}")}
+        row["forms"] = {form: one(path, f"model.{form}", tool) for form in ("mlpackage", "onnx") if os.path.exists(f"{path}/model.{form}")}
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows

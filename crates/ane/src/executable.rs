@@ -78,6 +78,23 @@ impl Executable {
         ports.filter(|port| self.at_start(port).is_none()).map(|port| port.name.clone()).collect()
     }
 
+    /// The states before the first run, by the names of their inputs: zeros.
+    pub fn states_at_start(&self) -> Vec<(String, Array)> {
+        let ports = self.chain.ports(Direction::Input);
+        ports.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect()
+    }
+
+    /// Moves what a run left of each state from its outputs to the states.
+    pub fn keep_states(&self, outputs: &mut Vec<(String, Array)>, states: &mut [(String, Array)]) {
+        for state in self.chain.states() {
+            let at = outputs.iter().position(|(name, _)| *name == state.output);
+            let kept = states.iter_mut().find(|(name, _)| *name == state.input);
+            if let (Some(at), Some((_, kept))) = (at, kept) {
+                *kept = outputs.remove(at).1;
+            }
+        }
+    }
+
     /// Runs once on the software engine, host segments on the host. States that are not given are zeros, as before the first
     /// run; outputs have the network's own extents.
     pub fn run(&self, inputs: &[(String, Array)], options: engine::Options) -> Result<Vec<(String, Array)>> {

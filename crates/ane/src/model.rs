@@ -1,6 +1,6 @@
 //! Any supported file: a network to compile, or a program already compiled. Kind is decided by content first.
 
-use crate::diagnostic::{Code, Diagnostic, Result, Source};
+use crate::diagnostic::{Code, Details, Diagnostic, Result, Source};
 use crate::files::{self, Folder};
 use crate::native;
 use anemone_facts::formats;
@@ -196,9 +196,14 @@ fn malformed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
 
 fn checked(path: &Path, reading: std::result::Result<(Net, Vec<String>), anemone_net::Error>) -> Result<Model> {
     let (net, mut notes) = reading.map_err(|e| match e {
-        anemone_net::Error::Unsupported { .. } => Diagnostic::new(Code::UnsupportedOp, e.to_string())
-            .at(path.display())
-            .help("keep this operation on the host, or rewrite it with operations that are read"),
+        anemone_net::Error::Unsupported { ref op, ref output, ref reason } => {
+            let (op, output, found) = (Some(op.clone()), Some(output.clone()), Some(reason.clone()));
+            let details = Box::new(Details { op, output, found, ..Details::default() });
+            let refused = Diagnostic::new(Code::UnsupportedOp, e.to_string())
+                .at(path.display())
+                .help("keep this operation on the host, or rewrite it with operations that are read");
+            Diagnostic { details: Some(details), ..refused }
+        }
         anemone_net::Error::NoExtent { ref name, .. } => {
             malformed(path, &e).help(format!("--dim {name}=1, or another extent"))
         }

@@ -82,6 +82,8 @@ passes! {
         "sums of whole numbers that are scaled at once stay floats";
     QUANTIZATION: 1 true "0bb-recognize-quantization" Work::Net(rewrite::recognize_quantization), "ours",
         "quantization that is written in parts becomes one rounding, and what follows it its scale";
+    BOUNDS: 1 true "0bc-bound-values" Work::Net(rewrite::bound_values), "ours",
+        "conversions and limits that change nothing disappear, and what is always zero becomes a constant";
     MATMUL: 1 true "0c-replace-matmul" Work::Net(rewrite::replace_matmul), "book table 22.3, ReplaceMatmulWithConv",
         "a product with one constant matrix becomes a convolution";
     RECOGNIZE: 1 true "0ca-recognize" Work::Net(rewrite::recognize), "ours",

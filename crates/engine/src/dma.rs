@@ -86,6 +86,17 @@ impl Machine<'_> {
         Ok(tensor)
     }
 
+    /// Source 1 as the task will read it, left where it is.
+    pub(crate) fn peek_source1(&self, ext: Extents) -> Result<Tensor, FaultKind> {
+        let mut tensor = match self.get(SrcType) {
+            residency::L2 => self.load_l2(&SRC1_L2, ext)?,
+            residency::CHAIN => self.chain.peek(self.source_depth).cloned().ok_or(FaultKind::NothingChained)?,
+            _ => self.load_source1(ext)?,
+        };
+        self.on_reading(InputRelu, &mut tensor.data);
+        Ok(tensor)
+    }
+
     /// Applies a source's ReLU as it is read, if the flag is set, to the values that the model admits.
     fn on_reading(&self, flag: Field, row: &mut [f32]) {
         if self.get(flag) == 1 {

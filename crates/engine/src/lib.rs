@@ -48,5 +48,5 @@ pub use honours::{Treatment, executes, treatment};
 pub use lut::Table;
 pub use memory::{Memory, Region};
 pub use plan::{
-    Level, Moved, Operand, Options, Outcome, PassText, Plan, Profile, Site, StepTime, TaskTrace, Values, run,
+    Level, Moved, Operand, Options, Outcome, PassText, Plan, Profile, Site, StepTime, Sums, TaskTrace, Values, run,
 };

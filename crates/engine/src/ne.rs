@@ -450,7 +450,7 @@ impl Machine<'_> {
         Ok(y)
     }
 
-    fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {
+    pub(crate) fn window(&self, from: Extents, to: Extents) -> Result<Window, FaultKind> {
         let window = Window {
             k: [self.size(Kh), self.size(Kw)],
             s: [self.size(Sy).max(1), self.size(Sx).max(1)],

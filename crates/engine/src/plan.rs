@@ -12,12 +12,14 @@ mod profile;
 mod schedule;
 mod step;
 mod text;
+mod resolution;
 mod trace;
 
 pub use profile::{Profile, StepTime};
 use step::check_fields;
 pub(crate) use step::{Step, Work};
 pub use text::PassText;
+pub use resolution::Sums;
 pub use trace::{Moved, Operand, Site, TaskTrace, Values};
 
 use crate::constants::Constants;

@@ -156,6 +156,20 @@ impl Builder {
         self.net.value(id).data.as_ref()
     }
 
+    /// Elements of a list of integers, as far as they are known now: of one that is joined of several, each part for itself.
+    pub fn known_elements(&self, id: ValueId) -> Vec<Option<i64>> {
+        if let Some(tensor) = self.data(id) {
+            return tensor.data.to_i32().into_iter().map(|v| Some(i64::from(v))).collect();
+        }
+        let unknown = || vec![None; elements(&self.shape(id))];
+        let Some(op) = self.net.ops.iter().rev().find(|op| op.outputs.contains(&id)) else { return unknown() };
+        match &op.kind {
+            OpKind::Concat { axis: 0 } => op.inputs.iter().flat_map(|&part| self.known_elements(part)).collect(),
+            OpKind::Reshape | OpKind::Cast | OpKind::Unary(Unary::Identity) => self.known_elements(op.inputs[0]),
+            _ => unknown(),
+        }
+    }
+
     /// Error for a form of the current operation that the graph cannot express.
     pub fn unsupported(&self, op: &str, reason: impl Into<String>) -> Error {
         Error::Unsupported { op: op.to_string(), output: self.stem.clone(), reason: reason.into() }

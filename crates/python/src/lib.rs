@@ -30,7 +30,7 @@ mod _anemone {
     #[pymodule_export]
     use super::model::{Model, Report, dump, load};
     #[pymodule_export]
-    use super::program::Program;
+    use super::program::{Program, State};
 
     /// Runs the command line, the first argument being the program's name; its exit code.
     #[pyfunction]

@@ -33,17 +33,18 @@ pub struct Model {
 /// Reads a model file or package, or a model object of coremltools.
 ///
 /// `model` is a path, or an object with `get_spec` and `save`. `dim` gives extents that the file leaves open, by the name of
-/// the dimension or as `input.axis`. A `portable` model pickles with its bytes, others with their place. Raises
+/// the dimension or as `input.axis`; `function` takes one function of several. A `portable` model pickles with its bytes, others with their place. Raises
 /// `FileNotFoundError`, or `BadInput` for what does not read.
 ///
 /// >>> anemone.load("digits.mlpackage")
 /// <anemone.Model digits.mlpackage>
 #[pyfunction]
-#[pyo3(signature = (model, *, dim=None, portable=false))]
+#[pyo3(signature = (model, *, dim=None, function=None, portable=false))]
 pub fn load(
     py: Python<'_>,
     model: &Bound<'_, PyAny>,
     dim: Option<HashMap<String, usize>>,
+    function: Option<String>,
     portable: bool,
 ) -> PyResult<Model> {
     let (path, folder) = match model.extract::<PathBuf>() {
@@ -64,6 +65,7 @@ pub fn load(
     };
     let mut choices = Choices::default();
     choices.options.extents = dim.unwrap_or_default();
+    choices.options.function = function;
     let (place, chosen) = (path.clone(), choices.clone());
     let notes = apart(py, move || {
         Ok(match anemone::Model::load_with(&place, &chosen)? {
@@ -92,6 +94,12 @@ impl Model {
     #[getter]
     fn dim(&self) -> HashMap<String, usize> {
         self.choices.options.extents.iter().map(|(name, &extent)| (name.clone(), extent)).collect()
+    }
+
+    /// Function that was asked for.
+    #[getter]
+    fn function(&self) -> Option<String> {
+        self.choices.options.function.clone()
     }
 
     /// SHA-256 of its content, in hexadecimal.

@@ -15,7 +15,42 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// States of a model between runs: of one function, or of several that have states of the same names and extents.
+#[pyclass(frozen, module = "anemone")]
+pub struct State {
+    arrays: Mutex<Vec<(String, Array)>>,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, Array)>> {
+        self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl State {
+    /// Names of the states.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.lock().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A copy of a state.
+    fn read<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let found = self.lock().iter().find(|(known, _)| known == name).map(|(_, array)| array.clone());
+        let array = found.ok_or_else(|| {
+            let message = format!("there is no state {name}");
+            raised(py, Diagnostic::new(Code::Usage, message).help(self.names().join(", ")))
+        })?;
+        arrays::given(py, array)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<anemone.State {}>", self.names().join(", "))
+    }
+}
 
 /// A session by number model and threads.
 type Kept = ((Arithmetic, Option<usize>), Arc<Session>);
@@ -150,7 +185,7 @@ impl Program {
     /// rows are read where they are; other types and orders are copied first. What is not float16 is cast to it: see `notes`.
     /// One array without a name is the only input that is no state; states are zeros unless given. `inputs` is a dictionary,
     /// for names that are no names of Python. `numerics`: `fast`, or `exact` as the device computes; `threads`: as many in place
-    /// of all cores.
+    /// of all cores. `state` (of `make_state`) holds the states: it is read and written, and they are no outputs then.
     ///
     /// Doubts about the numbers (values beyond fp16, NaN, inexact integers) are warnings of category `RuntimeWarning`. Raises
     /// `BadInput` with the expected and the given extents or type, `Refused` for a fault of the program. An interrupt ends the call.
@@ -161,7 +196,8 @@ impl Program {
     /// np.int64(8)
     /// >>> program.notes
     /// ['input image: float32 is cast to float16, which the engine takes']
-    #[pyo3(signature = (only=None, *, numerics="fast", threads=None, inputs=None, **named))]
+    #[expect(clippy::too_many_arguments, reason = "arguments by name, in Python")]
+    #[pyo3(signature = (only=None, *, numerics="fast", threads=None, inputs=None, state=None, **named))]
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -169,6 +205,7 @@ impl Program {
         numerics: &str,
         threads: Option<usize>,
         inputs: Option<&Bound<'py, PyDict>>,
+        state: Option<&Bound<'py, State>>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let model = match numerics {
@@ -193,8 +230,10 @@ impl Program {
         for given in [inputs, named].into_iter().flatten() {
             held.extend(arrays::by_name(given)?);
         }
-        let views: Vec<(&str, View)> =
+        let mut states = state.map(|state| state.get().lock().clone());
+        let mut views: Vec<(&str, View)> =
             held.iter().map(|(name, held)| Ok((name.as_str(), held.view()?))).collect::<PyResult<_>>()?;
+        views.extend(states.iter().flat_map(|states| anemone::tensor::views(states)));
         let session = self.session(model, threads.or(self.threads));
         let ready = match session.idle() {
             Some(ready) => ready,
@@ -208,12 +247,16 @@ impl Program {
         for (name, held) in &held {
             self.note(py, name, &held.given)?;
         }
-        let results = apart(py, move || session.finish(ready))?;
+        let mut results = apart(py, move || session.finish(ready))?;
         if let Some(net) = self.compiled.net.as_deref() {
             for warning in anemone::warnings::of_run(net, model, &views, &results) {
                 let text = CString::new(warning.to_string()).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
             }
+        }
+        if let (Some(state), Some(states)) = (state, &mut states) {
+            self.compiled.keep_states(&mut results, states);
+            *state.get().lock() = std::mem::take(states);
         }
         let outputs = PyDict::new(py);
         for (name, array) in results {
@@ -221,6 +264,12 @@ impl Program {
             outputs.set_item(name, array)?;
         }
         Ok(outputs)
+    }
+
+    /// The states before the first run, zeros, for `run(state=...)`. Functions of one package that have states of the same names share
+    /// them: what the one leaves the other finds.
+    fn make_state(&self) -> State {
+        State { arrays: Mutex::new(self.compiled.states_at_start()) }
     }
 
     /// Writes compiled forms into a folder, which is made where it is missing: hwx, bin, anec, e5, firmware.

@@ -36,6 +36,27 @@ def attention(q, k, v, scale):
     return np.moveaxis(weights @ v, 1, 2)
 
 
+class Functions(unittest.TestCase):
+    def test_decode(self):
+        package = EXAMPLE.parent / "decode" / "decoder.mlpackage"
+        prefill, decode = (anemone.load(package, function=name).compile() for name in ("prefill", "decode"))
+        self.assertEqual(anemone.load(package, function="prefill").function, "prefill")
+        state = decode.make_state()
+        self.assertEqual(sorted(state.names), ["keys", "values"])
+        inputs = {"ids": np.arange(16, dtype=np.int32)[None], "position": np.zeros(1, np.int32)}
+        outputs = prefill.run(inputs=inputs, state=state)
+        self.assertEqual(list(outputs), ["logits"])
+        left = state.read("keys")
+        self.assertTrue(left[:, :, :16].any() and not left[:, :, 16:].any())
+        decode.run(inputs={"ids": np.ones((1, 1), np.int32), "position": np.full(1, 16, np.int32)}, state=state)
+        self.assertTrue(state.read("keys")[:, :, 16].any())
+        np.testing.assert_array_equal(state.read("keys")[:, :, :16], left[:, :, :16])
+        with self.assertRaises(anemone.BadInput):
+            state.read("nothing")
+        with self.assertRaises(anemone.BadInput):
+            anemone.load(package, function="nothing")
+
+
 class Models(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())

@@ -14,7 +14,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files::{self, Folder};
 use crate::model::{Choices, Model};
 use anemone_compile::check::lint::{self, Assumptions, Finding};
-use anemone_compile::check::{Here, Place, Placement, Route, check, here};
+use anemone_compile::check::{Here, Place, Placement, Refused, Route, check, here};
 use anemone_compile::segments::on_host;
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
@@ -230,9 +230,13 @@ pub struct Fallback {
 
 impl Report {
     /// Compiles the program for every chip. The verdicts of the direct route are what comes of it, with what Apple's compiler refuses
-    /// beside them. A program that cannot be read as a network has no such answer; why is what `ane compile` says.
+    /// beside them. Of a program that cannot be read as a network, the operation that is why is rejected.
     pub fn compile(&mut self, path: &Path, choices: &Choices) {
-        let Ok(Model::Net { net, .. }) = Model::load_with(path, choices) else { return };
+        let net = match Model::load_with(path, choices) {
+            Ok(Model::Net { net, .. }) => net,
+            Err(refused) => return self.unread(&refused),
+            Ok(_) => return,
+        };
         for at in 0..self.answers.len() {
             let chip = self.answers[at].direct.chip;
             let known = self.answers[..at].iter().find(|a| a.direct.chip.target == chip.target);
@@ -245,6 +249,16 @@ impl Report {
             if let Some(host) = host {
                 self.answers[at].direct.settle(&self.outline, &host);
             }
+        }
+    }
+
+    /// Rejects the operation that a reader refused, on the chips that programs are made for.
+    fn unread(&mut self, refused: &Diagnostic) {
+        let Some(result) = refused.details.as_ref().and_then(|details| details.output.as_deref()) else { return };
+        for answer in self.answers.iter_mut().filter(|a| a.direct.chip.layout.is_some()) {
+            let (op, message) = (Some(result.to_string()), refused.message.clone());
+            answer.here = Some(Here::Refused(vec![Refused { op, message }]));
+            answer.direct.reject(&self.outline, result, &refused.message);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Trace of a run's tasks, as JSON and as one line of numeric risk.
 
-use anemone_engine::{Operand, Site, TaskTrace, Values};
+use anemone_engine::{Operand, Site, Sums, TaskTrace, Values};
 use anemone_facts::numerics::Model;
 use anemone_facts::{Coding, Field};
 use anemone_program::Program;
@@ -8,7 +8,7 @@ use anemone_program::cost::Cost;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Numeric risk over all tasks: largest magnitude, saturations, flushed denormals and coerced NaN.
+/// Numeric risk over all tasks: largest magnitude, saturations, flushed denormals, coerced NaN, and sums below the array's resolution.
 pub struct Risk {
     /// Largest finite magnitude of any result.
     largest: f32,
@@ -17,18 +17,36 @@ pub struct Risk {
     nan_coerced: u64,
     /// Index of the task with the largest value, and of the first one that saturates.
     at: [Option<usize>; 2],
+    /// The sampled sums of all tasks, and the tasks that lose some: index and sums.
+    sums: Sums,
+    lossy: Vec<(usize, Sums)>,
+}
+
+/// Sums stay below this: half of where the array's accumulator overflows.
+const SAFE_LOG2: i32 = 14;
+
+/// Binary digits by which operands of a product can grow before its largest sum comes near the accumulator's limit.
+fn growth_log2(sums: &Sums) -> i32 {
+    if sums.largest > 0.0 { (SAFE_LOG2 - sums.largest.log2().ceil() as i32).max(0) } else { 0 }
 }
 
 impl Risk {
     pub fn of(tasks: &[TaskTrace]) -> Risk {
         let sum = |of: fn(&TaskTrace) -> u64| tasks.iter().map(of).sum();
         let largest = tasks.iter().map(TaskTrace::largest).fold(0f32, f32::max);
+        let lossy = tasks.iter().enumerate().filter(|(_, t)| t.sums.lost > 0).map(|(i, t)| (i, t.sums));
         Risk {
             largest,
             saturated: sum(|t| t.saturated),
             denormals_flushed: sum(|t| t.denormals_flushed),
             nan_coerced: sum(|t| t.nan_coerced),
             at: [tasks.iter().position(|t| t.largest() == largest), tasks.iter().position(|t| t.saturated > 0)],
+            sums: Sums {
+                sampled: sum(|t| t.sums.sampled),
+                lost: sum(|t| t.sums.lost),
+                largest: tasks.iter().map(|t| t.sums.largest).fold(0f32, f32::max),
+            },
+            lossy: lossy.collect(),
         }
     }
 
@@ -38,8 +56,17 @@ impl Risk {
             "largest": self.largest, "largest_task": largest_task,
             "saturated": self.saturated, "first_saturated_task": first_saturated_task,
             "denormals_flushed": self.denormals_flushed, "nan_coerced": self.nan_coerced,
+            "sums": sums(&self.sums), "first_lossy_task": self.lossy.first().map(|(task, _)| task),
         })
     }
+}
+
+/// Sampled sums, and the power of two by which their operands can grow.
+fn sums(sums: &Sums) -> Value {
+    json!({
+        "sampled": sums.sampled, "lost": sums.lost, "largest": sums.largest,
+        "growth_log2": (sums.sampled > 0).then(|| growth_log2(sums)),
+    })
 }
 
 impl fmt::Display for Risk {
@@ -52,7 +79,26 @@ impl fmt::Display for Risk {
         if let Some(task) = self.at[1] {
             write!(f, " (first in task {task})")?;
         }
-        write!(f, ", denormals flushed {}, NaN coerced {}", self.denormals_flushed, self.nan_coerced)
+        write!(f, ", denormals flushed {}, NaN coerced {}", self.denormals_flushed, self.nan_coerced)?;
+        let Some((first, of_first)) = self.lossy.first() else { return Ok(()) };
+        let Sums { sampled, lost, .. } = self.sums;
+        write!(
+            f,
+            "\nsums below the array's resolution of 2^-16: {lost} of {sampled} looked at, in {} tasks, ",
+            self.lossy.len()
+        )?;
+        write!(
+            f,
+            "first in task {first} ({} of {}, the largest {:.1e})",
+            of_first.lost, of_first.sampled, of_first.largest
+        )?;
+        match growth_log2(of_first) {
+            0 => write!(f, "; its largest sums leave no room for a scale"),
+            digits => write!(
+                f,
+                "; weights or operands there times 2^{digits} at most, and its result divided by it, keep them"
+            ),
+        }
     }
 }
 
@@ -79,6 +125,7 @@ fn task(index: usize, t: &TaskTrace) -> Value {
         },
         "macs": t.macs, "largest": t.largest(), "saturated": t.saturated,
         "denormals_flushed": t.denormals_flushed, "nan_coerced": t.nan_coerced,
+        "sums": (t.sums.sampled > 0).then(|| sums(&t.sums)),
     })
 }
 

@@ -6,6 +6,7 @@ mod common;
 mod check_and_compile;
 mod check_packages;
 mod conversions;
+mod decode;
 mod differential;
 mod fingerprint;
 mod forms;

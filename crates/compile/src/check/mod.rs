@@ -18,14 +18,14 @@ pub mod segment;
 mod types;
 pub mod validate;
 
-pub use here::{Here, here};
+pub use here::{Here, Refused, here};
 pub use layer::{Layer, Tensor};
 pub use legal::{Refusal, Route};
 pub use place::{Place, Verdict};
 pub use segment::{Backend, Choice, Segment};
 
 use anemone_facts::chips::Chip;
-use anemone_net::outline::Outline;
+use anemone_net::outline::{Outline, OutlineOp};
 use std::collections::BTreeMap;
 
 /// Default text of [`Verdict::own`], for operations that only this compiler takes and that have no row in [`own::REWRITES`].
@@ -95,6 +95,15 @@ impl Placement {
             }
         }
         self.count(outline);
+    }
+
+    /// Rejects the operation that gives a result of this name: the compiler cannot read it.
+    pub fn reject(&mut self, outline: &Outline, result: &str, reason: &str) {
+        let gives = |op: &OutlineOp| op.outputs.iter().any(|output| output.name == result);
+        if let Some(at) = outline.ops.iter().position(gives) {
+            self.verdicts[at] = Verdict::unread(reason);
+            self.count(outline);
+        }
     }
 
     /// Recomputes segments, hand-overs and multiply-accumulate counts from the verdicts.

@@ -108,6 +108,12 @@ impl Verdict {
         Verdict::refused(Place::Host, host("E18", Basis::Decoded, reason.to_string(), fix))
     }
 
+    /// An operation that this compiler cannot read, in the form that the model has it.
+    pub(super) fn unread(reason: &str) -> Verdict {
+        let fix = "rewrite it with operations that are read".to_string();
+        Verdict::refused(Place::Rejected, host("E18", Basis::Decoded, reason.to_string(), fix))
+    }
+
     fn refused(place: Place, refusal: Refusal) -> Verdict {
         let (basis, source) = (refusal.basis, refusal.source);
         Verdict { refusal: Some(refusal), ..Verdict::new(place, "", basis, source) }

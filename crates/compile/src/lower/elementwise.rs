@@ -320,7 +320,12 @@ impl Lowerer<'_> {
                 return Ok(());
             }
             Binary::Div => {
-                let inverse = self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?;
+                let known = self.inverses.get(&y).filter(|v| v.shape() == b.shape()).cloned();
+                let inverse = match known {
+                    Some(inverse) => inverse,
+                    None => self.tabled("inverse", Table::reciprocal(), 0.0, 1.0, &b)?,
+                };
+                self.inverses.insert(y, inverse.clone());
                 return self.planar_two(PlanarOp::Mul, Affine::UNIT, &a, &inverse, &to);
             }
             Binary::Pow

@@ -53,6 +53,7 @@ pub fn lower(net: &Net, chip: &'static Chip, options: &Options) -> Result<Graph>
         stay_turned: product::stay(net),
         by_rows: product::by_rows(net),
         turned: HashMap::new(),
+        inverses: HashMap::new(),
         masks: HashMap::new(),
         op: String::new(),
         kind: String::new(),
@@ -113,6 +114,8 @@ pub(crate) struct Lowerer<'a> {
     by_rows: HashSet<ValueId>,
     /// Views of values as a matrix with its columns as channels.
     turned: HashMap<ValueId, product::Turned>,
+    /// Reciprocals of divisors, for reuse.
+    inverses: HashMap<ValueId, View>,
     /// Masks made from the conditions of choices, for reuse.
     masks: HashMap<select::MaskKey, View>,
     /// Name and kind of the operation at hand, for layers and errors.

@@ -5,6 +5,7 @@ use super::reduce::{merge, one_row};
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
+use crate::rewrite::held_epsilon;
 use anemone_facts::staging::{FOLDED_COLUMNS, TURNED_CHANNELS};
 use anemone_net::{ReduceKind, Unary, ValueId};
 use std::f32::consts::LOG2_E;
@@ -241,6 +242,7 @@ impl Lowerer<'_> {
     /// applied, a task each.
     pub(super) fn layer_norm(&mut self, axes: &[usize], epsilon: f32, x: ValueId, out: ValueId) -> Result<()> {
         let (mut from, to) = (self.view(x)?, self.result(out));
+        let epsilon = held_epsilon(epsilon);
         let (rank, first) = (from.lead.len(), axes.first().copied().unwrap_or(from.lead.len()));
         if first == rank && self.norm_of_rows(epsilon, &from, &to) {
             return Ok(());

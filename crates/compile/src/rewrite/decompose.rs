@@ -172,6 +172,7 @@ impl Builder<'_> {
 
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with statistics computed at run time.
     fn live_batch_norm(&mut self, op: &Op, epsilon: f32, per_channel: Vec<usize>) {
+        let epsilon = norms::held_epsilon(epsilon);
         let shape = self.shape(op.inputs[0]);
         let names = ["mean", "variance", "gamma", "beta"];
         let params: Vec<ValueId> = names
@@ -209,6 +210,7 @@ impl Builder<'_> {
 
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
     fn norm(&mut self, op: &Op, axes: &[usize], epsilon: f32, per_channel: bool) {
+        let epsilon = norms::held_epsilon(epsilon);
         let x = op.inputs[0];
         let shape = self.shape(x);
         let mut kept = shape.clone();

@@ -10,6 +10,15 @@ use std::collections::HashMap;
 const MOST_COLUMNS: usize = 16384;
 const MOST_ROWS: usize = 16384;
 
+/// Least positive fp16 number.
+const LEAST_POSITIVE: f32 = 5.960_464_5e-8;
+
+/// The epsilon of a norm as fp16 holds it, but never as zero: what has no deviation then stays finite, and zero after its mean is
+/// taken off.
+pub(crate) fn held_epsilon(epsilon: f32) -> f32 {
+    if epsilon > 0.0 { epsilon.max(LEAST_POSITIVE) } else { epsilon }
+}
+
 /// Returns true if the planar engine takes a norm over these axes: the trailing axes in order, within its extents.
 pub(super) fn fits(shape: &[usize], axes: &[usize]) -> bool {
     let Some(first) = shape.len().checked_sub(axes.len()) else { return false };

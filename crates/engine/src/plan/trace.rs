@@ -2,6 +2,7 @@
 //! run that is not asked pays nothing, and every way to compute is seen alike.
 
 use super::Work;
+use super::resolution::Sums;
 use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2, address};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
@@ -136,6 +137,8 @@ pub struct TaskTrace {
     pub denormals_flushed: u64,
     /// NaN elements of sources that the model reads as numbers.
     pub nan_coerced: u64,
+    /// A sample of the array's sums beside those of a model without its fixed point; none in `fast`.
+    pub sums: Sums,
 }
 
 impl TaskTrace {
@@ -161,6 +164,7 @@ impl TaskTrace {
         self.saturated += plane.saturated;
         self.denormals_flushed += plane.denormals_flushed;
         self.nan_coerced += plane.nan_coerced;
+        self.sums.join(&plane.sums);
     }
 }
 
@@ -270,6 +274,7 @@ impl Machine<'_> {
             trace.denormals_flushed += if lost(x.largest) { weights.subnormal } else { 0 };
         }
         trace.coefficients = Some(weights);
+        trace.sums = self.sample_sums(input, output)?;
         Ok(())
     }
 

@@ -206,18 +206,28 @@ impl Builder {
         let begin = self.cast(begin, DType::I32)?;
         let begin = self.reshape(begin, [1])?;
         let positions = self.integers([extent], (0..extent as i32).collect());
-        let offset = self.binary(Binary::Sub, positions, begin)?;
-        let step = self.scalar(stride as f32, offset);
-        let index = self.binary(Binary::FloorDiv, offset, step)?;
-        let rest = self.binary(Binary::Mod, offset, step)?;
-        let zero = self.scalar(0.0, offset);
-        let on_step = self.binary(Binary::Equal, rest, zero)?;
-        let least = self.binary(Binary::GreaterEqual, index, zero)?;
-        let most = self.with(Binary::Less, index, count as f32)?;
-        let inside = self.binary(Binary::Min, least, most)?;
-        let inside = self.binary(Binary::Min, inside, on_step)?;
-        let index = self.unary(Unary::Clip { min: 0.0, max: count as f32 - 1.0 }, index)?;
-        let spread = self.gather(update, index, axis)?;
+        let (inside, spread) = if count == 1 {
+            // One element: it stands where the position is the begin.
+            (self.binary(Binary::Equal, positions, begin)?, update)
+        } else {
+            let mut index = self.binary(Binary::Sub, positions, begin)?;
+            let zero = self.scalar(0.0, index);
+            let mut on_step = None;
+            if stride > 1 {
+                let step = self.scalar(stride as f32, index);
+                let rest = self.binary(Binary::Mod, index, step)?;
+                on_step = Some(self.binary(Binary::Equal, rest, zero)?);
+                index = self.binary(Binary::FloorDiv, index, step)?;
+            }
+            let least = self.binary(Binary::GreaterEqual, index, zero)?;
+            let most = self.with(Binary::Less, index, count as f32)?;
+            let mut inside = self.binary(Binary::Min, least, most)?;
+            if let Some(on_step) = on_step {
+                inside = self.binary(Binary::Min, inside, on_step)?;
+            }
+            let index = self.unary(Unary::Clip { min: 0.0, max: count as f32 - 1.0 }, index)?;
+            (inside, self.gather(update, index, axis)?)
+        };
         let mut along = vec![1; shape.len()];
         along[axis] = extent;
         let inside = self.reshape(inside, along)?;

@@ -52,6 +52,8 @@ class Model:
     @property
     def dim(self) -> Dict[str, int]: ...
     @property
+    def function(self) -> Optional[str]: ...
+    @property
     def digest(self) -> str:
         """SHA-256 of the model's content, in hexadecimal."""
 
@@ -65,6 +67,14 @@ class Model:
     ) -> Program: ...
     def evaluate(self, inputs: Mapping[str, ArrayLike]) -> Dict[str, NDArray[float32]]:
         """Outputs in fp32 of the graph's plain evaluator, by name."""
+
+class State:
+    """States of a model between runs, of one function or of several that share their names."""
+
+    @property
+    def names(self) -> List[str]: ...
+    def read(self, name: str) -> NDArray[float32]:
+        """A copy of a state."""
 
 class Program:
     """A compiled program, with the software engine to run it."""
@@ -102,8 +112,12 @@ class Program:
         numerics: str = "fast",
         threads: Optional[int] = None,
         inputs: Optional[Mapping[str, ArrayLike]] = None,
+        state: Optional[State] = None,
         **named: ArrayLike,
     ) -> Dict[str, NDArray[float32]]: ...
+    def make_state(self) -> State:
+        """States before the first run: zeros."""
+
     def save(self, folder: Union[str, PathLike[str]], emit: Sequence[str] = ("hwx",)) -> List[str]: ...
     def listing(self) -> str: ...
 
@@ -126,9 +140,13 @@ class Graph:
     def compile(self, chip: str = "m1") -> Program: ...
 
 def load(
-    model: Union[str, PathLike[str], Any], *, dim: Optional[Dict[str, int]] = None, portable: bool = False
+    model: Union[str, PathLike[str], Any],
+    *,
+    dim: Optional[Dict[str, int]] = None,
+    function: Optional[str] = None,
+    portable: bool = False,
 ) -> Model:
-    """Reads a model file or package, or a model object of coremltools; `dim` gives open extents by name."""
+    """Reads a model file or package, or a model object of coremltools; `dim` gives open extents by name, `function` takes one of several."""
 
 def dump(path: Union[str, PathLike[str]]) -> str:
     """A compiled file explained, every field named."""

@@ -87,14 +87,16 @@ def _kept(table, key, make, stale=lambda kept: False):
 
 
 def model_state(model):
-    """Pickled state of a model: digest, path, extents, portability, and the bytes if it is portable."""
+    """Pickled state of a model: digest, path, extents and function, portability, and the bytes if it is portable."""
     path = pathlib.Path(model.path).resolve()
     dim = tuple(sorted((model.dim or {}).items()))
-    return model.digest, str(path), dim, model.portable, packed(path) if model.portable else None
+    return model.digest, str(path), (dim, model.function), model.portable, packed(path) if model.portable else None
 
 
-def model(digest, path, dim, portable, data):
+def model(digest, path, choices, portable, data):
     """Rebuilds a model from its path, from the cache, or from the bytes that came along."""
+
+    dim, function = choices
 
     def make():
         place = pathlib.Path(path)
@@ -108,10 +110,10 @@ def model(digest, path, dim, portable, data):
                     "load the model with portable=True to send its bytes along"
                 )
             place = cached
-        return _anemone.load(place, dim=dict(dim) or None, portable=portable)
+        return _anemone.load(place, dim=dict(dim) or None, function=function, portable=portable)
 
     # The file it was read from may have gone.
-    return _kept(_models, (digest, dim, portable), make, lambda kept: not os.path.exists(kept.path))
+    return _kept(_models, (digest, choices, portable), make, lambda kept: not os.path.exists(kept.path))
 
 
 def program(model_state, chip, engine_only, threads, pid):

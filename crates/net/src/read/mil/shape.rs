@@ -245,7 +245,7 @@ pub struct Bounds {
 fn bounds(call: &mut Call, shape: &[usize], counts: Option<Vec<usize>>) -> Result<Bounds, Error> {
     let rank = shape.len();
     let known = |call: &Call, name: &str| match call.item(name)? {
-        Some(Item::Value(id)) if call.t.build.data(id).is_none() => Ok(vec![None; rank]),
+        Some(Item::Value(id)) if call.t.build.data(id).is_none() => Ok(call.t.build.known_elements(id)),
         _ => Ok(match call.integers(name)? {
             Some(list) => list.into_iter().map(Some).collect(),
             None => vec![],

@@ -1,0 +1,267 @@
+//! Bounds of values, proved from the operations that make them: what changes nothing within them goes away, and what has one value
+//! only becomes a constant. A quantization whose scale is computed at run time needs it: its integers are whole and in range by the
+//! time they are converted, and a range that begins at zero has no zero point.
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::remarks::Remarks;
+use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, Tensor, Unary, ValueId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bounds of every element of a value that is a number, and whether all are whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bounds {
+    low: f32,
+    high: f32,
+    whole: bool,
+}
+
+impl Bounds {
+    const ANY: Bounds = Bounds { low: f32::NEG_INFINITY, high: f32::INFINITY, whole: false };
+
+    fn new(low: f32, high: f32) -> Bounds {
+        Bounds { low, high, whole: false }
+    }
+
+    fn of_data(tensor: &Tensor) -> Bounds {
+        let data = tensor.data.to_f32();
+        if data.is_empty() || data.iter().any(|x| !x.is_finite()) {
+            return Bounds::ANY;
+        }
+        let low = data.iter().copied().fold(f32::INFINITY, f32::min);
+        let high = data.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        Bounds { low, high, whole: data.iter().all(|x| x.fract() == 0.0) }
+    }
+
+    /// The bounds after an increasing function of each bound.
+    fn mapped(self, whole: bool, f: impl Fn(f32) -> f32) -> Bounds {
+        Bounds { low: f(self.low), high: f(self.high), whole }
+    }
+
+    fn joined(self, other: Bounds) -> Bounds {
+        Bounds { low: self.low.min(other.low), high: self.high.max(other.high), whole: self.whole && other.whole }
+    }
+
+    fn within(self, low: f32, high: f32) -> bool {
+        low <= self.low && self.high <= high
+    }
+
+    fn is_zero(self) -> bool {
+        self.low == 0.0 && self.high == 0.0
+    }
+}
+
+/// Conversions of whole numbers in range, bounds that hold already and values that are always the same disappear.
+pub(crate) fn bound_values(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
+    let mut bounds: HashMap<ValueId, Bounds> = HashMap::new();
+    let mut instead: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut clips: HashMap<ValueId, (ValueId, [f32; 2])> = HashMap::new();
+    for mut op in std::mem::take(&mut net.ops) {
+        op.inputs.iter_mut().for_each(|id| *id = instead.get(id).copied().unwrap_or(*id));
+        let (Some(&x), &[out]) = (op.inputs.first(), op.outputs.as_slice()) else {
+            net.ops.push(op);
+            continue;
+        };
+        // A rounding within narrower limits than the clip before it.
+        if let (OpKind::Unary(Unary::RoundClip { min, max }), Some(&(operand, limits))) = (&op.kind, clips.get(&x))
+            && limits == [*min, *max]
+        {
+            op.inputs[0] = operand;
+        }
+        if let OpKind::Unary(Unary::Clip { min, max }) = op.kind
+            && min.fract() == 0.0
+            && max.fract() == 0.0
+        {
+            clips.insert(out, (x, [min, max]));
+        }
+        let known = {
+            let net = &*net;
+            let of = |id: ValueId| match &net.value(id).data {
+                Some(tensor) => Bounds::of_data(tensor),
+                None => bounds.get(&id).copied().unwrap_or_else(|| of_type(net.value(id).ty.dtype)),
+            };
+            let known = result(&op, net.value(out).ty.dtype, &of);
+            let same = changes_nothing(&op, net.value(out).ty.dtype, &of).filter(|&i| {
+                net.value(op.inputs[i]).ty.shape == net.value(out).ty.shape && net.value(op.inputs[i]).data.is_none()
+            });
+            (known, same.map(|i| op.inputs[i]))
+        };
+        bounds.insert(out, known.0);
+        if net.outputs.contains(&out) || net.states.iter().any(|s| s.output == out) {
+            net.ops.push(op);
+        } else if known.0.is_zero() {
+            reasons.say(|| format!("{}: {} is always zero", op.name, op.kind.name()));
+            let ty = net.value(out).ty.clone();
+            let zeros = vec![0.0; ty.shape.iter().product()];
+            let data = anemone_net::Data::from_f32(ty.dtype, &zeros);
+            net.values[out.0 as usize].data = Some(Arc::new(Tensor { shape: ty.shape, data }));
+        } else if let Some(same) = known.1 {
+            reasons.say(|| format!("{}: {} changes nothing here", op.name, op.kind.name()));
+            instead.insert(out, same);
+        } else {
+            net.ops.push(op);
+        }
+    }
+    Ok(())
+}
+
+/// Bounds of all values of an element type.
+fn of_type(dtype: DType) -> Bounds {
+    match dtype {
+        DType::Bool => Bounds { low: 0.0, high: 1.0, whole: true },
+        _ => match dtype.narrow_range() {
+            Some((low, high)) => Bounds { low: low as f32, high: high as f32, whole: true },
+            None => Bounds { whole: dtype.is_integer(), ..Bounds::ANY },
+        },
+    }
+}
+
+/// Position of the operand that the operation gives back.
+fn changes_nothing(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Option<usize> {
+    let x = of(*op.inputs.first()?);
+    let other = || op.inputs.get(1).map(|&id| of(id));
+    match op.kind {
+        OpKind::Cast => {
+            let limits = of_type(to);
+            (to != DType::Bool && to.is_integer() && x.whole && x.within(limits.low, limits.high)).then_some(0)
+        }
+        OpKind::Unary(Unary::Clip { min, max }) => x.within(min, max).then_some(0),
+        OpKind::Unary(Unary::Relu | Unary::Abs) => (x.low >= 0.0).then_some(0),
+        OpKind::Binary(Binary::Add | Binary::Sub) if other()?.is_zero() => Some(0),
+        OpKind::Binary(Binary::Add) if x.is_zero() => Some(1),
+        _ => None,
+    }
+}
+
+/// Bounds of an operation's result.
+fn result(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Bounds {
+    let x = op.inputs.first().map_or(Bounds::ANY, |&id| of(id));
+    let y = op.inputs.get(1).map_or(Bounds::ANY, |&id| of(id));
+    match &op.kind {
+        OpKind::Unary(f) => unary(*f, x),
+        OpKind::Binary(f) if f.is_comparison() => Bounds { whole: true, ..Bounds::new(0.0, 1.0) },
+        // Bytes wrap and saturate by rules of their own.
+        OpKind::Binary(_) if to.is_integer() => of_type(to),
+        OpKind::Binary(f) => binary(*f, x, y),
+        OpKind::Cast => {
+            let limits = of_type(to);
+            Bounds { low: x.low.max(limits.low), high: x.high.min(limits.high), whole: x.whole || limits.whole }
+        }
+        OpKind::Reduce { kind: ReduceKind::Max | ReduceKind::Min, .. } => x,
+        OpKind::Reduce { kind: ReduceKind::Mean, .. } => Bounds { whole: false, ..x },
+        OpKind::Softmax { .. } => Bounds::new(0.0, 1.0),
+        OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => x,
+        OpKind::Concat { .. } => op.inputs.iter().map(|&id| of(id)).reduce(Bounds::joined).unwrap_or(Bounds::ANY),
+        _ => of_type(to),
+    }
+}
+
+fn unary(f: Unary, x: Bounds) -> Bounds {
+    match f {
+        Unary::Identity => x,
+        Unary::Relu => x.mapped(x.whole, |v| v.max(0.0)),
+        Unary::Clip { min, max } => {
+            let limits = min.fract() == 0.0 && max.fract() == 0.0;
+            x.mapped(x.whole && limits, |v| v.max(min).min(max))
+        }
+        Unary::RoundClip { min, max } => Bounds { low: min, high: max, whole: true },
+        Unary::Round => x.mapped(true, f32::round_ties_even),
+        Unary::Floor => x.mapped(true, f32::floor),
+        Unary::Ceil => x.mapped(true, f32::ceil),
+        Unary::Neg => Bounds { low: -x.high, high: -x.low, whole: x.whole },
+        Unary::Relu6 => x.mapped(x.whole, |v| v.clamp(0.0, 6.0)),
+        Unary::Sigmoid | Unary::SigmoidHard { .. } => Bounds::new(0.0, 1.0),
+        Unary::Exp | Unary::Exp2 | Unary::Abs | Unary::Square | Unary::Sqrt | Unary::Softplus => {
+            Bounds::new(0.0, f32::INFINITY)
+        }
+        _ => Bounds::ANY,
+    }
+}
+
+fn binary(f: Binary, x: Bounds, y: Bounds) -> Bounds {
+    let whole = x.whole && y.whole;
+    match f {
+        Binary::Add => Bounds { low: x.low + y.low, high: x.high + y.high, whole },
+        Binary::Sub => Bounds { low: x.low - y.high, high: x.high - y.low, whole },
+        Binary::Max => Bounds { low: x.low.max(y.low), high: x.high.max(y.high), whole },
+        Binary::Min => Bounds { low: x.low.min(y.low), high: x.high.min(y.high), whole },
+        Binary::Mul if x.low >= 0.0 && y.low >= 0.0 => Bounds { whole, ..Bounds::new(0.0, f32::INFINITY) },
+        // Zero by a scale: also where the scale is zero, as runtimes have it.
+        Binary::Div if x.is_zero() && y.low >= 0.0 => Bounds { whole: true, ..Bounds::new(0.0, 0.0) },
+        Binary::Div if x.low >= 0.0 && y.low >= 0.0 => Bounds::new(0.0, f32::INFINITY),
+        _ => Bounds { whole: whole && matches!(f, Binary::Mul), ..Bounds::ANY },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::*;
+    use super::*;
+
+    #[test]
+    fn whole_numbers_in_range_need_no_conversion() {
+        becomes(
+            bound_values,
+            r#"net "n" {
+  input %x: f16[4]
+  %c: f16[4] = clip(%x) min=0.0 max=255.0
+  %r: f16[4] = round(%c)
+  %b: u8[4] = cast(%r)
+  %y: f16[4] = abs(%b)
+  %z: f16[4] = neg(%y)
+  output %z
+}
+"#,
+            r#"net "n" {
+  input %x: f16[4]
+  %c: f16[4] = clip(%x) min=0.0 max=255.0
+  %r: f16[4] = round(%c)
+  %z: f16[4] = neg(%r)
+  output %z
+}
+"#,
+        );
+    }
+
+    #[test]
+    fn numbers_beyond_the_type_are_converted() {
+        let net = r#"net "n" {
+  input %x: f16[4]
+  %c: f16[4] = clip(%x) min=0.0 max=300.0
+  %r: f16[4] = round(%c)
+  %b: u8[4] = cast(%r)
+  %z: f16[4] = neg(%b)
+  output %z
+}
+"#;
+        becomes(bound_values, net, net);
+    }
+
+    #[test]
+    fn a_range_from_zero_on_has_no_zero_point() {
+        becomes(
+            bound_values,
+            r#"net "n" {
+  input %x: f16[4]
+  const %zero: f16[] = [0.0]
+  %r: f16[4] = relu(%x)
+  %m: f16[1] = reduce_min(%r) axes=[0] keep_dims=true
+  %l: f16[1] = min(%m, %zero)
+  %q: f16[4] = sub(%r, %l)
+  %y: f16[4] = neg(%q)
+  output %y
+}
+"#,
+            r#"net "n" {
+  input %x: f16[4]
+  const %zero: f16[] = [0.0]
+  %r: f16[4] = relu(%x)
+  %m: f16[1] = reduce_min(%r) axes=[0] keep_dims=true
+  %y: f16[4] = neg(%r)
+  output %y
+}
+"#,
+        );
+    }
+}

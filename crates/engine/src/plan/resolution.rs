@@ -1,0 +1,105 @@
+//! Sums of the array beside the same sums without its fixed point: how many of a sample lose what fp16 could hold.
+
+use crate::fault::FaultKind;
+use crate::machine::Machine;
+use anemone_facts::Field::*;
+use anemone_kernels::filter::Values;
+use anemone_kernels::num::reference::dot;
+use anemone_kernels::tensor::{Extents, Tensor};
+use anemone_kernels::window::Window;
+use half::f16;
+
+/// Most products that are formed again for one task.
+const MOST_PRODUCTS: usize = 1 << 17;
+/// Most sums that are formed again for one task.
+const MOST_SUMS: usize = 256;
+/// A sum is lost where its error is beyond this share of it: six binary digits are right. Rounding to fp16 leaves eleven.
+const LOST: f64 = 1.0 / 64.0;
+
+/// Sums of a sample of a task's results.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Sums that were formed again.
+    pub sampled: u64,
+    /// Sums of those whose error by the array's fixed point is beyond 1/64 of their magnitude; such as are zero in its place, too.
+    pub lost: u64,
+    /// Largest magnitude of the sampled sums.
+    pub largest: f32,
+}
+
+impl Sums {
+    /// Adds the sums of another plane.
+    pub(crate) fn join(&mut self, other: &Sums) {
+        self.sampled += other.sampled;
+        self.lost += other.lost;
+        self.largest = self.largest.max(other.largest);
+    }
+}
+
+/// A product of a task: its source and its window.
+struct Sampled<'a> {
+    x: &'a Tensor,
+    window: Window,
+    /// Input channels of an output channel.
+    per_output: usize,
+    unicast: bool,
+}
+
+impl Sampled<'_> {
+    /// Terms of the sum of an output channel at a row and a column, weight first.
+    fn terms(&self, [g, c, h, w]: [usize; 4], weights: &Values) -> Vec<(f16, f16)> {
+        let (ext, window) = (self.x.ext, &self.window);
+        let taps = self.per_output * window.elements();
+        let first = if self.unicast { c * self.per_output } else { 0 };
+        let mut terms = Vec::with_capacity(taps);
+        for tap in 0..taps {
+            let (channel, rest) = (tap / window.elements(), tap % window.elements());
+            let at = [rest / window.k[1], rest % window.k[1]];
+            let row = (h * window.s[0] + at[0]).checked_sub(window.p[0]).filter(|&r| r < ext.h);
+            let column = (w * window.s[1] + at[1]).checked_sub(window.p[1]).filter(|&r| r < ext.w);
+            let (Some(row), Some(column)) = (row, column) else { continue };
+            let place = ((g * ext.c + first + channel) * ext.h + row) * ext.w + column;
+            let Some(&x) = self.x.data.get(place) else { continue };
+            terms.push((weights.get(c * taps + tap), f16::from_f32(x)));
+        }
+        terms
+    }
+}
+
+impl Machine<'_> {
+    /// A sample of the task's sums, spread evenly over its results; none for a model without a fixed point, and for kernels with
+    /// depth.
+    pub(crate) fn sample_sums(&self, input: Extents, output: Extents) -> Result<Sums, FaultKind> {
+        let mut sums = Sums::default();
+        let Some(mac) = self.mac.filter(|_| self.depth_window().is_none() && self.kernel_planes() == 1) else {
+            return Ok(sums);
+        };
+        let unicast = self.get(UnicastEn) == 1;
+        let per_output = if unicast { self.size(UnicastCin).max(1) } else { input.c };
+        let window = self.window(input, output)?;
+        let taps = (per_output * window.elements()).max(1);
+        let x = self.peek_source1(input)?;
+        let sampled = Sampled { x: &x, window, per_output, unicast };
+        let (groups, each) = (output.g.max(1), output.c * output.plane());
+        let count = (MOST_PRODUCTS / taps).clamp(1, MOST_SUMS).min(groups * each);
+        let mut weights: Option<(usize, Values)> = None;
+        for i in 0..count {
+            // An odd factor spreads the sample over channels, rows and columns alike.
+            let place = i * (groups * each) / count;
+            let (g, rest) = (place / each, (place % each).wrapping_mul(0x9e37) % each);
+            let of_group = if self.get(GroupKernelReuse) == 1 { 0 } else { g };
+            if weights.as_ref().is_none_or(|(of, _)| *of != of_group) {
+                weights = Some((of_group, self.coefficients(of_group, output.c, taps)?.weights));
+            }
+            let Some((_, weights)) = &weights else { continue };
+            let at = [g, rest / output.plane(), rest % output.plane() / output.w, rest % output.w];
+            let terms = sampled.terms(at, weights);
+            let plain: f64 = terms.iter().map(|(w, x)| w.to_f64() * x.to_f64()).sum();
+            let found = dot(mac, &terms, 0.0).to_f64();
+            sums.sampled += 1;
+            sums.lost += u64::from(plain.is_finite() && (found - plain).abs() > plain.abs() * LOST);
+            sums.largest = sums.largest.max(plain.abs() as f32);
+        }
+        Ok(sums)
+    }
+}
