@@ -9,17 +9,17 @@ mod moves;
 mod ops;
 mod pair;
 mod profile;
+mod resolution;
 mod schedule;
 mod step;
 mod text;
-mod resolution;
 mod trace;
 
 pub use profile::{Profile, StepTime};
+pub use resolution::Sums;
 use step::check_fields;
 pub(crate) use step::{Step, Work};
 pub use text::PassText;
-pub use resolution::Sums;
 pub use trace::{Moved, Operand, Site, TaskTrace, Values};
 
 use crate::constants::Constants;

@@ -25,6 +25,70 @@ fn text_runs_on_the_engine_and_by_reference() {
     ane!("compile", mil, "-o", scratch.out("net.hwx")).fine();
 }
 
+/// A product of a sum whose rows are channels of no task: the sum's operand is a slice of an input.
+const SLICED: &str = r#"program(1.0)
+{
+ func main<ios16>(tensor<fp16, [1, 64, 6, 4]> p, tensor<fp16, [1, 64, 4]> q, tensor<fp16, [1, 6, 4]> c) {
+  bool no = const()[name = string("no"), val = bool(false)];
+  tensor<int32, [4]> b = const()[name = string("b"), val = tensor<int32, [4]>([0, 0, 5, 0])];
+  tensor<int32, [4]> e = const()[name = string("e"), val = tensor<int32, [4]>([1, 64, 6, 4])];
+  tensor<bool, [4]> m = const()[name = string("m"), val = tensor<bool, [4]>([false, false, true, false])];
+  tensor<fp16, [1, 64, 4]> a = slice_by_index(begin = b, end = e, squeeze_mask = m, x = p)[name = string("a")];
+  tensor<fp16, [1, 64, 4]> s = add(x = q, y = a)[name = string("s")];
+  tensor<int32, [3]> cb = const()[name = string("cb"), val = tensor<int32, [3]>([0, 5, 0])];
+  tensor<int32, [3]> ce = const()[name = string("ce"), val = tensor<int32, [3]>([1, 6, 4])];
+  tensor<bool, [3]> cm = const()[name = string("cm"), val = tensor<bool, [3]>([false, true, false])];
+  tensor<fp16, [1, 4]> c1 = slice_by_index(begin = cb, end = ce, squeeze_mask = cm, x = c)[name = string("c1")];
+  tensor<int32, [1]> ax = const()[name = string("ax"), val = tensor<int32, [1]>([2])];
+  tensor<fp16, [1, 4, 1]> c2 = expand_dims(axes = ax, x = c1)[name = string("c2")];
+  tensor<fp16, [1, 64, 1]> y = matmul(transpose_x = no, transpose_y = no, x = s, y = c2)[name = string("y")];
+ } -> (y);
+}
+"#;
+
+#[test]
+fn a_product_reads_the_sum_of_a_slice() {
+    let scratch = Scratch::new();
+    let mil = scratch.file("net.mil", SLICED.as_bytes());
+    let expected = scratch.out("y.npy");
+    ane!("run", mil, "--reference", "-o", expected).fine();
+    let ran = ane!("run", mil, "--expect", expected).fine();
+    assert!(ran.out.contains(": ok"), "{ran:?}");
+}
+
+/// A model that the reader refuses is refused by check, too.
+#[test]
+fn what_cannot_be_read_is_rejected() {
+    let scratch = Scratch::new();
+    let net = MIL.replace(
+        "y = relu(x = twice)",
+        "y = slice_update(x = twice, update = x, begin = tensor<int32, [4]>([0, 0, 0, 0]), end = tensor<int32, [4]>([0, 0, 0, 0]))",
+    );
+    let mil = scratch.file("net.mil", net.as_bytes());
+    ane!("compile", mil).refused(1, "ANE1001", &["slice_update"]);
+    let report = ane!("check", mil, "-t", "m1", "--json").json("anemone.check/1");
+    let counts = &report["chips"][0]["direct"]["counts"];
+    assert_eq!(counts["rejected"], 1, "{report}");
+}
+
+/// Small numbers are lost in the array's fixed point: the run says how many, where first, and what scale keeps them.
+#[test]
+fn sums_below_the_resolution_are_counted() {
+    let scratch = Scratch::new();
+    let weights = vec!["0.0001"; 16].join(", ");
+    let net = format!(
+        "program(1.0)\n{{\n func main<ios16>(tensor<fp16, [1, 4, 8, 8]> x) {{\n  tensor<fp16, [4, 4, 1, 1]> w = const()[name = string(\"w\"), \
+         val = tensor<fp16, [4, 4, 1, 1]>([{weights}])];\n  tensor<fp16, [1, 4, 8, 8]> y = conv(x = x, weight = w)[name = string(\"y\")];\n }} -> (y);\n}}\n"
+    );
+    let mil = scratch.file("net.mil", net.as_bytes());
+    let ran = ane!("run", mil, "--numerics", "exact").fine();
+    assert!(ran.out.contains("below the array's resolution") && ran.out.contains("first in task 0"), "{ran:?}");
+    let risk = &ane!("run", mil, "--numerics", "exact", "--json").fine().json("anemone.run/1")["risk"];
+    assert!(risk["sums"]["lost"].as_u64() > Some(100) && risk["sums"]["growth_log2"].as_u64() > Some(10), "{risk}");
+    let ran = ane!("run", mil).fine();
+    assert!(!ran.out.contains("resolution"), "{ran:?}");
+}
+
 #[test]
 fn text_faults_point_at_their_place() {
     let scratch = Scratch::new();

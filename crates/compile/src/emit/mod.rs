@@ -23,14 +23,17 @@ use anemone_facts::{Field, Field::*, Layout, lut};
 use anemone_program::{Direction, Element, FieldError, Nchw, Port, Program, Run, Strides, Task, task::encode_stream};
 use half::f16;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Emits the program.
-pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
+pub fn emit(mut placed: Placed, chip: &'static Chip, options: &Options) -> Result<Program> {
     let layout = chip.layout.ok_or(Error::NoLayout { chip: chip.target })?;
-    let mut kernel = Kernel { bytes: placed.constants.clone(), blocks: HashMap::new() };
+    let mut kernel = Kernel { bytes: Vec::with_capacity(kernel_bytes(&placed)), blocks: HashMap::new() };
+    kernel.bytes.extend_from_slice(&placed.constants);
     let hints = zin421::Hints::of(&placed, layout);
     let mut tasks = Vec::new();
-    for (i, layer) in placed.graph.layers.iter().enumerate() {
+    for i in 0..placed.graph.layers.len() {
+        let layer = &placed.graph.layers[i];
         if let Kind::Own(own) = &layer.kind {
             let task = extension::task(layout, own, layer, &placed, i, placed.graph.layers.len());
             tasks.push(task.map_err(|source| Error::Field { layer: layer.name.clone(), source })?);
@@ -41,6 +44,11 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
             .emit(&mut kernel, placed.graph.layers.len(), &hints)
             .map_err(|source| Error::Field { layer: layer.name.clone(), source })?;
         tasks.push(task);
+        // They stand in the kernel section now: the whole model is not held twice.
+        if let Kind::Conv { weights, .. } = &mut placed.graph.layers[i].kind {
+            let (values, compression, form) = (Vec::new(), weights.compression, StreamForm::default());
+            *weights = Arc::new(Weights { values, compression, form });
+        }
     }
     if tasks.is_empty() {
         return Err(Error::Net("the network computes nothing: every output is an input or a constant".into()));
@@ -60,6 +68,15 @@ pub fn emit(placed: Placed, chip: &'static Chip, options: &Options) -> Result<Pr
         scratch_bytes: placed.scratch_bytes,
         ports: ports(&placed)?,
     })
+}
+
+/// Bytes that the kernel section takes at most, but for paddings and tables.
+fn kernel_bytes(placed: &Placed) -> usize {
+    let of_layer = |layer: &Layer| match &layer.kind {
+        Kind::Conv { weights, .. } => weights.values.len() * ELEMENT_BYTES as usize,
+        _ => 0,
+    };
+    placed.constants.len() + placed.graph.layers.iter().map(of_layer).sum::<usize>()
 }
 
 fn ports(placed: &Placed) -> Result<Vec<Port>> {

@@ -22,6 +22,8 @@ const ROUNDING: f64 = 1.0 / 2048.0;
 const MOST_ERROR: f64 = 1.2e-2;
 /// Greatest error of a table under [`Activations::Auto`]: over the networks of `docs/compiler.md` such tables cost no more than rounding.
 const SMALL_ERROR: f64 = 2e-3;
+/// Tables of a network whose errors may each be as great as [`SMALL_ERROR`]: those of more add up through its layers.
+const MANY_TABLES: usize = 24;
 /// Greatest error under [`Activations::Auto`] behind a product, where the network has only one function above [`SMALL_ERROR`].
 const ONCE_ERROR: f64 = 4e-3;
 
@@ -223,12 +225,14 @@ pub(crate) fn into_tables(graph: &mut Graph, options: &Options, reasons: &mut Re
     }
     // A table that is not so close is taken where it is the network's only one.
     let alone = regions.iter().filter(|r| r.error > SMALL_ERROR).count() == 1;
+    let counted = regions.iter().filter(|r| (ROUNDING..=SMALL_ERROR).contains(&r.error)).count();
+    let small = SMALL_ERROR * (MANY_TABLES as f64 / counted as f64).min(1.0);
     for found in regions {
         let most = match options.activations {
             Activations::Fused => MOST_ERROR,
             Activations::Accurate => ROUNDING,
             Activations::Auto if alone && behind_product(graph, &writers, &found) => ONCE_ERROR,
-            Activations::Auto => SMALL_ERROR,
+            Activations::Auto => small,
         };
         let taken = found.error <= most;
         reasons.say(|| {
