@@ -677,8 +677,7 @@ def one(path, form, tool):
         code, out, err = ane(tool, "run", model, *flags, f"--expect={path}/expected.npy", "--json", "--numerics", numerics)
         document = json.loads(out) if out.startswith("{") else {}
         if "outputs" not in document:
-            said = document.get("error", {}).get("message") if isinstance(document.get("error"), dict) else None
-            row["refused"] = " ".join((said or out or err).split())[:160]
+            row["refused"] = " ".join((document.get("message") or out or err).split())[:160]
             break
         report = document["outputs"][0]
         share = lambda found, most: found / most if most else 0.0
@@ -686,7 +685,7 @@ def one(path, form, tool):
         row.update(tasks=document["tasks"], programs=document.get("programs", 1), hosts=document.get("host_segments", 0))
     code, out, err = ane(tool, "check", model, "-t", "m1", "--json")
     document = json.loads(out) if out.startswith("{") else {}
-    counts = document["chips"][0]["direct"]["counts"] if "chips" in document else {"rejected": "error" in document or "code" in document}
+    counts = document["chips"][0]["direct"]["counts"] if "chips" in document else {"rejected": int("code" in document)}
     off = counts.get("host", 0) + counts.get("rejected", 0)
     row["agree"] = bool(counts) and (off > 0) == ("refused" in row or row["hosts"] > 0)
     return row

@@ -145,8 +145,6 @@ def others(Output, image, tokens):
         yield name.lower() + "_hf", make(getattr(t, name + "Model"), config), (torch.randn(1, 1600),)
     yield "clap_audio", make(t.ClapAudioModel, t.ClapAudioConfig(spec_size=64, num_mel_bins=16, patch_embeds_hidden_size=32, hidden_size=64, depths=[1, 1],
                                                                  num_attention_heads=[2, 4], window_size=4, num_hidden_layers=2)), (torch.randn(1, 1, 64, 16),)
-    yield "sam_vision", make(t.SamVisionModel, t.SamVisionConfig(**{**size, "hidden_size": 64}, image_size=128, output_channels=32, window_size=4,
-                                                                 global_attn_indexes=[1], mlp_dim=128)), image(128)
     yield "segformer", make(t.SegformerForSemanticSegmentation, t.SegformerConfig(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64],
                                                                                   decoder_hidden_size=32)), image(64)
     yield "detr_hf", make(t.DetrForObjectDetection, t.DetrConfig(d_model=64, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=128, decoder_ffn_dim=128,

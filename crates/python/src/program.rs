@@ -4,7 +4,7 @@ use crate::arrays;
 use crate::error::{apart, raised};
 use crate::travel::{Source, travel};
 use anemone::tensor::View;
-use anemone::{Code, Diagnostic, Executable, Form, Session};
+use anemone::{Array, Code, Diagnostic, Executable, Form, Session};
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics::Model as Arithmetic;

@@ -23,9 +23,16 @@ pub(crate) fn replace_matmul(net: &mut Net, _: &Options, reasons: &mut Remarks) 
         let weight = if transpose_y {
             Tensor { shape: vec![rows, columns], data: tensor.data.clone() }
         } else {
-            let data = tensor.data.to_f32();
-            let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).map(|i| data[i]).collect();
-            compress::again(Tensor { shape: vec![columns, rows], data: Data::F32(turned) }, [tensor.as_ref()])
+            let places = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
+            // Halves stay halves: a large model's weights are held in few bytes.
+            let data = match &*tensor.data.dense() {
+                Data::F16(data) => Data::F16(places.map(|i| data[i]).collect()),
+                data => {
+                    let data = data.to_f32();
+                    Data::F32(places.map(|i| data[i]).collect())
+                }
+            };
+            compress::again(Tensor { shape: vec![columns, rows], data }, [tensor.as_ref()])
         };
         let name = format!("{}.weight", net.ops[at].name);
         let ty = weight.ty();
@@ -55,7 +62,7 @@ mod tests {
 "#,
             r#"net "n" {
   input %x: f16[3, 2]
-  const %y.weight: f32[1, 2] = [1.0, 2.0]
+  const %y.weight: f16[1, 2] = [1.0, 2.0]
   %y: f16[3, 1] = linear(%x, %y.weight)
   output %y
 }

@@ -2,6 +2,7 @@
 //! only becomes a constant. A quantization whose scale is computed at run time needs it: its integers are whole and in range by the
 //! time they are converted, and a range that begins at zero has no zero point.
 
+use super::whole::LARGEST_WHOLE;
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -124,7 +125,9 @@ fn changes_nothing(op: &Op, to: DType, of: &impl Fn(ValueId) -> Bounds) -> Optio
     match op.kind {
         OpKind::Cast => {
             let limits = of_type(to);
-            (to != DType::Bool && to.is_integer() && x.whole && x.within(limits.low, limits.high)).then_some(0)
+            // Beyond these fp16 does not have every whole number: what is computed of them is left as it is written.
+            let exact = x.whole && x.within(-LARGEST_WHOLE, LARGEST_WHOLE);
+            (to != DType::Bool && to.is_integer() && exact && x.within(limits.low, limits.high)).then_some(0)
         }
         OpKind::Unary(Unary::Clip { min, max }) => x.within(min, max).then_some(0),
         OpKind::Unary(Unary::Relu | Unary::Abs) => (x.low >= 0.0).then_some(0),
