@@ -297,7 +297,8 @@ START, END = "## Networks of public libraries\n", "<!-- end of the table -->\n"
 HEAD = START + """
 Architectures as [timm](https://github.com/huggingface/pytorch-image-models), transformers, torchvision and torchaudio define them, small
 configurations with random weights, exported by coremltools and by both ONNX exporters of PyTorch. [scripts/popular.py](../scripts/popular.py)
-makes the networks and this table, with the same measures as above; a form that its exporter cannot write is left empty.
+makes the networks and this table, with the same measures as above; a form that its exporter cannot write, or that
+ONNX Runtime cannot load, is left empty.
 
 """
 
