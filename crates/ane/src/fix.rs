@@ -1,13 +1,21 @@
 //! Operations that a chip refuses, written in forms that it takes, where the results stay what they were.
+//!
+//! The judge is the check of Apple's compiler alone, so that every chip of the table can be fixed for, whether programs are made
+//! for it or not. A rewrite stands only where the check takes every operation that it is made of.
 
 mod conv;
+mod pool;
+mod resize;
+mod shape;
+mod transposed;
 
 use crate::convert::random_inputs;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use anemone_compile::check::{Placement, Route, Verdict, check};
 use anemone_facts::chips::Chip;
 use anemone_net::outline::Outline;
-use anemone_net::{Binary, Data, EdgeMode, Net, Op, OpKind, Tensor, TensorType, Unary, Value, ValueId, eval};
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, eval};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A change that was made.
@@ -43,7 +51,7 @@ pub struct Fixed {
     pub applied: Vec<Applied>,
     /// Operations left unchanged.
     pub left: Vec<Left>,
-    /// Operations, and those of them on the engine: before and after.
+    /// Operations, and those of them that Apple's compiler takes: before and after.
     pub counts: [(usize, usize); 2],
     /// Largest change of an output as a share of the largest output, on random inputs in fp32.
     pub error: f32,
@@ -52,23 +60,28 @@ pub struct Fixed {
 /// Largest share of an output that a change may cost: sums in another order.
 const SHARE: f32 = 1e-4;
 
-/// Applies what is known for every refused operation.
-pub fn fix(net: &Net, chip: &'static Chip, seed: u64) -> Result<Fixed> {
-    let placed = |net: &Net| check(&Outline::of(net), chip, Route::Direct);
-    let before = placed(net);
-    let mut rewriter = Rewriter { net: Net { ops: Vec::new(), ..net.clone() }, chip, name: String::new(), parts: 0 };
-    let mut applied = Vec::new();
-    for (op, verdict) in net.ops.iter().zip(&before.verdicts) {
-        let whole = rewriter.net.ops.len();
-        let made = verdict.refusal.as_ref().and_then(|_| rewriter.rewrite(net, op));
-        match made {
-            Some(into) => applied.push(Applied { name: name(net, op), op: op.kind.name().into(), into }),
-            None => {
-                rewriter.net.ops.truncate(whole);
-                rewriter.net.ops.push(op.clone());
-            }
+/// Applies what is known for every refused operation. `source` are the operations as the file has them, where the reader wrote them
+/// otherwise: an operation that the reader decomposes into parts that the chip takes is fixed by that.
+///
+/// Errors: a defect where the changed network does not hold together, or differs from the first by more than sums in another order.
+pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) -> Result<Fixed> {
+    let own = Outline::of(net);
+    let before = check(&own, chip, Route::Direct);
+    let mut banned: HashSet<String> = HashSet::new();
+    let (rewriter, mut applied, after) = loop {
+        let (rewriter, applied) = rewritten(net, &before, chip, &banned);
+        let after = check(&Outline::of(&rewriter.net), chip, Route::Direct);
+        let refused = refused(&rewriter.net, &after);
+        let failed = applied.iter().filter(|a| refused.iter().any(|name| part_of(name, &a.name)));
+        let failed: Vec<String> = failed.map(|a| a.name.clone()).collect();
+        if failed.is_empty() {
+            break (rewriter, applied, after);
         }
-    }
+        for name in failed {
+            banned.extend(rewriter.groups.iter().filter(|g| g.contains(&name)).flatten().cloned());
+            banned.insert(name);
+        }
+    };
     let fixed = rewriter.net;
     anemone_net::check::check(&fixed).map_err(|faults| {
         let first = faults.first().map_or(String::new(), ToString::to_string);
@@ -79,9 +92,95 @@ pub fn fix(net: &Net, chip: &'static Chip, seed: u64) -> Result<Fixed> {
         let message = format!("the changes cost {error:.2e} of the largest output, at most {SHARE:.0e} is taken");
         return Err(Diagnostic::new(Code::Defect, message));
     }
-    let after = placed(&fixed);
-    let left = fixed.ops.iter().zip(&after.verdicts).filter_map(|(op, verdict)| left(&fixed, op, verdict)).collect();
-    Ok(Fixed { net: fixed, applied, left, counts: [count(&before), count(&after)], error })
+    let mut left: Vec<Left> = fixed.ops.iter().zip(&after.verdicts).filter_map(|(op, v)| left(&fixed, op, v)).collect();
+    let first = match source {
+        None => count(&before),
+        Some(source) => {
+            let placed = check(source, chip, Route::Direct);
+            by_source(source, &placed, &fixed, &mut applied, &mut left);
+            count(&placed)
+        }
+    };
+    Ok(Fixed { net: fixed, applied, left, counts: [first, count(&after)], error })
+}
+
+/// What is refused of a model that cannot be rewritten because it is no static graph: all of it is left.
+pub fn listed(source: &Outline, chip: &'static Chip) -> (Vec<Left>, (usize, usize)) {
+    let placed = check(source, chip, Route::Direct);
+    let left = source.ops.iter().zip(&placed.verdicts).filter_map(|(op, verdict)| {
+        let refusal = verdict.refusal.as_ref()?;
+        let (reason, fix) = (refusal.message.clone(), refusal.fix.clone());
+        Some(Left { name: op.name.clone(), op: op.op.clone(), reason, fix })
+    });
+    (left.collect(), count(&placed))
+}
+
+/// One pass over the operations; those whose names are banned stay as they are.
+fn rewritten<'a>(
+    net: &'a Net,
+    before: &Placement,
+    chip: &'static Chip,
+    banned: &HashSet<String>,
+) -> (Rewriter<'a>, Vec<Applied>) {
+    let mut rewriter = Rewriter {
+        net: Net { ops: Vec::new(), ..net.clone() },
+        before: net,
+        chip,
+        name: String::new(),
+        parts: 0,
+        aliases: HashMap::new(),
+        groups: Vec::new(),
+    };
+    let mut applied = Vec::new();
+    for (op, verdict) in net.ops.iter().zip(&before.verdicts) {
+        let whole = rewriter.net.ops.len();
+        let name = name(net, op);
+        let wanted = (verdict.refusal.is_some() && !banned.contains(&name)) || rewriter.follows(op);
+        let made = wanted.then(|| rewriter.rewrite(op)).flatten();
+        match made {
+            Some(into) => applied.push(Applied { name, op: op.kind.name().into(), into }),
+            None => {
+                rewriter.net.ops.truncate(whole);
+                rewriter.net.ops.push(op.clone());
+            }
+        }
+    }
+    (rewriter, applied)
+}
+
+/// Returns true for a result of that name, and for the results of its parts.
+fn part_of(name: &str, of: &str) -> bool {
+    name.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Names of the results that are refused.
+fn refused(net: &Net, placement: &Placement) -> Vec<String> {
+    let bad = net.ops.iter().zip(&placement.verdicts).filter(|(_, verdict)| verdict.refusal.is_some());
+    bad.map(|(op, _)| name(net, op)).collect()
+}
+
+/// Tells of the file's operations in place of the reader's: what its forms fix, and what is left, by the file's names.
+fn by_source(source: &Outline, placed: &Placement, fixed: &Net, applied: &mut Vec<Applied>, left: &mut Vec<Left>) {
+    for (op, verdict) in source.ops.iter().zip(&placed.verdicts) {
+        let Some(refusal) = &verdict.refusal else { continue };
+        let own = |name: &str| op.outputs.iter().any(|output| part_of(name, &output.name));
+        if left.iter().any(|l| own(&l.name)) {
+            let (reason, fix) = (refusal.message.clone(), refusal.fix.clone());
+            let first = left.iter().position(|l| own(&l.name)).unwrap_or(0);
+            left.retain(|l| !own(&l.name));
+            left.insert(first.min(left.len()), Left { name: op.name.clone(), op: op.op.clone(), reason, fix });
+        } else if !applied.iter().any(|a| own(&a.name)) {
+            let mut kinds: Vec<&str> = Vec::new();
+            for part in fixed.ops.iter().filter(|part| own(&name(fixed, part))) {
+                let kind = part.kind.name();
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            let into = if kinds.is_empty() { "nothing: the rest does not need it".into() } else { kinds.join(", ") };
+            applied.push(Applied { name: op.name.clone(), op: op.op.clone(), into });
+        }
+    }
 }
 
 fn name(net: &Net, op: &Op) -> String {
@@ -117,27 +216,42 @@ fn error(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
 }
 
 /// Puts operations at the end of a network under construction.
-struct Rewriter {
+struct Rewriter<'a> {
     net: Net,
+    /// The network as it was.
+    before: &'a Net,
     chip: &'static Chip,
     /// Name of the result that is being rewritten.
     name: String,
     parts: usize,
+    /// Values of too many axes that are not computed, and values that hold their elements in the same order.
+    aliases: HashMap<ValueId, ValueId>,
+    /// Names of operations that are rewritten together or not at all.
+    groups: Vec<HashSet<String>>,
 }
 
-impl Rewriter {
+impl Rewriter<'_> {
+    /// Returns true if an operand is not computed, so that the operation cannot stay as it is.
+    fn follows(&self, op: &Op) -> bool {
+        op.inputs.iter().any(|id| self.aliases.contains_key(id))
+    }
+
     /// Rewrites an operation and describes its new form; `None` where no rewrite of its form is known.
-    fn rewrite(&mut self, net: &Net, op: &Op) -> Option<String> {
-        self.name = name(net, op);
+    fn rewrite(&mut self, op: &Op) -> Option<String> {
+        self.name = name(self.before, op);
         self.parts = 0;
         let [result] = op.outputs[..] else { return None };
         match &op.kind {
             OpKind::Conv { .. } => conv::rewrite(self, op, result),
-            OpKind::Concat { .. } if op.inputs.len() == 1 => {
-                self.finish(OpKind::Unary(Unary::Identity), &[op.inputs[0]], result);
-                Some("its operand".into())
-            }
-            OpKind::PadEdge { pads, mode } => self.edges(op.inputs[0], pads, *mode, result),
+            OpKind::ConvTranspose { .. } => transposed::rewrite(self, op, result),
+            OpKind::Pool { .. } => pool::rewrite(self, op, result),
+            OpKind::Concat { axis } => shape::concat(self, *axis, &op.inputs, result),
+            OpKind::PadEdge { pads, mode } => shape::edges(self, op.inputs[0], pads, *mode, result),
+            OpKind::Pad { pads, value } => shape::pad(self, op.inputs[0], pads, *value, result),
+            OpKind::Gather { axis } => shape::gather(self, op, *axis, result),
+            OpKind::Reshape => shape::reshape(self, op, result),
+            OpKind::Transpose { perm } => shape::transpose(self, op, perm, result),
+            OpKind::Resize { .. } => resize::rewrite(self, op, result),
             _ => None,
         }
     }
@@ -146,26 +260,35 @@ impl Rewriter {
         self.net.value(id).ty.shape.clone()
     }
 
+    /// A name for a part of the result.
+    fn part(&mut self) -> String {
+        self.parts += 1;
+        format!("{}.{}", self.name, self.parts)
+    }
+
+    /// A value of the element type of another, for an operation that comes later.
+    fn value(&mut self, like: ValueId, shape: Vec<usize>) -> ValueId {
+        let name = self.part();
+        let ty = TensorType { dtype: self.net.value(like).ty.dtype, shape };
+        self.net.add_value(Value { name, ty, data: None, surface: None })
+    }
+
     /// An operation with a result of its own.
     fn push(&mut self, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>) -> ValueId {
-        self.parts += 1;
-        let name = format!("{}.{}", self.name, self.parts);
-        let ty = TensorType { dtype: self.net.value(inputs[0]).ty.dtype, shape };
-        let result = self.net.add_value(Value { name: name.clone(), ty, data: None, surface: None });
-        self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![result] });
+        let result = self.value(inputs[0], shape);
+        self.finish(kind, inputs, result);
         result
     }
 
-    /// The last operation, whose result is the one that was asked for.
+    /// An operation whose result is there already.
     fn finish(&mut self, kind: OpKind, inputs: &[ValueId], result: ValueId) {
-        let name = self.name.clone();
+        let name = self.net.value(result).name.clone();
         self.net.ops.push(Op { name, kind, inputs: inputs.to_vec(), outputs: vec![result] });
     }
 
-    /// A constant like another, with other elements.
+    /// A constant of the element type of another value.
     fn constant(&mut self, like: ValueId, shape: Vec<usize>, values: Vec<f32>) -> ValueId {
-        self.parts += 1;
-        let name = format!("{}.{}", self.name, self.parts);
+        let name = self.part();
         let dtype = self.net.value(like).ty.dtype;
         let data = Data::from_f32(dtype, &values);
         let tensor = Tensor { shape: shape.clone(), data };
@@ -173,52 +296,26 @@ impl Rewriter {
         self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
     }
 
+    fn reshape(&mut self, x: ValueId, shape: Vec<usize>) -> ValueId {
+        if self.shape(x) == shape { x } else { self.push(OpKind::Reshape, &[x], shape) }
+    }
+
+    fn transpose(&mut self, x: ValueId, perm: &[usize]) -> ValueId {
+        let before = self.shape(x);
+        let shape = perm.iter().map(|&axis| before[axis]).collect();
+        self.push(OpKind::Transpose { perm: perm.to_vec() }, &[x], shape)
+    }
+
     fn slice(&mut self, x: ValueId, axis: usize, range: std::ops::Range<usize>) -> ValueId {
         let mut shape = self.shape(x);
+        if range == (0..shape[axis]) {
+            return x;
+        }
         let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
         (begin[axis], end[axis]) = (range.start, range.end);
         shape[axis] = range.len();
         let stride = vec![1; shape.len()];
         self.push(OpKind::Slice { begin, end, stride }, &[x], shape)
-    }
-
-    /// Borders by slices of single elements, axis after axis.
-    fn edges(&mut self, x: ValueId, pads: &[(usize, usize)], mode: EdgeMode, result: ValueId) -> Option<String> {
-        /// Most slices of one axis.
-        const MOST: usize = 64;
-        let axes: Vec<usize> = (0..pads.len()).filter(|&axis| pads[axis] != (0, 0)).collect();
-        if axes.is_empty() || axes.iter().any(|&axis| pads[axis].0 + pads[axis].1 > MOST) {
-            return None;
-        }
-        let (mut value, last) = (x, *axes.last()?);
-        for axis in axes {
-            let (before, after) = pads[axis];
-            let mut shape = self.shape(value);
-            let n = shape[axis];
-            let from = |outside: usize, end: bool| match (mode, end) {
-                (EdgeMode::Reflect, false) => outside,
-                (EdgeMode::Reflect, true) => n - 1 - outside,
-                (EdgeMode::Replicate, false) => 0,
-                (EdgeMode::Replicate, true) => n - 1,
-            };
-            let mut all: Vec<ValueId> = Vec::new();
-            for outside in (1..=before).rev() {
-                let at = from(outside, false);
-                all.push(self.slice(value, axis, at..at + 1));
-            }
-            all.push(value);
-            for outside in 1..=after {
-                let at = from(outside, true);
-                all.push(self.slice(value, axis, at..at + 1));
-            }
-            shape[axis] += before + after;
-            if axis == last {
-                self.finish(OpKind::Concat { axis }, &all, result);
-            } else {
-                value = self.push(OpKind::Concat { axis }, &all, shape);
-            }
-        }
-        Some("slices of its border and a concat".into())
     }
 
     fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {

@@ -78,7 +78,9 @@ fn placement(report: &Report, placement: &Placement, findings: &[Finding]) -> Va
         "segments": segments.collect::<Vec<_>>(),
         "engine_segments": placement.engine_segments(),
         "hand_overs": placement.hand_overs,
-        "segmenter": placement.choice.as_ref().map(|c| json!({ "cost_ms": c.cost_ms, "without_engine_ms": c.host_ms })),
+        "segmenter": placement.choice.as_ref().map(|c| json!({
+            "cost_relative_to_cpu": if c.host_ms > 0.0 { c.cost_ms / c.host_ms } else { 1.0 },
+        })),
         "verdicts": verdicts.collect::<Vec<_>>(),
         "findings": findings.iter().map(|f| finding(report, f)).collect::<Vec<_>>(),
     })

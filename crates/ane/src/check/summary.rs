@@ -1,7 +1,7 @@
 //! Several models in one answer: a row for each with its shares and the cause to remove first.
 
-use super::verdict::{by_answer, percent};
-use super::{Report, causes, json, route_name};
+use super::verdict::{self, by_answer, percent};
+use super::{Report, json, route_name};
 use crate::diagnostic::Diagnostic;
 use anemone_compile::check::{Placement, Route};
 use serde_json::{Value, json};
@@ -102,11 +102,13 @@ fn rows_of(report: &Report) -> Vec<[String; 5]> {
         let on = total - p.fallbacks();
         format!("{on}/{total} {}", percent(on as u64, total as u64))
     };
-    let causes = causes::of(report, Route::Direct);
     let rows = by_answer(report).into_iter().map(|same| {
-        let own = causes.iter().filter(|c| c.chips.iter().any(|(a, _)| a.chip == same.answer.chip));
-        let first = own.max_by_key(|c| (c.macs(report), c.ops.len()));
-        let fix = first.map_or(String::new(), |c| format!("{}: {}", report.outline.ops[c.ops[0]].op, c.cause));
+        let first = verdict::first_cause(report, |answer| answer.chip == same.answer.chip);
+        let fix = match first {
+            Some(c) => format!("{}: {}", report.outline.ops[c.ops[0]].op, c.cause),
+            None if same.answer.framework.fallbacks() > 0 => "too little work for Core ML to start the engine".into(),
+            None => String::new(),
+        };
         [report.path.clone(), same.label(), share(&same.answer.direct), share(&same.answer.framework), fix]
     });
     let mut rows: Vec<[String; 5]> = rows.collect();

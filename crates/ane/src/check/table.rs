@@ -292,7 +292,8 @@ fn warnings(report: &Report, verbose: bool, out: &mut String) {
         out.push('\n');
     }
     if slow > 0 {
-        let _ = writeln!(out, "{slow} notes on speed (-v shows them)\n");
+        let notes = if slow == 1 { "note" } else { "notes" };
+        let _ = writeln!(out, "{slow} {notes} on speed (-v shows them)\n");
     }
 }
 

@@ -1,7 +1,8 @@
 //! The verdict in words: chips with one answer share a line, and the cause to remove first stands below it.
 
+use super::causes::{self, Cause};
 use super::{Answer, Report};
-use anemone_compile::check::{Backend, Placement, Route, fix};
+use anemone_compile::check::{Placement, Route, fix};
 use std::fmt::Write;
 
 /// Chips whose answers are the same, in the order in which they were asked for.
@@ -71,31 +72,34 @@ pub fn sentence(answer: &Answer) -> String {
         n if n == total => format!("all {total} {operations} can run on the Neural Engine"),
         n => format!("{n} of {total} {operations} can run on the Neural Engine ({})", percent(n as u64, total as u64)),
     };
+    let own = (0..total).filter(|&at| direct.on_engine(at) && direct.verdicts[at].refusal.is_some()).count();
+    if own > 0 {
+        let _ = write!(text, ", {own} of them only as `ane compile` writes {}", if own == 1 { "it" } else { "them" });
+    }
+    let refused = framework.off();
     text += &match chosen {
-        0 => format!("; Core ML would use the CPU for all: {}", why_not(framework)),
         n if n == total => "; Core ML would run all of them there".to_string(),
-        n if n >= able => "; Core ML would run those there".to_string(),
-        n => format!("; Core ML would run {n} there, the rest is cheaper on the CPU (modelled)"),
+        0 if refused == total => "; Core ML would use the CPU for all".to_string(),
+        0 => format!("; Core ML would use the CPU for all: {}", too_small(refused)),
+        n if n + refused == total => format!("; Core ML would run {n} there and refuse {refused}"),
+        n => {
+            let cheaper = total - n - refused;
+            let refuses = if refused > 0 { format!("refuse {refused}, and ") } else { String::new() };
+            format!("; Core ML would run {n} there, {refuses}use the CPU for {cheaper}, cheaper in all (modelled)")
+        }
     };
     text
 }
 
-/// Reason why the framework places nothing on the engine.
-fn why_not(framework: &Placement) -> &'static str {
-    let able =
-        (0..framework.verdicts.len()).any(|at| framework.verdicts[at].place.on_engine() && chosen(framework, at));
-    if able { "too little work to pay for starting the engine (modelled)" } else { "nothing of it is supported there" }
-}
-
-/// Returns true if the segmenter placed the operation on a CPU back end.
-fn chosen(framework: &Placement, at: usize) -> bool {
-    framework.choice.as_ref().is_some_and(|c| matches!(c.backends[at], Some(Backend::Classic | Backend::Bnns)))
+/// Reason why the framework places nothing on the engine although some of it is supported.
+fn too_small(refused: usize) -> String {
+    let refuses = if refused > 0 { format!("it refuses {refused}, and the rest is ") } else { String::new() };
+    format!("{refuses}too little work to pay for starting the engine (modelled)")
 }
 
 /// The cause whose removal brings most work to the engine.
 pub fn first_fix(report: &Report) -> Option<String> {
-    let causes = super::causes::of(report, Route::Direct);
-    let worst = causes.into_iter().max_by_key(|cause| (cause.macs(report), cause.ops.len()))?;
+    let worst = first_cause(report, |_| true)?;
     let op = &report.outline.ops[worst.ops[0]];
     let what = if fix::patch_embedding(op) { "patch embedding" } else { op.op.as_str() };
     let mut text = format!("Fix first: {what} `{}`", op.name);
@@ -107,6 +111,16 @@ pub fn first_fix(report: &Report) -> Option<String> {
         let _ = write!(text, ". {}", capital(fix));
     }
     Some(text)
+}
+
+/// The cause that keeps most work off the engine, among those on the chips chosen; where nothing is off it, what Apple's compiler
+/// refuses and only this one takes.
+pub fn first_cause<'a>(report: &'a Report, on: impl Fn(&Answer) -> bool) -> Option<Cause<'a>> {
+    let worst = |causes: Vec<Cause<'a>>| {
+        let here = causes.into_iter().filter(|cause| cause.chips.iter().any(|(answer, _)| on(answer)));
+        here.max_by_key(|cause| (cause.macs(report), cause.ops.len()))
+    };
+    worst(causes::of(report, Route::Direct)).or_else(|| worst(causes::rewritten(report)))
 }
 
 fn capital(text: &str) -> String {

@@ -1,8 +1,10 @@
 //! `ane fix`: refused operations written in forms that the chip takes.
 
 use super::{ModelFlags, Voice, chip, print};
+use anemone::check::{self, Subject};
 use anemone::convert::{self, NetForm};
-use anemone::{Code, Diagnostic, Result, files, fix};
+use anemone::fix::{self, Applied, Left};
+use anemone::{Code, Diagnostic, Result, files};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -15,9 +17,11 @@ Examples:
   ane fix model.onnx --dim N=1 -t iphone12 -o fixed.mlpackage
 
 Applies what keeps results: patch embeddings and other strided convolutions become space-to-depth and a small kernel, wide \
-kernels are turned or split, mirrored and repeated borders become slices and a concat. The changed network is evaluated \
-against the model on random inputs, and checked again; what is left is listed with what to do. Without -o nothing is written. \
-Exit code 1: operations are left off the engine.")]
+kernels are turned or split, transposed convolutions become a convolution and depth-to-space, wide poolings smaller ones, kernels \
+with depth convolutions of slices, borders and constant gathers slices and a concat, transposes of six axes exchanges of blocks, \
+resampling products with matrices. The chip may be any of `ane targets`: Apple's compiler is judged by its check alone. The \
+changed network is evaluated against the model on random inputs, and checked again; what is left is listed with what to do. \
+Without -o nothing is written. Exit code 1: operations are left that Apple's compiler refuses.")]
 pub struct Flags {
     /// Model: a package, an .mlmodel, MIL text, ONNX, a netplist
     model: PathBuf,
@@ -37,46 +41,86 @@ pub struct Flags {
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let chip = chip(&flags.target)?;
     let form = flags.output.as_deref().map(form).transpose()?;
-    let (net, notes) = convert::network(&flags.model, &flags.choices.choices()?)?;
+    let choices = flags.choices.choices()?;
+    let source = match check::load(&flags.model, &choices) {
+        Ok(Subject::Program(outline, _)) => Some(outline),
+        _ => None,
+    };
+    let (net, notes) = match (convert::network(&flags.model, &choices), &source) {
+        (Ok(read), _) => read,
+        // No static graph: nothing is rewritten, and all that is refused is listed.
+        (Err(refused), Some(source)) => {
+            let (left, count) = fix::listed(source, chip);
+            let answer = Answer { applied: &[], left: &left, counts: [count, count], error: 0.0 };
+            answer.tell(&flags, chip.target, voice)?;
+            voice.note(format!("nothing is rewritten: {}", refused.message));
+            return Ok(1);
+        }
+        (Err(refused), None) => return Err(refused),
+    };
     voice.reader_notes(&notes);
-    let fixed = fix::fix(&net, chip, flags.seed).map_err(|d| d.or_at(flags.model.display()))?;
+    let fixed = fix::fix(&net, source.as_deref(), chip, flags.seed).map_err(|d| d.or_at(flags.model.display()))?;
     if let (Some(output), Some(form)) = (&flags.output, form) {
         write(output, &convert::encode(&fixed.net, form).map_err(|d| d.or_at(flags.model.display()))?)?;
     }
-    let [before, after] = fixed.counts;
-    if voice.json {
-        let applied: Vec<_> =
-            fixed.applied.iter().map(|a| json!({ "name": a.name, "op": a.op, "into": a.into })).collect();
-        let left: Vec<_> = fixed
-            .left
-            .iter()
-            .map(|l| json!({ "name": l.name, "op": l.op, "reason": l.reason, "fix": l.fix }))
-            .collect();
-        let document = json!({
-            "schema": "anemone.fix/1", "chip": chip.target, "applied": applied, "left": left, "largest_error": fixed.error,
-            "before": { "operations": before.0, "on_engine": before.1 }, "after": { "operations": after.0, "on_engine": after.1 },
-        });
-        print(&format!("{document}\n"))?;
-        return Ok(u8::from(!fixed.left.is_empty()));
-    }
-    let mut text = String::new();
-    for a in &fixed.applied {
-        text += &format!("fixed: {} `{}` is now {}\n", a.op, a.name, a.into);
-    }
-    for l in &fixed.left {
-        text += &format!("left:  {} `{}`: {}. {}\n", l.op, l.name, l.reason, l.fix);
-    }
-    text += &format!(
-        "{}: {} of {} operations can run on the Neural Engine, {} of {} before; largest difference {:.1e} of the largest output\n",
-        flags.target, after.1, after.0, before.1, before.0, fixed.error
-    );
-    print(&text)?;
+    let answer = Answer { applied: &fixed.applied, left: &fixed.left, counts: fixed.counts, error: fixed.error };
+    answer.tell(&flags, chip.target, voice)?;
     match &flags.output {
         Some(output) => voice.note(format!("{}: written", output.display())),
         None if !fixed.applied.is_empty() => voice.note("nothing is written: give -o FIXED.mlpackage"),
         None => {}
     }
     Ok(u8::from(!fixed.left.is_empty()))
+}
+
+/// What was done, and what is left.
+struct Answer<'a> {
+    applied: &'a [Applied],
+    left: &'a [Left],
+    /// Operations and those that Apple's compiler takes, before and after.
+    counts: [(usize, usize); 2],
+    error: f32,
+}
+
+impl Answer<'_> {
+    fn tell(&self, flags: &Flags, target: &str, voice: Voice) -> Result<()> {
+        let [before, after] = self.counts;
+        if voice.json {
+            let applied = self.applied.iter().map(|a| json!({ "name": a.name, "op": a.op, "into": a.into }));
+            let left =
+                self.left.iter().map(|l| json!({ "name": l.name, "op": l.op, "reason": l.reason, "fix": l.fix }));
+            let document = json!({
+                "schema": "anemone.fix/1", "chip": target, "applied": applied.collect::<Vec<_>>(),
+                "left": left.collect::<Vec<_>>(), "largest_error": self.error,
+                "before": { "operations": before.0, "on_engine": before.1 },
+                "after": { "operations": after.0, "on_engine": after.1 },
+            });
+            return print(&format!("{document}\n"));
+        }
+        let mut text = String::new();
+        for a in self.applied {
+            text += &format!("fixed: {} `{}` is now {}\n", a.op, a.name, a.into);
+        }
+        for l in self.left {
+            let advice = if l.fix.is_empty() { String::new() } else { format!("\n       do: {}", l.fix) };
+            text += &format!("left:  {} `{}`: {}{advice}\n", l.op, l.name, l.reason);
+        }
+        text += &format!("{}: Apple's compiler takes {} of {} operations", flags.target, after.1, after.0);
+        text += &match self.applied.len() {
+            0 if self.left.is_empty() => "; there is nothing to fix\n".to_string(),
+            0 => "; none of the others has a rewrite that keeps its results\n".to_string(),
+            _ => format!(
+                ", {} of {} before; results {}\n",
+                before.1,
+                before.0,
+                match self.error {
+                    0.0 => "are the same".to_string(),
+                    error => format!("differ by at most {error:.1e} of the largest"),
+                }
+            ),
+        };
+        print(&text)
+    }
 }
 
 fn form(output: &Path) -> Result<NetForm> {

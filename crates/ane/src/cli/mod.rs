@@ -264,11 +264,11 @@ fn run(arguments: Vec<OsString>, json: bool) -> Result<u8> {
 
 /// Verbs in groups, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Check models", &["check", "fix", "explain", "ops", "targets"]),
-    ("Build and run", &["compile", "run", "convert", "patch", "new", "passes"]),
-    ("Inspect programs", &["dump", "diff", "asm", "lut"]),
-    ("Runtime", &["broker", "stat", "cache"]),
-    ("Setup", &["doctor", "completions", "man", "help"]),
+    ("Check models", &["check", "fix", "validate"]),
+    ("Build and run", &["compile", "run", "sweep", "convert", "patch", "new"]),
+    ("Inspect programs", &["dump", "diff", "asm", "lut", "passes"]),
+    ("Runtime", &["broker", "stat", "driver", "cache"]),
+    ("Reference and setup", &["explain", "ops", "targets", "doctor", "completions", "man", "help"]),
 ];
 
 /// The command line, its verbs in groups.
@@ -368,5 +368,20 @@ fn target(name: &str, model: &Model) -> Result<&'static Chip> {
                 .help("`ane check` says for each chip what stands in the way")
         }),
         _ => Ok(&chips::CHIPS[0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, GROUPS};
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_verb_is_in_one_group_of_the_help() {
+        let command = Args::command();
+        for verb in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let groups = GROUPS.iter().filter(|(_, verbs)| verbs.contains(&verb.get_name())).count();
+            assert_eq!(groups, 1, "{}", verb.get_name());
+        }
     }
 }

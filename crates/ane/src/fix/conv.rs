@@ -2,66 +2,194 @@
 
 use super::Rewriter;
 use anemone_compile::check::own::kernel_refused;
-use anemone_net::{Binary, Op, OpKind, ValueId};
+use anemone_net::{Binary, Op, OpKind, Tensor, ValueId};
 
 /// A convolution of two spatial axes with constant weights.
-struct Conv {
-    x: ValueId,
-    weight: ValueId,
-    bias: Option<ValueId>,
-    strides: [usize; 2],
-    pads: [(usize, usize); 2],
-    dilations: [usize; 2],
-    groups: usize,
+pub struct Conv {
+    pub x: ValueId,
+    /// A value of the weights' element type.
+    pub weight: ValueId,
+    pub bias: Option<ValueId>,
+    pub strides: [usize; 2],
+    pub pads: [(usize, usize); 2],
+    pub dilations: [usize; 2],
+    pub groups: usize,
     /// Output channels, input channels of a group, rows, columns.
-    extents: [usize; 4],
-    values: Vec<f32>,
-    result: ValueId,
+    pub extents: [usize; 4],
+    pub values: Vec<f32>,
+    pub result: ValueId,
 }
 
 pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
-    let conv = Conv::of(r, op, result)?;
-    let [_, _, rows, columns] = conv.extents;
-    let fits = |rows: usize, columns: usize| kernel_refused([rows as i64, columns as i64], r.chip).is_none();
-    if fits(rows, columns) {
+    let weight = r.net.value(*op.inputs.get(1)?).data.clone()?;
+    match weight.shape.len() {
+        3 => line(r, op, &weight, result),
+        4 => Conv::of(op, &weight, result)?.written(r),
+        5 => volume(r, op, &weight, result),
+        _ => None,
+    }
+}
+
+/// A row of elements as an image of one row.
+fn line(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option<String> {
+    let OpKind::Conv { strides, pads, dilations, groups } = &op.kind else { return None };
+    let (shape, out) = (r.shape(op.inputs[0]), r.shape(result));
+    let x = r.reshape(op.inputs[0], vec![shape[0], shape[1], 1, shape[2]]);
+    let image = r.value(x, vec![out[0], out[1], 1, out[2]]);
+    let conv = Conv {
+        x,
+        weight: op.inputs[1],
+        bias: op.inputs.get(2).copied(),
+        strides: [1, strides[0]],
+        pads: [(0, 0), pads[0]],
+        dilations: [1, dilations[0]],
+        groups: *groups,
+        extents: [weight.shape[0], weight.shape[1], 1, weight.shape[2]],
+        values: weight.data.to_f32(),
+        result: image,
+    };
+    let into = conv.written(r)?;
+    r.finish(OpKind::Reshape, &[image], result);
+    Some(into)
+}
+
+/// Most convolutions of a kernel with depth.
+const MOST_DEPTHS: usize = 64;
+
+/// A kernel with depth: for each depth of the result one convolution over the channels of all depths that it reads.
+fn volume(r: &mut Rewriter, op: &Op, weight: &Tensor, result: ValueId) -> Option<String> {
+    let OpKind::Conv { strides, pads, dilations, groups: 1 } = &op.kind else { return None };
+    let (shape, out) = (r.shape(op.inputs[0]), r.shape(result));
+    let [outputs, channels, deep, rows, columns] = weight.shape[..] else { return None };
+    if shape[0] != 1 || out[2] > MOST_DEPTHS {
         return None;
     }
-    let [down, across] = conv.strides;
-    let smaller = [rows.div_ceil(down), columns.div_ceil(across)];
-    let batch = r.shape(conv.x)[0];
-    if conv.strides != [1, 1]
-        && conv.dilations == [1, 1]
-        && conv.groups == 1
-        && batch == 1
-        && fits(smaller[0], smaller[1])
-    {
-        return conv.by_stride(r, smaller);
+    let plane = rows * columns;
+    let given = weight.data.to_f32();
+    // Output channel, depth, input channel, place.
+    let mut values = Vec::with_capacity(given.len());
+    for output in 0..outputs {
+        for depth in 0..deep {
+            for channel in 0..channels {
+                values.extend_from_slice(&given[((output * channels + channel) * deep + depth) * plane..][..plane]);
+            }
+        }
     }
-    if fits(columns, rows) {
-        return conv.turned(r);
+    let (before, after) = pads[0];
+    let turned = r.transpose(op.inputs[0], &[0, 2, 1, 3, 4]);
+    let mut x = r.reshape(turned, vec![1, shape[2] * channels, shape[3], shape[4]]);
+    let mut parts = Vec::new();
+    for (at, count) in [before, after].into_iter().enumerate() {
+        if at == 1 {
+            parts.push(x);
+        }
+        if count > 0 {
+            let border = vec![1, count * channels, shape[3], shape[4]];
+            let zeros = vec![0.0; border.iter().product()];
+            parts.push(r.constant(op.inputs[0], border, zeros));
+        }
     }
-    let most_columns = (1..=columns).rev().find(|&n| fits(1, n))?;
-    let most_rows = (1..=rows).rev().find(|&n| fits(n, most_columns))?;
-    conv.in_parts(r, [most_rows, most_columns])
+    if parts.len() > 1 {
+        let whole = vec![1, (shape[2] + before + after) * channels, shape[3], shape[4]];
+        x = r.push(OpKind::Concat { axis: 1 }, &parts, whole);
+    }
+    let mut results = Vec::new();
+    for at in 0..out[2] {
+        let start = at * strides[0];
+        let read = if dilations[0] == 1 {
+            r.slice(x, 1, start * channels..(start + deep) * channels)
+        } else {
+            let taps: Vec<ValueId> = (0..deep)
+                .map(|tap| {
+                    let from = (start + tap * dilations[0]) * channels;
+                    r.slice(x, 1, from..from + channels)
+                })
+                .collect();
+            r.push(OpKind::Concat { axis: 1 }, &taps, vec![1, deep * channels, shape[3], shape[4]])
+        };
+        let conv = Conv {
+            x: read,
+            weight: op.inputs[1],
+            bias: op.inputs.get(2).copied(),
+            strides: [strides[1], strides[2]],
+            pads: [pads[1], pads[2]],
+            dilations: [dilations[1], dilations[2]],
+            groups: 1,
+            extents: [outputs, deep * channels, rows, columns],
+            values: values.clone(),
+            result: r.value(x, vec![1, outputs, out[3], out[4]]),
+        };
+        results.push(conv.result);
+        conv.emit(r)?;
+    }
+    let stacked = match results[..] {
+        [only] => only,
+        _ => r.push(OpKind::Concat { axis: 1 }, &results, vec![1, out[2] * outputs, out[3], out[4]]),
+    };
+    let split = r.reshape(stacked, vec![1, out[2], outputs, out[3], out[4]]);
+    r.finish(OpKind::Transpose { perm: vec![0, 2, 1, 3, 4] }, &[split], result);
+    Some(format!("{} convolutions of {rows}x{columns}, one for each depth of the result", out[2]))
 }
 
 impl Conv {
-    fn of(r: &Rewriter, op: &Op, result: ValueId) -> Option<Conv> {
+    fn of(op: &Op, weight: &Tensor, result: ValueId) -> Option<Conv> {
         let OpKind::Conv { strides, pads, dilations, groups } = &op.kind else { return None };
-        let (&x, &weight) = (op.inputs.first()?, op.inputs.get(1)?);
-        let tensor = r.net.value(weight).data.as_ref()?;
         Some(Conv {
-            x,
-            weight,
+            x: op.inputs[0],
+            weight: op.inputs[1],
             bias: op.inputs.get(2).copied(),
             strides: strides[..].try_into().ok()?,
             pads: pads[..].try_into().ok()?,
             dilations: dilations[..].try_into().ok()?,
             groups: *groups,
-            extents: tensor.shape[..].try_into().ok()?,
-            values: tensor.data.to_f32(),
+            extents: weight.shape[..].try_into().ok()?,
+            values: weight.data.to_f32(),
             result,
         })
+    }
+
+    /// The convolution, as it is where the chip takes its kernel.
+    pub fn emit(self, r: &mut Rewriter) -> Option<String> {
+        let [_, _, rows, columns] = self.extents;
+        if kernel_refused([rows as i64, columns as i64], r.chip).is_some() {
+            return self.written(r);
+        }
+        let weight = r.constant(self.weight, self.extents.to_vec(), self.values.clone());
+        let kind = OpKind::Conv {
+            strides: self.strides.to_vec(),
+            pads: self.pads.to_vec(),
+            dilations: self.dilations.to_vec(),
+            groups: self.groups,
+        };
+        let operands = self.operands(self.x, weight);
+        r.finish(kind, &operands, self.result);
+        Some(format!("a convolution of {rows}x{columns}"))
+    }
+
+    /// The convolution in a form whose kernels the chip takes; `None` where its kernel is no hindrance.
+    pub fn written(self, r: &mut Rewriter) -> Option<String> {
+        let [_, _, rows, columns] = self.extents;
+        let fits = |rows: usize, columns: usize| kernel_refused([rows as i64, columns as i64], r.chip).is_none();
+        if fits(rows, columns) {
+            return None;
+        }
+        let [down, across] = self.strides;
+        let smaller = [rows.div_ceil(down), columns.div_ceil(across)];
+        let batch = r.shape(self.x)[0];
+        if self.strides != [1, 1]
+            && self.dilations == [1, 1]
+            && self.groups == 1
+            && batch == 1
+            && fits(smaller[0], smaller[1])
+        {
+            return self.by_stride(r, smaller);
+        }
+        if fits(columns, rows) {
+            return self.turned(r);
+        }
+        let most_columns = (1..=columns).rev().find(|&n| fits(1, n))?;
+        let most_rows = (1..=rows).rev().find(|&n| fits(n, most_columns))?;
+        self.in_parts(r, [most_rows, most_columns])
     }
 
     fn operands(&self, x: ValueId, weight: ValueId) -> Vec<ValueId> {

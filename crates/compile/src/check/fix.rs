@@ -112,23 +112,36 @@ fn pad(op: &OutlineOp) -> Option<String> {
     })
 }
 
-/// A shape of more than five axes with neighbours merged, unit axes first.
+/// A shape of more than five axes: unit axes left out, and axes merged where the operation keeps them together.
 fn merged(op: &OutlineOp) -> Option<String> {
-    let mut shape = op.outputs.first()?.ty.extents();
-    let before = shape.clone();
-    while shape.len() > 5 {
-        match shape.iter().position(|&d| d == 1) {
-            Some(at) => {
-                shape.remove(at);
-            }
-            None => {
-                let second = shape.remove(1);
-                shape[0] *= second;
-            }
+    let before = op.outputs.first()?.ty.extents();
+    let operand = op.argument("x").map(|x| x.ty().extents()).unwrap_or_default();
+    if before.len() <= MOST_AXES {
+        return (operand.len() > MOST_AXES).then(|| {
+            "reshape from what has five axes at most: let the transpose before it exchange blocks of axes, four at a time".into()
+        });
+    }
+    let perm: Option<Vec<usize>> = op.numbers("perm").map(|perm| perm.iter().map(|&axis| axis as usize).collect());
+    // Positions in the result of axes that stay with the one before them.
+    let follows = |at: usize| perm.as_ref().is_some_and(|perm| at > 0 && perm[at] == perm[at - 1] + 1);
+    let mut shape: Vec<usize> = Vec::new();
+    for (at, &extent) in before.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+        match shape.last_mut() {
+            Some(last) if follows(at) => *last *= extent,
+            _ => shape.push(extent),
         }
     }
-    (before != shape).then(|| format!("merge axes: {shape:?} in place of {before:?}, five axes at most"))
+    Some(match (op.op.as_str(), shape.len() <= MOST_AXES) {
+        (_, true) => format!("leave out unit axes and merge those that stay together: {shape:?} in place of {before:?}"),
+        ("transpose", false) => {
+            "write it as transposes of four axes, each the exchange of two neighbouring blocks of axes (`ane fix` does)".into()
+        }
+        (_, false) => "let the transposes that read it exchange blocks of axes, four at a time (`ane fix` does)".into(),
+    })
 }
+
+/// Most axes of a value.
+const MOST_AXES: usize = 5;
 
 /// An extent beyond the limit, in equal parts.
 fn tiles(refusal: &Refusal) -> Option<String> {

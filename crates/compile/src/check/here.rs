@@ -1,7 +1,7 @@
 //! Result of compiling a network with this compiler. Where an operation is refused, the rest is compiled without it, so that
 //! every refusal is reported. The other verdicts of the dry run are about Apple's compiler.
 
-use crate::{Error, Options, compile};
+use crate::{Options, compile};
 use anemone_facts::chips::Chip;
 use anemone_net::{Net, ValueId};
 use anemone_program::cost;
@@ -41,6 +41,7 @@ impl Here {
 
 /// Compiles a network for a chip. `None` for chips that nothing is compiled for.
 pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
+    chip.layout?;
     let mut rest = net.clone();
     let mut refusals: Vec<Refused> = Vec::new();
     loop {
@@ -53,7 +54,6 @@ pub fn here(net: &Net, chip: &'static Chip) -> Option<Here> {
                 });
                 return Some(Here::Compiled { tasks: program.tasks().map_or(0, |tasks| tasks.len()), time_ns });
             }
-            Err(Error::NoLayout { .. }) if refusals.is_empty() => return None,
             Err(error) => error,
         };
         let op = error.op().map(str::to_string);

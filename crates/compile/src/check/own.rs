@@ -75,6 +75,12 @@ pub fn kernel_refused([rows, columns]: [i64; 2], chip: &Chip) -> Option<Refusal>
     legal::check(&layer, chip, Route::Direct).refusals.into_iter().next()
 }
 
+/// First refusal of a pooling by its window, rows first; `None` where the chip takes it.
+pub fn pool_refused([rows, columns]: [i64; 2], max: bool, chip: &Chip) -> Option<Refusal> {
+    let layer = Layer::new("Pool", "").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
+    legal::check(&layer.with(Q::MaxPool, i64::from(max)), chip, Route::Direct).refusals.into_iter().next()
+}
+
 /// Returns true if a kernel is taken only with its rows and columns exchanged: kernels may be higher than wide.
 pub fn turned([rows, columns]: [i64; 2], chip: &Chip) -> bool {
     kernel_refused([rows, columns], chip).is_some() && kernel_refused([columns, rows], chip).is_none()

@@ -1,0 +1,138 @@
+//! Poolings whose window is too large: a reduction, smaller poolings one after the other, or a convolution.
+
+use super::Rewriter;
+use super::conv::Conv;
+use anemone_compile::check::own::pool_refused;
+use anemone_net::{Binary, Op, OpKind, PoolKind, ReduceKind, ValueId};
+
+pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
+    let OpKind::Pool { kind, kernel, strides, pads, ceil_mode: false } = &op.kind else { return None };
+    let x = *op.inputs.first()?;
+    let shape = r.shape(x);
+    let plain = pads.iter().all(|p| *p == (0, 0));
+    if plain && kernel[..] == shape[2..] {
+        let kind = match kind {
+            PoolKind::Max => ReduceKind::Max,
+            PoolKind::Average { .. } => ReduceKind::Mean,
+            PoolKind::L2 => return None,
+        };
+        let axes = (2..shape.len()).collect();
+        r.finish(OpKind::Reduce { kind, axes, keep_dims: true }, &[x], result);
+        return Some("a reduction over all positions".into());
+    }
+    let (&[rows, columns], &[down, across], &[top, left]) =
+        (kernel.as_slice(), strides.as_slice(), pads.as_slice())
+    else {
+        return None;
+    };
+    match kind {
+        PoolKind::Max => chain(r, x, [rows, columns], [down, across], [top, left], result),
+        PoolKind::Average { exclude_padding } => {
+            let pool = Average { kernel: [rows, columns], strides: [down, across], pads: [top, left] };
+            pool.as_convolution(r, x, *exclude_padding && !plain, result)
+        }
+        PoolKind::L2 => None,
+    }
+}
+
+/// Windows of a chain of poolings: along each axis one less than each adds up to one less than the whole.
+fn windows(r: &Rewriter, n: usize, along: impl Fn(usize) -> [i64; 2]) -> Option<Vec<usize>> {
+    let fits = |n: usize| pool_refused(along(n), true, r.chip).is_none();
+    let most = (2..=n).take_while(|&n| fits(n)).last().unwrap_or(1);
+    let mut all = Vec::new();
+    let mut rest = n - 1;
+    while rest > 0 {
+        let step = rest.min(most.checked_sub(1).filter(|&m| m > 0)?);
+        all.push(step + 1);
+        rest -= step;
+    }
+    Some(all)
+}
+
+/// Poolings one after the other, the stride in the last. A pad is shared out so that no window lies outside of the input.
+fn chain(
+    r: &mut Rewriter,
+    x: ValueId,
+    kernel: [usize; 2],
+    strides: [usize; 2],
+    pads: [(usize, usize); 2],
+    result: ValueId,
+) -> Option<String> {
+    let all = [windows(r, kernel[0], |n| [n as i64, 1])?, windows(r, kernel[1], |n| [1, n as i64])?];
+    let count = all[0].len().max(all[1].len());
+    if count < 2 {
+        return None;
+    }
+    let (mut value, mut rest) = (x, pads);
+    for step in 0..count {
+        let window = [0, 1].map(|axis| all[axis].get(step).copied().unwrap_or(1));
+        let share = [0, 1].map(|axis| {
+            let take = |n: usize| n.min(window[axis] - 1);
+            (take(rest[axis].0), take(rest[axis].1))
+        });
+        for axis in 0..2 {
+            rest[axis] = (rest[axis].0 - share[axis].0, rest[axis].1 - share[axis].1);
+        }
+        let last = step + 1 == count;
+        let kind = OpKind::Pool {
+            kind: PoolKind::Max,
+            kernel: window.to_vec(),
+            strides: if last { strides.to_vec() } else { vec![1, 1] },
+            pads: share.to_vec(),
+            ceil_mode: false,
+        };
+        if last {
+            r.finish(kind, &[value], result);
+        } else {
+            let mut shape = r.shape(value);
+            for axis in 0..2 {
+                shape[axis + 2] = shape[axis + 2] + share[axis].0 + share[axis].1 + 1 - window[axis];
+            }
+            value = r.push(kind, &[value], shape);
+        }
+    }
+    (rest == [(0, 0); 2]).then(|| format!("{count} smaller poolings, one after the other"))
+}
+
+struct Average {
+    kernel: [usize; 2],
+    strides: [usize; 2],
+    pads: [(usize, usize); 2],
+}
+
+impl Average {
+    /// A convolution of each channel by itself with equal weights, and where padding does not count a product that makes up for it.
+    fn as_convolution(&self, r: &mut Rewriter, x: ValueId, exclude: bool, result: ValueId) -> Option<String> {
+        let channels = r.shape(x)[1];
+        let count = self.kernel[0] * self.kernel[1];
+        let shape = r.shape(result);
+        let target = if exclude { r.value(x, shape.clone()) } else { result };
+        let conv = Conv {
+            x,
+            weight: x,
+            bias: None,
+            strides: self.strides,
+            pads: self.pads,
+            dilations: [1, 1],
+            groups: channels,
+            extents: [channels, 1, self.kernel[0], self.kernel[1]],
+            values: vec![1.0 / count as f32; channels * count],
+            result: target,
+        };
+        let into = conv.written(r)?;
+        if exclude {
+            let inside = |axis: usize, at: usize| {
+                let (start, n) = (at * self.strides[axis], r.shape(x)[axis + 2]);
+                let begin = start.max(self.pads[axis].0);
+                (start + self.kernel[axis]).min(self.pads[axis].0 + n).saturating_sub(begin).max(1)
+            };
+            let values = (0..shape[2]).flat_map(|row| {
+                (0..shape[3]).map(move |column| (row, column)).collect::<Vec<_>>()
+            });
+            let values = values.map(|(row, column)| count as f32 / (inside(0, row) * inside(1, column)) as f32).collect();
+            let scale = r.constant(x, vec![1, 1, shape[2], shape[3]], values);
+            r.finish(OpKind::Binary(Binary::Mul), &[target, scale], result);
+        }
+        Some(format!("{into}, of each channel by itself with equal weights"))
+    }
+}
