@@ -72,16 +72,22 @@ impl Executable {
         of_net.or_else(|| held.then(zeros))
     }
 
+    /// The states before the first run, by the name of the input that holds each: zeros.
+    ///
+    /// Errors: a program that keeps nothing.
+    pub fn states_at_start(&self) -> Result<Vec<(String, Array)>> {
+        if self.chain.states().is_empty() {
+            return Err(Diagnostic::new(Code::Usage, "the program has no states"));
+        }
+        let held = |port: &&Port| self.chain.states().iter().any(|state| state.input == port.name);
+        let ports = self.chain.ports(Direction::Input).filter(held);
+        Ok(ports.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect())
+    }
+
     /// Names of the inputs that a caller has to give: states are none.
     pub fn real_inputs(&self) -> Vec<String> {
         let ports = self.chain.ports(Direction::Input);
         ports.filter(|port| self.at_start(port).is_none()).map(|port| port.name.clone()).collect()
-    }
-
-    /// The states before the first run, by the names of their inputs: zeros.
-    pub fn states_at_start(&self) -> Vec<(String, Array)> {
-        let ports = self.chain.ports(Direction::Input);
-        ports.filter_map(|port| Some((port.name.clone(), self.at_start(port)?))).collect()
     }
 
     /// Moves what a run left of each state from its outputs to the states.

@@ -63,34 +63,22 @@ const SHARE: f32 = 1e-4;
 /// Applies what is known for every refused operation. `source` are the operations as the file has them, where the reader wrote them
 /// otherwise: an operation that the reader decomposes into parts that the chip takes is fixed by that.
 ///
-/// Errors: a defect where the changed network does not hold together, or differs from the first by more than sums in another order.
+/// Errors: a network that cannot be evaluated; a defect where the changed network does not hold together.
 pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) -> Result<Fixed> {
     let own = Outline::of(net);
     let before = check(&own, chip, Route::Direct);
     let mut banned: HashSet<String> = HashSet::new();
-    let (rewriter, mut applied, after) = loop {
-        let (rewriter, applied) = rewritten(net, &before, chip, &banned);
-        let after = check(&Outline::of(&rewriter.net), chip, Route::Direct);
-        let refused = refused(&rewriter.net, &after);
-        let failed = applied.iter().filter(|a| refused.iter().any(|name| part_of(name, &a.name)));
-        let failed: Vec<String> = failed.map(|a| a.name.clone()).collect();
-        if failed.is_empty() {
-            break (rewriter, applied, after);
-        }
-        for name in failed {
-            banned.extend(rewriter.groups.iter().filter(|g| g.contains(&name)).flatten().cloned());
-            banned.insert(name);
-        }
-    };
-    let fixed = rewriter.net;
-    anemone_net::check::check(&fixed).map_err(|faults| {
-        let first = faults.first().map_or(String::new(), ToString::to_string);
-        Diagnostic::new(Code::Defect, format!("the changed network does not hold together: {first}"))
-    })?;
-    let error = error(net, &fixed, seed)?;
-    if error > SHARE {
-        let message = format!("the changes cost {error:.2e} of the largest output, at most {SHARE:.0e} is taken");
-        return Err(Diagnostic::new(Code::Defect, message));
+    let (rewriter, mut applied, after) = accepted(net, &before, chip, &mut banned);
+    let mut error = difference(net, &rewriter.net, seed)?;
+    let (mut fixed, mut after) = (rewriter.net, after);
+    // What keeps results only nearly is taken back, one after the other from the end, until they are kept.
+    while error > SHARE
+        && let Some(last) = applied.last()
+    {
+        banned.insert(last.name.clone());
+        let again = accepted(net, &before, chip, &mut banned);
+        (fixed, applied, after) = (again.0.net, again.1, again.2);
+        error = difference(net, &fixed, seed)?;
     }
     let mut left: Vec<Left> = fixed.ops.iter().zip(&after.verdicts).filter_map(|(op, v)| left(&fixed, op, v)).collect();
     let first = match source {
@@ -102,6 +90,38 @@ pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) 
         }
     };
     Ok(Fixed { net: fixed, applied, left, counts: [first, count(&after)], error })
+}
+
+/// The rewrites that the check takes whole.
+fn accepted<'a>(
+    net: &'a Net,
+    before: &Placement,
+    chip: &'static Chip,
+    banned: &mut HashSet<String>,
+) -> (Rewriter<'a>, Vec<Applied>, Placement) {
+    loop {
+        let (rewriter, applied) = rewritten(net, before, chip, banned);
+        let after = check(&Outline::of(&rewriter.net), chip, Route::Direct);
+        let refused = refused(&rewriter.net, &after);
+        let failed = applied.iter().filter(|a| refused.iter().any(|name| part_of(name, &a.name)));
+        let mut failed: Vec<String> = failed.map(|a| a.name.clone()).collect();
+        if failed.is_empty() {
+            return (rewriter, applied, after);
+        }
+        let together = rewriter.groups.iter().filter(|group| failed.iter().any(|name| group.contains(name)));
+        let others: Vec<String> = together.flatten().cloned().collect();
+        failed.extend(others);
+        banned.extend(failed);
+    }
+}
+
+/// Difference of the outputs, for networks that hold together.
+fn difference(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
+    anemone_net::check::check(fixed).map_err(|faults| {
+        let first = faults.first().map_or(String::new(), ToString::to_string);
+        Diagnostic::new(Code::Defect, format!("the changed network does not hold together: {first}"))
+    })?;
+    error(net, fixed, seed)
 }
 
 /// What is refused of a model that cannot be rewritten because it is no static graph: all of it is left.
@@ -280,6 +300,17 @@ impl Rewriter<'_> {
         result
     }
 
+    /// An operation with the result given, or with one of its own.
+    fn into(&mut self, kind: OpKind, inputs: &[ValueId], shape: Vec<usize>, result: Option<ValueId>) -> ValueId {
+        match result {
+            None => self.push(kind, inputs, shape),
+            Some(result) => {
+                self.finish(kind, inputs, result);
+                result
+            }
+        }
+    }
+
     /// An operation whose result is there already.
     fn finish(&mut self, kind: OpKind, inputs: &[ValueId], result: ValueId) {
         let name = self.net.value(result).name.clone();
@@ -294,6 +325,16 @@ impl Rewriter<'_> {
         let tensor = Tensor { shape: shape.clone(), data };
         let ty = TensorType { dtype, shape };
         self.net.add_value(Value { name, ty, data: Some(Arc::new(tensor)), surface: None })
+    }
+
+    /// Constants whose sum is closer to the values than one of the element type: the second only where it is not zero.
+    fn precise(&mut self, like: ValueId, shape: &[usize], values: Vec<f32>) -> [Option<ValueId>; 2] {
+        let dtype = self.net.value(like).ty.dtype;
+        let near = Data::from_f32(dtype, &values).to_f32();
+        let rest: Vec<f32> = values.iter().zip(&near).map(|(value, near)| value - near).collect();
+        let first = self.constant(like, shape.to_vec(), near);
+        let second = rest.iter().any(|&x| x != 0.0).then(|| self.constant(like, shape.to_vec(), rest));
+        [Some(first), second]
     }
 
     fn reshape(&mut self, x: ValueId, shape: Vec<usize>) -> ValueId {

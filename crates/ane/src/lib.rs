@@ -33,6 +33,8 @@
 // The command line's files name the library as its other users do.
 extern crate self as anemone;
 
+pub mod aliases;
+pub mod brief;
 pub mod chain;
 pub mod check;
 #[cfg(feature = "system")]

@@ -79,7 +79,7 @@ fn content(net: &Net) -> [u8; 32] {
 }
 
 /// Digest of the compiler's sources.
-const SOURCES: &str = env!("ANE_SOURCES");
+pub const SOURCES: &str = env!("ANE_SOURCES");
 
 /// Cache key of a compilation: the network's content, the chip, the options, and the digest of the compiler's sources.
 /// `None` for models that are compiled already.

@@ -203,6 +203,18 @@ pub struct Agreement {
     pub top1: bool,
 }
 
+impl Agreement {
+    /// RMS error as a share of that of the expectation; 0 where both are zeros.
+    pub fn relative(&self) -> f32 {
+        if self.rms == 0.0 { 0.0 } else { self.rms / self.wanted_rms.max(f32::MIN_POSITIVE) }
+    }
+
+    /// Signal-to-noise ratio in decibels; infinite where nothing differs.
+    pub fn snr_db(&self) -> f32 {
+        -20.0 * self.relative().log10()
+    }
+}
+
 /// Agreement of two tensors of one length; elements that are not finite on either side are left out.
 pub fn agreement(got: &[f32], wanted: &[f32]) -> Agreement {
     let (mut squares, mut product, mut own, mut theirs, mut count) = (0f64, 0f64, 0f64, 0f64, 0usize);

@@ -281,7 +281,7 @@ macro_rules! ops {
 ops! {
     conv "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Conv"] "" "max kernel 29x29 (M1), 32x32 (M5) by table; fp16 kW 13/15 in use; Winograd for 3x3 stride 1";
     conv_transpose "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Conv"] "" "strided axes: small-kernel limits";
-    linear "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Linear"] "" "becomes conv when the weight is below 0x1b8";
+    linear "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["Linear"] "" "a convolution where the weights take at most 2 MiB";
     linear_activation "Convolution, matrix multiply, and pooling" Layer [N N N N] _ Correct ["Linear", "Neuron"] "" "linear + activation fused";
     matmul "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Correct ["MatrixMult"] "" "NE matmul or conv form; conv tensor limits";
     ne_matmul "Convolution, matrix multiply, and pooling" Layer [N N N N] 0 Untried ["MatrixMult"] "" "NE variant of matmul";

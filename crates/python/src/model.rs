@@ -13,7 +13,7 @@ use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -30,22 +30,24 @@ pub struct Model {
     _folder: Option<TempDir>,
 }
 
-/// Reads a model file or package, or a model object of coremltools.
+/// Reads a model file or package, a model object of coremltools, or its specification.
 ///
-/// `model` is a path, or an object with `get_spec` and `save`. `dim` gives extents that the file leaves open, by the name of
-/// the dimension or as `input.axis`; `function` takes one function of several. A `portable` model pickles with its bytes, others with their place. Raises
+/// `model` is a path, or an object with `get_spec` and `save`, or a specification (`get_spec()`, `load_spec`) whose weights
+/// are in `weights_dir`. `dim` gives extents that the file leaves open, by the name of the dimension or as `input.axis`;
+/// `function` takes one function of several. A `portable` model pickles with its bytes, others with their place. Raises
 /// `FileNotFoundError`, or `BadInput` for what does not read.
 ///
 /// >>> anemone.load("digits.mlpackage")
 /// <anemone.Model digits.mlpackage>
 #[pyfunction]
-#[pyo3(signature = (model, *, dim=None, function=None, portable=false))]
+#[pyo3(signature = (model, *, dim=None, function=None, portable=false, weights_dir=None))]
 pub fn load(
     py: Python<'_>,
     model: &Bound<'_, PyAny>,
     dim: Option<HashMap<String, usize>>,
     function: Option<String>,
     portable: bool,
+    weights_dir: Option<PathBuf>,
 ) -> PyResult<Model> {
     let (path, folder) = match model.extract::<PathBuf>() {
         Ok(path) if !path.exists() => {
@@ -58,8 +60,14 @@ pub fn load(
             model.call_method1("save", (&path,))?;
             (path, Some(folder))
         }
+        Err(_) if model.hasattr("SerializeToString")? && model.hasattr("specificationVersion")? => {
+            let folder = tempfile::tempdir()?;
+            let path = of_spec(py, model, weights_dir.as_deref(), &folder)?;
+            (path, Some(folder))
+        }
         Err(_) => {
-            let message = format!("a path or a model of coremltools is expected, found {}", model.get_type());
+            let message =
+                format!("a path, a model of coremltools or its specification is expected, found {}", model.get_type());
             return Err(raised(py, Diagnostic::new(Code::Usage, message)));
         }
     };
@@ -74,6 +82,32 @@ pub fn load(
         })
     })?;
     Ok(Model { path, notes, choices, portable, digest: OnceLock::new(), _folder: folder })
+}
+
+/// A specification of coremltools as a file: a package with its weights, or a model without any.
+fn of_spec(py: Python<'_>, spec: &Bound<'_, PyAny>, weights: Option<&Path>, folder: &TempDir) -> PyResult<PathBuf> {
+    let bytes: Vec<u8> = spec.call_method0("SerializeToString")?.extract()?;
+    let Some(weights) = weights else {
+        let path = folder.path().join("model.mlmodel");
+        std::fs::write(&path, bytes)?;
+        return Ok(path);
+    };
+    if !weights.is_dir() {
+        return Err(PyFileNotFoundError::new_err(format!("no such folder: {}", weights.display())));
+    }
+    let package = folder.path().join("model.mlpackage");
+    let data = package.join("Data").join("com.apple.CoreML");
+    std::fs::create_dir_all(data.join("weights"))?;
+    std::fs::write(package.join("Manifest.json"), anemone_net::mil::manifest())?;
+    std::fs::write(data.join("model.mlmodel"), bytes)?;
+    for entry in std::fs::read_dir(weights)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), data.join("weights").join(entry.file_name()))?;
+        }
+    }
+    py.check_signals()?;
+    Ok(package)
 }
 
 #[pymethods]
@@ -131,13 +165,21 @@ impl Model {
         let (py, model) = (slf.py(), slf.get());
         let (path, choices) = (model.path.clone(), model.choices.clone());
         let (names, route) = (chip.0.clone(), route.to_string());
+        // The file of an object is nobody's: its place is no title.
+        let held = model._folder.is_some();
         let report = apart(py, move || {
             let (chips, route) = (reference::chip_list(&names)?, check::route(&route)?);
             let Subject::Program(outline, _) = check::load(&path, &choices)? else {
                 let message = "a compiled container has no operations to place";
                 return Err(Diagnostic::new(Code::Usage, message).at(path.display()));
             };
-            let mut report = check::report(&path, *outline, &chips, route, &Assumptions::default());
+            let mut report = check::report(
+                if held { Path::new("model") } else { &path },
+                *outline,
+                &chips,
+                route,
+                &Assumptions::default(),
+            );
             report.compile(&path, &choices);
             Ok(report)
         })?;
@@ -209,7 +251,10 @@ impl Model {
     }
 
     fn __repr__(&self) -> String {
-        format!("<anemone.Model {}>", self.path.display())
+        match self._folder {
+            Some(_) => "<anemone.Model of an object>".to_string(),
+            None => format!("<anemone.Model {}>", self.path.display()),
+        }
     }
 }
 

@@ -164,6 +164,12 @@ impl Program {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Names of the states: the inputs that hold what the run before left.
+    #[getter]
+    fn state_names(&self) -> Vec<String> {
+        self.compiled.chain.states().iter().map(|state| state.input.clone()).collect()
+    }
+
     /// Tasks of the engine.
     #[getter]
     fn tasks(&self, py: Python<'_>) -> PyResult<usize> {
@@ -268,8 +274,9 @@ impl Program {
 
     /// The states before the first run, zeros, for `run(state=...)`. Functions of one package that have states of the same names share
     /// them: what the one leaves the other finds.
-    fn make_state(&self) -> State {
-        State { arrays: Mutex::new(self.compiled.states_at_start()) }
+    fn make_state(&self, py: Python<'_>) -> PyResult<State> {
+        let arrays = self.compiled.states_at_start().map_err(|d| raised(py, d))?;
+        Ok(State { arrays: Mutex::new(arrays) })
     }
 
     /// Writes compiled forms into a folder, which is made where it is missing: hwx, bin, anec, e5, firmware.

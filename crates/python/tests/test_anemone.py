@@ -27,6 +27,19 @@ OFF = """program(1.0)
 """
 
 
+# A state to which each run adds its input.
+ACCUMULATOR = """program(1.3)
+{
+ func main<ios18>(tensor<fp16, [1, 8]> x, state<tensor<fp16, [1, 8]>> total) {
+  tensor<fp16, [1, 8]> before = read_state(input = total)[name = string("before")];
+  tensor<fp16, [1, 8]> after = add(x = before, y = x)[name = string("after")];
+  write_state(data = after, input = total)[name = string("keep")];
+  tensor<fp16, [1, 8]> y = relu(x = after)[name = string("y")];
+ } -> (y);
+}
+"""
+
+
 def attention(q, k, v, scale):
     """Softmax of scaled scores times values; channels are positions, rows are heads."""
     q, k, v = (np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v))
@@ -122,6 +135,44 @@ class Models(unittest.TestCase):
         self.assertTrue(model.compile("h13").outputs)
         with self.assertRaises(anemone.BadInput):
             anemone.load(17)
+
+    def test_objects_are_no_files(self):
+        class Spec:
+            specificationVersion = 7
+
+            def SerializeToString(self):
+                return (PACKAGE / "Data/com.apple.CoreML/model.mlmodel").read_bytes()
+
+        weights = PACKAGE / "Data/com.apple.CoreML/weights"
+        model = anemone.load(Spec(), weights_dir=weights)
+        report = model.check("m1")
+        self.assertTrue(report.ok)
+        self.assertNotIn("/", report.table().split("operations, ")[0].splitlines()[-1])
+        self.assertEqual(repr(model), "<anemone.Model of an object>")
+        image = np.load(EXAMPLE / "image.npy")
+        wanted = anemone.load(PACKAGE).compile("m1").run(image)
+        got = model.compile("m1").run(image)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(got[name], array)
+        with self.assertRaises(FileNotFoundError):
+            anemone.load(Spec(), weights_dir=self.folder / "nothing")
+
+    def test_states(self):
+        path = self.folder / "sum.mil"
+        path.write_text(ACCUMULATOR)
+        program = anemone.load(path).compile("m1")
+        self.assertEqual((program.real_inputs, program.state_names), (["x"], ["total"]))
+        state = program.make_state()
+        for step in range(1, 4):
+            outputs = program.run(np.ones((1, 8), np.float32), state=state)
+            self.assertEqual(list(outputs), ["y"])
+            np.testing.assert_array_equal(outputs["y"], np.full((1, 8), step, np.float32))
+        np.testing.assert_array_equal(state.read("total"), np.full((1, 8), 3, np.float32))
+        self.assertIn("total", repr(state))
+        with self.assertRaises(anemone.BadInput):
+            anemone.load(PACKAGE).compile("m1").run(np.load(EXAMPLE / "image.npy").astype(np.float32), state=state)
+        with self.assertRaises(anemone.BadInput):
+            anemone.load(PACKAGE).compile("m1").make_state()
 
     def test_assertion(self):
         anemone.assert_on_ane(PACKAGE, "m1")

@@ -36,8 +36,10 @@ fn rendered(report: &Report, size: &str) -> String {
         .iter()
         .map(|g| json!({ "label": g.label(), "chips": g.names, "at": position(&g.answer.chip), "text": verdict::sentence(g.answer) }))
         .collect();
+    document["headline"] = verdict::last_line(report, &report.failing(&[]), false).into();
     document["causes"] = causes::of(report, report.route)
         .iter()
+        .chain(&causes::rewritten(report))
         .map(|c| {
             let chips: Vec<&str> = c.chips.iter().map(|(answer, _)| answer.chip.as_str()).collect();
             json!({ "code": c.code, "cause": c.cause, "fix": c.fix(), "on": c.on(), "chips": chips, "operations": c.ops })

@@ -106,7 +106,9 @@ fn rows_of(report: &Report) -> Vec<[String; 5]> {
         let first = verdict::first_cause(report, |answer| answer.chip == same.answer.chip);
         let fix = match first {
             Some(c) => format!("{}: {}", report.outline.ops[c.ops[0]].op, c.cause),
-            None if same.answer.framework.fallbacks() > 0 => "too little work for Core ML to start the engine".into(),
+            None if share(&same.answer.framework).starts_with("0/") => {
+                format!("Core ML: {}", verdict::why_not(&same.answer.framework))
+            }
             None => String::new(),
         };
         [report.path.clone(), same.label(), share(&same.answer.direct), share(&same.answer.framework), fix]

@@ -79,8 +79,7 @@ pub fn sentence(answer: &Answer) -> String {
     let refused = framework.off();
     text += &match chosen {
         n if n == total => "; Core ML would run all of them there".to_string(),
-        0 if refused == total => "; Core ML would use the CPU for all".to_string(),
-        0 => format!("; Core ML would use the CPU for all: {}", too_small(refused)),
+        0 => format!("; Core ML would use the CPU for all: {}", why_not(framework)),
         n if n + refused == total => format!("; Core ML would run {n} there and refuse {refused}"),
         n => {
             let cheaper = total - n - refused;
@@ -91,10 +90,27 @@ pub fn sentence(answer: &Answer) -> String {
     text
 }
 
-/// Reason why the framework places nothing on the engine although some of it is supported.
-fn too_small(refused: usize) -> String {
-    let refuses = if refused > 0 { format!("it refuses {refused}, and the rest is ") } else { String::new() };
-    format!("{refuses}too little work to pay for starting the engine (modelled)")
+/// Reason why the framework places nothing on the engine: the refusal of most operations, or too little work.
+pub fn why_not(framework: &Placement) -> String {
+    let mut causes: Vec<(&str, &str, usize)> = Vec::new();
+    for refusal in framework.verdicts.iter().filter(|v| !v.place.on_engine()).filter_map(|v| v.refusal.as_ref()) {
+        match causes.iter_mut().find(|(cause, ..)| *cause == refusal.cause) {
+            Some((.., count)) => *count += 1,
+            None => causes.push((&refusal.cause, &refusal.fix, 1)),
+        }
+    }
+    let total = framework.verdicts.len();
+    match causes.into_iter().max_by_key(|(.., count)| *count) {
+        Some((cause, fix, count)) if 2 * count > total => {
+            let fix = if fix.is_empty() { String::new() } else { format!("; {fix}") };
+            format!("{cause} in {count} of {total}{fix}")
+        }
+        Some(_) => {
+            let refused = framework.off();
+            format!("it refuses {refused}, and the rest is too little work to pay for starting the engine (modelled)")
+        }
+        None => "too little work to pay for starting the engine (modelled)".into(),
+    }
 }
 
 /// The cause whose removal brings most work to the engine.

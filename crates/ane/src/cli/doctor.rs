@@ -49,7 +49,12 @@ fn looks() -> Vec<Look> {
     let mut looks = Vec::new();
     let mut look = |what, works, found: String, next| looks.push(Look { what, works, found, next });
     let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    look("version", true, format!("ane {}, {system} on {arch}", env!("CARGO_PKG_VERSION")), "");
+    look(
+        "version",
+        true,
+        format!("ane {}, build {}, {system} on {arch}", env!("CARGO_PKG_VERSION"), anemone::runtime::SOURCES),
+        "",
+    );
     let compiles: Vec<&str> = CHIPS.iter().filter(|c| c.layout.is_some()).map(|c| c.target).collect();
     look("check", true, format!("{} targets: `ane targets`", CHIPS.len()), "");
     look("compile", true, format!("for {}", compiles.join(", ")), "");
@@ -99,8 +104,12 @@ fn looks() -> Vec<Look> {
         let bytes: u64 = entries.iter().map(|e| e.bytes).sum();
         let folder = super::places::cache_folder(None).map(|f| f.display().to_string()).unwrap_or_default();
         let limit = super::places::CACHE_BYTES >> 20;
-        let found = format!("{} programs, {} of {limit} MiB, in {folder}", entries.len(), bytes >> 20);
-        look("cache", true, found, "");
+        let found = format!(
+            "{} programs, {} of {limit} MiB, in {folder}; a program of another build is not found",
+            entries.len(),
+            bytes >> 20
+        );
+        look("compiled programs", true, found, "");
     }
     for variable in ["ANE_GOLDEN_DIR", "ANE_MODELS_DIR"] {
         if let Some(dir) = std::env::var_os(variable) {

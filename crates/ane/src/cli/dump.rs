@@ -2,7 +2,7 @@
 
 use super::{Voice, print};
 use anemone::explain::{explain, not_compiled};
-use anemone::{Code, Diagnostic, Model, Result, files, overview};
+use anemone::{Code, Diagnostic, Model, Result, brief, files, overview};
 use anemone_facts::layout::v10::{IMAGE_BYTES, RECORD_BYTES};
 use anemone_program::hwx::{Image, name16_text};
 use anemone_program::task::image;
@@ -18,11 +18,15 @@ Examples:
   ane dump model.hwx
   ane dump model.hwx -v
   ane dump model.hwx --td 2
+  ane dump model.hwx --td 2 -v
   ane dump model.hwx --part td,lut --td 2
   ane dump model.hwx --asm > model.ane-asm
   ane dump model.hwx --loaded 0x40000000 --part segments,relocs
   ane dump model.hwx --coverage
-  ane dump td.image --image > td.ane-asm")]
+  ane dump td.image --image > td.ane-asm
+
+Without --td and --part: one line for each task. With them, fields at 0 are left out and equal elements of arrays stand on one \
+line; -v shows every field.")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin, .e5 or .anefw
     file: PathBuf,
@@ -118,7 +122,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         let document = serde_json::to_string(&dump).map_err(|e| Diagnostic::new(Code::Defect, e.to_string()))?;
         print(&format!("{document}\n"))?;
     } else {
-        print(&dump.render())?;
+        print(&if voice.verbose { dump.render() } else { brief::render(&dump) })?;
     }
     Ok(0)
 }

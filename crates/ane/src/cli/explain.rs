@@ -1,9 +1,9 @@
 //! `ane explain`: what a register, field, code, operation, layer or number of a chip means, and how that is known.
 
 use super::{Voice, print};
-use anemone::machine;
 use anemone::reference::{self, Topic};
 use anemone::{Code, Diagnostic, Model, Result};
+use anemone::{aliases, machine};
 use anemone_facts::enums::{ENUMERATIONS, SOURCE};
 use anemone_facts::layout::KNOWN;
 use anemone_facts::lint::LINTS;
@@ -19,6 +19,7 @@ use std::path::PathBuf;
 Examples:
   ane explain Cout
   ane explain 0x13808
+  ane explain aneRegs.NE.MACCfg.OpMode
   ane explain OcgSize --seen model.hwx
   ane explain op-class
   ane explain E08
@@ -62,6 +63,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         Some(offset) => number(offset).map(|a| (Space::Header, a)),
         None => number(what).map(|a| (Space::Register, a)),
     };
+    let what = aliases::field(what).unwrap_or(what);
     let mut found: Vec<(&'static Layout, &'static Row, u32)> = Vec::new();
     for layout in KNOWN.iter().copied() {
         match address {
@@ -208,7 +210,12 @@ fn coding(field: Field) -> String {
 fn meaning(field: Field) -> String {
     let info = field.info();
     let unit = if info.unit.is_empty() { String::new() } else { format!(", in {}", info.unit) };
-    format!("{}: {}{unit}\n  coding: {}\n", info.name, info.meaning, coding(field))
+    let others: Vec<&str> = aliases::of(info.name).collect();
+    let others = match others.as_slice() {
+        [] => String::new(),
+        names => format!("  elsewhere: aneRegs.{} ({})\n", names.join(", aneRegs."), aliases::SOURCE),
+    };
+    format!("{}: {}{unit}\n  coding: {}\n{others}", info.name, info.meaning, coding(field))
 }
 
 fn paragraph(layout: &Layout, row: &Row, index: u32, seen: &BTreeMap<u32, usize>, unasked: bool) -> String {

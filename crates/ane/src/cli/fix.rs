@@ -105,7 +105,8 @@ impl Answer<'_> {
             let advice = if l.fix.is_empty() { String::new() } else { format!("\n       do: {}", l.fix) };
             text += &format!("left:  {} `{}`: {}{advice}\n", l.op, l.name, l.reason);
         }
-        text += &format!("{}: Apple's compiler takes {} of {} operations", flags.target, after.1, after.0);
+        let now = if self.applied.is_empty() { before } else { after };
+        text += &format!("{}: Apple's compiler takes {} of {} operations", flags.target, now.1, now.0);
         text += &match self.applied.len() {
             0 if self.left.is_empty() => "; there is nothing to fix\n".to_string(),
             0 => "; none of the others has a rewrite that keeps its results\n".to_string(),

@@ -1,11 +1,14 @@
 //! `ane patch`: new weights, biases or table knots in a compiled file; every other byte stays.
 
+mod stored;
+
 use super::{Voice, print};
 use anemone::tensor::{Array, read_npy};
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_facts::formats::{firmware, hwx, raw};
+use anemone_facts::layout::H13;
 use anemone_program::patch::{Edits, Kernel, Part, apply, kernels};
-use anemone_program::{Program, hwx::Container};
+use anemone_program::{Program, hwx::Container, text};
 use clap::Args;
 use half::f16;
 use serde_json::{Value, json};
@@ -22,7 +25,10 @@ Examples:
 Without --weights it lists what can be changed. NAME is a task (td0, td1, ...) or the beginning of its kernel symbol, then \
 .bias or .lut for the biases or the 33 knots of the activation table. Weights have the extents [out, in, rows, columns], \
 those of products [out, in]; --transposed takes [in, out], --transposed=NAME for one array alone. Values are rounded to fp16; \
-what it cannot hold is refused. The task stream is not touched.")]
+what it cannot hold is refused. The task stream is not touched.
+
+Containers of generations that are listed only (M2 to M6) take the values of a task in the order in which they are stored, stream \
+after stream: [streams, values] or flat. Which output channel and place each value has is not known for them.")]
 pub struct Flags {
     /// Compiled file: .hwx, .anec, .bin or .anefw
     file: PathBuf,
@@ -50,6 +56,14 @@ struct Target {
 }
 
 pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
+    if let Model::Container(container) = Model::load(&flags.file)?
+        && container.layout().is_some_and(|layout| layout.generation != H13.generation)
+    {
+        let kernels = text::stored_kernels(&container);
+        if !kernels.is_empty() {
+            return stored::run(&flags, &container, &kernels, voice);
+        }
+    }
     let target = target(&flags.file)?;
     let found = kernels(&target.program).map_err(|e| malformed(&flags.file, e))?;
     if flags.weights.is_empty() {

@@ -18,7 +18,7 @@ use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
 use parts::{adapt, hosts_told};
-use report::{Expectations, Tolerance, report, summary};
+use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ Examples:
   ane run model.mlpackage --input image.npy
   ane run model.hwx --input a=a.npy --input b=b.npy --output out.npy
   ane run model.mlpackage --input x.npy --expect y.npy --atol 1e-3
+  ane run model.mlpackage --input x.npy --expect y.npy --tolerance cosine=0.999,top1
+  ane run model.mlpackage --input x.npy --expect y.npy --by-layer
   ane run model.onnx --dim N=1 --reference --input x.npy --output y.npy
   ane run decoder.mlpackage --input x.npy --repeat 4
   ane run model.mlpackage --input x.npy --by-layer
@@ -54,6 +56,9 @@ pub struct Flags {
     /// Tolerance relative to the expected value
     #[arg(long, value_parser = tolerance_value)]
     rtol: Option<f32>,
+    /// Bound on a metric, in place of the default: max=, rms=, relative= (at most), cosine=, snr= (decibels; at least), top1
+    #[arg(long, value_name = "METRIC=BOUND", value_delimiter = ',', requires = "expect", conflicts_with_all = ["atol", "rtol"])]
+    tolerance: Vec<Bound>,
     /// Seed of random inputs, where none are given
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -87,7 +92,7 @@ pub struct Flags {
     via: super::via::Flags,
     /// Compare every value with plain evaluation in fp32, or with the values by name in FILE.npz: a row for each operation
     #[arg(long, value_name = "FILE.npz", num_args = 0..=1, require_equals = true,
-          conflicts_with_all = ["reference", "expect", "output", "trace", "repeat"])]
+          conflicts_with_all = ["reference", "output", "trace", "repeat"])]
     by_layer: Option<Option<PathBuf>>,
     /// Other weights on the same base: arrays by the names that `ane patch` lists for the compiled program
     #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
@@ -160,7 +165,12 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     chain.programs().iter().try_for_each(anemone::execute::check).map_err(in_file)?;
     let mut inputs = inputs(&flags, &chain, net.as_deref(), voice)?;
+    let mut layers = 0;
     if let Some(given) = &flags.by_layer {
+        if voice.json && !flags.expect.is_empty() {
+            let message = "--json gives one document: --by-layer, or --expect";
+            return Err(Diagnostic::new(Code::Usage, message));
+        }
         let Some(net) = &net else {
             let message = "--by-layer compares with a network; this file is a compiled program";
             return Err(Diagnostic::new(Code::Usage, message).at(flags.model.display()));
@@ -170,7 +180,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             Numerics::Exact => chain.exact_model()?,
         };
         let execution = anemone_engine::Options { lenient: flags.lenient, model, ..Default::default() };
-        return super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice);
+        layers = super::by_layer::run(net, chip, &options, &inputs, given.as_deref(), execution, voice)?;
+        if flags.expect.is_empty() {
+            return Ok(layers);
+        }
     }
     let expected = named(&flags.expect, &chain, Direction::Output, "--expect")?;
     for (name, wanted) in &expected {
@@ -291,7 +304,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     } else {
         voice.detail(format!("{} tasks executed", run.tasks));
     }
-    Ok(u8::from(failed))
+    Ok(u8::from(failed).max(layers))
 }
 
 /// A network as programs and host segments; what is on the host, and why, is said.
@@ -332,9 +345,10 @@ fn by_reference(flags: &Flags, model: Model, voice: Voice) -> Result<u8> {
     }
     let tolerance = |_: &str, wanted: &Array| {
         let largest = wanted.data.iter().filter(|x| x.is_finite()).fold(0f32, |m, x| m.max(x.abs()));
-        let given = flags.atol.is_some() || flags.rtol.is_some();
+        let given = flags.atol.is_some() || flags.rtol.is_some() || !flags.tolerance.is_empty();
         let atol = flags.atol.unwrap_or(if given { 0.0 } else { REFERENCE_SHARE * largest });
-        Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), rms: None, rounding: None }
+        let bounds = flags.tolerance.clone();
+        Tolerance { atol, rtol: flags.rtol.unwrap_or(0.0), bounds, ..Tolerance::default() }
     };
     let labels = labels.as_deref().zip(flags.labels.as_deref());
     let expected = Expectations { outputs: &expected, labels, tolerance: &tolerance };
@@ -489,9 +503,12 @@ fn once<'a>(names: impl Iterator<Item = &'a str>, flag: &str) -> Result<()> {
 }
 
 fn tolerance(flags: &Flags, net: Option<&Net>, inputs: &[(String, Array)], output: &str, wanted: &[f32]) -> Tolerance {
+    if !flags.tolerance.is_empty() {
+        return Tolerance { bounds: flags.tolerance.clone(), ..Tolerance::default() };
+    }
     if flags.atol.is_some() || flags.rtol.is_some() {
         let (atol, rtol) = (flags.atol.unwrap_or(0.0), flags.rtol.unwrap_or(0.0));
-        return Tolerance { atol, rtol, rms: None, rounding: None };
+        return Tolerance { atol, rtol, ..Tolerance::default() };
     }
     Tolerance::by_default(wanted, net.and_then(|net| anemone::execute::rounding_cost(net, inputs, output)))
 }

@@ -20,8 +20,7 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
         r.finish(OpKind::Reduce { kind, axes, keep_dims: true }, &[x], result);
         return Some("a reduction over all positions".into());
     }
-    let (&[rows, columns], &[down, across], &[top, left]) =
-        (kernel.as_slice(), strides.as_slice(), pads.as_slice())
+    let (&[rows, columns], &[down, across], &[top, left]) = (kernel.as_slice(), strides.as_slice(), pads.as_slice())
     else {
         return None;
     };
@@ -101,12 +100,13 @@ struct Average {
 }
 
 impl Average {
-    /// A convolution of each channel by itself with equal weights, and where padding does not count a product that makes up for it.
+    /// A convolution of each channel by itself with a power of two for every weight, and a product that makes a mean of it.
     fn as_convolution(&self, r: &mut Rewriter, x: ValueId, exclude: bool, result: ValueId) -> Option<String> {
         let channels = r.shape(x)[1];
         let count = self.kernel[0] * self.kernel[1];
+        let weight = 1.0 / count.next_power_of_two() as f32;
         let shape = r.shape(result);
-        let target = if exclude { r.value(x, shape.clone()) } else { result };
+        let sum = r.value(x, shape.clone());
         let conv = Conv {
             x,
             weight: x,
@@ -116,22 +116,31 @@ impl Average {
             dilations: [1, 1],
             groups: channels,
             extents: [channels, 1, self.kernel[0], self.kernel[1]],
-            values: vec![1.0 / count as f32; channels * count],
-            result: target,
+            values: vec![weight; channels * count],
+            result: sum,
         };
         let into = conv.written(r)?;
-        if exclude {
-            let inside = |axis: usize, at: usize| {
-                let (start, n) = (at * self.strides[axis], r.shape(x)[axis + 2]);
-                let begin = start.max(self.pads[axis].0);
-                (start + self.kernel[axis]).min(self.pads[axis].0 + n).saturating_sub(begin).max(1)
-            };
-            let values = (0..shape[2]).flat_map(|row| {
-                (0..shape[3]).map(move |column| (row, column)).collect::<Vec<_>>()
-            });
-            let values = values.map(|(row, column)| count as f32 / (inside(0, row) * inside(1, column)) as f32).collect();
-            let scale = r.constant(x, vec![1, 1, shape[2], shape[3]], values);
-            r.finish(OpKind::Binary(Binary::Mul), &[target, scale], result);
+        // Elements of a window that count.
+        let inside = |axis: usize, at: usize| {
+            let (start, n) = (at * self.strides[axis], r.shape(x)[axis + 2]);
+            let begin = start.max(self.pads[axis].0);
+            (start + self.kernel[axis]).min(self.pads[axis].0 + n).saturating_sub(begin).max(1)
+        };
+        let (extents, scale): (Vec<usize>, Vec<f32>) = if exclude {
+            let places = (0..shape[2] * shape[3]).map(|at| (at / shape[3], at % shape[3]));
+            let counts = places.map(|(row, column)| inside(0, row) * inside(1, column));
+            (vec![1, 1, shape[2], shape[3]], counts.map(|n| 1.0 / (weight * n as f32)).collect())
+        } else {
+            (vec![1, 1, 1, 1], vec![1.0 / (weight * count as f32)])
+        };
+        let [scale, rest] = r.precise(x, &extents, scale);
+        let scale = scale?;
+        match rest {
+            None => r.finish(OpKind::Binary(Binary::Mul), &[sum, scale], result),
+            Some(rest) => {
+                let parts = [scale, rest].map(|by| r.push(OpKind::Binary(Binary::Mul), &[sum, by], shape.clone()));
+                r.finish(OpKind::Binary(Binary::Add), &parts, result);
+            }
         }
         Some(format!("{into}, of each channel by itself with equal weights"))
     }

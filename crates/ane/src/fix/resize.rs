@@ -1,7 +1,7 @@
 //! Resampling by any factor: a product with a constant matrix along each axis.
 
 use super::Rewriter;
-use anemone_net::{Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, eval};
+use anemone_net::{Binary, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId, eval};
 
 /// Largest matrix.
 const MOST_ELEMENTS: usize = 1 << 20;
@@ -19,19 +19,23 @@ pub fn rewrite(r: &mut Rewriter, op: &Op, result: ValueId) -> Option<String> {
         let matrix = matrix(&op.kind, from[axis], to[axis])?;
         let mut shape = r.shape(value);
         shape[axis] = to[axis];
-        let (operands, transpose_x) = if axis == 3 {
-            (vec![value, r.constant(x, vec![1, 1, from[axis], to[axis]], matrix)], false)
+        let columns = axis == 3;
+        let (extents, values) = if columns {
+            (vec![1, 1, from[axis], to[axis]], matrix)
         } else {
             let turned = (0..to[axis]).flat_map(|o| (0..from[axis]).map(move |i| (i, o)));
-            let turned = turned.map(|(i, o)| matrix[i * to[axis] + o]).collect();
-            (vec![r.constant(x, vec![1, 1, to[axis], from[axis]], turned), value], false)
+            (vec![1, 1, to[axis], from[axis]], turned.map(|(i, o)| matrix[i * to[axis] + o]).collect())
         };
-        let kind = OpKind::MatMul { transpose_x, transpose_y: false };
-        if axis == last {
-            r.finish(kind, &operands, result);
-        } else {
-            value = r.push(kind, &operands, shape);
-        }
+        let kind = || OpKind::MatMul { transpose_x: false, transpose_y: false };
+        let operands = |by: ValueId| if columns { [value, by] } else { [by, value] };
+        let target = (axis == last).then_some(result);
+        value = match r.precise(x, &extents, values) {
+            [Some(near), Some(rest)] => {
+                let parts = [near, rest].map(|by| r.push(kind(), &operands(by), shape.clone()));
+                r.into(OpKind::Binary(Binary::Add), &parts, shape, target)
+            }
+            [near, _] => r.into(kind(), &operands(near?), shape, target),
+        };
     }
     Some("a product with a constant matrix along each axis".into())
 }
@@ -55,4 +59,3 @@ fn matrix(kind: &OpKind, from: usize, to: usize) -> Option<Vec<f32>> {
     let outputs = eval::eval(&net, &[input]).ok()?;
     Some(outputs.first()?.data.to_f32())
 }
-

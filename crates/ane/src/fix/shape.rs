@@ -36,13 +36,7 @@ fn joined(r: &mut Rewriter, axis: usize, operands: &[ValueId]) -> ValueId {
 }
 
 /// Borders by slices of single elements, axis after axis.
-pub fn edges(
-    r: &mut Rewriter,
-    x: ValueId,
-    pads: &[(usize, usize)],
-    mode: EdgeMode,
-    result: ValueId,
-) -> Option<String> {
+pub fn edges(r: &mut Rewriter, x: ValueId, pads: &[(usize, usize)], mode: EdgeMode, result: ValueId) -> Option<String> {
     let axes: Vec<usize> = (0..pads.len()).filter(|&axis| pads[axis] != (0, 0)).collect();
     if axes.is_empty() || axes.iter().any(|&axis| pads[axis].0 + pads[axis].1 > MOST_SLICES) {
         return None;
@@ -111,10 +105,8 @@ pub fn gather(r: &mut Rewriter, op: &Op, axis: usize, result: ValueId) -> Option
     let (&x, &indices) = (op.inputs.first()?, op.inputs.get(1)?);
     let extent = r.shape(x)[axis];
     let places = r.net.value(indices).data.as_ref()?.data.to_f32();
-    let places: Vec<usize> = places
-        .iter()
-        .map(|&p| if p < 0.0 { (p + extent as f32) as usize } else { p as usize })
-        .collect();
+    let places: Vec<usize> =
+        places.iter().map(|&p| if p < 0.0 { (p + extent as f32) as usize } else { p as usize }).collect();
     if places.iter().any(|&p| p >= extent) {
         return None;
     }
@@ -184,7 +176,8 @@ pub fn transpose(r: &mut Rewriter, op: &Op, perm: &[usize], result: ValueId) -> 
     let mut at = 0;
     while at < perm.len() {
         let from = order.iter().position(|&axis| axis == perm[at])?;
-        let block = (0..perm.len() - from).take_while(|&i| at + i < perm.len() && order[from + i] == perm[at + i]).count();
+        let block =
+            (0..perm.len() - from).take_while(|&i| at + i < perm.len() && order[from + i] == perm[at + i]).count();
         if from > at {
             let size = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).product::<usize>();
             let blocks = [

@@ -387,3 +387,20 @@ fn fixes_are_applied() {
         let _ = std::fs::remove_dir_all(&fixed);
     }
 }
+
+/// A model that is no static graph is listed, and the form of the reader counts as a fix.
+#[test]
+fn fixes_follow_the_file() {
+    let scratch = Scratch::new();
+    let text = "program(1.0) { func main<ios16>(tensor<fp16, [1, 4, 1, 8]> x) {
+        tensor<fp16, [1, 4, 1, 8]> y = cumsum(axis = int32(3), exclusive = bool(false), reverse = bool(false), x = x)[name = string(\"y\")];
+        } -> (y); }";
+    let model = scratch.file("sum.mil", text.as_bytes());
+    for chip in ["m1", "h16", "a18"] {
+        let fixed = scratch.out("sum.mlpackage");
+        let ran = ane!("fix", model, "-t", chip, "-o", fixed).fine();
+        assert!(ran.out.contains("fixed: cumsum `y` is now"), "{ran:?}");
+        ane!("check", fixed, "-t", chip).fine();
+        let _ = std::fs::remove_dir_all(&fixed);
+    }
+}

@@ -137,6 +137,32 @@ fn weights_are_replaced() {
     assert!(!std::path::Path::new(&out).exists());
 }
 
+/// Containers of listed generations take values in the order of storage; nothing else changes.
+#[test]
+fn stored_weights_of_listed_generations_are_replaced() {
+    let Some(golden) = std::env::var_os("ANE_GOLDEN_DIR") else { return };
+    let hwx = std::path::Path::new(&golden).join("h16/conv64p_reference.hwx");
+    let hwx = hwx.display();
+    let scratch = Scratch::new();
+    let told = ane!("patch", hwx).fine().out;
+    assert!(told.contains("listed, not executed") && told.contains("td0 4096 values of fp16, 16 streams"), "{told}");
+    let ones = scratch.file("ones.npy", filled(&[16, 256], 1.0));
+    let patched = scratch.out("patched.hwx");
+    let ran = ane!("patch", hwx, "--weights", format!("td0={ones}"), "-o", patched).fine();
+    assert!(ran.err.contains("4096 values changed"), "{ran:?}");
+    let ran = ane!("diff", hwx, patched, "--part", "header,segments,symbols,relocs,ident,ports,td,regs,lut");
+    assert_eq!(ran.code, Some(0), "only kernel data differs: {ran:?}");
+    let (before, after) = (std::fs::read(hwx.to_string()), std::fs::read(&patched));
+    let (before, after) = (before.expect("a file"), after.expect("a file"));
+    assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), 4096, "the high byte of each 1.0");
+    let few = scratch.file("few.npy", zeros(&[16, 255]));
+    ane!("patch", hwx, "--weights", format!("td0={few}"), "-o", scratch.out("no.hwx")).refused(
+        2,
+        "ANE2003",
+        &["takes 4096"],
+    );
+}
+
 #[test]
 fn fields_are_explained() {
     let ran = ane!("explain", "cout").fine();

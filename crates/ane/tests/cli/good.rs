@@ -235,6 +235,26 @@ fn layers_are_compared() {
     assert!(document["layers"].as_array().is_some_and(|l| l.len() >= 10 && l[0]["cosine"].is_number()), "{document}");
 }
 
+/// An expectation and the layers in one call, and bounds on metrics in place of the default.
+#[test]
+fn expectations_have_metrics() {
+    let [package, image, expected] = digits();
+    let ran = ane!("run", package, "-i", image, "--expect", expected, "--by-layer").fine();
+    assert!(ran.out.contains("no value differs") && ran.out.contains("dB: ok"), "{ran:?}");
+    let bounds = "max=0.05,rms=0.05,relative=0.1,cosine=0.99,snr=20,top1";
+    let ran = ane!("run", package, "-i", image, "--expect", expected, "--tolerance", bounds).fine();
+    assert!(ran.out.contains("top-1 the same: ok"), "{ran:?}");
+    for bound in ["snr=500", "cosine=1.5", "max=0", "relative=0"] {
+        let ran = ane!("run", package, "-i", image, "--expect", expected, "--tolerance", bound);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+    }
+    ane!("run", package, "-i", image, "--expect", expected, "--tolerance", "loudness=3").refused(
+        2,
+        "ANE2004",
+        &["cosine="],
+    );
+}
+
 /// Without a place a program goes beside its model.
 #[test]
 fn compiled_beside_the_model() {
@@ -243,6 +263,20 @@ fn compiled_beside_the_model() {
     let ran = ane!("compile", model).fine();
     assert!(ran.err.contains("relu.hwx"), "{ran:?}");
     ane!("run", scratch.path("relu.hwx")).fine();
+}
+
+/// One task is told without its zeros and with arrays folded; `-v` tells every field.
+#[test]
+fn tasks_are_told_in_short() {
+    let scratch = Scratch::new();
+    let hwx = scratch.out("relu.hwx");
+    ane!("compile", scratch.relu(), "-o", hwx).fine();
+    let short = ane!("dump", hwx, "--td", "0").fine().out;
+    let long = ane!("dump", hwx, "--td", "0", "-v").fine().out;
+    assert!(short.contains("[0..15] = ") && short.contains("fields at 0 are left out"), "{short}");
+    assert!(long.contains("CoeffEn[15] = ") && 2 * short.lines().count() < long.lines().count());
+    let told = ane!("explain", "aneRegs.NE.MACCfg.OpMode").fine().out;
+    assert!(told.starts_with("NeOpMode") && told.contains("tinygrad"), "{told}");
 }
 
 #[test]

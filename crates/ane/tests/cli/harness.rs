@@ -249,6 +249,13 @@ pub fn zeros(shape: &[usize]) -> Vec<u8> {
     npy("<f4", false, &format!("({extents})"), &vec![0; 4 * shape.iter().product::<usize>()])
 }
 
+/// An array of fp32 with one value throughout.
+pub fn filled(shape: &[usize], value: f32) -> Vec<u8> {
+    let extents: String = shape.iter().map(|n| format!("{n},")).collect();
+    let data: Vec<u8> = (0..shape.iter().product()).flat_map(|_: usize| value.to_le_bytes()).collect();
+    npy("<f4", false, &format!("({extents})"), &data)
+}
+
 /// Replaces the first occurrence.
 pub fn replace(bytes: &mut Vec<u8>, from: &[u8], to: &[u8]) {
     let at = bytes.windows(from.len()).position(|w| w == from).expect("the bytes to replace");

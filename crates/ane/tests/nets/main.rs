@@ -9,6 +9,7 @@ mod conversions;
 mod decode;
 mod differential;
 mod fingerprint;
+mod fixes;
 mod forms;
 mod functions;
 mod native;

@@ -132,9 +132,12 @@ fn merged(op: &OutlineOp) -> Option<String> {
         }
     }
     Some(match (op.op.as_str(), shape.len() <= MOST_AXES) {
-        (_, true) => format!("leave out unit axes and merge those that stay together: {shape:?} in place of {before:?}"),
+        (_, true) => {
+            format!("leave out unit axes and merge those that stay together: {shape:?} in place of {before:?}")
+        }
         ("transpose", false) => {
-            "write it as transposes of four axes, each the exchange of two neighbouring blocks of axes (`ane fix` does)".into()
+            "write it as transposes of four axes, each the exchange of two neighbouring blocks of axes (`ane fix` does)"
+                .into()
         }
         (_, false) => "let the transposes that read it exchange blocks of axes, four at a time (`ane fix` does)".into(),
     })

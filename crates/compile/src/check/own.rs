@@ -77,7 +77,9 @@ pub fn kernel_refused([rows, columns]: [i64; 2], chip: &Chip) -> Option<Refusal>
 
 /// First refusal of a pooling by its window, rows first; `None` where the chip takes it.
 pub fn pool_refused([rows, columns]: [i64; 2], max: bool, chip: &Chip) -> Option<Refusal> {
-    let layer = Layer::new("Pool", "").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
+    let extents = [1, 1, rows.max(1) as usize, columns.max(1) as usize];
+    let layer =
+        Layer::new("Pool", "").bottom(&extents, "fp16").with(Q::KernelHeight, rows).with(Q::KernelWidth, columns);
     legal::check(&layer.with(Q::MaxPool, i64::from(max)), chip, Route::Direct).refusals.into_iter().next()
 }
 

@@ -50,11 +50,18 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     if let (true, Err(error)) = (chained, c.program()) {
         b.anomaly(Part::Header, None, "program", error.to_string());
     }
-    let content = c.section(rows::TEXT.segment, rows::TEXT.section);
-    let (Some(layout), Some(content)) = (c.layout(), content) else { return };
+    if let Some(source) = source(c) {
+        dump_tasks::explain(b, &source);
+    }
+}
+
+/// The container's stream with its kernel data; `None` without a stream of a known descriptor version.
+pub(super) fn source(c: &Container) -> Option<dump_tasks::Source<'_>> {
+    let content = c.section(rows::TEXT.segment, rows::TEXT.section)?;
+    let layout = c.layout()?;
     let first_task_words = match c.run_state() {
         Some((_, run)) => run.first_task_words(),
-        None if layout.codec == Codec::Runs => return,
+        None if layout.codec == Codec::Runs => return None,
         None => 0,
     };
     let kernel = match layout.codec {
@@ -62,7 +69,7 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         // Relocations of the stream lead there, not to what the second base register holds.
         Codec::Packets => c.section(rows::KERNEL.segment, rows::KERNEL.section),
     };
-    let source = dump_tasks::Source {
+    Some(dump_tasks::Source {
         layout,
         stream: &content.data,
         stream_offset: content.file_offset as u64,
@@ -70,8 +77,7 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
         kernel: kernel.map_or(&[], |k| &k.data),
         kernel_offset: kernel.map_or(0, |k| k.file_offset as u64),
         kernel_links: kernel.map_or(Vec::new(), |k| links(c, content, k)),
-    };
-    dump_tasks::explain(b, &source);
+    })
 }
 
 /// Offsets of a section's relocations against another, ascending.

@@ -207,6 +207,54 @@ fn kernel_stream<'a>(s: &Source<'a>, task: &Task, start: u64, i: u32) -> Option<
     })
 }
 
+/// Coefficient streams of one task as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredKernel {
+    /// Position of the task in its stream.
+    pub task: usize,
+    /// Format of the coefficients as the task's fields say it; why they are no plain halfwords, where they are none.
+    pub format: Result<&'static str, &'static str>,
+    /// Enabled streams that are not empty: engine, byte offset in the file, bytes.
+    pub streams: Vec<(u32, u64, u64)>,
+}
+
+/// Coefficient streams of a container, for every generation whose descriptors are listed; tasks without them are left out. Where an
+/// element stands inside of a stream is known for version 7 alone ([`crate::patch`]).
+pub fn stored_kernels(container: &crate::hwx::Container) -> Vec<StoredKernel> {
+    let Some(s) = super::dump_file::source(container) else { return Vec::new() };
+    let (tasks, _) = decode_what_stands(s.layout, s.stream, s.first_task_words);
+    let engines = s.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
+    let of = |(index, task): (usize, &Task)| {
+        let start = kernel_start(&s, task)?;
+        let streams: Vec<(u32, u64, u64)> = (0..engines)
+            .filter_map(|i| kernel_stream(&s, task, start, i).map(|found| (i, found)))
+            .filter(|(_, (_, bytes, data))| *bytes > 0 && data.len() as u64 == *bytes)
+            .map(|(i, (base, bytes, _))| (i, s.kernel_offset + base, bytes))
+            .collect();
+        let on = |field| task.get(s.layout, field).is_some_and(|v| v != 0);
+        let named = |field| task.name(s.layout, field);
+        let format = match named(Field::KernelFmt).or(named(Field::KernelFormat)) {
+            _ if on(Field::PalettizedEn) => Err("palette indices"),
+            _ if on(Field::SparseFmt) => Err("sparse coefficients"),
+            Some("fp16") => Ok("fp16"),
+            Some("int8") => Err("int8 coefficients"),
+            // A task that leaves the format as it is: two bytes for each coefficient say it.
+            None if two_bytes(&s, task, streams.iter().map(|(.., bytes)| bytes).sum()) => Ok("fp16"),
+            _ => Err("coefficients of a format that is not known"),
+        };
+        (!streams.is_empty()).then_some(StoredKernel { task: index, format, streams })
+    };
+    tasks.iter().enumerate().filter_map(of).collect()
+}
+
+/// Returns true where streams of so many bytes have two for every coefficient of a task.
+fn two_bytes(s: &Source, task: &Task, bytes: u64) -> bool {
+    let get = |field| task.get(s.layout, field).map_or(1, u64::from);
+    let taps = get(Field::Kh).saturating_mul(get(Field::Kw));
+    let count = get(Field::Cin).saturating_mul(get(Field::Cout)).saturating_mul(taps);
+    count.saturating_mul(2) == bytes
+}
+
 fn half_at(data: &[u8], i: usize) -> Option<u16> {
     data.get(2 * i..2 * i + 2).map(|h| u16::from_le_bytes([h[0], h[1]]))
 }

@@ -28,6 +28,7 @@ pub use asm_e5::{assemble_descriptor, list_descriptor};
 pub use asm_firmware::{assemble_package, list_package};
 pub use diff::{Change, differences};
 pub use dump::{Anomaly, Chapter, Dump, Entry, Node, Part, Selection, UnknownPart};
+pub use dump_tasks::{StoredKernel, stored_kernels};
 pub use image::{assemble_image, list_image};
 pub use lex::TextError;
 pub use listing::{assemble, list};

@@ -90,6 +90,10 @@ class Program:
         """Names of the inputs that are no states."""
 
     @property
+    def state_names(self) -> List[str]:
+        """Names of the states: inputs that hold what the run before left."""
+
+    @property
     def on_host(self) -> List[str]:
         """Reasons for operations that run on the host, a sentence each."""
 
@@ -145,8 +149,10 @@ def load(
     dim: Optional[Dict[str, int]] = None,
     function: Optional[str] = None,
     portable: bool = False,
+    weights_dir: Union[None, str, PathLike[str]] = None,
 ) -> Model:
-    """Reads a model file or package, or a model object of coremltools; `dim` gives open extents by name, `function` takes one of several."""
+    """Reads a model file or package, a model object of coremltools, or its specification with the folder of its weights; `dim`
+    gives open extents by name, `function` takes one of several."""
 
 def dump(path: Union[str, PathLike[str]]) -> str:
     """A compiled file explained, every field named."""

@@ -11,7 +11,63 @@ use std::path::Path;
 /// Largest number of elements of an output that the JSON report lists.
 const LISTED_ELEMENTS: usize = 64;
 
+/// A bound on a metric of an output's difference from the expected one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Largest difference, at most.
+    Max(f32),
+    /// Root of the mean squared difference, at most.
+    Rms(f32),
+    /// The same as a share of that of the expected values, at most.
+    Relative(f32),
+    /// Cosine of the angle between the two, at least.
+    Cosine(f32),
+    /// Signal-to-noise ratio in decibels, at least.
+    Snr(f32),
+    /// The largest element stands at the same place.
+    Top1,
+}
+
+impl std::str::FromStr for Bound {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Bound, String> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let number = || value.parse::<f32>().ok().filter(|x| x.is_finite()).ok_or(format!("{name}=NUMBER is expected"));
+        match name {
+            "max" => number().map(Bound::Max),
+            "rms" => number().map(Bound::Rms),
+            "relative" => number().map(Bound::Relative),
+            "cosine" => number().map(Bound::Cosine),
+            "snr" => number().map(Bound::Snr),
+            "top1" if value.is_empty() => Ok(Bound::Top1),
+            _ => Err("known: max=, rms=, relative=, cosine=, snr=, top1".into()),
+        }
+    }
+}
+
+impl Bound {
+    /// The violated bound in words.
+    fn violated(self, d: &Difference, a: &Agreement) -> Option<String> {
+        let most = |name: &str, found: f32, most: f32| {
+            (found.is_nan() || found > most).then(|| format!("{name} {found:.3e}, at most {most:.3e} wanted"))
+        };
+        let least = |name: &str, found: f64, least: f32| {
+            (found.is_nan() || found < f64::from(least)).then(|| format!("{name} {found:.6}, at least {least} wanted"))
+        };
+        match self {
+            Bound::Max(bound) => most("largest error", d.max_abs, bound),
+            Bound::Rms(bound) => most("rms error", a.rms, bound),
+            Bound::Relative(bound) => most("relative error", a.relative(), bound),
+            Bound::Cosine(bound) => least("cosine", a.cosine, bound),
+            Bound::Snr(bound) => least("signal-to-noise ratio", a.snr_db().into(), bound),
+            Bound::Top1 => (!a.top1).then(|| "the largest element is another".into()),
+        }
+    }
+}
+
 /// Tolerance of an output's difference from the expected one.
+#[derive(Default)]
 pub struct Tolerance {
     pub atol: f32,
     pub rtol: f32,
@@ -19,6 +75,8 @@ pub struct Tolerance {
     pub rms: Option<f32>,
     /// Largest error that fp16 rounding of every result causes in this network, where it was measured.
     pub rounding: Option<f32>,
+    /// Bounds on metrics, which decide alone where there are any.
+    pub bounds: Vec<Bound>,
 }
 
 /// Expectations that outputs are compared with.
@@ -41,9 +99,23 @@ pub fn report(outputs: &[(String, Array)], expected: &Expectations, voice: Voice
             let tolerance = (expected.tolerance)(name, wanted);
             let difference = tensor::compare(&array.data, &wanted.data, tolerance.atol, tolerance.rtol);
             let agreement = tensor::agreement(&array.data, &wanted.data);
-            let within = difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most);
+            let mut violated: Vec<String> =
+                tolerance.bounds.iter().filter_map(|bound| bound.violated(&difference, &agreement)).collect();
+            if !tolerance.bounds.is_empty() && difference.max_abs.is_infinite() {
+                violated.push("elements that are no numbers differ".into());
+            }
+            let within = match tolerance.bounds.is_empty() {
+                true => difference.bad == 0 && tolerance.rms.is_none_or(|most| agreement.rms <= most),
+                false => violated.is_empty(),
+            };
             failed |= !within;
-            line += &verdict(&difference, &agreement, &tolerance, array, wanted);
+            line += &match tolerance.bounds.is_empty() {
+                true => verdict(&difference, &agreement, &tolerance, array, wanted),
+                false => bounded(&difference, &agreement, &violated, array),
+            };
+            report["violated"] = json!(violated);
+            report["relative_error"] = json!(agreement.relative());
+            report["snr_db"] = json!(agreement.snr_db());
             report["rms_error"] = json!(agreement.rms);
             report["rms_tolerance"] = json!(tolerance.rms);
             report["cosine"] = json!(agreement.cosine);
@@ -89,7 +161,7 @@ impl Tolerance {
         };
         let atol = (NETWORK.share * largest).max(most);
         let rms = (NETWORK.share * wanted_rms).max(NETWORK_FACTOR * rms);
-        Tolerance { atol, rtol: 0.0, rms: Some(rms), rounding: rounding.map(|cost| cost.max) }
+        Tolerance { atol, rms: Some(rms), rounding: rounding.map(|cost| cost.max), ..Tolerance::default() }
     }
 }
 
@@ -115,7 +187,7 @@ fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: 
     if let Some(most) = t.rms {
         text += &format!(", tolerance {most:.3e}");
     }
-    text += &format!("; cosine {:.6}", a.cosine);
+    text += &format!("; cosine {:.6}, SNR {:.1} dB", a.cosine, a.snr_db());
     match d.first_bad {
         None if t.rms.is_some_and(|most| a.rms > most) => text + ": the rms error is beyond its tolerance",
         None => text + ": ok",
@@ -124,6 +196,21 @@ fn verdict(d: &Difference, a: &Agreement, t: &Tolerance, array: &Array, wanted: 
             text + &format!(": {} elements differ, first at {at:?}: {} for {}", d.bad, array.data[i], wanted.data[i])
         }
     }
+}
+
+/// All metrics, and the bounds that they violate.
+fn bounded(d: &Difference, a: &Agreement, violated: &[String], array: &Array) -> String {
+    let text = format!(
+        ": largest error {:.3e} at {:?}; rms error {:.3e}, {:.3e} relative; cosine {:.6}, SNR {:.1} dB; top-1 {}",
+        d.max_abs,
+        unflatten(d.at, &array.shape),
+        a.rms,
+        a.relative(),
+        a.cosine,
+        a.snr_db(),
+        if a.top1 { "the same" } else { "another" }
+    );
+    if violated.is_empty() { text + ": ok" } else { text + ": " + &violated.join("; ") }
 }
 
 /// The elements, or where there are many, how many and their range.
