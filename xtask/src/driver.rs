@@ -1,7 +1,7 @@
 //! The document of the driver's interface, from its rows.
 
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
-use anemone_facts::driver::selectors::{CONTROL, DIRECT, Selector};
+use anemone_facts::driver::selectors::{CONTROL, DIRECT, METHODS, Selector};
 use anemone_facts::driver::{Direction, Named, codes, commands, limits, properties};
 use std::fmt::Write;
 
@@ -23,6 +23,10 @@ pub fn text() -> String {
         ("Power", limits::POWER),
     ] {
         named(&mut out, title, rows);
+    }
+    out.push_str("\n## Methods that are no selectors\n\n| method | second access check | here |\n|---|---|---|\n");
+    for (name, guarded, effect) in METHODS {
+        let _ = writeln!(out, "| ANE_{name} | {} | {effect} |", if *guarded { "yes" } else { "" });
     }
     out.push_str("\n## Entitlements\n\n| key | opens | checked by | holders |\n|---|---|---|---|\n");
     for e in ENTITLEMENTS {

@@ -7,7 +7,8 @@ use anemone_facts::formats::dialects::Dialect;
 use anemone_facts::formats::raw::anec;
 use anemone_net::Net;
 use anemone_program::e5::{self, Call, Info, State, Step};
-use anemone_program::{Direction, Port, PortOrder, Program, firmware, hwx, raw};
+use anemone_program::task::image;
+use anemone_program::{Direction, Port, PortOrder, Program, firmware, hwx, images, raw};
 use std::collections::HashSet;
 
 /// A form of a compiled program.
@@ -23,11 +24,18 @@ pub enum Form {
     E5,
     /// Firmware container.
     Firmware,
+    /// Loaded program image, signed.
+    Loaded,
+    /// Register image of descriptor version 10, a file for each task: what it has places for.
+    Image,
+    /// Such an image as the sparse records of its registers.
+    Records,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Form; 5] = [Form::Hwx, Form::Bin, Form::Anec, Form::E5, Form::Firmware];
+    pub const ALL: [Form; 8] =
+        [Form::Hwx, Form::Bin, Form::Anec, Form::E5, Form::Firmware, Form::Loaded, Form::Image, Form::Records];
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
@@ -37,6 +45,9 @@ impl Form {
             Form::Anec => "anec",
             Form::E5 => "e5",
             Form::Firmware => "firmware",
+            Form::Loaded => "loaded",
+            Form::Image => "image",
+            Form::Records => "records",
         }
     }
 
@@ -63,6 +74,8 @@ pub struct Surroundings {
     pub states: Vec<State>,
     /// Byte offset of the data in the open driver's file; its usual place when `None`.
     pub anec_data: Option<usize>,
+    /// Address of the first page of a loaded image; that of files when `None`.
+    pub base: Option<u64>,
 }
 
 /// A file of a compiled model.
@@ -130,7 +143,16 @@ pub fn files_as(
                 let programs: Vec<&Program> = programs.iter().collect();
                 all.push(whole(firmware::from_programs(&programs).map_err(refused)?.write()));
             }
-            Form::Hwx | Form::Bin | Form::Anec => {
+            Form::Image | Form::Records => {
+                let several = several || programs.iter().any(|p| p.tasks().is_ok_and(|tasks| tasks.len() > 1));
+                let images = programs.iter().map(task_images).collect::<Result<Vec<_>>>()?;
+                for (at, image) in images.iter().flatten().enumerate() {
+                    let extension = form.extension();
+                    let name = if several { format!("{stem}_{at}.{extension}") } else { format!("{stem}.{extension}") };
+                    all.push(File { form, name, bytes: image_bytes(image, form) });
+                }
+            }
+            Form::Hwx | Form::Bin | Form::Anec | Form::Loaded => {
                 for (at, program) in programs.iter().enumerate() {
                     all.push(File { form, name: name(at, form), bytes: encode(program, form, &around(at))? });
                 }
@@ -138,6 +160,18 @@ pub fn files_as(
         }
     }
     Ok(all)
+}
+
+/// Register images of a program's tasks.
+fn task_images(program: &Program) -> Result<Vec<image::Descriptor>> {
+    images::of_program(program).map_err(refused)
+}
+
+fn image_bytes(descriptor: &image::Descriptor, form: Form) -> Vec<u8> {
+    match form {
+        Form::Records => image::write_records(&descriptor.image.records(0)),
+        _ => descriptor.write(),
+    }
 }
 
 fn refused(error: impl std::fmt::Display) -> Diagnostic {
@@ -273,5 +307,18 @@ pub fn encode(program: &Program, form: Form, around: &Surroundings) -> Result<Ve
             Ok(descriptor(&[Step::Engine(Call { program, container: &bytes })], around, &program.name, [&[], &[]]))
         }
         Form::Firmware => Ok(firmware::from_programs(&[program]).map_err(refused)?.write()),
+        Form::Loaded => {
+            let read = hwx::Container::read(&container(program, around)?).map_err(refused)?;
+            let base = around.base.unwrap_or(anemone_facts::formats::hwx::VM_BASE);
+            Ok(hwx::Image::map(&read, base).map_err(refused)?.sign())
+        }
+        Form::Image | Form::Records => match task_images(program)?.as_slice() {
+            [image] => Ok(image_bytes(image, form)),
+            images => {
+                let message = format!("a register image holds one task; the program has {}", images.len());
+                let help = "`ane compile -o FOLDER --emit image` writes a file for each";
+                Err(Diagnostic::new(Code::BadPlacement, message).help(help))
+            }
+        },
     }
 }

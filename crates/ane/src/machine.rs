@@ -4,7 +4,10 @@
 mod driver;
 mod formats;
 
+use anemone_facts::lut::CUSTOM;
+use anemone_facts::native::{NATIVES, Native};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// One fact.
@@ -66,6 +69,36 @@ fn number(text: &str) -> Option<u64> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
 }
 
+/// Parameters of native layers: a fact for each name, with a line for each layer that has it.
+fn params(facts: &mut Vec<Fact>) {
+    let names: BTreeSet<&str> = NATIVES.iter().flat_map(|layer| layer.params.iter().map(|p| p.name)).collect();
+    for name in names {
+        let of = |layer: &Native| -> Option<String> {
+            let param = layer.params.iter().find(|p| p.name == name)?;
+            let default =
+                if param.default.is_empty() { "required".into() } else { format!("default {}", param.default) };
+            Some(format!("{}: {:?}; {default}", layer.tag, param.ty))
+        };
+        facts.push(Fact {
+            kind: "parameter of native layers",
+            name: name.to_string(),
+            lines: NATIVES.iter().filter_map(of).collect(),
+            evidence: "C",
+            source: "native-layers",
+            ..Fact::default()
+        });
+    }
+    facts.push(Fact {
+        kind: "operation",
+        name: CUSTOM.opcode.into(),
+        also: vec!["CustomLUT".into(), "custom-lut".into()],
+        lines: vec![CUSTOM.reason.into(), "`ane lut KNOTS.npy --compose` makes the function of layers".into()],
+        evidence: "C",
+        source: CUSTOM.source,
+        ..Fact::default()
+    });
+}
+
 /// The table, made once.
 fn all() -> &'static [Fact] {
     static ALL: OnceLock<Vec<Fact>> = OnceLock::new();
@@ -79,6 +112,7 @@ fn all() -> &'static [Fact] {
         formats::dialects(&mut facts);
         formats::elements(&mut facts);
         formats::image(&mut facts);
+        params(&mut facts);
         facts
     })
 }

@@ -8,7 +8,7 @@ use anemone_net::Net;
 use anemone_net::read;
 use anemone_program::e5::Descriptor;
 use anemone_program::firmware::Package;
-use anemone_program::hwx::Container;
+use anemone_program::hwx::{self, Container};
 use anemone_program::task::image;
 use anemone_program::{Program, raw};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const FIRMWARE_MAGIC: [u8; 4] = formats::firmware::PACKAGE_MAGIC.to_le_bytes();
 
 /// The kinds of files that are read, for advice.
 const KNOWN: &str = "known: Core ML packages (.mlpackage) and models (.mlmodel), MIL text (.mil), ONNX (.onnx), netplists \
-                     (.plist), and compiled programs (.hwx, .anec, .bin, .e5, .anefw)";
+                     (.plist), and compiled programs (.hwx, .anec, .bin, .e5, .anefw, .loaded)";
 
 /// Choices of a caller about a model.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,7 @@ impl Kind {
             return Kind::Image;
         }
         let named = match extension {
-            "hwx" => Kind::Hwx,
+            "hwx" | "loaded" => Kind::Hwx,
             "anec" | "ane" => Kind::Anec,
             "bin" => Kind::Bin,
             "e5" => Kind::E5,
@@ -148,6 +148,11 @@ impl Model {
         }
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
         match Kind::of(&bytes, &extension) {
+            Kind::Hwx if hwx::is_loaded(&bytes) => {
+                let image = hwx::Image::read_signed(&bytes).map_err(|e| malformed(path, e))?;
+                let container = image.to_file().map_err(|e| malformed(path, e))?;
+                Ok(Model::Container(Box::new(container)))
+            }
             Kind::Hwx => {
                 let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
                 Ok(Model::Container(Box::new(container)))

@@ -110,15 +110,18 @@ pub enum ChainError {
     },
 }
 
-/// A piecewise linear function as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(x - place[i]))`. Before its
-/// knots it is level; behind them it is but for the rounding of sums, which grows with the distance: clip such arguments first.
+/// A piecewise linear function as a linear layer, relu and a linear layer: `start + sum(slope[i] * relu(way[i] * (x - place[i])))`.
+/// Units act away from the knot nearest to zero, to either side: arguments in between and places then differ by what fp16 holds, and only
+/// sums are rounded. Beyond its knots it is level but for that rounding, which grows with the distance: clip such arguments first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Value at and below the first knot.
+    /// Value at the knot that units act away from.
     pub start: f16,
     /// Argument at which each unit becomes active.
     pub places: Vec<f16>,
-    /// Change of slope of each unit. A change that one fp16 number does not hold has a second unit at the same place.
+    /// 1 for a unit that acts above its place, -1 below.
+    pub ways: Vec<f32>,
+    /// Change of slope of each unit. A change that one fp16 number does not hold has more units at the same place.
     pub slopes: Vec<f16>,
 }
 
@@ -130,9 +133,36 @@ impl Chain {
 
     /// The value as the engine computes it: units rounded to fp16, products summed in fp32, the sum rounded.
     pub fn value(&self, x: f16) -> f16 {
-        let unit = |place: f16| f16::from_f32((x.to_f32() - place.to_f32()).max(0.0)).to_f32();
-        let products = self.places.iter().zip(&self.slopes).map(|(&place, slope)| slope.to_f32() * unit(place));
-        f16::from_f32(products.sum::<f32>() + self.start.to_f32())
+        f16::from_f32(self.sum(x))
+    }
+
+    /// The value before it is rounded.
+    fn sum(&self, x: f16) -> f32 {
+        let unit = |place: f16, way: f32| f16::from_f32((way * (x.to_f32() - place.to_f32())).max(0.0)).to_f32();
+        let units = self.places.iter().zip(&self.ways).zip(&self.slopes);
+        units.map(|((&place, &way), slope)| slope.to_f32() * unit(place, way)).sum::<f32>() + self.start.to_f32()
+    }
+
+    fn add(&mut self, at: usize, (place, way): (f16, f32), change: f64, parts: usize) -> Result<(), ChainError> {
+        let mut left = change;
+        for part in 0..parts {
+            let slope = finite(at, left)?;
+            if slope.to_f64() == 0.0 && part > 0 {
+                break;
+            }
+            self.places.push(place);
+            self.ways.push(way);
+            self.slopes.push(slope);
+            left -= slope.to_f64();
+        }
+        Ok(())
+    }
+
+    /// Takes the units beyond a number away.
+    fn truncate(&mut self, units: usize) {
+        self.places.truncate(units);
+        self.ways.truncate(units);
+        self.slopes.truncate(units);
     }
 
     /// Width of the layer in the middle.
@@ -144,7 +174,7 @@ impl Chain {
     pub fn net(&self, name: &str, count: usize) -> Net {
         let units = self.units();
         let bits = |values: &[f16]| values.iter().map(|v| v.to_f32()).collect::<Vec<f32>>();
-        let below: Vec<f32> = self.places.iter().map(|p| -p.to_f32()).collect();
+        let below: Vec<f32> = self.places.iter().zip(&self.ways).map(|(p, way)| -way * p.to_f32()).collect();
         let mut net = Net { name: name.into(), ..Net::default() };
         let value = |net: &mut Net, name: &str, shape: &[usize], data: Option<&[f32]>| -> ValueId {
             let data = data.map(|values| Arc::new(Tensor::f16(shape, values)));
@@ -152,7 +182,7 @@ impl Chain {
             net.add_value(Value { name: name.into(), ty, data, surface: None })
         };
         let x = value(&mut net, "x", &[1, 1, 1, count], None);
-        let spread = value(&mut net, "spread", &[units, 1, 1, 1], Some(&vec![1.0; units]));
+        let spread = value(&mut net, "spread", &[units, 1, 1, 1], Some(&self.ways));
         let places = value(&mut net, "places", &[units], Some(&below));
         let slopes = value(&mut net, "slopes", &[1, units, 1, 1], Some(&bits(&self.slopes)));
         let start = value(&mut net, "start", &[1], Some(&bits(&[self.start])));
@@ -171,58 +201,70 @@ impl Chain {
     }
 }
 
-/// Most fp16 numbers that a change of slope is made of. Two hold 22 bits.
-const PARTS: usize = 2;
+/// Most fp16 numbers that a change of slope is made of. Two hold 22 bits, which is enough unless sums of other units are far
+/// greater than the value at a knot.
+const PARTS: usize = 4;
+/// Corrections of a change of slope by what the sum in fp32 misses.
+const CORRECTIONS: usize = 8;
+
+fn finite(at: usize, value: f64) -> Result<f16, ChainError> {
+    let half = f16::from_f64(value);
+    if half.is_finite() { Ok(half) } else { Err(ChainError::Range { at, value }) }
+}
 
 /// The line through `knots`, places and values, both rounded to fp16.
 ///
-/// Each slope is chosen so that the line, with the slopes before it as they were rounded, meets its knot.
+/// Each slope is chosen so that the line, with the slopes before it as they were rounded and summed, meets its knot.
 ///
 /// Errors: fewer than two knots or more than 1024, places that do not ascend in fp16, values or slopes beyond fp16.
 pub fn chain(knots: &[(f64, f64)]) -> Result<Chain, ChainError> {
     if !(Chain::LEAST..=Chain::MOST).contains(&knots.len()) {
         return Err(ChainError::Count { found: knots.len() });
     }
-    let finite = |at: usize, value: f64| {
-        let half = f16::from_f64(value);
-        if half.is_finite() { Ok(half) } else { Err(ChainError::Range { at, value }) }
-    };
-    let mut chain = Chain { start: finite(0, knots[0].1)?, places: Vec::new(), slopes: Vec::new() };
-    let mut before = finite(0, knots[0].0)?;
-    let at_place = |chain: &Chain, x: f16| {
-        let products = chain
-            .places
-            .iter()
-            .zip(&chain.slopes)
-            .map(|(place, slope)| slope.to_f64() * f16::from_f32(x.to_f32() - place.to_f32()).to_f64());
-        products.sum::<f64>() + chain.start.to_f64()
-    };
-    let add = |chain: &mut Chain, at: usize, place: f16, mut change: f64| -> Result<(), ChainError> {
-        for part in 0..PARTS {
-            let slope = finite(at, change)?;
-            if slope.to_f64() == 0.0 && part > 0 {
-                break;
-            }
-            chain.places.push(place);
-            chain.slopes.push(slope);
-            change -= slope.to_f64();
-        }
-        Ok(())
-    };
-    for (at, &(x, y)) in knots.iter().enumerate().skip(1) {
+    let mut points: Vec<(f16, f16)> = Vec::with_capacity(knots.len());
+    for (at, &(x, y)) in knots.iter().enumerate() {
         let (place, value) = (finite(at, x)?, finite(at, y)?);
-        if place <= before {
+        if points.last().is_some_and(|last| place <= last.0) {
             return Err(ChainError::Order { at, x });
         }
-        let run = f16::from_f32(place.to_f32() - before.to_f32()).to_f64();
-        let change = (value.to_f64() - at_place(&chain, place)) / run;
-        add(&mut chain, at, before, change)?;
-        before = place;
+        points.push((place, value));
     }
-    // Level from the last knot on.
-    let last: f64 = chain.slopes.iter().map(|s| s.to_f64()).sum();
-    add(&mut chain, knots.len() - 1, before, -last)?;
+    let nearest = |(_, (x, _)): &(usize, &(f16, f16))| x.to_f32().abs().to_bits();
+    let pivot = points.iter().enumerate().min_by_key(nearest).map_or(0, |(at, _)| at);
+    let mut chain = Chain { start: points[pivot].1, places: Vec::new(), ways: Vec::new(), slopes: Vec::new() };
+    let numbered = || points.iter().copied().enumerate();
+    side(&mut chain, &numbered().take(pivot + 1).rev().collect::<Vec<_>>(), -1.0)?;
+    side(&mut chain, &numbered().skip(pivot).collect::<Vec<_>>(), 1.0)?;
     Ok(chain)
+}
+
+/// A knot with its position: place and value.
+type Knot = (usize, (f16, f16));
+
+/// Units to one side of the first of some knots, which go away from it; level behind the last.
+fn side(chain: &mut Chain, knots: &[Knot], way: f32) -> Result<(), ChainError> {
+    let first = chain.units();
+    for pair in knots.windows(2) {
+        let &[(_, (before, _)), (at, (place, value))] = pair else { continue };
+        let run = f64::from(way * (place.to_f32() - before.to_f32()));
+        let (units, mut change) = (chain.units(), 0.0);
+        // Fewer parts first: a correction needs more only where sums are coarse.
+        'parts: for parts in 2..=PARTS {
+            for _ in 0..CORRECTIONS {
+                change += f64::from(value.to_f32() - chain.sum(place)) / run;
+                chain.truncate(units);
+                chain.add(at, (before, way), change, parts)?;
+                if chain.value(place) == value {
+                    break 'parts;
+                }
+            }
+        }
+    }
+    if let Some(&(at, (last, _))) = knots.last().filter(|_| knots.len() > 1) {
+        let slope: f64 = chain.slopes[first..].iter().map(|s| s.to_f64()).sum();
+        chain.add(at, (last, way), -slope, 2)?;
+    }
+    Ok(())
 }
 
 /// Knots at equal distances from `low` to `high`, both of them knots.
@@ -240,14 +282,46 @@ mod tests {
         let (_, bump, domain) = OTHERS[0];
         let knots = knots(bump, domain, 33);
         let chain = chain(&knots).expect("it fits");
-        assert!(chain.units() <= 2 * 33);
+        assert!(chain.units() <= 3 * 33);
         for (x, y) in knots {
             assert_eq!(chain.value(f16::from_f64(x)), f16::from_f64(y), "at {x}");
         }
-        assert_eq!(chain.value(f16::from_f32(-100.0)), chain.value(f16::from_f32(-4.0)));
-        // Beyond the last knot every unit acts, and the rounding of large sums shows.
-        let (far, last) = (chain.value(f16::from_f32(100.0)), chain.value(f16::from_f32(4.0)));
-        assert!((far.to_f32() - last.to_f32()).abs() < 1e-5, "{far} {last}");
+        // Beyond the last knot every unit of its side acts, and the rounding of large sums shows.
+        for way in [-1.0, 1.0] {
+            let (far, last) = (chain.value(f16::from_f32(way * 100.0)), chain.value(f16::from_f32(way * 4.0)));
+            assert!((far.to_f32() - last.to_f32()).abs() < 2e-5, "{far} {last}");
+        }
+    }
+
+    #[test]
+    fn any_knots_are_met_and_lines_between_them_kept() {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+        };
+        for case in 0..50 {
+            let scale = [1.0, 100.0, 0.01, 4.0][case % 4];
+            let all: Vec<(f64, f64)> = match case {
+                0 => knots(|x| (-x * x).exp(), [-4.0, 4.0], 33),
+                _ => (0..33).map(|i| (f64::from(i) / 4.0 - 4.0, f16::from_f64(random() * scale).to_f64())).collect(),
+            };
+            let chain = chain(&all).expect("it fits");
+            let missed = all.iter().filter(|(x, y)| chain.value(f16::from_f64(*x)) != f16::from_f64(*y)).count();
+            assert_eq!(missed, 0, "case {case}");
+            let rounded: Vec<(f64, f64)> = all.iter().map(|&(x, y)| (x, f16::from_f64(y).to_f64())).collect();
+            let greatest = rounded.iter().map(|k| k.1.abs()).fold(0.0, f64::max);
+            for bits in (0..0x4400).step_by(7).flat_map(|b| [b, b | 0x8000]) {
+                let x = f16::from_bits(bits);
+                let at = ((x.to_f64() + 4.0) * 4.0).floor().clamp(0.0, 31.0) as usize;
+                let ((x0, y0), (x1, y1)) = (rounded[at], rounded[at + 1]);
+                let line = y0 + (y1 - y0) * (x.to_f64() - x0) / (x1 - x0);
+                // Rounding of the value, and of sums in fp32 beside the greatest.
+                let allowed = line.abs() * 2f64.powi(-11) + greatest * 2f64.powi(-15) + 2f64.powi(-24);
+                let off = (chain.value(x).to_f64() - line).abs();
+                assert!(off <= allowed, "case {case} at {x}: {off} of {allowed}");
+            }
+        }
     }
 
     #[test]

@@ -393,22 +393,22 @@ rules! {
         "" [] "" "key and value of equal extents";
     "SDPA" Validator "E22" Decoded "validators" [Has(Q::MaskFormat)] Never(Q::MaskFormat) =>
         "Mask format must be same as Q, K and V" [] "" "an additive fp16 mask";
-    "PixelShuffle" Validator "E29" Decoded "validators" [] OneOf(Q::FactorX, &[1, 2, 3, 4, 8]) =>
-        "returned invalid:" [] "" "factors 1, 2, 3, 4 or 8";
-    "PixelShuffle" Validator "E29" Decoded "validators" [] OneOf(Q::FactorY, &[1, 2, 3, 4, 8]) =>
-        "returned invalid:" [] "" "factors 1, 2, 3, 4 or 8";
+    "PixelShuffle" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorX) =>
+        "" [] "" "factors that are products of 2, 3, 4 and 8";
+    "PixelShuffle" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorY) =>
+        "" [] "" "factors that are products of 2, 3, 4 and 8";
     "PixelShuffle" Validator "E29" Decoded "validators" [] OneOf(Q::FactorZ, &[1]) =>
-        "returned invalid:" [] "" "depth factor 1";
+        "" [] "" "depth factor 1";
     "PixelShuffle" Validator "E29" Decoded "validators" [] Divisible(Q::InputChannels, Q::FactorXY) =>
-        "returned invalid:" [] "" "channels divisible by the product of the factors";
-    "PixelUnshuffle" Validator "E29" Decoded "validators" [] OneOf(Q::FactorX, &[1, 2, 3, 4, 8]) =>
-        "returned invalid:" [] "" "factors 1, 2, 3, 4 or 8";
-    "PixelUnshuffle" Validator "E29" Decoded "validators" [] OneOf(Q::FactorY, &[1, 2, 3, 4, 8]) =>
-        "returned invalid:" [] "" "factors 1, 2, 3, 4 or 8";
+        "" [] "" "channels divisible by the product of the factors";
+    "PixelUnshuffle" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorX) =>
+        "" [] "" "factors that are products of 2, 3, 4 and 8";
+    "PixelUnshuffle" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorY) =>
+        "" [] "" "factors that are products of 2, 3, 4 and 8";
     "PixelUnshuffle" Validator "E29" Decoded "validators" [] Divisible(Q::InputWidth, Q::FactorX) =>
-        "returned invalid:" [] "" "extents divisible by the factors";
+        "" [] "" "extents divisible by the factors";
     "PixelUnshuffle" Validator "E29" Decoded "validators" [] Divisible(Q::InputHeight, Q::FactorY) =>
-        "returned invalid:" [] "" "extents divisible by the factors";
+        "" [] "" "extents divisible by the factors";
     "SpaceToBatch" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorX) =>
         "" [] "" "factors that are products of 2, 3, 4 and 8";
     "SpaceToBatch" Validator "E29" Decoded "validators" [] StrideFactors(Q::FactorY) =>
@@ -480,6 +480,41 @@ rules! {
     "" Validator "E06" Decoded "validators" [Has(Q::E4m3ZeroPoint)] Never(Q::E4m3ZeroPoint) =>
         "Zero point is not supported for quant with E4M3 output format" [] "" "a symmetric range";
 }
+
+/// A gate of the book that this project's own lowering goes beyond: refused on request alone.
+const fn strict(layer: &'static str, when: &'static [When], matches: MatchParams, fix: &'static str) -> Rule {
+    Rule {
+        layer,
+        when,
+        matches,
+        stage: Stage::CodeGeneration,
+        apple: "",
+        fills: &[],
+        segmenter: "",
+        lint: "E17",
+        basis: Basis::Decoded,
+        source: "op-matrix",
+        fix,
+    }
+}
+
+/// Chips up to the M1's generation.
+const UP_TO_M1: &[When] = &[Family(&["A13", "older"])];
+
+/// Gates of the chapter on hidden layers, and that of three-dimensional convolution, which what is compiled here goes beyond; the
+/// last text of each is the chapter's sentence.
+pub static STRICT: &[Rule] = &[
+    strict("MinMaxNorm", UP_TO_M1, Never(Q::Operands), "range normalization is arch-gated and rejected on the M1"),
+    strict("ChannelToSpace", &[], StrideFactors(Q::FactorX), "factors factor into 2, 3, 4 and 8"),
+    strict("ChannelToSpace", &[], StrideFactors(Q::FactorY), "factors factor into 2, 3, 4 and 8"),
+    strict("SpaceToChannel", &[], StrideFactors(Q::FactorX), "factors factor into 2, 3, 4 and 8"),
+    strict("SpaceToChannel", &[], StrideFactors(Q::FactorY), "factors factor into 2, 3, 4 and 8"),
+    strict("Resize", &[], Capability("texture_engine"), "the hardware sampler is accepted from the A14"),
+    strict("TopK", UP_TO_M1, Never(Q::K), "top-k is code-generated above the M1"),
+    strict("RingBufferWriter", UP_TO_M1, Never(Q::Operands), "streaming state is above the M1"),
+    strict("RingBufferReader", UP_TO_M1, Never(Q::Operands), "streaming state is above the M1"),
+    strict("Conv", &[], Between(Q::KernelDepth, Number(1), Number(1)), "3-D convolution fails on every device mask"),
+];
 
 /// A check on a network as a whole, with Apple's text.
 #[derive(Debug)]

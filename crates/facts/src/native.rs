@@ -175,14 +175,14 @@ pub static ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         name: "TensorToTensorBuffer",
         also: "TensorToBuffer",
-        place: "an operation that conversion alone gives; in MIL text it is read as its input",
+        place: "a unit without parameters that conversion gives; it is read as its input, from netplists and MIL text",
         basis: Basis::Decoded,
         source: "unit-writer",
     },
     Elsewhere {
         name: "TensorBufferToTensor",
         also: "BufferToTensor",
-        place: "an operation that conversion alone gives; in MIL text it is read as its input",
+        place: "a unit without parameters that conversion gives; it is read as its input, from netplists and MIL text",
         basis: Basis::Decoded,
         source: "unit-writer",
     },

@@ -93,8 +93,10 @@ kern_return_t IOConnectCallAsyncScalarMethod(mach_port_t connection, uint32_t se
 kern_return_t IOConnectCallAsyncStructMethod(mach_port_t connection, uint32_t selector, mach_port_t wake_port,
                                              uint64_t *reference, uint32_t reference_count, const void *input_struct,
                                              size_t input_bytes, void *output_struct, size_t *output_bytes);
+// The memory type is the identity of a surface of this process.
 kern_return_t IOConnectMapMemory64(io_connect_t connect, uint32_t memory_type, task_port_t task, uint64_t *address,
                                    uint64_t *bytes, IOOptionBits options);
+kern_return_t IOConnectUnmapMemory64(io_connect_t connect, uint32_t memory_type, task_port_t task, uint64_t address);
 
 // An asynchronous call's function: called with the argument, the result, no further arguments.
 typedef void (*IOAsyncCallback)(void *argument, IOReturn result, void **arguments, uint32_t count);

@@ -291,18 +291,33 @@ pub extern "C" fn IOConnectCallAsyncScalarMethod(
     )
 }
 
-/// Maps memory of the driver. The driver's clients have none of their own: buffers are mapped by selector 5 of the direct path.
+/// Maps memory of the driver: that of a surface of the process, whose identity is the memory type. The memory is the surface's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOConnectMapMemory64(
     connection: u32,
-    _kind: u32,
+    kind: u32,
     _task: u32,
-    _address: *mut u64,
-    _bytes: *mut u64,
+    address: *mut u64,
+    bytes: *mut u64,
     _options: u32,
 ) -> u32 {
     guarded(Code::NO_RESOURCES.0, || {
+        if world().is_none_or(|mut w| w.client(connection).is_none()) {
+            return Code::BAD_ARGUMENT.0;
+        }
+        let Some(shared) = crate::surfaces::by_id(kind) else { return Code::NOT_FOUND.0 };
+        let (at, length) = (shared.address() as u64, shared.len() as u64);
+        let told = write(address.cast(), &at.to_le_bytes()) && write(bytes.cast(), &length.to_le_bytes());
+        if told { Code::SUCCESS.0 } else { Code::BAD_ARGUMENT.0 }
+    })
+}
+
+/// Ends such a mapping; the surface stays. Refused unless the address is where it is mapped.
+#[unsafe(no_mangle)]
+pub extern "C" fn IOConnectUnmapMemory64(connection: u32, kind: u32, _task: u32, address: u64) -> u32 {
+    guarded(Code::NO_RESOURCES.0, || {
         let known = world().is_some_and(|mut w| w.client(connection).is_some());
-        if known { Code::UNSUPPORTED.0 } else { Code::BAD_ARGUMENT.0 }
+        let mapped = crate::surfaces::by_id(kind).is_some_and(|shared| shared.address() as u64 == address);
+        if known && mapped { Code::SUCCESS.0 } else { Code::BAD_ARGUMENT.0 }
     })
 }

@@ -42,6 +42,11 @@ fn find(surface: *mut c_void) -> Option<Arc<Shared>> {
     surfaces().get(&u32::try_from(surface as usize).ok()?).cloned()
 }
 
+/// The surface of an identity.
+pub(crate) fn by_id(id: u32) -> Option<Arc<Shared>> {
+    surfaces().get(&id).cloned()
+}
+
 /// The identity that requests name; 0 for no surface.
 #[unsafe(no_mangle)]
 pub extern "C" fn IOSurfaceGetID(surface: *mut c_void) -> u32 {

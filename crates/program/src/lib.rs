@@ -37,6 +37,7 @@ pub mod coverage;
 pub mod e5;
 pub mod firmware;
 pub mod hwx;
+pub mod images;
 pub mod patch;
 mod program;
 pub mod raw;

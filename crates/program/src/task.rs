@@ -1,6 +1,7 @@
 //! One task descriptor: header words and register runs, read and written by field. Which form a stream has depends on the
 //! descriptor's version alone.
 
+mod cache;
 mod chain;
 pub mod image;
 mod packets;

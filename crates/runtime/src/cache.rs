@@ -123,6 +123,12 @@ pub struct Cache {
 pub struct Claim(#[allow(dead_code)] File);
 
 impl Cache {
+    /// Another handle of the same folder, which counts for itself.
+    pub(crate) fn again(&self) -> Cache {
+        let (folder, limit_bytes) = (self.folder.clone(), self.limit_bytes);
+        Cache { folder, limit_bytes, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
     /// A cache below `root`, of `limit_bytes` at most. Nothing is written before something is stored.
     pub fn new(root: &Path, limit_bytes: u64) -> Cache {
         let folder = root.join(FAMILY).join(BUILD);

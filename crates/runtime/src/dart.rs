@@ -1,4 +1,4 @@
-//! The translation unit: pages, apertures, device addresses, faults. A model; it moves no data.
+//! The translation unit: pages, apertures, device addresses, faults. Every access of the engine to a surface goes through it.
 //!
 //! Every isolation context has an aperture of its own. A surface has one place in (modelled) physical memory for its life,
 //! so two mappings of one surface are two device addresses of the same pages.
@@ -40,6 +40,8 @@ pub struct Mapping {
     busy: u32,
     references: u32,
     last_use: u64,
+    /// Its pages were taken while a request used it.
+    cleared: bool,
 }
 
 /// Latched translation fault.
@@ -57,6 +59,17 @@ pub struct Fault {
     pub l2: u32,
     /// Index in the third level.
     pub l3: u32,
+}
+
+/// Bytes of one access that lie one after another in physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Byte offset within the access.
+    pub at: u64,
+    /// Physical address.
+    pub phys: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// A page's segment record: 40 bytes.
@@ -98,6 +111,8 @@ pub struct Dart {
     uses: u64,
     ttl: Option<u64>,
     fault: Option<Fault>,
+    translated: u64,
+    evicted: u64,
 }
 
 const FIRST_PHYS: u64 = 0x100_0000_0000;
@@ -119,6 +134,8 @@ impl Dart {
             uses: 0,
             ttl: None,
             fault: None,
+            translated: 0,
+            evicted: 0,
         }
     }
 
@@ -170,6 +187,7 @@ impl Dart {
                 busy: 0,
                 references: 1,
                 last_use: now,
+                cleared: false,
             },
         );
         Ok(iova)
@@ -197,6 +215,7 @@ impl Dart {
         let idle = inside.maps.values().filter(|m| m.state == State::Idle);
         let Some(iova) = idle.min_by_key(|m| m.last_use).map(|m| m.iova) else { return false };
         inside.clear(iova);
+        self.evicted += 1;
         if let Some(m) = inside.maps.remove(&iova) {
             // Known without leaves; kept beyond the aperture so that its addresses are free.
             let key = self.aperture_bytes + m.last_use * rows::PAGE_BYTES;
@@ -251,6 +270,10 @@ impl Dart {
             m.last_use = now;
             if m.busy == 0 && m.state == State::Busy {
                 m.state = State::Idle;
+            }
+            let gone = m.busy == 0 && m.cleared;
+            if gone && let Some(c) = self.contexts.get_mut(&context) {
+                c.maps.remove(&iova);
             }
         }
     }
@@ -319,6 +342,57 @@ impl Dart {
         None
     }
 
+    /// Spans of an access of `bytes` bytes at a device address, page by page. An unmapped page is a fault, which is latched;
+    /// the first address that is not mapped is returned.
+    pub fn walk(&mut self, context: u64, stream: u32, iova: u64, bytes: u64, write: bool) -> Result<Vec<Span>, u64> {
+        let mut spans: Vec<Span> = Vec::with_capacity(1);
+        let mut at = 0;
+        while at < bytes {
+            let address = iova + at;
+            let length = (rows::PAGE_BYTES - address % rows::PAGE_BYTES).min(bytes - at);
+            let phys = self.translate(context, stream, address, write, 0).ok_or(address)?;
+            match spans.last_mut() {
+                Some(last) if last.phys + last.bytes == phys => last.bytes += length,
+                _ => spans.push(Span { at, phys, bytes: length }),
+            }
+            at += length;
+        }
+        self.translated += bytes;
+        Ok(spans)
+    }
+
+    /// A surface is gone: its place in physical memory is forgotten.
+    pub fn forget(&mut self, surface: u32) {
+        self.places.remove(&surface);
+    }
+
+    /// Clears the pages of a context's mappings, or of one surface's, whether or not requests use them; the next access faults,
+    /// the next request maps again. Returns the number of mappings.
+    pub fn unmap_now(&mut self, context: u64, surface: Option<u32>) -> usize {
+        let Some(inside) = self.contexts.get_mut(&context) else { return 0 };
+        let wanted = |m: &&Mapping| m.state != State::Evicted && surface.is_none_or(|s| s == m.surface);
+        let all: Vec<u64> = inside.maps.values().filter(wanted).map(|m| m.iova).collect();
+        for &iova in &all {
+            inside.clear(iova);
+            match inside.maps.get_mut(&iova) {
+                Some(m) if m.busy > 0 => m.cleared = true,
+                _ => drop(inside.maps.remove(&iova)),
+            }
+        }
+        all.len()
+    }
+
+    /// Mappings now, of all contexts; bytes that were translated; mappings that were evicted.
+    pub fn counts(&self) -> (usize, u64, u64) {
+        let live = |c: &Context| c.maps.values().filter(|m| m.state != State::Evicted).count();
+        (self.contexts.values().map(live).sum(), self.translated, self.evicted)
+    }
+
+    /// Uses after which an idle mapping is old.
+    pub fn ttl(&self) -> Option<u64> {
+        self.ttl
+    }
+
     /// The latched fault.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
@@ -326,10 +400,11 @@ impl Dart {
 
     /// Recovery: takes the latched fault and releases what it poisoned.
     pub fn recover(&mut self) -> Option<Fault> {
-        for m in self.contexts.values_mut().flat_map(|c| c.maps.values_mut()) {
-            if m.state == State::Poisoned {
+        for context in self.contexts.values_mut() {
+            for m in context.maps.values_mut().filter(|m| m.state == State::Poisoned) {
                 (m.state, m.busy) = (State::Idle, 0);
             }
+            context.maps.retain(|_, m| m.busy > 0 || !m.cleared);
         }
         self.fault.take()
     }

@@ -1,6 +1,8 @@
 //! The crate's refusals, as values.
 
+use crate::words::{u32_at, u64_at};
 use anemone_facts::driver::codes;
+use anemone_facts::driver::structures::reply;
 
 /// A return code of the driver, as the client sees it. The table is `anemone_facts::driver::codes`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,6 +147,17 @@ pub enum Error {
         /// Code of the request.
         code: Code,
     },
+    /// The engine accessed a device address that nothing is mapped at.
+    #[error("submit: translation fault: {} of device address {address:#x}, where nothing is mapped{}",
+        if *write { "write" } else { "read" }, task.map_or(String::new(), |task| format!(", by task {task}")))]
+    Translation {
+        /// The address.
+        address: u64,
+        /// True for a write access.
+        write: bool,
+        /// Task of the program, where it is known.
+        task: Option<u32>,
+    },
     /// The other side of a connection broke the protocol.
     #[error("protocol: {what}: {found}, limit {limit}")]
     Protocol {
@@ -194,6 +207,17 @@ impl Error {
         Error::Driver { what, code }
     }
 
+    /// A submission that ended with a code: a translation fault where the reply has one.
+    pub(crate) fn submission(code: Code, answer: &[u8]) -> Error {
+        let kind =
+            answer.get(reply::FAULT_KIND..reply::FAULT_KIND + 4).map_or(0, |_| u32_at(answer, reply::FAULT_KIND));
+        if code == Code::SUCCESS || kind == 0 {
+            return Error::driver("submit", code);
+        }
+        let task = Some(u32_at(answer, reply::FAULT_TASK)).filter(|&task| task != u32::MAX);
+        Error::Translation { address: u64_at(answer, reply::FAULT_ADDRESS), write: kind == 2, task }
+    }
+
     /// A failure of the system.
     pub fn system(what: &'static str, path: impl std::fmt::Display, error: std::io::Error) -> Error {
         Error::System { what, path: path.to_string(), error }
@@ -216,6 +240,7 @@ impl Error {
             Error::Size { .. } | Error::Protocol { .. } => Code::BAD_ARGUMENT,
             Error::State { .. } => Code::NOT_READY,
             Error::Denied { .. } => Code::NOT_PRIVILEGED,
+            Error::Translation { .. } => Code::ABORTED,
         }
     }
 }

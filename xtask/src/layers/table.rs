@@ -45,7 +45,7 @@ pub const CRATES: &[Crate] = &[
         layers: &[
             &["bytes", "task"],
             &["program"],
-            &["hwx", "patch", "raw"],
+            &["hwx", "images", "patch", "raw"],
             &["cost", "coverage", "e5", "firmware", "renumber"],
             &["text"],
         ],

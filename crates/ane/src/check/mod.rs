@@ -73,6 +73,17 @@ fn for_host(path: &Path, choices: &Choices) -> Option<Subject> {
     Some(Subject::Program(Box::new(outline), notes))
 }
 
+/// First operation that the book refuses on a chip and this compiler's own lowering takes; `None` where there is none.
+pub fn strictly_refused(outline: &Outline, chip: &'static Chip) -> Option<Diagnostic> {
+    let all = anemone_compile::check::strict::refusals(outline, chip);
+    let (at, refusal) = all.first()?;
+    let op = &outline.ops[*at];
+    let output = op.outputs.first().map_or("", |o| o.name.as_str());
+    let others = if all.len() > 1 { format!("; {} more", all.len() - 1) } else { String::new() };
+    let message = format!("{} `{output}`: refused for {}: {}{others}", op.op, chip.target, refusal.message);
+    Some(Diagnostic::new(Code::ChipLimit, message).help(refusal.fix.clone()).about(&op.op, output))
+}
+
 /// What Apple's compiler refuses of MIL text that it is handed without a conversion.
 #[derive(Debug, Default)]
 pub struct Refused {

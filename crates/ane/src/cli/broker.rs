@@ -9,11 +9,13 @@ use anemone_runtime::broker::policy::Policy;
 use anemone_runtime::broker::service::{self, Service};
 use anemone_runtime::broker::{Broker, Listening};
 use anemone_runtime::driver::Config;
+use anemone_runtime::e5rt::Compiler;
 use anemone_runtime::os::{confine, socket};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -51,6 +53,9 @@ pub struct StatFlags {
     socket: Option<PathBuf>,
 }
 
+/// Longest compile of those that are declared long.
+const LONG_COMPILE_TIME: Duration = Duration::from_secs(6 * 3600);
+
 /// Verb of the compile service.
 pub const SERVICE: &str = "compile-service";
 
@@ -67,8 +72,10 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         .map_err(|e| Diagnostic::new(Code::Unreadable, format!("this program's own path: {e}")))?;
     let listening = Listening::bind(&places::socket(flags.socket.clone())?).map_err(refused)?;
     let config = Config { arithmetic: flags.numerics.arithmetic(), engines: flags.engines, ..Config::default() };
-    let service = Arc::new(Service::new(own, vec![SERVICE.into()]));
-    let broker = Broker::configured(policy, service, Some(cache(flags.cache)?), config).map_err(refused)?;
+    let service = Arc::new(Service::new(own.clone(), vec![SERVICE.into()]));
+    let long = Arc::new(Service::new(own, vec![SERVICE.into()]).within(LONG_COMPILE_TIME));
+    let services = (service as Arc<dyn Compiler>, Some(long as Arc<dyn Compiler>));
+    let broker = Broker::with_services(policy, services, Some(cache(flags.cache)?), config).map_err(refused)?;
     voice.note(format!("listening on {}", places::socket(flags.socket)?.display()));
     listening.serve(&broker, &AtomicBool::new(false)).map_err(refused)?;
     Ok(0)

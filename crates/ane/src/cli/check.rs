@@ -42,6 +42,9 @@ pub struct Flags {
     /// Route that decides: direct or framework
     #[arg(long, value_name = "ROUTE", default_value = "direct")]
     route: String,
+    /// Refuse what the book refuses on a chip, also where this compiler's own lowering takes it
+    #[arg(long)]
+    strict: bool,
     /// Operations that may be off the engine, on each chip
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_fallback: usize,
@@ -95,15 +98,26 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
                     *outline
                 }
             };
+            let strict = chips.iter().find_map(|(_, chip)| check::strictly_refused(&outline, chip));
+            if let Some(refused) = strict.filter(|_| flags.strict) {
+                return Err(refused.at(model.display()));
+            }
             let mut report = check::report(model, outline, chips, route, assumed);
             choose(&mut report);
             report.compile(model, &flags.choices.choices()?);
             one(&flags, &report, &baseline, voice)
         }
         several => {
-            if flags.sarif.is_some() || flags.junit.is_some() || flags.html.is_some() || flags.baseline.is_some() {
-                let message =
-                    format!("--sarif, --junit, --html and --baseline take one model, and there are {}", several.len());
+            if flags.strict
+                || flags.sarif.is_some()
+                || flags.junit.is_some()
+                || flags.html.is_some()
+                || flags.baseline.is_some()
+            {
+                let message = format!(
+                    "--strict, --sarif, --junit, --html and --baseline take one model, and there are {}",
+                    several.len()
+                );
                 return Err(Diagnostic::new(Code::Usage, message));
             }
             let choices = flags.choices.choices()?;

@@ -39,7 +39,7 @@ pub struct Flags {
     /// File, or folder for one file per form [default: beside the model, under its name]
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Forms to write: hwx, bin, anec, e5, firmware [default: as the file's extension says, else hwx]
+    /// Forms to write: hwx, bin, anec, e5, firmware, loaded, image, records [default: as the file's extension says, else hwx]
     #[arg(long, value_delimiter = ',', value_parser = super::forms())]
     emit: Vec<Form>,
     /// Compiler whose words and container layout are followed [default: the fewest tasks and bytes that the chip allows, in the
@@ -73,7 +73,11 @@ pub struct Flags {
     /// Compile MIL text that Apple's compiler is known to refuse, where this one can
     #[arg(long)]
     force: bool,
-    /// Refuse MIL text that Apple's compiler refuses for its form alone, too: without it, a warning says so
+    /// Write the resolved layout of every port beside the first file, as JSON: FILE.layout.json
+    #[arg(long)]
+    sidecar: bool,
+    /// Refuse MIL text that Apple's compiler refuses for its form alone, which is a warning otherwise; and what the book refuses on
+    /// the chip, also where this compiler's own lowering takes it
     #[arg(long, conflicts_with = "force")]
     strict: bool,
     /// Refuse a model that needs host segments, also where a dispatch descriptor could carry them
@@ -198,8 +202,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     {
         return Err(refused.clone());
     }
-    if let Model::Net { notes, .. } = &model {
+    if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
+        super::strictly(flags.strict, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
     } else {
         return Err(Diagnostic::new(Code::Usage, "the file is compiled already").at(flags.model.display()));
     }
@@ -264,6 +269,11 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             let _ = std::fs::remove_dir(output);
         }
     })?;
+    if let (true, Some(first)) = (flags.sidecar, paths.first()) {
+        let document =
+            json!({ "schema": "anemone.layout/1", "programs": programs.iter().map(layout).collect::<Vec<_>>() });
+        files::write(&first.with_extension("layout.json"), format!("{document:#}\n").as_bytes())?;
+    }
     let time = cost::Cost::sum(programs.iter().filter_map(|program| cost::of_program(program, chip)));
     let written: Vec<_> =
         files.iter().map(|(path, bytes)| json!({ "path": path.display().to_string(), "bytes": bytes.len() })).collect();
@@ -314,6 +324,24 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         voice.detail(format!("weights by palette in {palettes} tasks, without their zeros in {zero_skipping}"));
     }
     Ok(0)
+}
+
+/// The resolved layout of a program's ports.
+fn layout(program: &Program) -> serde_json::Value {
+    let port = |p: &anemone_program::Port| {
+        let (s, d) = (p.shape, p.strides);
+        json!({
+            "name": p.name,
+            "direction": format!("{:?}", p.direction).to_lowercase(),
+            "element": format!("{:?}", p.element).to_lowercase(),
+            "shape": [s.n, s.c, s.h, s.w],
+            "strides": [d.batch_bytes, d.plane_bytes, d.row_bytes, p.element.bytes()],
+            "bytes": p.bytes,
+            "base_register": p.bar,
+        })
+    };
+    let ports: Vec<_> = program.ports.iter().map(port).collect();
+    json!({ "name": program.name, "ports": ports, "scratch_bytes": program.scratch_bytes, "kernel_bytes": program.kernel.len() })
 }
 
 /// The programs that the forms hold, of a network.

@@ -29,7 +29,8 @@ Forms of networks: mil, mlpackage, netplist (schema 1.0.10), netplist-1.0.9, dot
 compressed; from other forms, weights go to weights/weight.bin (netplist: net.weights) beside the file.
 
 Forms of programs: hwx (container), bin (raw stream and kernel data), anec (open Linux driver), e5 (dispatch descriptor that \
-goes with the container), firmware (firmware container). A dispatch descriptor holds no program: nothing can be made of \
+goes with the container), firmware (firmware container), loaded (the container at the addresses of one load, signed), image and \
+records (the register image of descriptor version 10 of a program of one task, and its sparse records). A dispatch descriptor holds no program: nothing can be made of \
 it. A network becomes a program with `ane compile`.")]
 pub struct Flags {
     /// Package, MIL text, ONNX model, netplist or .mlmodel; or a compiled .hwx, .anec, .bin, .anefw or .e5
@@ -60,6 +61,9 @@ pub struct Flags {
     /// Byte offset of the data in an .anec file: 0x1000, or 0x800 for the first loaders
     #[arg(long, value_parser = data_offset, value_name = "BYTES", help_heading = "Programs")]
     anec_data: Option<usize>,
+    /// Address of the first page, for loaded images
+    #[arg(long, value_parser = super::dump::address, value_name = "ADDRESS", help_heading = "Programs")]
+    base: Option<u64>,
     /// A tensor held from call to call, for .e5: input port and output port
     #[arg(long, value_parser = state, value_name = "IN=OUT", help_heading = "Programs")]
     state: Vec<State>,

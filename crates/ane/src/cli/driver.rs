@@ -6,10 +6,12 @@ use anemone::reference::nearest;
 use anemone::runtime::ModelCompiler;
 use anemone::{Code, Diagnostic, Result, files};
 use anemone_facts::driver::entitlements::ENTITLEMENTS;
-use anemone_facts::driver::selectors::{self, CLIENTS, Client as Kind, Selector};
+use anemone_facts::driver::selectors::{self, CLIENTS, Client as Kind, METHODS, Selector};
 use anemone_facts::driver::structures::{self as s, Place};
 use anemone_facts::driver::{codes, properties};
+use anemone_runtime::broker::client::{Remote, Route};
 use anemone_runtime::driver::client::{Arguments, Client, Create};
+use anemone_runtime::driver::methods::{Answer, HINT_METHODS};
 use anemone_runtime::driver::task::{Identity, Task};
 use anemone_runtime::driver::{Config, Driver, Property};
 use anemone_runtime::e5rt::{CompileOptions, Compiler};
@@ -26,6 +28,8 @@ Examples:
   ane driver call control 0 --set USAGE_OR_TOKEN=2
   ane driver call control 4 --load model.mlpackage --set TOKEN=token
   ane driver call control 2 --hex request.bin --scalar 0
+  ane driver method SetThrottlingPercentage 50
+  ane driver method GetClientsInfo --socket /run/user/1000/anemone/aned.sock
 
 A call goes to a driver in this process, opened for it. Structures are zeros of the exact size, unless a file says otherwise; fields are \
 set by their names. The driver is a model of Apple's: names, sizes and codes are the book's (docs/machine/driver.md).")]
@@ -40,6 +44,26 @@ enum What {
     List,
     /// Call a selector
     Call(CallFlags),
+    /// Call a method of the direct-path client that is no selector, or of the hint client; prints what it changed
+    Method(MethodFlags),
+}
+
+#[derive(Args)]
+struct MethodFlags {
+    /// Name: `ane explain NAME` says what it does and which numbers it takes
+    name: String,
+    /// Numbers
+    #[arg(value_parser = number)]
+    numbers: Vec<u64>,
+    /// Call the broker's driver, with the rights that its policy gives; without it a driver in this process
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Without the property that the second access check looks for
+    #[arg(long, conflicts_with = "socket")]
+    unprivileged: bool,
+    /// Entitlements that the caller lacks; it has all others
+    #[arg(long, value_name = "KEY", conflicts_with = "socket")]
+    without: Vec<String>,
 }
 
 #[derive(Args)]
@@ -98,7 +122,71 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     match flags.what {
         What::List => list(voice),
         What::Call(flags) => call(&flags, voice),
+        What::Method(flags) => method(&flags, voice),
     }
+}
+
+/// Checks that keys exist.
+fn known_keys(keys: &[String]) -> Result<()> {
+    let Some(key) = keys.iter().find(|key| ENTITLEMENTS.iter().all(|e| e.key != **key)) else { return Ok(()) };
+    let near = nearest(key, ENTITLEMENTS.iter().map(|e| e.key));
+    Err(Diagnostic::new(Code::Usage, format!("no entitlement is called {key}")).help(near))
+}
+
+/// A task with every key but some.
+fn task(without: &[String]) -> Task {
+    let keys = ENTITLEMENTS.iter().map(|e| e.key).filter(|key| without.iter().all(|w| w != key));
+    Task::new(std::process::id(), Identity::default(), keys)
+}
+
+fn method(flags: &MethodFlags, voice: Voice) -> Result<u8> {
+    known_keys(&flags.without)?;
+    let short = flags.name.strip_prefix("ANE_").unwrap_or(&flags.name);
+    let names = || METHODS.iter().map(|m| m.0).chain(HINT_METHODS);
+    if names().all(|name| name != short) {
+        let message = format!("no method is called {}", flags.name);
+        return Err(Diagnostic::new(Code::Usage, message).help(nearest(short, names())));
+    }
+    let hints = HINT_METHODS.contains(&short);
+    let (before, done, after) = match &flags.socket {
+        Some(socket) => {
+            let remote = Remote::connect(socket, Route::Broker).map_err(refused)?;
+            let before = remote.stat().map_err(refused)?;
+            let done = remote.method(hints, short, &flags.numbers).map_err(refused)?;
+            (before, done, remote.stat().map_err(refused)?)
+        }
+        None => {
+            let (driver, _) = Driver::start(Config::default()).map_err(refused)?;
+            let task = task(&flags.without);
+            task.set_privileged(!flags.unprivileged);
+            let client =
+                driver.open(&Arc::new(task), if hints { 2 } else { 1 }).map_err(|code| failed("open", code))?;
+            let before = driver.described();
+            let done = client.method(short, &flags.numbers).map_err(|code| failed(short, code))?;
+            (before, done, driver.described())
+        }
+    };
+    let rows = |of: &Value| of.as_object().cloned().unwrap_or_default();
+    let old = rows(&before);
+    let counted = ["methods", "modelled_ns"];
+    let changed: serde_json::Map<String, Value> = rows(&after)
+        .into_iter()
+        .filter(|(name, value)| old.get(name) != Some(value) && !counted.contains(&name.as_str()))
+        .collect();
+    if voice.json {
+        let answer = match &done {
+            Answer::Number(n) => json!(n),
+            Answer::Lines(lines) => json!(lines),
+        };
+        let document = json!({ "schema": "anemone.driver/1", "method": short, "answer": answer, "changed": changed });
+        return print(&format!("{document}\n")).map(|()| 0);
+    }
+    let mut text = match done {
+        Answer::Number(n) => format!("{short}: {n:#x}\n"),
+        Answer::Lines(lines) => lines.iter().map(|line| format!("{line}\n")).collect(),
+    };
+    changed.iter().for_each(|(name, value)| text += &format!("  {name} = {value}\n"));
+    print(&text).map(|()| 0)
 }
 
 fn list(voice: Voice) -> Result<u8> {
@@ -180,13 +268,9 @@ fn call(flags: &CallFlags, voice: Voice) -> Result<u8> {
         let message = format!("the client has {} selectors, numbered from 0", known.len());
         return Err(Diagnostic::new(Code::Usage, message).help("ane driver list"));
     };
-    if let Some(key) = flags.without.iter().find(|key| ENTITLEMENTS.iter().all(|e| e.key != **key)) {
-        let near = nearest(key, ENTITLEMENTS.iter().map(|e| e.key));
-        return Err(Diagnostic::new(Code::Usage, format!("no entitlement is called {key}")).help(near));
-    }
+    known_keys(&flags.without)?;
     let (driver, signer) = Driver::start(Config::default()).map_err(refused)?;
-    let keys = ENTITLEMENTS.iter().map(|e| e.key).filter(|key| flags.without.iter().all(|w| w != key));
-    let task = Arc::new(Task::new(std::process::id(), Identity::default(), keys));
+    let task = Arc::new(task(&flags.without));
     let kind = CLIENTS.iter().find(|c| c.client == flags.client.kind()).map_or(0, |c| c.kind);
     let client = driver.open(&task, kind).map_err(|code| failed("open", code))?;
     let mut told = Vec::new();

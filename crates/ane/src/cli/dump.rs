@@ -28,7 +28,7 @@ Examples:
 Without --td and --part: one line for each task. With them, fields at 0 are left out and equal elements of arrays stand on one \
 line; -v shows every field.")]
 pub struct Flags {
-    /// Compiled file: .hwx, .anec, .bin, .e5 or .anefw
+    /// Compiled file: .hwx, .anec, .bin, .e5, .anefw or .loaded
     file: PathBuf,
     /// Parts to show: header, segments, symbols, relocs, ident, ports, td, regs, lut, weights
     #[arg(long, value_name = "PARTS")]
@@ -58,7 +58,7 @@ pub struct Flags {
     live_in: Vec<String>,
 }
 
-fn address(text: &str) -> std::result::Result<u64, String> {
+pub fn address(text: &str) -> std::result::Result<u64, String> {
     let value = text.strip_prefix("0x").map_or(text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
     value.ok_or("a number, decimal or 0x hexadecimal".to_string())
 }
@@ -107,7 +107,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     {
         return print(&overview).map(|()| 0);
     }
-    let dump = match flags.loaded {
+    // A loaded image is shown where it was loaded.
+    let signed = if flags.loaded.is_none() && flags.file.is_file() { loaded(&flags.file)? } else { None };
+    let dump = match signed.or(flags.loaded) {
         Some(base) => {
             let Model::Container(container) = &model else {
                 let message = "only containers are loaded";
@@ -125,6 +127,17 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         print(&if voice.verbose { dump.render() } else { brief::render(&dump) })?;
     }
     Ok(0)
+}
+
+/// Base of a loaded image's file; `None` for other files.
+fn loaded(file: &Path) -> Result<Option<u64>> {
+    let bytes = files::read(file)?;
+    let container = bytes.starts_with(&anemone_facts::formats::hwx::MAGIC.to_le_bytes());
+    if !container || !anemone_program::hwx::is_loaded(&bytes) {
+        return Ok(None);
+    }
+    let image = Image::read_signed(&bytes);
+    image.map(|image| Some(image.base)).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()).at(file.display()))
 }
 
 fn listed(listing: &str, voice: Voice) -> Result<u8> {

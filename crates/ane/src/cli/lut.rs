@@ -129,6 +129,7 @@ fn compose(flags: &Flags, name: &str, is_file: bool, voice: Voice) -> Result<u8>
             "knots_met": met, "start": chain.start.to_f64(),
             "places": chain.places.iter().map(|p| p.to_f64()).collect::<Vec<_>>(),
             "slopes": chain.slopes.iter().map(|s| s.to_f64()).collect::<Vec<_>>(),
+            "ways": chain.ways,
             "error": errors(&curve),
         });
         return print(&format!("{document}\n")).map(|()| 0);

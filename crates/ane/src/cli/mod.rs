@@ -347,6 +347,15 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Refuses what the book refuses on a chip, where that was asked for.
+fn strictly(asked: bool, net: &anemone_net::Net, chip: &'static Chip) -> Result<()> {
+    let outline = || anemone_net::outline::Outline::of(net);
+    match asked.then(|| anemone::check::strictly_refused(&outline(), chip)).flatten() {
+        Some(refused) => Err(refused),
+        None => Ok(()),
+    }
+}
+
 /// Reads a compiled form by name.
 fn forms() -> impl TypedValueParser<Value = Form> {
     let names = PossibleValuesParser::new(Form::ALL.map(Form::name));

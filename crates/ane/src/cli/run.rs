@@ -97,6 +97,9 @@ pub struct Flags {
     /// Other weights on the same base: arrays by the names that `ane patch` lists for the compiled program
     #[arg(long, value_name = "FILE.npz", conflicts_with_all = ["reference", "by_layer"])]
     adapter: Option<PathBuf>,
+    /// Refuse what the book refuses on the chip, also where this compiler's own lowering takes it
+    #[arg(long)]
+    strict: bool,
     /// Refuse a model that needs host segments: operations that the compiler has no way to the engine for
     #[arg(long)]
     engine_only: bool,
@@ -132,8 +135,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     }
     let model = Model::load_with(&flags.model, &flags.choices.choices()?)?;
     let chip = target(&flags.target, &model)?;
-    if let Model::Net { notes, .. } = &model {
+    if let Model::Net { net, notes } = &model {
         voice.reader_notes(notes);
+        super::strictly(flags.strict, net, chip).map_err(|d| d.or_at(flags.model.display()))?;
     }
     if flags.reference {
         return by_reference(&flags, model, voice);

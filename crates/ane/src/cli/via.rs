@@ -43,6 +43,9 @@ pub struct Flags {
     /// Ask the broker for aggressive power saving, which needs its key
     #[arg(long, requires = "via")]
     power_saving: bool,
+    /// Ask the broker to keep the program's memory when the engine goes off
+    #[arg(long, requires = "via")]
+    wired: bool,
     /// Ask for the broker's compile service for long compiles, which needs its key
     #[arg(long, requires = "via")]
     long_compile: bool,
@@ -136,7 +139,8 @@ impl Flags {
     fn runtime(&self, arithmetic: Arithmetic) -> Result<(Arc<Runtime>, Side)> {
         let remote = |route| -> Result<Arc<Remote>> {
             let remote = Remote::connect(&socket(self.socket.clone())?, route).map_err(refused)?;
-            let load = Loading { depth: self.depth, power_saving: self.power_saving, long: self.long_compile };
+            let (depth, power_saving) = (self.depth, self.power_saving);
+            let load = Loading { depth, power_saving, wired: self.wired, long: self.long_compile };
             Ok(Arc::new(self.qos.into_iter().fold(remote.with_loading(load), Remote::with_class)))
         };
         let refuse = |message: &str, help: &str| Err(Diagnostic::new(Code::Usage, message).help(help));

@@ -51,13 +51,13 @@ pub(super) fn clients(facts: &mut Vec<Fact>) {
             });
         }
     }
-    for (name, guarded) in METHODS {
+    for (name, guarded, effect) in METHODS {
         let guard = if *guarded { "a second access check guards it" } else { "no second access check" };
         facts.push(Fact {
             kind: "method of the direct-path client",
             name: format!("ANE_{name}"),
             also: vec![name.to_string()],
-            lines: vec!["is no selector".into(), guard.into()],
+            lines: vec![effect.to_string(), format!("is no selector; {guard}: `ane driver method {name}` calls it")],
             evidence: "C",
             source: "driver",
             ..Fact::default()

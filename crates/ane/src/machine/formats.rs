@@ -4,6 +4,7 @@ use super::Fact;
 use anemone_facts::enums::ELEMENT_ROWS;
 use anemone_facts::formats::{Code, Word, dialects, e5, firmware, hwx};
 use anemone_facts::layout::v10;
+use anemone_program::task::image::CachePrimitive;
 
 fn of_code(kind: &'static str, row: &Code, source: &'static str, also: Vec<String>) -> Fact {
     Fact {
@@ -264,6 +265,14 @@ pub(super) fn image(facts: &mut Vec<Fact>) {
         Vec::new(),
         lines,
     ));
+    for primitive in CachePrimitive::ALL {
+        let lines = vec![
+            "a primitive of the compute cache, which version 10 has no DMA engine for".into(),
+            "its setter is unsupported on this architecture; resident state is a shared buffer instead".into(),
+        ];
+        let also = vec![format!("compute-cache-{}", primitive.name())];
+        facts.push(claimed("primitive of the compute cache", primitive.name().into(), also, Vec::new(), lines));
+    }
     let lines = vec![
         format!("{} bytes: a count marker, the register's address, one or two addresses", v10::RECORD_BYTES),
         "only registers that differ from their default are written".into(),

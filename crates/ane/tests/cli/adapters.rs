@@ -78,7 +78,7 @@ fn an_adapter_replaces_weights_of_its_own_instance_alone() {
     let key = anemone_facts::driver::entitlements::ADAPTER_WEIGHT.to_string();
     let digest = socket::digest_of("/proc/self/exe").expect("the digest of this test");
     let known = |entitlements| Policy {
-        identity: vec![Known { digest: digest.clone(), team: "A".into(), entitlements }],
+        identity: vec![Known { digest: digest.clone(), team: "A".into(), entitlements, privileged: false }],
         ..Policy::default()
     };
     let broker = Broker::new(known(vec![key]), Arc::new(ModelCompiler), None).expect("a broker");

@@ -105,6 +105,15 @@ fn secure_mode_and_the_driver_by_hand() {
     ane!("driver", "call", "control", "7", "--without", key).refused(2, "ANE2004", &["no entitlement"]);
     let key = "com.apple.ane.iokit-user-access";
     ane!("driver", "call", "control", "7", "--without", key).refused(1, "ANE1004", &["open", "NOT_PRIVILEGED"]);
+    let made = ane!("driver", "method", "ANE_SetThrottlingPercentage", "50").fine();
+    assert!(made.out.contains("throttling_percent = 50"), "{made:?}");
+    ane!("driver", "method", "SetThrottlingPercentage", "100").refused(1, "ANE1004", &["BAD_ARGUMENT"]);
+    ane!("driver", "method", "SetThrotling", "1").refused(2, "ANE2004", &["SetThrottlingPercentage"]);
+    ane!("driver", "method", "WriteANERegister", "1", "2").fine();
+    ane!("driver", "method", "WriteANERegister", "1", "2", "--unprivileged").refused(1, "ANE1004", &["NOT_PRIVILEGED"]);
+    let key = "com.apple.private.ane.allow-set-client-hints";
+    ane!("driver", "method", "setClientHint", "1", "1").fine();
+    ane!("driver", "method", "setClientHint", "1", "1", "--without", key).refused(1, "ANE1004", &["NOT_PRIVILEGED"]);
     let document = ane!("driver", "list", "--json").fine().json("anemone.driver/1");
     assert_eq!(document["selectors"].as_array().map(Vec::len), Some(26), "{document}");
 }

@@ -41,6 +41,72 @@ fn forms_are_converted_and_assembled() {
     ane!("compile", package, "-o", scratch.out("all/"), "--emit", "hwx,e5,anec,firmware").fine();
 }
 
+#[test]
+fn loaded_images_are_written_verified_read_listed_and_compared() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    let hwx = compiled(&scratch);
+    let (one, two) = (scratch.out("one.loaded"), scratch.out("two.loaded"));
+    ane!("compile", package, "-o", one).fine();
+    ane!("convert", hwx, "-o", two, "--base", "0x50000000").fine();
+    let wanted = ane!("run", hwx, "-i", image).fine().out;
+    for (file, base) in [(&one, "0x30000000"), (&two, "0x50000000")] {
+        assert_eq!(ane!("run", file, "-i", image).fine().out, wanted, "{base}");
+        let listed = ane!("dump", file, "--part", "segments").fine();
+        assert!(listed.out.contains(base), "{listed:?}");
+    }
+    let listed = ane!("dump", two, "--part", "relocs").fine();
+    assert!(listed.out.contains("0x500"), "{listed:?}");
+    ane!("diff", one, two).fine();
+    ane!("convert", two, "-o", scratch.out("back.hwx")).fine();
+    assert_eq!(ane!("run", scratch.out("back.hwx"), "-i", image).fine().out, wanted);
+    ane!("convert", hwx, "-o", scratch.out("odd.loaded"), "--base", "0x50000001").refused(
+        1,
+        "ANE",
+        &["multiple of 0x4000"],
+    );
+    // One byte of it changed, and it is not what was signed.
+    let mut bytes = std::fs::read(&two).expect("a file");
+    bytes[0x4000] ^= 1;
+    std::fs::write(&two, bytes).expect("written");
+    for verb in ["run", "dump"] {
+        ane!(verb, two).refused(2, "ANE2002", &["signature"]);
+    }
+}
+
+#[test]
+fn programs_become_register_images_and_records() {
+    let scratch = Scratch::new();
+    let relu = scratch.relu();
+    let (image, records) = (scratch.out("a.image"), scratch.out("a.records"));
+    ane!("compile", relu, "-o", image).fine();
+    ane!("compile", relu, "-o", records).fine();
+    let listed = ane!("dump", image, "--image").fine().out;
+    for part in ["Win =", "Cin =", "bar register=0x1344", "bar register=0x1442"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let listing = scratch.file("listing", &listed);
+    ane!("asm", listing, "-o", scratch.out("b.image")).fine();
+    let bytes = |name: &str| std::fs::read(scratch.path(name)).expect("a file");
+    assert_eq!(bytes("a.image"), bytes("b.image"));
+    // Forty-four bytes each, and few of them.
+    assert!(bytes("a.records").len().is_multiple_of(44) && (3..=8).contains(&(bytes("a.records").len() / 44)));
+    ane!("dump", records, "--image").fine();
+    ane!("run", image).refused(2, "ANE", &["image"]);
+    ane!("compile", relu, "-o", scratch.out("c.hwx"), "--sidecar").fine();
+    let sidecar = std::fs::read_to_string(scratch.path("c.layout.json")).expect("beside it");
+    assert!(sidecar.contains("anemone.layout/1") && sidecar.contains("\"strides\""), "{sidecar}");
+    // Several tasks are several files.
+    let [package, ..] = digits();
+    ane!("compile", package, "-o", scratch.out("all/"), "--emit", "image,records").fine();
+    assert!(std::path::Path::new(&scratch.path("all/digits_1.image")).exists());
+    ane!("convert", compiled(&scratch), "-o", scratch.out("x.image")).refused(
+        1,
+        "ANE",
+        &["holds one task", "--emit image"],
+    );
+}
+
 /// Two states, of which each run adds its input to one and that one to the other.
 const STATEFUL: &str = r#"program(1.3)
 {

@@ -55,6 +55,14 @@ fn a_composed_function_runs_on_the_engine() {
     let x = npy_file(&scratch, "x.npy", &[1, 1, 1, 33], &places);
     let y = npy_file(&scratch, "y.npy", &[1, 1, 1, 33], &wanted);
     ane!("run", model, "-i", x, "--expect", y, "--atol", "0", "--rtol", "0").fine();
+    // Tails that are steps of the smallest number beside a value of 1.
+    let bump = |x: &f32| half::f16::from_f64((-f64::from(x * x)).exp()).to_f32();
+    let steep: Vec<f32> = places.iter().map(bump).collect();
+    let (knots, model) = (npy_file(&scratch, "steep.npy", &[33], &steep), scratch.out("steep.mlpackage"));
+    let ran = ane!("lut", knots, "--compose", "-o", model).fine();
+    assert!(ran.out.contains("33 of 33 knots are met exactly"), "{}", ran.out);
+    let y = npy_file(&scratch, "y.npy", &[1, 1, 1, 33], &steep);
+    ane!("run", model, "-i", x, "--expect", y, "--atol", "0", "--rtol", "0").fine();
     let values: Vec<f32> = (0..9).map(|i| [0.0, 2.5, -1.0][i % 3]).collect();
     let file = npy_file(&scratch, "own.npy", &[9], &values);
     let document = ane!("lut", file, "--compose", "--from", "0", "--to", "8", "--json").fine().json("anemone.chain/1");

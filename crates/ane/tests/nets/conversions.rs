@@ -13,7 +13,7 @@ use anemone_net::netplist::{self, Version};
 use anemone_net::read::{MemoryFiles, Options as ReadOptions, read_netplist};
 use anemone_net::{Net, check};
 use anemone_program::firmware::Package;
-use anemone_program::hwx::{Container, Options};
+use anemone_program::hwx::{Container, Image, Options};
 use anemone_program::{Program, raw};
 use common::Score;
 use common::draw::Draw;
@@ -31,9 +31,10 @@ enum Way {
     Bin,
     Anec,
     Firmware,
+    Loaded,
 }
 
-const WAYS: [Way; 5] = [Way::Old, Way::New, Way::Bin, Way::Anec, Way::Firmware];
+const WAYS: [Way; 6] = [Way::Old, Way::New, Way::Bin, Way::Anec, Way::Firmware, Way::Loaded];
 
 /// The program after a form. `None` where the form says that it loses something.
 fn through(program: &Program, way: Way) -> Result<Option<Program>, String> {
@@ -45,6 +46,7 @@ fn through(program: &Program, way: Way) -> Result<Option<Program>, String> {
         Way::Bin => (Form::Bin, Surroundings::default()),
         Way::Anec => (Form::Anec, Surroundings::default()),
         Way::Firmware => (Form::Firmware, Surroundings::default()),
+        Way::Loaded => (Form::Loaded, Surroundings { base: Some(0x5000_0000), ..Surroundings::default() }),
     };
     if form == Form::Bin && lost_in_stream(program).is_some() {
         return Ok(None);
@@ -59,7 +61,12 @@ fn through(program: &Program, way: Way) -> Result<Option<Program>, String> {
         Form::Hwx => Container::read(&bytes).map_err(|e| e.to_string())?.program().map_err(|e| e.to_string()),
         Form::Bin => raw::read_bin(&bytes).map_err(|e| e.to_string()),
         Form::Anec => raw::read_anec(&bytes).map_err(|e| e.to_string()),
-        Form::Firmware | Form::E5 => {
+        Form::Loaded => {
+            let image = Image::read_signed(&bytes).map_err(|e| e.to_string())?;
+            assert_eq!(image.base, 0x5000_0000);
+            image.to_file().map_err(|e| e.to_string())?.program().map_err(|e| e.to_string())
+        }
+        _ => {
             let package = Package::read(&bytes).map_err(|e| e.to_string())?;
             package.programs[0].program().map_err(|e| e.to_string())
         }
@@ -105,7 +112,7 @@ fn every_chain_of_two_executes_to_the_same_bits() {
     }
     println!("{chains} chains; refused or said to be lost: {lost:?} of {WAYS:?}");
     // Containers and packages state their ports: nothing is lost in them.
-    assert_eq!((lost[0], lost[1], lost[4]), (0, 0, 0));
+    assert_eq!((lost[0], lost[1], lost[4], lost[5]), (0, 0, 0, 0));
     assert!(chains > 8 * cases as usize, "{chains}");
     score.close();
 }

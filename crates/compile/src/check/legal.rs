@@ -184,7 +184,7 @@ fn bound(bound: Bound, layer: &Layer, chip: &Chip) -> Result<Option<i64>, &'stat
     }
 }
 
-fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip, route: Route) -> Refusal {
+pub(super) fn refusal(rule: &'static Rule, status: MatchStatus, layer: &Layer, chip: &Chip, route: Route) -> Refusal {
     let MatchStatus::Mismatch { found, least, most } = status else { unreachable!("only mismatches are told") };
     let (quantity, found_text, limit) = match rule.matches {
         MatchParams::Capability(byte) => (byte, "absent".to_string(), capability(byte)),

@@ -15,6 +15,7 @@ pub mod load;
 pub mod own;
 pub mod place;
 pub mod segment;
+pub mod strict;
 mod types;
 pub mod validate;
 

@@ -223,6 +223,9 @@ fn verdict(op: &OutlineOp, outline: &Outline, chip: &Chip, route: Route) -> Verd
     if !row.note.is_empty() && verdict.place.on_engine() {
         verdict.notes.push(row.note.to_string());
     }
+    if route == Route::Direct && verdict.place.on_engine() {
+        verdict.notes.extend(super::strict::notes(op, chip));
+    }
     verdict
 }
 
@@ -240,6 +243,7 @@ fn authored(op: &OutlineOp, stem: &'static str, chip: &Chip) -> Verdict {
         verdict.basis = Basis::Inferred;
         verdict.notes.push(format!("leans on numbers that no source gives: {}", verdict.unknown.join(", ")));
     }
+    verdict.notes.extend(super::strict::notes(op, chip));
     verdict
 }
 

@@ -4,7 +4,7 @@ use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::machine::Machine;
 use crate::memory::Home;
 use crate::operand::MemRef;
-use crate::plan::{Step, Work};
+use crate::plan::{Plan, Step, Work};
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{class, residency};
 use anemone_kernels::interleave::interleaved;
@@ -15,6 +15,15 @@ pub(crate) struct Accesses {
     pub(crate) reads: Vec<MemRef>,
     /// Exact boxes: every byte is written in every run.
     pub(crate) writes: Vec<MemRef>,
+}
+
+impl Plan {
+    /// First task that reads, or writes, bytes of a range behind a base register; `None` where none is known to.
+    pub fn first_access(&self, bar: u8, bytes: std::ops::Range<u64>, write: bool) -> Option<usize> {
+        let touches = |of: &MemRef| of.home == Home::Bar(bar) && of.base_bytes < bytes.end && bytes.start < of.end();
+        let of = |accesses: &Accesses| if write { accesses.writes.iter() } else { accesses.reads.iter() }.any(touches);
+        self.accesses.iter().position(|accesses| accesses.as_ref().is_some_and(of))
+    }
 }
 
 impl Machine<'_> {

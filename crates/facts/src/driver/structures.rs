@@ -74,6 +74,9 @@ structures! {
         SEQUENCE 0x00 4 [1] "driver";
         RESULT 0x04 4 [1] "driver-choice";
         TOKEN 0x08 8 [1] "driver";
+        FAULT_ADDRESS 0x10 8 [1] "driver-choice";
+        FAULT_TASK 0x18 4 [1] "driver-choice";
+        FAULT_KIND 0x1c 4 [1] "driver-choice";
         STATUS 0x20 4 [1] "driver";
     }
     /// Create: where arguments lie and results go, in the caller's addresses.

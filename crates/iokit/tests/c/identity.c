@@ -84,6 +84,11 @@ int main(int count, char **names) {
         uint16_t half = (uint16_t)(0x3c00 + i); // 1, and the next 63 numbers
         memcpy((char *)IOSurfaceGetBaseAddress(in) + i * row_bytes, &half, 2);
     }
+    uint64_t mapped = 0, mapped_bytes = 0;
+    CHECK(IOConnectMapMemory64(connect, IOSurfaceGetID(out), 0, &mapped, &mapped_bytes, 0));
+    if (mapped != (uintptr_t)IOSurfaceGetBaseAddress(out) || mapped_bytes != IOSurfaceGetAllocSize(out)) return 1;
+    CHECK(IOConnectUnmapMemory64(connect, IOSurfaceGetID(out), 0, mapped));
+    if (IOConnectMapMemory64(connect, 99999, 0, &mapped, &mapped_bytes, 0) == 0) return 1;
     unsigned char request[2376] = {0}, reply[40];
     uint32_t priority = 5, io_counts = 1 | 1 << 8, category = 2, ids[2] = {IOSurfaceGetID(in), IOSurfaceGetID(out)};
     memcpy(request, &token, 8);

@@ -91,7 +91,7 @@ pub fn write(net: &Net) -> Result<Written, Error> {
         attributes: BTreeMap::new(),
     };
     let functions = BTreeMap::from([("main".to_string(), function)]);
-    let program = Program { version: 1, functions, attributes: BTreeMap::new() };
+    let program = Program { version: 1, functions, attributes: super::build_info() };
     Ok(Written { program, weights: writer.weights.finish() })
 }
 

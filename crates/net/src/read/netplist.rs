@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
         for name in &inputs {
             let entry = entry(network, name, "input")?;
             let ty = self.tensor_type(&entry, "Input")?;
-            let surface = surface(&entry, "Input")?;
+            let surface = surface(&entry, "Input", &ty)?;
             let id = self.define(&entry.place, name, ty, None, surface)?;
             self.net.inputs.push(id);
         }
@@ -367,7 +367,8 @@ impl<'a> Builder<'a> {
             let declared = TensorType { dtype, ..ty };
             self.add_op(output.name, output.name, OpKind::Cast, &[from], Some(declared))?
         };
-        let surface = surface(&output.dict, "Output")?;
+        let ty = self.net.value(id).ty.clone();
+        let surface = surface(&output.dict, "Output", &ty)?;
         self.net.values[id.0 as usize].surface = surface;
         Ok(id)
     }
@@ -429,12 +430,16 @@ fn entry<'a>(network: &Dict<'a>, name: &str, what: &str) -> Result<Dict<'a>, Err
     Ok(dict.at(format!("{what} `{name}`")))
 }
 
-/// Memory layout of an input or output, if the entry states one.
-fn surface(entry: &Dict, prefix: &str) -> Result<Option<Surface>, Error> {
+/// Memory layout of an input or output, if the entry states one: strides, or interleaved channels, whose strides are then dense.
+fn surface(entry: &Dict, prefix: &str, ty: &TensorType) -> Result<Option<Surface>, Error> {
     let key = |name: &str| format!("{prefix}{name}");
     let (row, plane) = (key("RowStride"), key("PlaneStride"));
     if !entry.has(&row) && !entry.has(&plane) {
-        return Ok(None);
+        let interleave = entry.extent(&key("Interleave"), 1)?;
+        let [_, _, _, rows, columns] = crate::netplist::own::five(&ty.shape);
+        let row_bytes = (columns * ty.dtype.bytes() * interleave).next_multiple_of(64) as u64;
+        let plane_bytes = row_bytes * rows as u64;
+        return Ok((interleave > 1).then_some(Surface { row_bytes, plane_bytes, interleave: interleave as u32 }));
     }
     if let Some(missing) = [&row, &plane].into_iter().find(|key| !entry.has(key)) {
         return Err(entry.missing(missing));
@@ -459,6 +464,10 @@ fn dtype(entry: &Dict, key: &str) -> Result<Option<DType>, Error> {
         "Int32" => DType::I32,
         // Written here for truth values.
         "Bool" => DType::Bool,
+        "E4M3" => {
+            let reason = "E4M3 is not supported on this architecture: int8, or a palette of weights".to_string();
+            return Err(Error::Unsupported { op: key.to_string(), output: entry.place.clone(), reason });
+        }
         _ => {
             let (place, key, found) = (entry.place.clone(), key.to_string(), format!("`{name}`"));
             return Err(Error::WrongType { place, key, found, expected: "an element type" });

@@ -97,15 +97,24 @@ impl Image {
         if !base.is_multiple_of(rows::PAGE) {
             return Err(MapError::Base { base, page: rows::PAGE });
         }
+        Ok(Image::of_loaded(Image::moved(container, rows::VM_BASE, base)?, base))
+    }
+
+    /// The image of a container whose addresses are those of a load at `base`.
+    pub(super) fn of_loaded(container: Container, base: u64) -> Image {
+        let (apertures, relocations) = (apertures(&container), resolve(&container));
+        Image { base, container, apertures, relocations }
+    }
+
+    /// The container with what lies from `from` on moved to `to`.
+    pub(super) fn moved(container: &Container, from: u64, to: u64) -> Result<Container, MapError> {
         let mut moved = container.clone();
         let file_bytes = moved.file_bytes;
         // What stood in the head or in a moved record is not what stands there now.
         moved.residue.clear();
-        move_all(&mut moved, base)?;
+        move_all(&mut moved, from, to)?;
         moved.file_bytes = file_bytes;
-        let apertures = apertures(&moved);
-        let relocations = resolve(&moved);
-        Ok(Image { base, container: moved, apertures, relocations })
+        Ok(moved)
     }
 
     /// The bytes of the image.
@@ -156,12 +165,12 @@ impl Image {
     }
 }
 
-fn move_all(c: &mut Container, base: u64) -> Result<(), MapError> {
+fn move_all(c: &mut Container, from: u64, base: u64) -> Result<(), MapError> {
     let to = |address: u64, what: &str, limit: u64| -> Result<u64, MapError> {
-        if address < rows::VM_BASE {
+        if address < from {
             return Ok(address);
         }
-        let moved = (address - rows::VM_BASE).checked_add(base).filter(|&a| a < limit);
+        let moved = (address - from).checked_add(base).filter(|&a| a < limit);
         moved.ok_or_else(|| MapError::Range { what: what.to_string(), address, base, limit })
     };
     const WIDE: u64 = u64::MAX;

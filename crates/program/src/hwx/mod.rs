@@ -7,6 +7,7 @@ mod build;
 mod defs;
 mod image;
 mod lift;
+mod loaded;
 mod options;
 mod outline;
 mod read;
@@ -24,6 +25,7 @@ pub use defs::{
 pub use image::{Aperture, Image, MapError, Problem, Resolved};
 pub use lift::LiftError;
 pub(crate) use lift::{BASES, element_of, type_of};
+pub use loaded::{LoadedError, SIGNATURE, TRAILER_BYTES, is_loaded};
 pub use options::{BuildError, Options};
 pub use runtime::RuntimeGraph;
 pub use symbols::{SymbolError, TensorSymbol};

@@ -5,6 +5,7 @@
 //! registers have one: here it is 0. They name what a record holds and its size, not the order: here it is a count, the
 //! register's device address, two values, zeros. No sample of either is known.
 
+pub use super::cache::CachePrimitive;
 use anemone_facts::layout::v10::{
     ACCESSOR_SHIFT, FIELDS, GROUPS, IMAGE_BYTES, ImageField, RECORD_BYTES, RELOCATIONS, STRIDE_BIT, STRIDE_BITS,
 };
@@ -53,6 +54,12 @@ pub enum ImageError {
         bit: u32,
         /// Number of bits.
         width: u32,
+    },
+    /// A primitive of the compute cache, which the version has no DMA engine for.
+    #[error("{setter} is unsupported on this architecture")]
+    Unsupported {
+        /// What would be set.
+        setter: &'static str,
     },
     /// A serialized record that cannot be read.
     #[error("record at {offset:#x}: {what} is {found:#x}, expected {expected}")]
@@ -186,6 +193,11 @@ impl Image {
         }
         let kept = self.register(register)? & ((1 << STRIDE_BIT) - 1);
         self.set_register(register, bytes as u32 | kept)
+    }
+
+    /// Sets a primitive of the compute cache: refused, because version 10 has no compute-cache DMA engine. Resident state is a shared buffer.
+    pub fn set_cache(&mut self, primitive: CachePrimitive, _value: u64) -> Result<(), ImageError> {
+        Err(ImageError::Unsupported { setter: primitive.name() })
     }
 
     /// Registers that differ from their default, as records. `aperture` is the device address of register 0.

@@ -5,7 +5,7 @@ use anemone_facts::{Layout, Space, layout};
 
 use super::block;
 use super::lex::{Line, Lines, TextError, quote};
-use crate::task::image::{BarKind, CustomBar, Descriptor, Image, LiveIn};
+use crate::task::image::{BarKind, CachePrimitive, CustomBar, Descriptor, Image, LiveIn};
 
 /// Names of what a bar is resolved to.
 const KINDS: [(BarKind, &str); 3] =
@@ -93,6 +93,14 @@ pub fn assemble_image(text: &str) -> Result<Descriptor, TextError> {
                 let bar = parse_place(&line, 5)?;
                 descriptor.live_ins.push(LiveIn { input, start: start?, stop: stop?, step: step?, bar });
                 line.ends_at(9)?;
+            }
+            "cache" => {
+                let word = line.at(1);
+                let known = CachePrimitive::ALL.into_iter().find(|primitive| primitive.name() == word.text);
+                let names = || CachePrimitive::ALL.map(CachePrimitive::name).join(", ");
+                let primitive = known.ok_or_else(|| word.error(format!("one of {}", names())))?;
+                let value = line.u64(2, "value")?;
+                descriptor.image.set_cache(primitive, value).map_err(|e| word.error(e.to_string()))?;
             }
             "end" => {
                 line.ends_at(1)?;

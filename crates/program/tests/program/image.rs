@@ -139,3 +139,17 @@ fn random_images_survive_records_bytes_and_text() {
     }
     assert!(matches!(Image::of_bytes(&[0; 7]), Err(ImageError::Size { found: 7 })));
 }
+
+#[test]
+fn the_compute_cache_is_unsupported() {
+    use anemone_program::task::image::CachePrimitive;
+    let mut image = Image::default();
+    for primitive in CachePrimitive::ALL {
+        let error = image.set_cache(primitive, 1).expect_err("no engine for it").to_string();
+        assert_eq!(error, format!("{} is unsupported on this architecture", primitive.name()));
+        let text = format!("image version=10 bytes=0x3b4\ncache {} value=1\nend\n", primitive.name());
+        let error = anemone_program::text::assemble_image(&text).expect_err("no engine for it").to_string();
+        assert!(error.contains("unsupported on this architecture"), "{error}");
+    }
+    assert_eq!(image, Image::default());
+}

@@ -3,9 +3,11 @@
 use super::wire::{self, Answer, Ask, kind};
 use crate::cache::{Bundle, hex};
 use crate::driver::client::Submit;
+use crate::driver::methods::Answer as Method;
+use crate::driver::priority_of;
 use crate::driver::sign::sha256;
 use crate::driver::task::lock;
-use crate::e5rt::device::{Device, Loaded, Piece};
+use crate::e5rt::device::{Device, Loaded, Piece, Submission};
 use crate::e5rt::{CompileOptions, Compiler};
 use crate::error::{Code, Error, Result};
 use crate::os::BorrowedDescriptor;
@@ -45,13 +47,15 @@ pub struct Loading {
     pub depth: u32,
     /// Aggressive power saving.
     pub power_saving: bool,
-    /// Compiles are declared long, which needs a key; the broker counts them and compiles them as any other.
+    /// Weights and scratch stay in memory when the engine goes off.
+    pub wired: bool,
+    /// Compiles are declared long, which needs a key: they go to a compile service of their own, beside that of the others.
     pub long: bool,
 }
 
 impl Default for Loading {
     fn default() -> Self {
-        Loading { depth: 8, power_saving: false, long: false }
+        Loading { depth: 8, power_saving: false, wired: false, long: false }
     }
 }
 
@@ -103,6 +107,16 @@ impl Remote {
         wire::read_answer(&message).map(|(answer, _)| answer)
     }
 
+    /// Calls a method of the direct-path client, or of the hint client, by name.
+    pub fn method(&self, hints: bool, name: &str, numbers: &[u64]) -> Result<Method> {
+        let (name, numbers) = (name.to_string(), numbers.to_vec());
+        match self.ask(&Ask::Method { hints, name, numbers, qos: self.qos })? {
+            Answer::Count(n) => Ok(Method::Number(n)),
+            Answer::Lines(lines) => Ok(Method::Lines(lines)),
+            _ => Err(gone()),
+        }
+    }
+
     /// Live counters.
     pub fn stat(&self) -> Result<serde_json::Value> {
         match self.ask(&Ask::Stat { qos: self.qos })? {
@@ -141,14 +155,18 @@ struct RemoteProgram {
     _control: Option<Stream>,
     line: Mutex<Stream>,
     token: u64,
+    /// Doorbell of its class of service.
+    doorbell: u64,
+    /// Calls may be chained, as far as is known.
+    chains: AtomicBool,
 }
 
 impl Remote {
     fn instance(&self, image: &[u8], pieces: &[Piece]) -> Result<Arc<dyn Loaded>> {
-        let Loading { depth, power_saving, .. } = self.load;
+        let Loading { depth, power_saving, wired, .. } = self.load;
         let image = hex(&sha256(image));
         let control = socket::connect(&self.socket)?;
-        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth, power_saving, qos: self.qos })?;
+        wire::ask(&control, &Ask::Load { image, stats_mask: 0, depth, power_saving, wired, qos: self.qos })?;
         let message = exchange(&control)?;
         let Answer::Loaded { token: base, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
         let mut token = base;
@@ -159,14 +177,19 @@ impl Remote {
             let Answer::Loaded { token: adapted, .. } = wire::read_answer(&message)?.0 else { return Err(gone()) };
             token = adapted;
         }
+        let doorbell = u64::from(priority_of(self.qos));
+        let program = |control, line| {
+            let chains = AtomicBool::new(true);
+            RemoteProgram { _control: control, line: Mutex::new(line), token, doorbell, chains }
+        };
         if self.path == Route::Broker {
-            return Ok(Arc::new(RemoteProgram { _control: None, line: Mutex::new(control), token }));
+            return Ok(Arc::new(program(None, control)));
         }
         wire::ask(&control, &Ask::Direct { token, qos: self.qos })?;
         let mut message = exchange(&control)?;
         wire::read_answer(&message)?;
         let line = message.descriptors.pop().map(socket::from_descriptor).ok_or_else(gone)?;
-        Ok(Arc::new(RemoteProgram { _control: Some(control), line: Mutex::new(line), token }))
+        Ok(Arc::new(program(Some(control), line)))
     }
 }
 
@@ -206,7 +229,27 @@ impl RemoteProgram {
         let message = exchange(&line)?;
         match Code(u32_at(&message.body, 0)) {
             Code::SUCCESS if message.kind == kind::REPLY => Ok(()),
-            code => Err(Error::driver("submit", code)),
+            code => Err(Error::submission(code, &message.body[4..])),
+        }
+    }
+
+    /// A chained call: `None` where it must go the plain way.
+    fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
+        if !self.chains.load(Relaxed) {
+            return None;
+        }
+        let mut body = self.token.to_le_bytes().to_vec();
+        [inputs.len(), outputs.len()].iter().for_each(|n| body.extend_from_slice(&(*n as u32).to_le_bytes()));
+        inputs.iter().chain(outputs).for_each(|surface| body.extend_from_slice(&surface.to_le_bytes()));
+        match self.call(kind::CHAINED, &body, &[]) {
+            Ok((Code::SUCCESS, _)) => Some(Ok(())),
+            // No key, no handler, or wiped by a fault.
+            Ok((Code::UNSUPPORTED, _)) => {
+                self.chains.store(false, Relaxed);
+                None
+            }
+            Ok((code, _)) => Some(Err(Error::driver("submit", code))),
+            Err(error) => Some(Err(error)),
         }
     }
 }
@@ -225,8 +268,15 @@ impl Loaded for RemoteProgram {
         let _ = self.call(kind::DROP, &surface.to_le_bytes(), &[]);
     }
 
-    fn submit(&self, sequence: u64, inputs: &[u32], outputs: &[u32], limit: Option<Duration>) -> Result<()> {
-        let submit = Submit { sequence, ..Submit::new(self.token, inputs, outputs) };
+    fn submit(&self, submission: &Submission<'_>) -> Result<()> {
+        let &Submission { sequence, inputs, outputs, keeps, limit } = submission;
+        if keeps
+            && limit.is_none()
+            && let Some(done) = self.submit_chained(inputs, outputs)
+        {
+            return done;
+        }
+        let submit = Submit { sequence, doorbell: self.doorbell, ..Submit::new(self.token, inputs, outputs) };
         let request = submit.encode().map_err(|code| Error::driver("submit", code))?;
         let mut body = submit.doorbell.to_le_bytes().to_vec();
         body.extend_from_slice(&request);
@@ -235,7 +285,7 @@ impl Loaded for RemoteProgram {
         }
         match self.call(kind::SUBMIT, &body, &[])? {
             (Code::SUCCESS, _) => Ok(()),
-            (code, _) => Err(Error::driver("submit", code)),
+            (code, reply) => Err(Error::submission(code, &reply)),
         }
     }
 }

@@ -52,6 +52,9 @@ pub struct Broker {
     driver: Arc<Driver>,
     signer: Signer,
     runtime: Arc<Runtime>,
+    /// Compiles declared as long: a service and a queue of their own, on the same cache.
+    patient: Option<Arc<Runtime>>,
+    patient_door: door::Door,
     policy: RwLock<Policy>,
     known: Mutex<Known>,
     /// Tokens of instances by the digest of their image: a client of the same identity attaches to the resident one.
@@ -84,13 +87,27 @@ impl Broker {
         cache: Option<crate::cache::Cache>,
         config: Config,
     ) -> Result<Arc<Broker>> {
+        Broker::with_services(policy, (compiler, None), cache, config)
+    }
+
+    /// As [`Broker::configured`], compiles that are declared long by the second compiler, beside those of the first.
+    pub fn with_services(
+        policy: Policy,
+        (compiler, long): (Arc<dyn Compiler>, Option<Arc<dyn Compiler>>),
+        cache: Option<crate::cache::Cache>,
+        config: Config,
+    ) -> Result<Arc<Broker>> {
         let (driver, signer) = Driver::start(config)?;
         let device = Arc::new(InProcess::with(Arc::clone(&driver), signer.clone()));
+        let patient = long
+            .map(|long| Arc::new(Runtime::new(device.clone(), long, cache.as_ref().map(crate::cache::Cache::again))));
         let runtime = Arc::new(Runtime::new(device, compiler, cache));
         Ok(Arc::new(Broker {
             driver,
             signer,
             runtime,
+            patient,
+            patient_door: door::Door::default(),
             policy: RwLock::new(policy),
             known: Mutex::default(),
             attachable: Mutex::default(),
@@ -190,7 +207,7 @@ impl Broker {
         let counters_of_tasks: serde_json::Map<_, _> =
             crate::firmware::stats::names().into_iter().zip(counted.map(serde_json::Value::from)).collect();
         let counts = self.runtime.counts();
-        serde_json::json!({
+        let mut stat = serde_json::json!({
             "schema": "anemone.stat/1",
             "connections": self.clients(),
             "methods": self.served.load(Relaxed),
@@ -211,7 +228,8 @@ impl Broker {
             "chained": counters.chained,
             "secure_phases": counters.secure_phases,
             "compiles_waiting": self.door.waiting(),
-            "compiles": counts.compiles.load(Relaxed),
+            "compiles": counts.compiles.load(Relaxed)
+                + self.patient.as_ref().map_or(0, |long| long.counts().compiles.load(Relaxed)),
             "purged": self.purged.load(Relaxed),
             "power_saving": self.saving.load(Relaxed),
             "long_compiles": self.long.load(Relaxed),
@@ -221,7 +239,11 @@ impl Broker {
             "firmware_restarts": restarts,
             "modelled_ns": self.driver.now_ns(),
             "modelled_counters": counters_of_tasks,
-        })
+        });
+        if let (Some(all), serde_json::Value::Object(described)) = (stat.as_object_mut(), self.driver.described()) {
+            all.extend(described);
+        }
+        stat
     }
 }
 

@@ -38,6 +38,9 @@ pub struct Known {
     /// Keys.
     #[serde(default)]
     pub entitlements: Vec<String>,
+    /// The property that the second access check looks for: registers, raw commands and the secure world.
+    #[serde(default)]
+    pub privileged: bool,
 }
 
 /// The policy.
@@ -61,8 +64,17 @@ impl Default for Policy {
 }
 
 /// Keys that the book has in front of a method, beside those that every policy asks for; the method by its name.
-pub const BOOK: &[(&str, &str)] =
-    &[("content", keys::ALLOW), ("compile", keys::ALLOW), ("load", keys::ALLOW), ("direct", keys::INFERENCE)];
+pub const BOOK: &[(&str, &str)] = &[
+    ("content", keys::ALLOW),
+    ("compile", keys::ALLOW),
+    ("load", keys::ALLOW),
+    ("method", keys::ALLOW),
+    ("direct", keys::INFERENCE),
+    ("direct", keys::DIRECT_EXCEPTION),
+];
+
+/// Class of service of latency-critical clients, which the book has a slot of the trust cache for.
+pub const LATENCY_CRITICAL: u32 = 33;
 
 /// Roles that the broker's own processes have; they alone hold the open gate.
 const OWN: [&str; 2] = ["broker", "per-user sibling"];

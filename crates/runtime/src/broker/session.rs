@@ -4,7 +4,9 @@ use super::Broker;
 use super::policy::{self, Tier};
 use super::service::unhex_all;
 use super::wire::{self, Answer, Ask, kind};
+use crate::driver::chaining::Chain;
 use crate::driver::client::{Arguments, Client, Create, Created};
+use crate::driver::methods;
 use crate::driver::priority_of;
 use crate::driver::task::{Grant, Identity, Task, lock};
 use crate::error::{Code, Error, Result};
@@ -35,6 +37,9 @@ struct Session<'a> {
     surfaces: usize,
     /// Direct-path connections that live.
     lines: Arc<AtomicUsize>,
+    /// Chained calls, by token, and the client that triggers them.
+    chains: BTreeMap<u64, Option<Chain>>,
+    direct: Option<Arc<Client>>,
 }
 
 /// Serves a connection until the peer leaves or breaks the protocol.
@@ -53,15 +58,25 @@ pub(super) fn serve(broker: &Arc<Broker>, socket: Stream) -> Result<()> {
     // The open is the broker's: the gate is its own key, and the identity is the peer's.
     let mut own = vec![keys::USER_ACCESS];
     own.extend(known.iter().flat_map(|k| &k.entitlements).filter_map(|k| kernel_key(k)));
-    let task = Arc::new(Task::new(peer.pid, identity, own));
+    if !rules.book {
+        own.push(keys::CHAINING);
+    }
+    let task = Task::new(peer.pid, identity, own);
+    task.set_privileged(known.is_some_and(|k| k.privileged));
+    let task = Arc::new(task);
     let refused = |what| move |code| Error::driver(what, code);
     let client = broker.driver.open(&task, 0).map_err(refused("open"))?;
     client.open().map_err(refused("handshake"))?;
+    let (loaded, lines) = (BTreeMap::new(), Arc::default());
     let mut session =
-        Session { broker, peer, task, client, loaded: BTreeMap::new(), surfaces: 0, lines: Arc::default() };
+        Session { broker, peer, task, client, loaded, surfaces: 0, lines, chains: BTreeMap::new(), direct: None };
     while let Some(message) = socket::receive(&socket, MAX_BODY_BYTES)? {
         let answered = match message.kind {
             kind::ASK => session.answer(&socket, &message),
+            kind::CHAINED => {
+                session.prepare_chain(&message);
+                chained(&session.chains, &socket, &message)
+            }
             _ => submission(&session.client, &mut session.surfaces, &socket, message),
         };
         answered?;
@@ -106,10 +121,13 @@ impl Session<'_> {
         if ask.class() == rows::REALTIME_QOS as u32 {
             self.need(ask.method(), keys::REALTIME)?;
         }
-        if self.broker.policy().book
-            && let Some((method, key)) = policy::BOOK.iter().find(|(method, _)| *method == ask.method())
-        {
-            self.need(method, key)?;
+        if self.broker.policy().book {
+            for (method, key) in policy::BOOK.iter().filter(|(method, _)| *method == ask.method()) {
+                self.need(method, key)?;
+            }
+            if ask.class() == policy::LATENCY_CRITICAL {
+                self.need(ask.method(), keys::TRUST_SLOT)?;
+            }
         }
         match ask {
             Ask::Content { path, qos } => {
@@ -122,15 +140,25 @@ impl Session<'_> {
                     self.need("long compile", keys::LONG_COMPILE)?;
                     self.broker.long.fetch_add(1, Relaxed);
                 }
-                let turn = self.broker.door.enter(priority_of(*qos));
-                let library = self.broker.runtime.compile(Path::new(path), options)?;
+                let (runtime, door) = match &self.broker.patient {
+                    Some(patient) if *long => (patient, &self.broker.patient_door),
+                    _ => (&self.broker.runtime, &self.broker.door),
+                };
+                let turn = door.enter(priority_of(*qos));
+                let library = runtime.compile(Path::new(path), options)?;
                 drop(turn);
                 let bundle = library.bundle();
                 self.broker.remember(bundle);
                 wire::answer(socket, &wire::compiled(bundle, library.was_kept()), &wire::tail(bundle), &[])
             }
-            Ask::Load { image, stats_mask, depth, power_saving, qos } => {
-                send(&self.load(image, *stats_mask, *depth, *power_saving, *qos)?)
+            Ask::Load { image, stats_mask, depth, power_saving, wired, qos } => {
+                let loaded = self.load(image, *stats_mask, *depth, *power_saving, *qos)?;
+                if let Answer::Loaded { token, .. } = &loaded
+                    && *wired
+                {
+                    self.broker.driver.set_wired(*token).map_err(refused("wiring"))?;
+                }
+                send(&loaded)
             }
             Ask::Share { token, qos } => {
                 self.need("share", keys::MODEL_SHARE)?;
@@ -176,8 +204,34 @@ impl Session<'_> {
                 self.broker.purged.fetch_add(count, Relaxed);
                 send(&Answer::Count(count))
             }
+            Ask::Method { hints, name, numbers, .. } => send(&self.method(*hints, name, numbers)?),
             Ask::Stat { .. } => send(&Answer::Stat(self.broker.stat())),
         }
+    }
+
+    /// A method, on a client of its own that is opened for it.
+    fn method(&self, hints: bool, name: &str, numbers: &[u64]) -> Result<Answer> {
+        let refused = |what| move |code| Error::driver(what, code);
+        let kind = if hints { 2 } else { 1 };
+        let client = self.broker.driver.open(&self.task, kind).map_err(refused("open"))?;
+        Ok(match client.method(name, numbers).map_err(refused("method"))? {
+            methods::Answer::Number(n) => Answer::Count(n),
+            methods::Answer::Lines(lines) => Answer::Lines(lines),
+        })
+    }
+
+    /// Makes the handler of a program's chained calls, for the first of them.
+    fn prepare_chain(&mut self, message: &Message) {
+        let token = u64_at(&message.body, 0);
+        if self.chains.contains_key(&token) || !self.loaded.contains_key(&token) {
+            return;
+        }
+        if self.direct.is_none() {
+            let client = self.broker.driver.open(&self.task, 1).ok();
+            self.direct = client.filter(|client| client.open().is_ok()).map(Arc::new);
+        }
+        let chain = self.direct.clone().and_then(|direct| Chain::new(&self.client, direct, token));
+        self.chains.insert(token, chain);
     }
 
     /// Loads a compiled program, or attaches to a copy that another client has.
@@ -205,7 +259,10 @@ impl Session<'_> {
         if stats_mask == 0 {
             self.broker.offer(image, token);
         }
-        self.broker.saving.fetch_add(u64::from(power_saving), Relaxed);
+        if power_saving {
+            self.broker.driver.set_saving(token).map_err(|code| Error::driver("power saving", code))?;
+            self.broker.saving.fetch_add(1, Relaxed);
+        }
         Ok(answer)
     }
 
@@ -230,12 +287,17 @@ impl Session<'_> {
         if self.lines.load(Relaxed) >= MAX_LINES {
             return Err(Error::driver("direct", Code::NO_RESOURCES));
         }
-        let task = Task::new(self.task.pid, self.task.identity.clone(), [keys::DIRECT_EXCEPTION]);
+        let chaining = Some(keys::CHAINING).filter(|key| self.task.holds(key));
+        let own = [keys::DIRECT_EXCEPTION].into_iter().chain(chaining);
+        let task = Task::new(self.task.pid, self.task.identity.clone(), own);
         task.set_grant(Some(grant));
         let refused = |what| move |code| Error::driver(what, code);
         let client = self.broker.driver.open(&Arc::new(task), 1).map_err(refused("open direct"))?;
         client.open().map_err(refused("handshake"))?;
         client.set_class(qos).map_err(refused("class of service"))?;
+        let client = Arc::new(client);
+        let chain = Chain::new(&self.client, Arc::clone(&client), grant.token);
+        let chains = BTreeMap::from([(grant.token, chain)]);
         let (ours, theirs) = socket::pair()?;
         socket::set_tick(&ours)?;
         let lines = Arc::clone(&self.lines);
@@ -243,7 +305,11 @@ impl Session<'_> {
         let serve = move || {
             let mut surfaces = 0;
             while let Ok(Some(message)) = socket::receive(&ours, MAX_BODY_BYTES) {
-                if submission(&client, &mut surfaces, &ours, message).is_err() {
+                let answered = match message.kind {
+                    kind::CHAINED => chained(&chains, &ours, &message),
+                    _ => submission(&client, &mut surfaces, &ours, message),
+                };
+                if answered.is_err() {
                     break;
                 }
             }
@@ -255,6 +321,20 @@ impl Session<'_> {
             .map_err(|e| Error::system("spawn", "", e))?;
         Ok(theirs)
     }
+}
+
+/// A chained call; unsupported where there is no handler.
+fn chained(chains: &BTreeMap<u64, Option<Chain>>, socket: &Stream, message: &Message) -> Result<()> {
+    let body = &message.body;
+    let count = |at: usize| if body.len() >= 16 { u32_at(body, at) as usize } else { 0 };
+    let (n_in, n_out) = (count(8).min(256), count(12).min(256));
+    let fits = body.len() == 16 + 4 * (n_in + n_out);
+    let surface = |i: usize| u32_at(body, 16 + 4 * i);
+    let all: Vec<u32> = if fits { (0..n_in + n_out).map(surface).collect() } else { Vec::new() };
+    let chain = chains.get(&u64_at(body, 0)).and_then(Option::as_ref).filter(|_| fits);
+    let done = chain.and_then(|chain| chain.submit(&all[..n_in], &all[n_in..]));
+    let code = done.map_or(Code::UNSUPPORTED, |done| done.err().unwrap_or(Code::SUCCESS));
+    socket::send(socket, kind::REPLY, &code.0.to_le_bytes(), &[])
 }
 
 /// Surfaces and submissions: the same on both connections. An error ends the connection; a refusal is a code.

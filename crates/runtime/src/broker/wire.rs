@@ -23,6 +23,8 @@ pub mod kind {
     pub const SUBMIT: u32 = 6;
     /// Four bytes of code, then the reply, or a surface.
     pub const REPLY: u32 = 7;
+    /// A chained call: u64 token, u32 inputs, u32 outputs, their surfaces. `UNSUPPORTED`: it must be a submission.
+    pub const CHAINED: u32 = 8;
 }
 
 /// Request of a client. Every method carries a class of service: that of real time needs its key; otherwise it is the urgency
@@ -43,7 +45,7 @@ pub enum Ask {
         path: String,
         /// Options.
         options: CompileOptions,
-        /// Declared as a long compile: needs a key, and is counted.
+        /// Declared as a long compile: needs a key, and goes to the service for those.
         long: bool,
         /// Class of service.
         qos: u32,
@@ -58,6 +60,8 @@ pub enum Ask {
         depth: u32,
         /// Aggressive power saving.
         power_saving: bool,
+        /// Weights and scratch stay in memory when the engine goes off.
+        wired: bool,
         /// Class of service.
         qos: u32,
     },
@@ -98,6 +102,17 @@ pub enum Ask {
         /// Class of service.
         qos: u32,
     },
+    /// Calls a method of the direct-path client, or of the hint client, by name.
+    Method {
+        /// True for the hint client.
+        hints: bool,
+        /// Name.
+        name: String,
+        /// Numbers.
+        numbers: Vec<u64>,
+        /// Class of service.
+        qos: u32,
+    },
     /// Live counters.
     Stat {
         /// Class of service.
@@ -117,6 +132,7 @@ impl Ask {
             | Ask::Direct { qos, .. }
             | Ask::Unload { qos, .. }
             | Ask::Purge { qos, .. }
+            | Ask::Method { qos, .. }
             | Ask::Stat { qos } => *qos,
         }
     }
@@ -132,6 +148,7 @@ impl Ask {
             Ask::Direct { .. } => "direct",
             Ask::Unload { .. } => "unload",
             Ask::Purge { .. } => "purge",
+            Ask::Method { .. } => "method",
             Ask::Stat { .. } => "stat",
         }
     }
@@ -170,8 +187,10 @@ pub enum Answer {
         /// Mask of counters that is in force.
         stats_mask: u32,
     },
-    /// Number of entries removed.
+    /// Number of entries removed, or that a method gives.
     Count(u64),
+    /// Lines that a method gives.
+    Lines(Vec<String>),
     /// Counters.
     Stat(serde_json::Value),
 }

@@ -1,18 +1,15 @@
-//! A user client: the dispatcher in front of the handlers, and calls by name that build the structures.
+//! A user client: the dispatcher in front of the handlers.
 
-use super::request::WakePort;
+use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
-use crate::error::{Code, Error};
-use crate::firmware::chain::Set;
+use crate::error::Code;
 use crate::os::shared::Shared;
 use crate::words::{put32, put64, u64_at};
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{self, Client as Kind, Selector};
-use anemone_facts::driver::structures::{
-    active, arguments, chain, create, destroy, handshake, inputs, instance, outputs, prepare, request, status,
-};
+use anemone_facts::driver::structures::{handshake, request, status};
 use std::sync::Arc;
 
 /// Arguments of a selector call. An absent structure is a null pointer.
@@ -109,19 +106,25 @@ pub struct Submit<'a> {
     pub outputs: &'a [u32],
     /// Doorbell index.
     pub doorbell: u64,
+    /// Shared events that must have reached a value before it runs.
+    pub waits: &'a [Event],
+    /// Shared events that it raises when it is done.
+    pub signals: &'a [Event],
 }
 
 impl Submit<'_> {
     /// A request of the default class.
     pub fn new<'a>(token: u64, inputs: &'a [u32], outputs: &'a [u32]) -> Submit<'a> {
         let (priority, qos) = (rows::DEFAULT_PRIORITY as u32, rows::DEFAULT_QOS as u32);
-        Submit { token, sequence: 0, priority, qos, inputs, outputs, doorbell: 0 }
+        // As many doorbells as task queues are used: the class of service decides both.
+        let doorbell = u64::from(priority);
+        Submit { token, sequence: 0, priority, qos, inputs, outputs, doorbell, waits: &[], signals: &[] }
     }
 
     /// The request's bytes.
     pub fn encode(&self) -> Result<[u8; request::BYTES], Code> {
         let (n_in, n_out) = (self.inputs.len(), self.outputs.len());
-        if n_in > 255 || n_out > 255 || n_in + n_out > 256 {
+        if n_in > 255 || n_out > 255 || n_in + n_out > 256 || self.waits.len() + self.signals.len() > 12 {
             return Err(Code::BAD_ARGUMENT);
         }
         let mut out = [0; request::BYTES];
@@ -134,6 +137,12 @@ impl Submit<'_> {
         for (i, &surface) in self.inputs.iter().chain(self.outputs).enumerate() {
             put32(&mut out, request::SURFACES + 8 * i, surface);
             put32(&mut out, request::SURFACES + 8 * i + 4, i as u32);
+        }
+        put32(&mut out, request::WAITS, self.waits.len() as u32);
+        put32(&mut out, request::SIGNALS, self.signals.len() as u32);
+        for (i, &(event, value)) in self.waits.iter().chain(self.signals).enumerate() {
+            put32(&mut out, request::EVENTS + 24 * i, event);
+            put64(&mut out, request::EVENTS + 24 * i + 8, value);
         }
         Ok(out)
     }
@@ -272,7 +281,7 @@ impl Client {
         let id = gate.next_surface;
         gate.next_surface =
             id.checked_add(1).filter(|&n| n < super::lifecycle::FIRST_INTERNAL).ok_or(Code::NO_RESOURCES)?;
-        gate.surfaces.insert(id, Surface { shared, client: self.id });
+        gate.surfaces.insert(id, Surface { shared, client: self.id, pid: self.task.pid });
         Ok(id)
     }
 
@@ -288,188 +297,8 @@ impl Client {
             }
         }
         gate.surfaces.remove(&surface);
+        gate.dart.forget(surface);
         Ok(())
-    }
-
-    /// Selector 0 with the standard usage; the session token.
-    pub fn open(&self) -> Result<u64, Code> {
-        let mut input = [0; handshake::BYTES];
-        input[handshake::USAGE_OR_TOKEN] = 1;
-        put64(&mut input, handshake::TIMEOUT, rows::HANDSHAKE_TIMEOUT_MS);
-        let mut output = [0; handshake::BYTES];
-        self.structures(0, &input, &mut output)?;
-        Ok(u64_at(&output, handshake::USAGE_OR_TOKEN))
-    }
-
-    /// A call of structures alone.
-    pub fn structures(&self, selector: u32, input: &[u8], output: &mut [u8]) -> Result<(), Code> {
-        let a = Arguments { struct_in: Some(input), struct_out: Some(output), ..Arguments::default() };
-        match self.call(selector, a) {
-            Code::SUCCESS => Ok(()),
-            code => Err(code),
-        }
-    }
-
-    /// Control selector 3.
-    pub fn create(&self, what: Create<'_>) -> Result<Created, Code> {
-        let image = self.task.stage(what.image)?;
-        let mut blob = [0; arguments::BYTES];
-        put64(&mut blob, arguments::IMAGE, image);
-        put64(&mut blob, arguments::IMAGE_BYTES, what.image.len() as u64);
-        let hash = super::sign::sha256(what.image);
-        blob[arguments::MODEL_HASH..arguments::MODEL_HASH + 32].copy_from_slice(&hash);
-        put32(&mut blob, arguments::PROCEDURES, 1);
-        put32(&mut blob, arguments::QOS, rows::DEFAULT_QOS as u32);
-        put32(&mut blob, arguments::BOOLEANS, 0x10);
-        put32(&mut blob, arguments::STATS_MASK, what.stats_mask);
-        let name = &what.name.as_bytes()[..what.name.len().min(63)];
-        blob[arguments::NAME..arguments::NAME + name.len()].copy_from_slice(name);
-        let done = self.create_at(&blob);
-        self.task.unstage(image);
-        done
-    }
-
-    /// Error for a refusal of create: the process's own limit has an error of its own.
-    pub fn why_not_created(&self, code: Code) -> Error {
-        let own = lock(&self.driver.gate).instances.values().filter(|i| i.pid == self.task.pid).count() as u64;
-        match code {
-            Code::NO_RESOURCES if own >= rows::PROCESS_PROGRAMS => Error::Recompile { limit: rows::PROCESS_PROGRAMS },
-            code => Error::driver("create", code),
-        }
-    }
-
-    /// Control selector 3 with an argument blob as it stands.
-    pub fn create_at(&self, blob: &[u8]) -> Result<Created, Code> {
-        let at = self.task.stage(blob)?;
-        let result = self.task.stage(&[0; Created::BYTES])?;
-        let mut input = [0; create::BYTES];
-        put64(&mut input, create::ARGUMENTS, at);
-        put64(&mut input, create::ARGUMENTS_BYTES, blob.len() as u64);
-        put64(&mut input, create::RESULT, result);
-        put64(&mut input, create::RESULT_BYTES, Created::BYTES as u64);
-        let done = self.structures(3, &input, &mut []);
-        let created = done.and_then(|()| self.task.fetch(result, Created::BYTES as u64)).map(|b| Created::decode(&b));
-        self.task.unstage(at);
-        self.task.unstage(result);
-        created
-    }
-
-    /// Control selector 8: an instance of a resident program. `adapter` replaces kernel data of this instance alone: a
-    /// list of (u64 offset, u64 length, bytes).
-    pub fn create_instance(&self, base: u64, adapter: &[u8]) -> Result<Created, Code> {
-        let mut sized = (adapter.len() as u64).to_le_bytes().to_vec();
-        sized.extend_from_slice(adapter);
-        let at = self.task.stage(&sized)?;
-        let result = self.task.stage(&[0; Created::BYTES])?;
-        let mut input = [0; instance::BYTES];
-        put64(&mut input, instance::BASE, base);
-        put64(&mut input, instance::ARGUMENTS, at);
-        put64(&mut input, instance::RESULT, result);
-        let done = self.structures(8, &input, &mut []);
-        let created = done.and_then(|()| self.task.fetch(result, Created::BYTES as u64)).map(|b| Created::decode(&b));
-        self.task.unstage(at);
-        self.task.unstage(result);
-        created
-    }
-
-    fn with_token(&self, selector: u32, token: u64, input_bytes: usize, output_bytes: usize) -> Result<Vec<u8>, Code> {
-        let mut input = vec![0; input_bytes];
-        put64(&mut input, 0, token);
-        let mut output = vec![0; output_bytes];
-        self.structures(selector, &input, &mut output)?;
-        Ok(output)
-    }
-
-    /// Control selector 4; the intermediate buffer.
-    pub fn prepare(&self, token: u64) -> Result<u64, Code> {
-        let output = self.with_token(4, token, prepare::BYTES, prepare::BYTES)?;
-        Ok(u64_at(&output, prepare::INTERMEDIATE))
-    }
-
-    /// Control selector 5.
-    pub fn unprepare(&self, token: u64) -> Result<(), Code> {
-        self.with_token(5, token, prepare::BYTES, 0).map(drop)
-    }
-
-    /// Control selector 6.
-    pub fn destroy(&self, token: u64) -> Result<(), Code> {
-        self.with_token(6, token, destroy::BYTES, 0).map(drop)
-    }
-
-    /// Control selector 9; the handler.
-    pub fn chain(&self, token: u64) -> Result<u64, Code> {
-        let output = self.with_token(9, token, chain::BYTES, 24)?;
-        Ok(u64_at(&output, 0))
-    }
-
-    /// Direct selector 8: makes a handler its group's active one.
-    pub fn activate(&self, token: u64, handler: u64) -> Result<(), Code> {
-        let mut input = [0; active::BYTES];
-        put64(&mut input, active::TOKEN, token);
-        put64(&mut input, active::HANDLER, handler);
-        self.structures(8, &input, &mut [])
-    }
-
-    /// Direct selector 3: the output set that the handler's next call writes and keeps.
-    pub fn enqueue_outputs(&self, token: u64, handler: u64, surfaces: &[u32]) -> Result<(), Code> {
-        let list: Vec<u8> = surfaces.iter().flat_map(|s| s.to_le_bytes()).collect();
-        let at = self.task.stage(&list)?;
-        let mut input = [0; outputs::BYTES];
-        put64(&mut input, outputs::TOKEN, token);
-        put64(&mut input, outputs::HANDLER, handler);
-        put32(&mut input, outputs::BUFFERS, surfaces.len() as u32);
-        put64(&mut input, outputs::SURFACES, at);
-        let done = self.structures(3, &input, &mut []);
-        self.task.unstage(at);
-        done
-    }
-
-    /// Direct selector 4: the handler's call, with a later time stamp than the one before; until done.
-    pub fn inputs_are_ready(&self, token: u64, handler: u64, timestamp: u64, surfaces: &[u32]) -> Result<(), Code> {
-        if surfaces.len() as u64 > rows::TRIGGER_INPUTS {
-            return Err(Code::BAD_ARGUMENT);
-        }
-        let mut input = vec![0; inputs::BYTES];
-        put64(&mut input, inputs::TOKEN, token);
-        put64(&mut input, inputs::HANDLER, handler);
-        put64(&mut input, inputs::TIMESTAMP, timestamp);
-        put32(&mut input, inputs::INPUTS, surfaces.len() as u32);
-        for (i, &surface) in surfaces.iter().enumerate() {
-            put32(&mut input, inputs::SURFACES + 12 * i, surface);
-        }
-        self.structures(4, &input, &mut [])
-    }
-
-    /// Returns true if a handler's output set is free: nothing is posted and no call writes it.
-    pub fn is_idle(&self, handler: u64) -> bool {
-        lock(&self.driver.gate).firmware.chain.set(handler) == Some(Set::None)
-    }
-
-    /// Selector 2 without a wake port: until done.
-    pub fn submit(&self, submit: &Submit<'_>) -> Result<[u8; 40], Code> {
-        self.send(submit, None)
-    }
-
-    /// Selector 2 with a wake port: returns at once, one message follows.
-    pub fn submit_async(&self, submit: &Submit<'_>, wake: WakePort) -> Result<(), Code> {
-        self.send(submit, Some(wake)).map(|_| ())
-    }
-
-    fn send(&self, submit: &Submit<'_>, wake: Option<WakePort>) -> Result<[u8; 40], Code> {
-        let input = submit.encode()?;
-        let mut output = [0; 40];
-        let scalars = [submit.doorbell];
-        let a = Arguments {
-            scalars_in: &scalars,
-            struct_in: Some(&input),
-            struct_out: Some(&mut output),
-            wake,
-            ..Arguments::default()
-        };
-        match self.call(2, a) {
-            Code::SUCCESS => Ok(output),
-            code => Err(code),
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Programs: create, instance, prepare, unprepare, destroy; mappings; chaining; the end of a client.
 
 use super::client::{Client, Created, Handled};
+use super::controls::Holder;
 use super::request::Plan;
 use super::resident::{Patch, Resident};
 use super::task::lock;
-use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared};
+use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared, Section};
 use crate::error::Code;
 use crate::firmware::call::Call;
 use crate::words::{put32, put64, u32_at, u64_at};
@@ -12,7 +13,7 @@ use anemone_facts::driver::commands::wire;
 use anemone_facts::driver::counters::driver_mask;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::structures::{
-    active, arguments, chain, chained, create, hinted, inputs, instance, map, outputs, prepare,
+    active, arguments, chain, chained, create, inputs, instance, map, outputs, prepare,
 };
 use anemone_facts::formats::{firmware as rows_of_packages, hwx};
 use anemone_program::hwx::Container;
@@ -63,11 +64,14 @@ impl Client {
                 return Err(code);
             }
         };
-        if let Err(code) = gate.map_load(self.id, &resident) {
-            gate.firmware.terminate_process(process);
-            gate.firmware.unload(id);
-            return Err(code);
-        }
+        let sections = match gate.map_load(self.id, &resident) {
+            Ok(sections) => sections,
+            Err(code) => {
+                gate.firmware.terminate_process(process);
+                gate.firmware.unload(id);
+                return Err(code);
+            }
+        };
         let (key, intermediate) = (self.driver.mint(&mut gate), self.driver.mint(&mut gate));
         let epoch = gate.firmware.epoch;
         let owner = self.task.identity.clone();
@@ -80,6 +84,7 @@ impl Client {
             program: id,
             epoch,
             instances: 0,
+            sections,
         };
         gate.images.insert(key, made);
         gate.balancer.place(key);
@@ -116,6 +121,8 @@ impl Client {
             outputs: BTreeMap::new(),
             pid: self.task.pid,
             secure: false,
+            saving: false,
+            wired: false,
         };
         gate.instances.insert(token, instance);
         Ok(created)
@@ -216,9 +223,18 @@ impl Client {
         }
         let own: Vec<u64> = gate.instances.iter().filter(|(_, i)| i.client == self.id).map(|(&t, _)| t).collect();
         own.into_iter().for_each(|token| gate.remove(token));
-        gate.surfaces.retain(|_, s| s.client != self.id);
+        let gone: Vec<u32> = gate.surfaces.iter().filter(|(_, s)| s.client == self.id).map(|(&id, _)| id).collect();
+        for surface in gone {
+            gate.surfaces.remove(&surface);
+            gate.dart.forget(surface);
+        }
         gate.dart.close(self.id);
         gate.lanes.remove(&self.id);
+        let pid = self.task.pid;
+        if gate.clients.values().all(|c| c.pid != pid || c.state == ClientState::Closed) {
+            gate.events.retain(|(of, _), _| *of != pid);
+            gate.hints.remove(&Holder::Process(pid));
+        }
     }
 
     pub(crate) fn chaining_prepare(&self, input: &[u8], output: &mut [u8]) -> Handled {
@@ -302,9 +318,11 @@ impl Client {
             token,
             sequence: 0,
             priority: rows::DEFAULT_PRIORITY as u32,
-            doorbell: 0,
+            doorbell: u32_at(input, inputs::FLAGS) % rows::DOORBELLS as u32,
             call,
             command: wire::PROCEDURE_CALL_TRIGGER_CACHE_REQUEST,
+            waits: Vec::new(),
+            signals: Vec::new(),
         };
         let (id, gate) = self.admit(plan, &given, &posted, None)?;
         match self.driver.wait(gate, id, Duration::from_millis(rows::HANDSHAKE_TIMEOUT_MS)).0 {
@@ -345,22 +363,10 @@ impl Client {
         }
         let id = u32_at(input, map::SURFACES);
         let surface = gate.surfaces.get(&id).ok_or(Code::NOT_FOUND)?;
-        if !surface.is_for(self.id) && !self.stamp.data {
+        if !surface.is_for(self) && !self.stamp.data {
             return Err(Code::NOT_FOUND);
         }
         Ok((id, usage))
-    }
-
-    pub(crate) fn session_hint(&self, input: &[u8], output: &mut [u8]) -> Handled {
-        if !self.stamp.hints {
-            return Err(Code::UNSUPPORTED);
-        }
-        let given = (u32_at(input, 8), u32_at(input, 12));
-        let mut gate = lock(&self.driver.gate);
-        gate.clients.get_mut(&self.id).ok_or(Code::CLOSED)?.hint = given;
-        put32(output, hinted::HINT, given.0);
-        put32(output, hinted::VALUE, given.1);
-        Ok(())
     }
 }
 
@@ -400,9 +406,10 @@ fn read_patches(mut rest: &[u8]) -> Result<Vec<Patch>, Code> {
 
 impl Gate {
     /// Maps what one load maps, in order of the rows.
-    fn map_load(&mut self, client: u64, resident: &Resident) -> Result<(), Code> {
+    fn map_load(&mut self, client: u64, resident: &Resident) -> Result<Vec<Section>, Code> {
         let program = resident.program();
         let ports = |way| resident.ports(way).map(|p| p.bytes).sum::<u64>();
+        let mut sections = Vec::new();
         for (i, &usage) in rows::LOAD_USAGES.iter().enumerate() {
             let bytes = match usage {
                 1 => ports(Direction::Input),
@@ -414,11 +421,20 @@ impl Gate {
             };
             let surface = self.next_internal()?;
             self.dart.map(client, surface, bytes.max(1), usage, 0)?;
+            let bar = match usage {
+                8 => Program::KERNEL_BAR,
+                9 if i < 4 => Program::STREAM_BAR,
+                7 => Program::SCRATCH_BAR,
+                _ => continue,
+            };
+            if bytes > 0 {
+                sections.push(Section { usage, surface, bytes, bar });
+            }
         }
-        Ok(())
+        Ok(sections)
     }
 
-    fn next_internal(&mut self) -> Result<u32, Code> {
+    pub(super) fn next_internal(&mut self) -> Result<u32, Code> {
         self.next += 1;
         u32::try_from(self.next).ok().and_then(|n| n.checked_add(FIRST_INTERNAL)).ok_or(Code::NO_RESOURCES)
     }
@@ -470,7 +486,9 @@ impl Gate {
                 let program = image.program;
                 self.firmware.unload(program);
             }
-            self.images.remove(&gone.image);
+            if let Some(image) = self.images.remove(&gone.image) {
+                image.sections.iter().for_each(|s| self.dart.forget(s.surface));
+            }
             self.balancer.remove(gone.image);
         }
     }

@@ -5,7 +5,11 @@
 //! beside one more urgent that goes before it.
 
 pub mod balancer;
+mod calls;
+pub mod chaining;
 pub mod client;
+pub mod controls;
+mod entries;
 mod lifecycle;
 pub mod methods;
 mod request;
@@ -20,7 +24,6 @@ use crate::dart::Dart;
 use crate::error::{Code, Error, Result};
 use crate::firmware::boot::{Behaviour, Boot};
 use crate::firmware::{Fault, Firmware};
-use crate::os::shared::Shared;
 use anemone_facts::driver::limits as rows;
 use anemone_facts::driver::properties;
 use anemone_facts::driver::selectors::{CLIENTS, Client as Kind};
@@ -28,12 +31,13 @@ use anemone_facts::numerics;
 use anemone_program::Program;
 use balancer::Balancer;
 use client::Client;
-pub use request::{Message, Reply, WakePort, priority_of};
-use resident::Resident;
+use controls::{Controls, Holder};
+pub(crate) use entries::{ANYONE, ClientEntry, ClientState, Image, Instance, Prepared, Section, Surface};
+pub use request::{Event, Message, Reply, Stray, WakePort, priority_of};
 use sign::{Signer, Trust};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
-use task::{Identity, Task, lock};
+use task::{Task, lock};
 
 /// Configuration of the driver, fixed at the start.
 #[derive(Clone, Debug)]
@@ -108,84 +112,6 @@ pub enum Form {
     Operations,
 }
 
-/// A program image that is loaded, shared by instances.
-#[derive(Debug)]
-pub(crate) struct Image {
-    pub form: Form,
-    pub resident: Arc<Resident>,
-    pub package: Arc<[u8]>,
-    pub owner: Identity,
-    pub intermediate: u64,
-    /// Identity in the firmware, and the restart count it holds for.
-    pub program: u32,
-    pub epoch: u64,
-    pub instances: u32,
-}
-
-/// States of an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prepared {
-    No,
-    Yes,
-}
-
-#[derive(Debug)]
-pub(crate) struct Instance {
-    pub image: u64,
-    pub resident: Arc<Resident>,
-    pub client: u64,
-    pub process: u32,
-    pub epoch: u64,
-    pub state: Prepared,
-    pub outstanding: u32,
-    /// Most requests at once that its owner asked for, or was granted.
-    pub depth: u32,
-    /// Priority of requests that ask for the default one, by the class of service of the load.
-    pub priority: u32,
-    pub stats_mask: u32,
-    pub handlers: Vec<u64>,
-    pub outputs: BTreeMap<u64, Vec<u32>>,
-    pub pid: u32,
-    /// Runs in secure mode alone.
-    pub secure: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Surface {
-    pub shared: Arc<Shared>,
-    /// The client that put it there, or [`ANYONE`].
-    pub client: u64,
-}
-
-/// Holder of surfaces that every client may name, as a process's own surfaces are.
-pub(crate) const ANYONE: u64 = u64::MAX;
-
-impl Surface {
-    /// True if every client may name it.
-    pub fn is_for(&self, client: u64) -> bool {
-        self.client == client || self.client == ANYONE
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientState {
-    Created,
-    Open,
-    Closed,
-}
-
-#[derive(Debug)]
-pub(crate) struct ClientEntry {
-    pub kind: Kind,
-    pub state: ClientState,
-    pub session: u64,
-    pub pid: u32,
-    pub timeout_ms: u64,
-    pub hint: (u32, u32),
-    /// Priority of requests that ask for the default one, where the connection has a class of its own.
-    pub priority: Option<u32>,
-}
-
 /// Counts that `ane stat` and tests read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -211,6 +137,16 @@ pub struct Counters {
     pub chained: u64,
     /// Secure phases entered.
     pub secure_phases: u64,
+    /// Doorbell stores by index.
+    pub doorbells_by_index: BTreeMap<u32, u64>,
+    /// Shared events raised.
+    pub signalled: u64,
+    /// Translation faults.
+    pub faults: u64,
+    /// The last of them.
+    pub last_fault: Option<Stray>,
+    /// Programs whose memory was given back when the engine went off.
+    pub unwired: u64,
 }
 
 /// Everything behind the command gate.
@@ -229,6 +165,11 @@ pub(crate) struct Gate {
     pub timeline: Timeline,
     pub lanes: BTreeMap<u64, crate::clock::Lane>,
     pub trouble: Option<Trouble>,
+    /// Shared events of a process, by number.
+    pub events: BTreeMap<(u32, u32), u64>,
+    /// Hints of processes and teams.
+    pub hints: BTreeMap<Holder, (u32, u32)>,
+    pub controls: Controls,
     pub next: u64,
     pub next_surface: u32,
     pub now_ns: u64,
@@ -304,6 +245,9 @@ impl Driver {
             timeline: Timeline::default(),
             lanes: BTreeMap::new(),
             trouble: None,
+            events: BTreeMap::new(),
+            hints: BTreeMap::new(),
+            controls: Controls::default(),
             next: 0,
             next_surface: 1,
             now_ns: boot.waited_ns,

@@ -1,6 +1,7 @@
 //! Requests: admitted (`admit`), queued by urgency, posted one at a time (`post`), executed (`run`), answered.
 
 mod admit;
+mod path;
 mod post;
 mod run;
 
@@ -42,8 +43,37 @@ impl WakePort {
     }
 }
 
-/// A surface in use: identity, memory, device address.
-type Bound = (u32, Arc<Shared>, u64);
+/// A surface in use.
+#[derive(Clone, Debug)]
+struct Bound {
+    /// Memory; `None` for a section of the program.
+    memory: Option<Arc<Shared>>,
+    surface: u32,
+    /// Device address.
+    iova: u64,
+    /// Bytes that the program accesses.
+    bytes: u64,
+    /// Base register that has the address.
+    bar: u8,
+}
+
+/// Shared event and the value that is waited for, or that it is raised to.
+pub type Event = (u32, u64);
+
+/// Access of the engine to a device address that nothing is mapped at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Device address.
+    pub address: u64,
+    /// True for a write access.
+    pub write: bool,
+    /// First task of the program that accesses it, where that is known.
+    pub task: Option<usize>,
+    /// Name of the program.
+    pub program: String,
+    /// Process.
+    pub pid: u32,
+}
 
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -57,6 +87,13 @@ pub(crate) struct Request {
     command: u32,
     inputs: Vec<Bound>,
     outputs: Vec<Bound>,
+    /// Kernel, text and scratch of the program.
+    sections: Vec<Bound>,
+    waits: Vec<Event>,
+    signals: Vec<Event>,
+    pid: u32,
+    /// The access that ended it.
+    stray: Option<Stray>,
     wake: Option<WakePort>,
     resident: Arc<Resident>,
 }
@@ -110,6 +147,11 @@ fn answer(request: &Request, code: Code) -> Reply {
     put32(&mut out, reply::SEQUENCE, request.sequence);
     put32(&mut out, reply::RESULT, code.0);
     put64(&mut out, reply::TOKEN, request.token);
+    if let Some(stray) = &request.stray {
+        put64(&mut out, reply::FAULT_ADDRESS, stray.address);
+        put32(&mut out, reply::FAULT_TASK, stray.task.map_or(u32::MAX, |task| task as u32));
+        put32(&mut out, reply::FAULT_KIND, 1 + u32::from(stray.write));
+    }
     put32(&mut out, reply::STATUS, (code == Code::SUCCESS) as u32);
     out
 }
@@ -121,7 +163,7 @@ pub fn priority_of(qos: u32) -> u32 {
 }
 
 /// A checked request without its surfaces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub token: u64,
     pub sequence: u32,
@@ -129,4 +171,6 @@ pub(crate) struct Plan {
     pub doorbell: u32,
     pub call: Call,
     pub command: u32,
+    pub waits: Vec<Event>,
+    pub signals: Vec<Event>,
 }

@@ -10,11 +10,39 @@ use anemone_engine::{Memory, Options, Plan};
 use anemone_facts::Field;
 use anemone_facts::chips::CHIPS;
 use anemone_program::{Direction, Port, Program, Task, cost};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Bytes of kernel data that an adapter replaces: offset, content.
 pub type Patch = (u64, Vec<u8>);
+
+/// Way of a port's bytes to memory: what the translation unit made of its device address.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    /// Surface.
+    pub memory: Arc<Shared>,
+    /// Pieces: byte offset in the port, byte offset in the surface, bytes.
+    pub pieces: Vec<(u64, u64, u64)>,
+}
+
+impl Route {
+    fn read(&self, to: &mut [u8]) {
+        for &(at, from, bytes) in &self.pieces {
+            if let Some(slot) = to.get_mut(at as usize..(at + bytes) as usize) {
+                self.memory.read_at(from as usize, slot);
+            }
+        }
+    }
+
+    fn write(&self, from: &[u8]) {
+        for &(at, to, bytes) in &self.pieces {
+            if let Some(slot) = from.get(at as usize..(at + bytes) as usize) {
+                self.memory.write_at(to as usize, slot);
+            }
+        }
+    }
+}
 
 /// Executors kept for later runs: one command in flight and one that goes before it.
 const KEPT: usize = 2;
@@ -159,13 +187,34 @@ impl Resident {
         Ok(Executor { plan, memory })
     }
 
+    /// First task that accesses bytes behind a base register.
+    pub(crate) fn first_task(&self, bar: u8, bytes: Range<u64>, write: bool) -> Option<usize> {
+        if bar == Program::STREAM_BAR {
+            return Some(0);
+        }
+        let executor = self.take().ok()?;
+        let known = executor.plan.first_access(bar, bytes, write);
+        drop(Results { resident: self, executor: Some(executor) });
+        let fields: &[Field] = if write { &[Field::WBase] } else { &[Field::RBase0, Field::RBase1, Field::KBase0] };
+        let names = |task: &Task| fields.iter().any(|&f| task.get(self.program.layout, f) == Some(u32::from(bar)));
+        known.or_else(|| self.program.tasks().ok()?.iter().position(names))
+    }
+
+    /// Gives the memory of idle executors back; the next run expands the program again. Returns true if there was any.
+    pub(crate) fn unwire(&self) -> bool {
+        let mut idle = lock(&self.idle);
+        let any = !idle.is_empty();
+        idle.clear();
+        any
+    }
+
     /// Runs the program, unless `stop` is set between two tasks; then there are no results. Inputs are read whole before
     /// anything is written; outputs stay apart until [`Results::publish`].
-    pub(crate) fn run(&self, inputs: &[Arc<Shared>], stop: &AtomicBool) -> Result<Option<Results<'_>>, Code> {
+    pub(crate) fn run(&self, inputs: &[Route], stop: &AtomicBool) -> Result<Option<Results<'_>>, Code> {
         let mut executor = self.take()?;
-        for (port, shared) in self.ports(Direction::Input).zip(inputs) {
+        for (port, route) in self.ports(Direction::Input).zip(inputs) {
             let region = executor.memory.region_mut(port.bar).ok_or(Code::ERROR)?;
-            shared.read(region.bytes_mut());
+            route.read(region.bytes_mut());
         }
         match executor.plan.run_while(&mut executor.memory, &|| !stop.load(Ordering::Relaxed)) {
             Ok(outcome) if outcome.tasks < executor.plan.tasks() => {
@@ -196,11 +245,11 @@ pub(crate) struct Results<'a> {
 
 impl Results<'_> {
     /// Makes the outputs visible, all of them.
-    pub(crate) fn publish(&self, outputs: &[Arc<Shared>]) {
+    pub(crate) fn publish(&self, outputs: &[Route]) {
         let Some(executor) = &self.executor else { return };
-        for (port, shared) in self.resident.ports(Direction::Output).zip(outputs) {
+        for (port, route) in self.resident.ports(Direction::Output).zip(outputs) {
             if let Some(region) = executor.memory.region(port.bar) {
-                shared.write(region.bytes());
+                route.write(region.bytes());
             }
         }
     }

@@ -15,7 +15,7 @@ impl Driver {
         let id = gate.next_surface;
         gate.next_surface =
             id.checked_add(1).filter(|&n| n < super::lifecycle::FIRST_INTERNAL).ok_or(Code::NO_RESOURCES)?;
-        gate.surfaces.insert(id, Surface { shared, client: ANYONE });
+        gate.surfaces.insert(id, Surface { shared, client: ANYONE, pid: 0 });
         Ok(id)
     }
 
@@ -51,6 +51,20 @@ impl Driver {
     pub fn set_secure(&self, token: u64) -> std::result::Result<(), Code> {
         let mut gate = lock(&self.gate);
         gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.secure = true;
+        Ok(())
+    }
+
+    /// Has the engine go off after each request of an instance that leaves nothing to do.
+    pub fn set_saving(&self, token: u64) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.saving = true;
+        Ok(())
+    }
+
+    /// Has the memory of an instance's program stay when the engine goes off.
+    pub fn set_wired(&self, token: u64) -> std::result::Result<(), Code> {
+        let mut gate = lock(&self.gate);
+        gate.instances.get_mut(&token).ok_or(Code::NOT_FOUND)?.wired = true;
         Ok(())
     }
 

@@ -167,7 +167,7 @@ impl Task {
             memory: holds(keys::MEMORY),
             data: holds(keys::DATA),
             hints: holds(keys::SET_HINTS),
-
+            coalition: holds(keys::COALITION_HINTS),
             privileged: self.privileged.load(Ordering::Relaxed),
             grant: *lock(&self.grant),
         }
@@ -185,7 +185,7 @@ pub(crate) struct Stamp {
     pub memory: bool,
     pub data: bool,
     pub hints: bool,
-
+    pub coalition: bool,
     pub privileged: bool,
     pub grant: Option<Grant>,
 }

@@ -1,18 +1,16 @@
 //! Devices that run programs: this process's own driver, or another behind a socket.
 
+use crate::driver::chaining::Chain;
 use crate::driver::client::{Client, Create, Submit};
 use crate::driver::sign::Signer;
-use crate::driver::task::{Identity, Task, lock};
+use crate::driver::task::{Identity, Task};
 use crate::driver::{Config, Driver, WakePort};
 use crate::error::{Code, Error, Result};
 use crate::os::shared::Shared;
 use anemone_facts::driver::entitlements::{CHAINING, USER_ACCESS};
-use anemone_facts::driver::limits as rows;
 use anemone_program::Program;
 use anemone_program::hwx::Container;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Loads programs.
@@ -43,8 +41,23 @@ pub trait Loaded: Send + Sync {
     fn add_surface(&self, shared: Arc<Shared>) -> Result<u32>;
     /// Takes a surface back.
     fn remove_surface(&self, surface: u32);
-    /// Runs once, surfaces in the order of ports. With a limit, a request that is not done in time is aborted.
-    fn submit(&self, sequence: u64, inputs: &[u32], outputs: &[u32], limit: Option<Duration>) -> Result<()>;
+    /// Runs once.
+    fn submit(&self, submission: &Submission<'_>) -> Result<()>;
+}
+
+/// One run of a loaded program, surfaces in the order of ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// Sequence number.
+    pub sequence: u64,
+    /// Input surfaces.
+    pub inputs: &'a [u32],
+    /// Output surfaces.
+    pub outputs: &'a [u32],
+    /// True if outputs stay with the device, for its next call or another program's: it is then chained where that is possible.
+    pub keeps: bool,
+    /// A request that is not done in this time is aborted.
+    pub limit: Option<Duration>,
 }
 
 /// Reads a program image.
@@ -91,73 +104,20 @@ impl InProcess {
     }
 }
 
-/// A connection of the direct-path kind, and the handler of the program's chained calls.
-struct Chained {
-    client: Client,
-    handler: u64,
-    /// Calls so far: each has a later time stamp.
-    calls: AtomicU64,
-    /// Its own surfaces, by those of the control connection.
-    surfaces: Mutex<BTreeMap<u32, u32>>,
-}
-
-impl Chained {
-    /// This connection's surface of the memory that another's stands for.
-    fn surface(&self, of: &OwnProgram, surface: u32) -> Option<u32> {
-        let mut own = lock(&self.surfaces);
-        if let Some(known) = own.get(&surface) {
-            return Some(*known);
-        }
-        let shared = lock(&of.surfaces).get(&surface).cloned()?;
-        let made = self.client.add_surface(shared).ok()?;
-        own.insert(surface, made);
-        Some(made)
-    }
-}
-
 struct OwnProgram {
     client: Client,
     token: u64,
-    /// Memory by surface of the control connection.
-    surfaces: Mutex<BTreeMap<u32, Arc<Shared>>>,
     /// For calls whose output set stays with the device; made for the first.
-    chained: OnceLock<Option<Chained>>,
+    chain: OnceLock<Option<Chain>>,
     open_direct: Box<dyn Fn() -> Option<Client> + Send + Sync>,
 }
 
 impl OwnProgram {
-    /// The chained way: control 9, direct 8 once; then direct 3 and 4 for every call. `None` where it is not open.
-    fn chained(&self) -> Option<&Chained> {
-        let make = || {
-            let client = (self.open_direct)()?;
-            let handler = self.client.chain(self.token).ok()?;
-            client.activate(self.token, handler).ok()?;
-            Some(Chained { client, handler, calls: AtomicU64::new(0), surfaces: Mutex::default() })
-        };
-        self.chained.get_or_init(make).as_ref()
-    }
-
-    /// A call whose output set is the next one's input: `None` where it must go the plain way.
+    /// A call whose output set stays with the device: `None` where it must go the plain way.
     fn submit_chained(&self, inputs: &[u32], outputs: &[u32]) -> Option<Result<()>> {
-        let keeps = inputs.iter().any(|surface| outputs.contains(surface));
-        if !keeps || inputs.len() as u64 > rows::TRIGGER_INPUTS {
-            return None;
-        }
-        let chained = self.chained()?;
-        let Chained { client, handler, calls, .. } = chained;
-        let own = |all: &[u32]| all.iter().map(|&s| chained.surface(self, s)).collect::<Option<Vec<u32>>>();
-        let (inputs, outputs) = (own(inputs)?, own(outputs)?);
-        let timestamp = calls.fetch_add(1, Relaxed) + 1;
-        let done = client
-            .enqueue_outputs(self.token, *handler, &outputs)
-            .and_then(|()| client.inputs_are_ready(self.token, *handler, timestamp, &inputs));
-        match done {
-            // The firmware drops a trigger without a word; its set is then not given back.
-            Ok(()) => self.client.is_idle(*handler).then_some(Ok(())),
-            // Wiped by a fault or a secure phase: the plain way loads the program again.
-            Err(Code::NOT_FOUND) => None,
-            Err(code) => Some(Err(Error::driver("submit", code))),
-        }
+        let make = || Chain::new(&self.client, Arc::new((self.open_direct)()?), self.token);
+        let chain = self.chain.get_or_init(make).as_ref()?;
+        chain.submit(inputs, outputs).map(|done| done.map_err(|code| Error::driver("submit", code)))
     }
 }
 
@@ -185,13 +145,7 @@ impl InProcess {
             client.open().ok()?;
             Some(client)
         };
-        Ok(Arc::new(OwnProgram {
-            client,
-            token,
-            surfaces: Mutex::default(),
-            chained: OnceLock::new(),
-            open_direct: Box::new(open_direct),
-        }))
+        Ok(Arc::new(OwnProgram { client, token, chain: OnceLock::new(), open_direct: Box::new(open_direct) }))
     }
 }
 
@@ -207,36 +161,29 @@ impl Device for InProcess {
 
 impl Loaded for OwnProgram {
     fn add_surface(&self, shared: Arc<Shared>) -> Result<u32> {
-        let surface = self.client.add_surface(Arc::clone(&shared)).map_err(|code| Error::driver("surface", code))?;
-        lock(&self.surfaces).insert(surface, shared);
-        Ok(surface)
+        self.client.add_surface(shared).map_err(|code| Error::driver("surface", code))
     }
 
     fn remove_surface(&self, surface: u32) {
         // A surface in use goes with its client.
         let _ = self.client.remove_surface(surface);
-        lock(&self.surfaces).remove(&surface);
-        if let Some(Some(chained)) = self.chained.get()
-            && let Some(own) = lock(&chained.surfaces).remove(&surface)
-        {
-            let _ = chained.client.remove_surface(own);
-        }
     }
 
-    fn submit(&self, sequence: u64, inputs: &[u32], outputs: &[u32], limit: Option<Duration>) -> Result<()> {
+    fn submit(&self, submission: &Submission<'_>) -> Result<()> {
+        let &Submission { sequence, inputs, outputs, keeps, limit } = submission;
         let submit = Submit { sequence, ..Submit::new(self.token, inputs, outputs) };
         let Some(limit) = limit else {
-            if let Some(done) = self.submit_chained(inputs, outputs) {
+            if keeps && let Some(done) = self.submit_chained(inputs, outputs) {
                 return done;
             }
-            return self.client.submit(&submit).map(drop).map_err(|code| Error::driver("submit", code));
+            return self.client.run(&submit);
         };
         let (port, messages) = WakePort::new();
         self.client.submit_async(&submit, port).map_err(|code| Error::driver("submit", code))?;
         if let Ok(message) = messages.recv_timeout(limit) {
             return match message.code {
                 Code::SUCCESS => Ok(()),
-                code => Err(Error::driver("submit", code)),
+                code => Err(Error::submission(code, &message.reply)),
             };
         }
         self.client.cancel_all();

@@ -220,8 +220,15 @@ impl Function {
         for (step, ready) in self.plan.steps.iter().zip(self.loaded()?) {
             let call = match (step, ready) {
                 (Step::Engine { program, ports, .. }, Ready::Engine(loaded)) => {
+                    let inputs = program.ports.iter().zip(ports).filter(|(p, _)| p.direction == Direction::Input);
+                    for (port, &slot) in inputs {
+                        if let Some(maker) = calls.iter_mut().rev().find(|call| call.maker(slot, port).is_some()) {
+                            maker.keep(slot, port);
+                        }
+                    }
                     let ports = self.device_ports((program, ports), loaded.as_ref(), &calls)?;
-                    Call::Engine { loaded, ports, stages: modelled(program).unwrap_or(Stages::SMALL) }
+                    let stages = modelled(program).unwrap_or(Stages::SMALL);
+                    Call::Engine { loaded, ports, stages, keeps: false }
                 }
                 (Step::Host { call, inputs, outputs }, Ready::Host(segment)) => Call::Host {
                     name: call.name.clone(),

@@ -1,6 +1,6 @@
 //! Operations: a function with memory for its ports, and one dispatch of it.
 
-use super::device::Loaded;
+use super::device::{Loaded, Submission};
 use super::{Buffer, HostSegment, Runtime, cast, trace};
 use crate::cache::PortInfo;
 use crate::clock::Stages;
@@ -59,6 +59,8 @@ pub(super) enum Call {
         ports: Vec<DevicePort>,
         /// Modelled stages of one submission.
         stages: Stages,
+        /// True if another call reads an output where it lies.
+        keeps: bool,
     },
     /// A host segment.
     Host {
@@ -79,6 +81,14 @@ impl Call {
         let Call::Engine { ports, .. } = self else { return None };
         let port = ports.iter().find(|p| p.slot == slot && p.is(Direction::Output))?;
         alike(&port.port, reader).then(|| Arc::clone(&port.memory))
+    }
+
+    /// Marks the maker of a tensor: another call reads it where it lies.
+    pub(super) fn keep(&mut self, slot: usize, reader: &Port) {
+        let made = self.maker(slot, reader).is_some();
+        if let Call::Engine { keeps, .. } = self {
+            *keeps |= made;
+        }
     }
 }
 
@@ -197,9 +207,9 @@ impl Operation {
         }
         for call in &self.calls {
             match call {
-                Call::Engine { loaded, ports, stages } => {
+                Call::Engine { loaded, ports, stages, keeps } => {
                     let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
-                    self.on_engine((loaded.as_ref(), *stages), ports, &mut work, left)?;
+                    self.on_engine((loaded.as_ref(), *stages, *keeps), ports, &mut work, left)?;
                 }
                 Call::Host { name, segment, inputs, outputs } => {
                     let begin = self.now();
@@ -235,7 +245,7 @@ impl Operation {
     /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them.
     fn on_engine(
         &self,
-        (loaded, stages): (&dyn Loaded, Stages),
+        (loaded, stages, keeps): (&dyn Loaded, Stages, bool),
         ports: &[DevicePort],
         work: &mut Dispatching,
         limit: Option<Duration>,
@@ -270,7 +280,9 @@ impl Operation {
         }
         self.span("DRIVER_REQUEST cast in", begin);
         let begin = self.now();
-        loaded.submit(self.runtime.next_submission(), &inputs, &outputs, limit)?;
+        let keeps = keeps || ports.iter().any(|p| p.chained) || inputs.iter().any(|i| outputs.contains(i));
+        let sequence = self.runtime.next_submission();
+        loaded.submit(&Submission { sequence, inputs: &inputs, outputs: &outputs, keeps, limit })?;
         self.span("DRIVER_REQUEST inference", begin);
         if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
             trace.stages(begin, stages);

@@ -45,13 +45,26 @@ pub struct Power {
     pub polls_needed: u32,
     /// True if the idle gate runs.
     pub gating: bool,
+    /// True if the device goes off by itself at all.
+    pub managed: bool,
+    /// Idle time after which everything is off, in nanoseconds.
+    pub hysteresis_ns: u64,
 }
 
 const MAX_TOUCHED: usize = 256;
 
 impl Default for Power {
     fn default() -> Self {
-        Power { state: State::AllOff, changes: 0, persistent: 0, touched: Vec::new(), polls_needed: 1, gating: true }
+        Power {
+            state: State::AllOff,
+            changes: 0,
+            persistent: 0,
+            touched: Vec::new(),
+            polls_needed: 1,
+            gating: true,
+            managed: true,
+            hysteresis_ns: rows::LONG_GAP_NS,
+        }
     }
 }
 
@@ -112,10 +125,14 @@ impl Power {
 
     /// Time passed without work.
     pub fn idle(&mut self, ns: u64) {
-        if self.persistent > 0 || !self.gating || !matches!(self.state, State::IdleArmed | State::BaseOn) {
+        if self.persistent > 0
+            || !self.managed
+            || !self.gating
+            || !matches!(self.state, State::IdleArmed | State::BaseOn)
+        {
             return;
         }
-        if ns >= rows::LONG_GAP_NS {
+        if ns >= self.hysteresis_ns {
             self.off();
         } else if ns >= rows::SHORT_GAP_NS {
             self.state = State::BaseOn;

@@ -69,10 +69,10 @@ impl Shared {
         unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), map.len() / 8) }
     }
 
-    /// Copies out, from the start. Bytes beyond the shorter of both stay.
-    pub fn read(&self, to: &mut [u8]) {
-        let n = to.len().min(self.bytes);
-        let words = self.words();
+    /// Copies out from a byte offset, which divides by 8. Bytes beyond the shorter of both stay.
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) {
+        let n = to.len().min(self.bytes.saturating_sub(offset));
+        let words = self.words().get(offset / 8..).unwrap_or(&[]);
         let mut chunks = to[..n].chunks_exact_mut(8);
         for (chunk, word) in chunks.by_ref().zip(words) {
             chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());
@@ -84,10 +84,20 @@ impl Shared {
         }
     }
 
+    /// Copies out, from the start. Bytes beyond the shorter of both stay.
+    pub fn read(&self, to: &mut [u8]) {
+        self.read_at(0, to);
+    }
+
     /// Copies in, from the start. Bytes beyond the shorter of both stay.
     pub fn write(&self, from: &[u8]) {
-        let n = from.len().min(self.bytes);
-        let words = self.words();
+        self.write_at(0, from);
+    }
+
+    /// Copies in from a byte offset, which divides by 8. Bytes beyond the shorter of both stay.
+    pub fn write_at(&self, offset: usize, from: &[u8]) {
+        let n = from.len().min(self.bytes.saturating_sub(offset));
+        let words = self.words().get(offset / 8..).unwrap_or(&[]);
         let chunks = from[..n].chunks_exact(8);
         let rest = chunks.remainder();
         for (chunk, word) in chunks.zip(words) {

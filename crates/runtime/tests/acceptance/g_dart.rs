@@ -116,7 +116,7 @@ fn g08_fault() {
     assert_eq!(dart.recover(), Some(fault));
 }
 
-fn map(client: &Client, session: u64, surface: u32, usage: u32) -> (Code, u64) {
+pub fn map(client: &Client, session: u64, surface: u32, usage: u32) -> (Code, u64) {
     let mut input = [0; 2080];
     input[8..12].copy_from_slice(&usage.to_le_bytes());
     input[16..20].copy_from_slice(&1u32.to_le_bytes());

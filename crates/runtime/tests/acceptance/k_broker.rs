@@ -20,30 +20,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-struct Daemon {
+pub struct Daemon {
     folder: tempfile::TempDir,
-    broker: Arc<Broker>,
+    pub broker: Arc<Broker>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Daemon {
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("aned.sock")
     }
 
-    fn runtime(&self, route: Route) -> Arc<Runtime> {
+    pub fn runtime(&self, route: Route) -> Arc<Runtime> {
         let device = Arc::new(Remote::connect(&self.socket(), route).expect("connects"));
         Arc::new(Runtime::new(device.clone(), device, None))
     }
 
-    fn model(&self, text: &str) -> PathBuf {
+    pub fn model(&self, text: &str) -> PathBuf {
         let path = self.folder.path().join("m.net");
         std::fs::write(&path, text).expect("written");
         path
     }
 
-    fn ask(&self, ask: &Ask) -> Result<Answer, Error> {
+    pub fn ask(&self, ask: &Ask) -> Result<Answer, Error> {
         Remote::connect(&self.socket(), Route::Broker).expect("connects").ask(ask)
     }
 }
@@ -55,7 +55,7 @@ impl Drop for Daemon {
     }
 }
 
-fn daemon(policy: Policy) -> Daemon {
+pub fn daemon(policy: Policy) -> Daemon {
     daemon_with(policy, Arc::new(TextCompiler))
 }
 
@@ -74,12 +74,15 @@ fn own_digest() -> String {
     socket::digest_of("/proc/self/exe").expect("the digest of this test")
 }
 
-fn with_keys(entitlements: &[&str]) -> Policy {
+pub fn with_keys(entitlements: &[&str]) -> Policy {
     let entitlements = entitlements.iter().map(|k| k.to_string()).collect();
-    Policy { identity: vec![Known { digest: own_digest(), team: "A".into(), entitlements }], ..Policy::default() }
+    Policy {
+        identity: vec![Known { digest: own_digest(), team: "A".into(), entitlements, privileged: false }],
+        ..Policy::default()
+    }
 }
 
-fn run(daemon: &Daemon, runtime: &Arc<Runtime>, times: usize) -> Vec<Vec<u8>> {
+pub fn run(daemon: &Daemon, runtime: &Arc<Runtime>, times: usize) -> Vec<Vec<u8>> {
     let library = runtime.compile(&daemon.model(ADD_ONE), &CompileOptions::default()).expect("compiles");
     let op = library.function("main").unwrap().operation().expect("loads");
     let (x, y) = (runtime.buffer(64).unwrap(), runtime.buffer(64).unwrap());
@@ -96,7 +99,7 @@ fn run(daemon: &Daemon, runtime: &Arc<Runtime>, times: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn expected(times: usize) -> Vec<Vec<u8>> {
+pub fn expected(times: usize) -> Vec<Vec<u8>> {
     (0..times).map(|i| f16::from_f32(i as f32 + 1.0).to_le_bytes().repeat(32)).collect()
 }
 
@@ -186,7 +189,14 @@ fn b13_one_key_each() {
     let bundle = runtime.compile(&model, &CompileOptions::default()).expect("compiles").bundle().clone();
     let image = hex(&sha256(&bundle.images[0]));
     let holder = Remote::connect(&d.socket(), Route::Broker).expect("connects");
-    let load = |power_saving| Ask::Load { image: image.clone(), stats_mask: 0, depth: 500, power_saving, qos: 21 };
+    let load = |power_saving| Ask::Load {
+        image: image.clone(),
+        stats_mask: 0,
+        depth: 500,
+        power_saving,
+        wired: false,
+        qos: 21,
+    };
     let Answer::Loaded { token, depth, .. } = holder.ask(&load(false)).expect("loads") else { panic!("loaded") };
     assert!((1..=127).contains(&depth));
     let (path, options) = (model.display().to_string(), CompileOptions::default());
@@ -224,7 +234,7 @@ fn real_time_needs_its_key_on_every_method() {
     let asks = [
         Ask::Content { path: model.clone(), qos },
         Ask::Compile { path: model, options, long: false, qos },
-        Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, qos },
+        Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, wired: false, qos },
         Ask::Share { token: 1, qos },
         Ask::Adapt { base: 1, pieces: vec![], qos },
         Ask::Direct { token: 1, qos },
@@ -307,8 +317,14 @@ fn i07_third_party_mask() {
     let d = daemon(Policy::default());
     let runtime = d.runtime(Route::Broker);
     let bundle = runtime.compile(&d.model(ADD_ONE), &CompileOptions::default()).expect("compiles").bundle().clone();
-    let load =
-        Ask::Load { image: hex(&sha256(&bundle.images[0])), stats_mask: 0xf, depth: 1, power_saving: false, qos: 21 };
+    let load = Ask::Load {
+        image: hex(&sha256(&bundle.images[0])),
+        stats_mask: 0xf,
+        depth: 1,
+        power_saving: false,
+        wired: false,
+        qos: 21,
+    };
     let Answer::Loaded { stats_mask, .. } = d.ask(&load).expect("loads") else { panic!("loaded") };
     assert_eq!(stats_mask, 0);
     d.broker.set_policy(with_keys(&[keys::ALLOW]));
@@ -331,10 +347,10 @@ fn refusals_change_nothing() {
     let bundle = runtime.compile(&d.model(ADD_ONE), &CompileOptions::default()).expect("compiles").bundle().clone();
     let image = hex(&sha256(&bundle.images[0]));
     // A program that the broker did not compile, a token of another connection, an unknown key.
-    let own = Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, qos: 21 };
+    let own = Ask::Load { image: "00".repeat(32), stats_mask: 0, depth: 1, power_saving: false, wired: false, qos: 21 };
     assert_eq!(d.ask(&own).expect_err("unknown").code(), Code::NOT_FOUND);
     let holder = Remote::connect(&d.socket(), Route::Broker).expect("connects");
-    let load = Ask::Load { image, stats_mask: 0, depth: 1, power_saving: false, qos: 21 };
+    let load = Ask::Load { image, stats_mask: 0, depth: 1, power_saving: false, wired: false, qos: 21 };
     let Answer::Loaded { token, .. } = holder.ask(&load).expect("loads") else { panic!("loaded") };
     for ask in [Ask::Direct { token, qos: 21 }, Ask::Unload { token, qos: 21 }] {
         assert_eq!(d.ask(&ask).expect_err("foreign").code(), Code::NOT_FOUND);
@@ -377,7 +393,8 @@ fn refusals_change_nothing() {
 fn a_claimed_identity_gives_nothing() {
     // Somebody else's executable may purge; who a peer is, the kernel says.
     let digest = "ab".repeat(32);
-    let known = Known { digest: digest.clone(), team: "A".into(), entitlements: vec![keys::PURGE_ALL.into()] };
+    let entitlements = vec![keys::PURGE_ALL.into()];
+    let known = Known { digest: digest.clone(), team: "A".into(), entitlements, privileged: false };
     let d = daemon(Policy { identity: vec![known], ..Policy::default() });
     assert_eq!(d.ask(&Ask::Purge { key: None, qos: 21 }).expect_err("another digest").code(), Code::NOT_PRIVILEGED);
     let line = UnixStream::connect(d.socket()).expect("connects");

@@ -11,5 +11,8 @@ mod i_power;
 mod j_e5rt;
 #[cfg(target_os = "linux")]
 mod k_broker;
+#[cfg(target_os = "linux")]
+mod l_book;
+mod m_path;
 mod nets;
 mod stress;

@@ -97,6 +97,11 @@ impl<'a> Call<'_, 'a> {
             "Broadcast" => self.broadcast(),
             "Reshape" => self.reshape(),
             "InputView" => self.view(),
+            // Conversion alone gives them; no data moves.
+            "TensorToTensorBuffer" | "TensorBufferToTensor" => {
+                let x = self.one()?;
+                self.give(OpKind::Unary(Unary::Identity), &[x], None)
+            }
             "Softmax" => {
                 self.understands(&["Dimension"])?;
                 let axis = self.dimension("Dimension")?.ok_or_else(|| self.missing("Dimension"))?;

@@ -4,7 +4,7 @@ use super::{Bound, Plan, Request, WakePort, priority_of};
 use crate::driver::client::Client;
 use crate::driver::resident::Resident;
 use crate::driver::task::lock;
-use crate::driver::{Gate, Prepared};
+use crate::driver::{Gate, Prepared, Section};
 use crate::error::Code;
 use crate::firmware::call::Call;
 use crate::words::{u32_at, u64_at};
@@ -14,6 +14,9 @@ use anemone_facts::driver::structures::request;
 use anemone_program::Direction;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
+
+/// Events that a request has room for: those it waits for, then those it signals.
+const EVENT_SLOTS: u32 = 12;
 
 impl Client {
     pub(crate) fn send_request(
@@ -37,9 +40,16 @@ impl Client {
         let surface = |i: usize| u32_at(input, request::SURFACES + 8 * i);
         let ids: Vec<u32> = (0..n_in + n_out).map(surface).collect();
         let call = Call { waits, signals, ..Call::default() };
+        let event = |i: u32| {
+            let at = request::EVENTS + 24 * i as usize;
+            (i < EVENT_SLOTS).then(|| (u32_at(input, at), u64_at(input, at + 8))).filter(|(event, _)| *event != 0)
+        };
+        let (first, last) = (waits.min(EVENT_SLOTS), waits.saturating_add(signals).min(EVENT_SLOTS));
+        let (waits, signals) = ((0..first).filter_map(event).collect(), (first..last).filter_map(event).collect());
         let sequence = u64_at(input, request::SEQUENCE) as u32;
         let (asynchronous, limit) = (wake.is_some(), self.timeout());
-        let plan = Plan { token, sequence, priority, doorbell: doorbell as u32, call, command: wire::PROCEDURE_CALL };
+        let (doorbell, command) = (doorbell as u32, wire::PROCEDURE_CALL);
+        let plan = Plan { token, sequence, priority, doorbell, call, command, waits, signals };
         let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
         if asynchronous {
             self.driver.work(gate);
@@ -119,7 +129,14 @@ impl Client {
         let outputs = match self.bind(&mut gate, &resident, Direction::Output, outputs) {
             Ok(outputs) => outputs,
             Err(code) => {
-                inputs.iter().for_each(|b| gate.dart.end(self.id, b.2));
+                inputs.iter().for_each(|b| gate.dart.end(self.id, b.iova));
+                return Err(code);
+            }
+        };
+        let sections = match self.sections(&mut gate, plan.token) {
+            Ok(sections) => sections,
+            Err(code) => {
+                inputs.iter().chain(&outputs).for_each(|b| gate.dart.end(self.id, b.iova));
                 return Err(code);
             }
         };
@@ -129,13 +146,31 @@ impl Client {
         gate.next += 1;
         gate.queue.order += 1;
         let (id, order) = (gate.next, gate.queue.order);
-        let Plan { token, sequence, priority, doorbell, call, command } = plan;
+        let Plan { token, sequence, priority, doorbell, call, command, waits, signals } = plan;
         let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
+        let priority = gate.hinted(self, priority);
         // Queues are as many as priorities: the class of service decides both.
         let call = Call { queue: priority, secure: call.secure || secure, ..call };
-        let client = self.id;
-        let request =
-            Request { id, client, token, sequence, priority, doorbell, call, command, inputs, outputs, wake, resident };
+        let (client, pid) = (self.id, self.task.pid);
+        let request = Request {
+            id,
+            client,
+            token,
+            sequence,
+            priority,
+            doorbell,
+            call,
+            command,
+            inputs,
+            outputs,
+            sections,
+            waits,
+            signals,
+            pid,
+            stray: None,
+            wake,
+            resident,
+        };
         let turn = gate.queue.turns.enter(priority, client);
         gate.queue.waiting.insert((priority, turn, order), request);
         Ok((id, gate))
@@ -149,7 +184,7 @@ impl Client {
         let mut bound: Vec<Bound> = Vec::with_capacity(ids.len());
         for (port, &id) in resident.ports(way).zip(ids) {
             let one = |gate: &mut Gate| {
-                let surface = gate.surfaces.get(&id).filter(|s| s.is_for(self.id)).ok_or(Code::NOT_FOUND)?;
+                let surface = gate.surfaces.get(&id).filter(|s| s.is_for(self)).ok_or(Code::NOT_FOUND)?;
                 let shared = Arc::clone(&surface.shared);
                 if (shared.len() as u64) < port.bytes {
                     return Err(Code::BAD_ARGUMENT);
@@ -161,12 +196,35 @@ impl Client {
                     }
                     other => other?,
                 };
-                Ok((id, shared, iova))
+                Ok(Bound { memory: Some(shared), surface: id, iova, bytes: port.bytes, bar: port.bar })
             };
             match one(gate) {
                 Ok(b) => bound.push(b),
                 Err(code) => {
-                    bound.iter().for_each(|b| gate.dart.end(self.id, b.2));
+                    bound.iter().for_each(|b| gate.dart.end(self.id, b.iova));
+                    return Err(code);
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Kernel, text and scratch of an instance's program, mapped for this client.
+    fn sections(&self, gate: &mut Gate, token: u64) -> Result<Vec<Bound>, Code> {
+        let Gate { instances, images, dart, .. } = gate;
+        let image = instances.get(&token).and_then(|i| images.get(&i.image)).ok_or(Code::NOT_FOUND)?;
+        let mut bound: Vec<Bound> = Vec::with_capacity(image.sections.len());
+        for &Section { usage, surface, bytes, bar } in &image.sections {
+            let begun = match dart.begin(self.id, surface, usage) {
+                Err(Code::NOT_FOUND) => {
+                    dart.map(self.id, surface, bytes, usage, 0).and_then(|_| dart.begin(self.id, surface, usage))
+                }
+                other => other,
+            };
+            match begun {
+                Ok(iova) => bound.push(Bound { memory: None, surface, iova, bytes, bar }),
+                Err(code) => {
+                    bound.iter().for_each(|b| dart.end(self.id, b.iova));
                     return Err(code);
                 }
             }

@@ -1,6 +1,6 @@
 //! Behind the gate: which request is next, its way through the firmware, and its one answer.
 
-use super::{Message, Posted, Request, answer};
+use super::{Event, Message, Posted, Request, answer};
 use crate::clock::penalty_ns;
 use crate::driver::{Driver, Gate, Trouble};
 use crate::error::Code;
@@ -12,13 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Gate {
+    /// Key of the most urgent request whose events have been reached.
+    pub(super) fn next_ready(&self) -> Option<(u32, u64, u64)> {
+        let reached =
+            |pid: u32, (event, value): &Event| self.events.get(&(pid, *event)).is_some_and(|now| now >= value);
+        let ready = |r: &Request| r.waits.iter().all(|event| reached(r.pid, event));
+        self.queue.waiting.iter().find(|(_, r)| ready(r)).map(|(&key, _)| key)
+    }
+
+    /// Raises a process's event to a value, never below what it is. Requests that wait for it may run.
+    pub(crate) fn raise(&mut self, pid: u32, event: u32, value: u64) {
+        let now = self.events.entry((pid, event)).or_default();
+        *now = (*now).max(value);
+        self.counters.signalled += 1;
+    }
+
     /// The next request that may be posted: the most urgent one when nothing is, or one more urgent than what is.
     pub(super) fn schedule(&mut self, driver: &Driver) -> Option<Request> {
         loop {
             if !self.firmware.is_ready() || self.queue.preemptor.is_some() {
                 return None;
             }
-            let (&key, next) = self.queue.waiting.first_key_value()?;
+            let key = self.next_ready()?;
+            let next = self.queue.waiting.get(&key)?;
             let crosses = next.call.secure != self.firmware.is_secure();
             if let Some(running) = &mut self.queue.posted {
                 // Nothing goes before what runs on the other side of the secure boundary.
@@ -84,6 +100,7 @@ impl Gate {
         }
         self.counters.doorbells += 1;
         self.counters.last_store = 1 << request.doorbell;
+        *self.counters.doorbells_by_index.entry(request.doorbell).or_default() += 1;
         match self.firmware.step(Channel::Chain) {
             Some(Outcome::Granted(..)) => {}
             Some(Outcome::Dropped) => {
@@ -178,7 +195,11 @@ impl Gate {
             }
             self.counters.chained += u64::from(request.call.handler != 0);
         }
-        let next_secure = self.queue.waiting.first_key_value().is_some_and(|(_, next)| next.call.secure);
+        if code == Code::SUCCESS {
+            request.signals.iter().for_each(|&(event, value)| self.raise(request.pid, event, value));
+        }
+        let next = self.next_ready().and_then(|key| self.queue.waiting.get(&key));
+        let next_secure = next.is_some_and(|next| next.call.secure);
         if request.call.secure && self.queue.posted.is_none() && !next_secure && self.firmware.is_secure() {
             // The boundary is crossed back at once: nothing of a secure tenant stays.
             let _ = self.cross(false);
@@ -188,7 +209,8 @@ impl Gate {
         }
         let lane = self.lanes.entry(request.client).or_default();
         lane.id = request.client;
-        self.timeline.dispatch(lane, request.resident.stages());
+        let stages = self.controls.throttled(request.resident.stages());
+        self.timeline.dispatch(lane, stages);
         self.now_ns = self.now_ns.max(self.timeline.free_ns());
         self.counters.interrupts += 2;
         let mut steps = Vec::new();
@@ -202,9 +224,14 @@ impl Gate {
 
     /// The answer: once for each request.
     fn finish(&mut self, request: Request, code: Code) {
-        request.inputs.iter().chain(&request.outputs).for_each(|b| self.dart.end(request.client, b.2));
+        let used = request.inputs.iter().chain(&request.outputs).chain(&request.sections);
+        used.for_each(|b| self.dart.end(request.client, b.iova));
         if let Some(instance) = self.instances.get_mut(&request.token) {
             instance.outstanding = instance.outstanding.saturating_sub(1);
+            let idle = self.queue.posted.is_none() && self.queue.waiting.is_empty();
+            if instance.saving && idle {
+                self.power_off();
+            }
         }
         match code {
             Code::SUCCESS => self.counters.completed += 1,

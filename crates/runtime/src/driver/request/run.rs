@@ -4,7 +4,6 @@ use super::Reply;
 use crate::driver::task::lock;
 use crate::driver::{Driver, Gate};
 use crate::error::Code;
-use crate::os::shared::Shared;
 use anemone_facts::driver::structures::reply;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -52,11 +51,12 @@ impl Driver {
     /// Tells sleepers of a change, and wakes the thread that is to run the engine next.
     pub(crate) fn pass_on(&self, gate: MutexGuard<'_, Gate>) {
         let queue = &gate.queue;
-        let next = queue.waiting.first_key_value().filter(|(key, _)| {
+        let next = gate.next_ready().filter(|key| {
             queue.preemptor.is_none()
                 && queue.posted.as_ref().is_none_or(|p| key.0 < p.priority && p.withheld.is_none())
         });
-        let waiter = next.and_then(|(_, r)| queue.waiters.get(&r.id)).cloned();
+        let next = next.and_then(|key| queue.waiting.get(&key));
+        let waiter = next.and_then(|r| queue.waiters.get(&r.id)).cloned();
         let sleepers = queue.sleepers > 0;
         drop(gate);
         if let Some(thread) = waiter {
@@ -102,14 +102,21 @@ impl Driver {
             }
             let Some(request) = gate.schedule(self) else { return gate };
             let resident = Arc::clone(&request.resident);
-            let inputs: Vec<Arc<Shared>> = request.inputs.iter().map(|b| Arc::clone(&b.1)).collect();
-            let outputs: Vec<Arc<Shared>> = request.outputs.iter().map(|b| Arc::clone(&b.1)).collect();
             let stop = gate.queue.slot(request.id).map(|slot| Arc::clone(&slot.stop)).unwrap_or_default();
             loop {
-                drop(gate);
                 if let Some(hook) = self.hook() {
+                    drop(gate);
                     hook(request.token);
+                    gate = lock(&self.gate);
                 }
+                let inputs = match gate.read_routes(&request) {
+                    Ok(inputs) => inputs,
+                    Err(stray) => {
+                        gate.strayed(request, stray);
+                        break;
+                    }
+                };
+                drop(gate);
                 let results = resident.run(&inputs, &stop);
                 gate = lock(&self.gate);
                 let Some(slot) = gate.queue.slot(request.id) else { break };
@@ -133,10 +140,16 @@ impl Driver {
                     continue;
                 }
                 let code = match &results {
-                    Ok(Some(results)) => {
-                        results.publish(&outputs);
-                        Code::SUCCESS
-                    }
+                    Ok(Some(results)) => match gate.write_routes(&request) {
+                        Ok(outputs) => {
+                            results.publish(&outputs);
+                            Code::SUCCESS
+                        }
+                        Err(stray) => {
+                            gate.strayed(request, stray);
+                            break;
+                        }
+                    },
                     // Stopped for a reason that is over.
                     Ok(None) => Code::ABORTED,
                     Err(code) => *code,

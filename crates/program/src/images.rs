@@ -1,0 +1,112 @@
+//! Tasks of a compiled program as register images of version 10, as far as its fields are known: dimensions, DMA strides, and
+//! the address slots that a load fills in.
+
+use crate::program::Program;
+use crate::task::StreamError;
+use crate::task::Task;
+use crate::task::image::{BarKind, CustomBar, Descriptor, Image, ImageError};
+use anemone_facts::layout::M11;
+use anemone_facts::{Field, Layout};
+
+/// A program whose tasks cannot be written as images.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EmitError {
+    /// The stream cannot be followed.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// A field of a task does not fit.
+    #[error("task {task}: {error}")]
+    Field {
+        /// Position of the task.
+        task: usize,
+        /// What does not fit.
+        error: ImageError,
+    },
+}
+
+/// Dimensions: fields whose value is written as it stands.
+const DIMENSIONS: [Field; 6] = [Field::Win, Field::Hin, Field::Cin, Field::Cout, Field::OcgSize, Field::NumGroups];
+
+/// A DMA engine: its address slot, the field that says whether it is used, its strides with the extent that each steps over.
+struct Engine {
+    slot: u32,
+    base: Field,
+    used: Option<Field>,
+    strides: [(Field, Field); 3],
+}
+
+const ENGINES: [Engine; 3] = [
+    Engine {
+        slot: 0x1344,
+        base: Field::RBase0,
+        used: Some(Field::Rbe0),
+        strides: [
+            (Field::Src1RowStride, Field::Hin),
+            (Field::Src1PlaneStride, Field::Cin),
+            (Field::Src1GroupStride, Field::NumGroups),
+        ],
+    },
+    Engine {
+        slot: 0x134a,
+        base: Field::RBase1,
+        used: Some(Field::Rbe1),
+        strides: [
+            (Field::Src2RowStride, Field::Hin),
+            (Field::Src2PlaneStride, Field::Cin),
+            (Field::Src2GroupStride, Field::NumGroups),
+        ],
+    },
+    Engine {
+        slot: 0x1442,
+        base: Field::WBase,
+        used: Some(Field::Wbe),
+        strides: [
+            (Field::DstRowStride, Field::Hout),
+            (Field::DstPlaneStride, Field::Cout),
+            (Field::DstGroupStride, Field::NumGroups),
+        ],
+    },
+];
+
+/// A descriptor for each task, in the order of the chain. Strides along an extent of one are left at their default, and so is
+/// everything that the rows of version 10 have no place for.
+pub fn of_program(program: &Program) -> Result<Vec<Descriptor>, EmitError> {
+    let tasks = program.tasks()?;
+    let image = |(at, task)| of_task(program.layout, task).map_err(|error| EmitError::Field { task: at, error });
+    tasks.iter().enumerate().map(image).collect()
+}
+
+fn of_task(layout: &Layout, task: &Task) -> Result<Descriptor, ImageError> {
+    let mut out = Descriptor::default();
+    for field in DIMENSIONS {
+        if let Some(value) = task.get(layout, field) {
+            put(&mut out.image, field, value)?;
+        }
+    }
+    for engine in ENGINES {
+        if engine.used.is_some_and(|used| task.get(layout, used) != Some(1)) || task.get(layout, engine.base).is_none()
+        {
+            continue;
+        }
+        for (stride, extent) in engine.strides {
+            let steps = task.get(layout, extent).unwrap_or(0) > 1;
+            if let Some(value) = task.get(layout, stride).filter(|_| steps) {
+                put(&mut out.image, stride, value)?;
+            }
+        }
+        out.bars.push(CustomBar { register: engine.slot, bit: 0, width: 64, kind: BarKind::Address });
+    }
+    Ok(out)
+}
+
+/// Writes the raw bits of a field where version 10 has it.
+fn put(image: &mut Image, field: Field, value: u32) -> Result<(), ImageError> {
+    let Some(row) = M11.row(field) else { return Ok(()) };
+    if value > row.mask() >> row.lo {
+        let most = i128::from(row.mask() >> row.lo);
+        return Err(ImageError::Range { what: format!("{field:?}"), value: value.into(), least: 0, most, step: 1 });
+    }
+    let register = row.addr / 4;
+    let word = image.register(register)? & !row.mask() | value << row.lo;
+    image.set_register(register, word)
+}

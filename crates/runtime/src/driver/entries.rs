@@ -1,0 +1,105 @@
+//! What the gate holds: images, instances, surfaces, clients.
+
+use super::Form;
+use super::client::Client;
+use super::resident::Resident;
+use super::task::Identity;
+use crate::os::shared::Shared;
+use anemone_facts::driver::selectors::Client as Kind;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A program image that is loaded, shared by instances.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub form: Form,
+    pub resident: Arc<Resident>,
+    pub package: Arc<[u8]>,
+    pub owner: Identity,
+    pub intermediate: u64,
+    /// Identity in the firmware, and the restart count it holds for.
+    pub program: u32,
+    pub epoch: u64,
+    pub instances: u32,
+    pub sections: Vec<Section>,
+}
+
+/// A section of a program that the engine reads, and scratch, as they are mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub usage: u32,
+    pub surface: u32,
+    pub bytes: u64,
+    /// Base register that has its address.
+    pub bar: u8,
+}
+
+/// States of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    No,
+    Yes,
+}
+
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub image: u64,
+    pub resident: Arc<Resident>,
+    pub client: u64,
+    pub process: u32,
+    pub epoch: u64,
+    pub state: Prepared,
+    pub outstanding: u32,
+    /// Most requests at once that its owner asked for, or was granted.
+    pub depth: u32,
+    /// Priority of requests that ask for the default one, by the class of service of the load.
+    pub priority: u32,
+    pub stats_mask: u32,
+    pub handlers: Vec<u64>,
+    pub outputs: BTreeMap<u64, Vec<u32>>,
+    pub pid: u32,
+    /// Runs in secure mode alone.
+    pub secure: bool,
+    /// The engine goes off after its requests.
+    pub saving: bool,
+    /// Its memory stays when the engine goes off.
+    pub wired: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Surface {
+    pub shared: Arc<Shared>,
+    /// The client that put it there, or [`ANYONE`].
+    pub client: u64,
+    /// Process of that client: its other clients may name the surface too.
+    pub pid: u32,
+}
+
+/// Holder of surfaces that every client may name, as a process's own surfaces are.
+pub(crate) const ANYONE: u64 = u64::MAX;
+
+impl Surface {
+    /// True if a client may name it.
+    pub fn is_for(&self, client: &Client) -> bool {
+        self.client == client.id || self.pid == client.task.pid || self.client == ANYONE
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientState {
+    Created,
+    Open,
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClientEntry {
+    pub kind: Kind,
+    pub state: ClientState,
+    pub session: u64,
+    pub pid: u32,
+    pub timeout_ms: u64,
+    pub hint: (u32, u32),
+    /// Priority of requests that ask for the default one, where the connection has a class of its own.
+    pub priority: Option<u32>,
+}
