@@ -180,8 +180,9 @@ fn refused(error: impl std::fmt::Display) -> Diagnostic {
 
 /// A container's bytes.
 fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
-    // Earlier dialects keep the base registers that the program has: its compiler chose them.
-    let ordered = match around.container.dialect.inputs_first {
+    // A program whose ports stand in the dialect's order keeps its base registers: its compiler chose them, 9.509 by name.
+    let later = |port: &Port| port.direction == Direction::Output;
+    let ordered = match around.container.dialect.inputs_first && !program.ports.iter().is_sorted_by_key(later) {
         true => &program.with_ports_in_order(PortOrder::InputsFirst).map_err(refused)?,
         false => program,
     };

@@ -35,6 +35,7 @@ mod memory;
 pub mod native;
 mod options;
 pub mod pipeline;
+mod proof;
 mod remarks;
 mod rewrite;
 mod schedule;

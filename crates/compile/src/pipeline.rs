@@ -80,7 +80,8 @@ passes! {
         "conversions, identities and reshapes that change nothing disappear";
     WHOLE: 1 true "0ba-scale-whole-sums" Work::Net(rewrite::scale_whole_sums), "ours",
         "sums of whole numbers that are scaled at once stay floats";
-    QUANTIZATION: 1 true "0bb-recognize-quantization" Work::Net(rewrite::recognize_quantization), "ours",
+    QUANTIZATION: 1 true "0bb-collapse-quant-dequant" Work::Net(rewrite::recognize_quantization),
+        "book table 22.3, CollapseQuantDequant",
         "quantization that is written in parts becomes one rounding, and what follows it its scale";
     BOUNDS: 1 true "0bc-bound-values" Work::Net(rewrite::bound_values), "ours",
         "conversions and limits that change nothing disappear, and what is always zero becomes a constant";
@@ -137,6 +138,8 @@ passes! {
     SCHEDULE: 3 false "3-scheduled" Work::Stage(schedule_layers), "book 22, scheduling", "one order, and when each buffer lives";
     WEIGHTS: 4 true "3y-stream-weights" Work::Stage(stream_weights), "book 25, stream-versus-fold decision; book 22, weight packing",
         "compressed weights stay so where the chip streams their form";
+    ALLOCATE: 4 true "3ya-allocate" Work::Stage(allocate), "book table 22.2",
+        "results that are read at once are chained, elementwise ones take the place of their source";
     RESIDE: 4 true "3z-reside" Work::Stage(reside), "book 22, memory", "results that fit and are read whole stay in tile memory";
     PLACE: 4 false "4-placed" Work::Stage(place), "book 22, memory", "addresses in tile memory, scratch and kernel section";
 }
@@ -315,6 +318,12 @@ fn stream_weights(state: State, run: &mut Run, taken: bool) -> Result<State> {
     Ok(State::Scheduled(schedule))
 }
 
+fn allocate(state: State, _: &mut Run, taken: bool) -> Result<State> {
+    let State::Scheduled(mut schedule) = state else { return Err(out_of_order(ALLOCATE.name, &state)) };
+    schedule.shares = taken;
+    Ok(State::Scheduled(schedule))
+}
+
 fn reside(state: State, run: &mut Run, taken: bool) -> Result<State> {
     let State::Scheduled(schedule) = state else { return Err(out_of_order(RESIDE.name, &state)) };
     let residency = memory::reside(&schedule, run.chip, run.options, taken);
@@ -323,5 +332,5 @@ fn reside(state: State, run: &mut Run, taken: bool) -> Result<State> {
 
 fn place(state: State, run: &mut Run, _: bool) -> Result<State> {
     let State::Resident(schedule, residency) = state else { return Err(out_of_order(PLACE.name, &state)) };
-    Ok(State::Placed(memory::place(schedule, residency, run.chip, run.options)))
+    Ok(State::Placed(memory::place(schedule, residency, run.options)))
 }

@@ -23,6 +23,8 @@ pub struct Schedule {
     pub(crate) partitions: Vec<usize>,
     /// By layer: bytes of live results that could stay in tile memory.
     pressure_bytes: Vec<u64>,
+    /// True if results may take another's place on chip and be chained.
+    pub(crate) shares: bool,
 }
 
 /// Orders the layers and cuts the order into partitions.
@@ -41,7 +43,7 @@ pub fn schedule(legal: Legal, chip: &Chip, options: &Options, reasons: &mut Rema
     }
     let budget = (capacity / PARTITION_MARGIN.1).saturating_mul(PARTITION_MARGIN.0);
     let (partitions, pressure_bytes) = partition(&graph, &live, budget, reasons);
-    Schedule { graph, live, partitions, pressure_bytes }
+    Schedule { graph, live, partitions, pressure_bytes, shares: true }
 }
 
 /// Cuts the order where the results that live at once exceed the budget. A result beyond the whole budget goes to memory

@@ -13,7 +13,7 @@ use crate::table::Layout;
 pub use subtypes::{SUBTYPES, Subtype, layout_of};
 
 /// One compiler target.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Chip {
     /// Compiler target, lower case.
     pub target: &'static str,

@@ -199,6 +199,8 @@ pub const ESTIMATE_PLANES: u64 = 224;
 /// Elements that the planar engine takes in that time, and how many rows of a plane it reduces side by side, of each no more
 /// columns than the third number (`docs/evidence.md`, key `h13-cycles`).
 pub const ESTIMATE_PLANAR: (u64, u64, u64) = (49_152, 4, 256);
+/// Columns that the planar engine takes at least to reduce a row: samples leave 24 to 48.
+pub const ESTIMATE_COLUMNS_LEAST: u64 = 32;
 /// Elements that the neural engine takes in that time without coefficients.
 pub const ESTIMATE_NEURAL: u64 = 32_768;
 

@@ -67,7 +67,7 @@ macro_rules! hal_rows {
     ( $( $name:ident $offset:tt, $unit:literal, $meaning:literal, $basis:ident [ $( $value:tt; $count:literal ),* ]; )* ) => {
         /// Numbers of the hardware abstraction layer for one target; a field's offset, unit and meaning are its row in
         /// [`HAL_ROWS`].
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         #[allow(missing_docs)] // each field's meaning and unit is its row, printed by `ane targets`
         pub struct Hal { $( pub $name: Option<u64>, )* }
 

@@ -41,6 +41,8 @@ quantities! {
     InputWidth "input width";
     OutputChannels "output channels";
     SecondDepth "depth of the second operand";
+    Contraction "extent that the first operand contracts";
+    SecondContraction "extent that the second operand contracts";
     KernelWidth "kernel width";
     KernelHeight "kernel height";
     KernelDepth "kernel depth";
@@ -312,6 +314,8 @@ rules! {
         "depth > 1 is not supported for MatMult" [] "" "fold depth into the batch, at rank 4 or below";
     "MatrixMult" Validator "E12" Measured "validators" [] Between(Q::SecondDepth, Number(1), Number(1)) =>
         "depth > 1 is not supported for MatMult" [] "" "fold depth into the batch, at rank 4 or below";
+    "MatrixMult" Validator "E12" Decoded "validators" [] Between(Q::SecondContraction, Of(Q::Contraction), Of(Q::Contraction)) =>
+        "" [] "" "as many channels in the second operand as columns in the first";
     "MatrixMult" Validator "E14" Compiler "validators" [] Between(Q::ContractionBytes, Number(0), Hal("kmem_cap_dense")) =>
         "can not fit the Kmem" [] "" "split the contraction into sums of shorter products";
     "MatrixMult" CodeGeneration "E14" Inferred "h13-oracles" [Family(&["A13"]), Has(Q::WeightBytes), AtMost(Q::Rows, 128)]

@@ -32,6 +32,9 @@ pub const PLANAR_ROWS: usize = 32;
 /// A second source begins on a multiple of this, and as far on where that is the first one's bank.
 pub const SECOND_BYTES: u64 = 0x40;
 
+/// Elements of a channel in a work unit of the neural engine, as a power of two.
+pub const NEURAL_UNIT: u32 = 7;
+
 /// Elements of a patch of the planar engine, as a power of two, with one source.
 pub const PATCH_OF_ONE: u32 = 9;
 /// The same with two sources, which share it.
@@ -40,14 +43,15 @@ pub const PATCH_OF_TWO: u32 = 8;
 /// The same with two sources where the result stays in tile memory.
 pub const PATCH_THAT_STAYS: u32 = 7;
 
+/// Rows of a patch, as a power of two, where the neural engine goes on in tile memory: its work unit.
+pub const PATCH_REWRITTEN: u32 = 4;
+
 /// Most output channels of one engine at a time: the HAL's eight accumulators with two channels each.
 pub const LANES: usize = 16;
 /// The same with a small source: four channels each.
 pub const LANES_SMALL: usize = 32;
 /// A source or result with sides up to this is small.
 pub const SMALL_SIDE: usize = 8;
-/// The small form is taken where the coefficients of one plane, this many times, fit the kernel memory that stays.
-pub const SMALL_KERNELS: u64 = 2;
 
 /// Channels that stand side by side in a right-hand matrix staged in memory.
 pub const STAGED_INTERLEAVE: usize = 8;
@@ -55,8 +59,8 @@ pub const STAGED_INTERLEAVE: usize = 8;
 pub const PRODUCT_LANES: [usize; 3] = [8, 4, 2];
 /// Rows of a matrix that stand side by side where its rows are folded into a square.
 pub const FOLD: usize = 8;
-/// Output channels from which on more of them fold the rows: more than one pass holds otherwise.
-pub const FOLDED_OUTPUTS: usize = 256;
+/// Output channels above which rows that fill a square are folded: two passes hold them otherwise.
+pub const FOLDED_OUTPUTS: usize = 512;
 /// Columns up to which coefficients of a matrix are streamed past the data: with more, they stay in kernel memory.
 pub const STREAMED_COLUMNS: usize = 128;
 /// Largest operand that is turned in tile memory before its channels are summed.

@@ -53,7 +53,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "compile",
         layers: &[
-            &["accuracy", "check", "lut", "options", "remarks"],
+            &["accuracy", "check", "lut", "options", "proof", "remarks"],
             &["error", "functions"],
             &["ir"],
             &["stream"],

@@ -170,6 +170,15 @@ fn named_numbers(op: &OutlineOp, kind: &str, layer: &mut Layer) {
                 values.push((Q::MaskFormat, i64::from(mask.element != query.element)));
             }
         }
+        "MatrixMult" => {
+            let says =
+                |key: &str| op.text(key).is_some_and(|t| t.eq_ignore_ascii_case("true")) || op.number(key) == Some(1.0);
+            if let [a, b] = bottoms.as_slice() {
+                let first = if says("TransposeLhs") { a.channels } else { a.width };
+                let second = if says("TransposeRhs") { b.width } else { b.channels };
+                values.extend([(Q::Contraction, first as i64), (Q::SecondContraction, second as i64)]);
+            }
+        }
         "TopK" => values.extend(extent(op.text("SortDimension")).map(|n| (Q::AxisExtent, n))),
         "ArgMinMax" if op.text("Mode").is_some_and(|m| m.starts_with("Channel")) => {
             values.extend(extent(Some("Channel")).map(|n| (Q::AxisExtent, n)));

@@ -267,20 +267,10 @@ impl Emitter<'_> {
         self.streamed_sources().chain(Some(&self.layer.result).filter(|_| self.result_place().is_none()))
     }
 
-    /// Planar tasks of a group overlap where one reads what the other leaves in tile memory.
+    /// Tasks of a chain overlap.
     fn overlap(&mut self) -> Set {
-        let layers = &self.placed.graph.layers;
-        let pair = |i: usize| {
-            let (Some(one), Some(next)) = (layers.get(i), layers.get(i + 1)) else { return false };
-            let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
-            let (_, closes) = self.placed.residency.opens_and_closes(i);
-            !one.is_neural()
-                && !next.is_neural()
-                && read
-                && !closes
-                && self.placed.residency.resident(&one.result).is_some()
-        };
-        let (first, second) = (pair(self.index), self.index > 0 && pair(self.index - 1));
+        let allocations = self.placed.residency.allocations();
+        let (first, second) = (allocations.chains(self.index), self.index > 0 && allocations.chains(self.index - 1));
         let bits = [(OverlapFirst, first), (OverlapSecond, second), (DisallowAbort, first)];
         bits.into_iter().try_for_each(|(field, on)| self.set(field, u32::from(on)))
     }
@@ -367,18 +357,19 @@ impl Emitter<'_> {
 
     /// Cost of a task without coefficients, in units of [`ExeCycles`].
     fn computing(&self) -> u64 {
-        let elements = |columns: u64| {
-            let count = |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * columns.min(v.width as u64);
+        let elements = |least: u64, most: u64| {
+            let count =
+                |v: &View4| (v.groups() * v.channels() * v.height()) as u64 * (v.width as u64).clamp(least, most);
             self.layer.sources.iter().map(count).max().unwrap_or(0)
         };
         let (planar, rows, columns) = ESTIMATE_PLANAR;
         match self.layer.kind {
             Kind::Reduce { .. } | Kind::Deviation { .. } => {
                 let side = self.input().1 as u64;
-                elements(columns) * rows / side.clamp(1, rows) / planar
+                elements(ESTIMATE_COLUMNS_LEAST, columns) * rows / side.clamp(1, rows) / planar
             }
-            Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(u64::MAX) / planar,
-            Kind::Neuron { .. } => elements(u64::MAX) / ESTIMATE_NEURAL,
+            Kind::Planar { .. } | Kind::ChannelAffine { .. } => elements(1, u64::MAX) / planar,
+            Kind::Neuron { .. } => elements(1, u64::MAX) / ESTIMATE_NEURAL,
             _ => 0,
         }
     }
@@ -413,8 +404,9 @@ impl Emitter<'_> {
                     // Space for a table each, though one is enough.
                     block.resize(block.len() * streams, 0);
                 }
-                let (offset, bytes, ()) = kernel.place(|to| to.extend(block));
-                (offset, bytes, vec![lut::STREAM_BYTES as u64; streams], false)
+                let (offset, ..) = kernel.place(|to| to.extend(block));
+                // One table is loaded, for all engines.
+                (offset, lut::STREAM_BYTES as u64, vec![lut::STREAM_BYTES as u64; streams], false)
             }
             // The streams are in memory already: a plane each.
             Kind::Product { .. } => {
@@ -628,14 +620,25 @@ impl Emitter<'_> {
         let whole = zin421::whole_planes(self.placed, view).max(sets) as u64;
         // Folded rows lie further apart than the planes: a depth holds all of them.
         let rows = if self.conventions().depths_by_set { row_bytes.saturating_mul(h.extent as u64) } else { 0 };
-        let depth_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
+        let whole_bytes = plane_bytes.saturating_mul(whole).max(rows).min(u32::MAX as u64 & !63);
+        let merged = self.merged_rows(view).filter(|_| self.conventions().depths_by_set);
+        let depth_bytes = merged.unwrap_or(whole_bytes);
         self.set_bytes(base, address.offset_bytes)?;
         self.set_bytes(row, row_bytes)?;
         self.set_bytes(plane, plane_bytes)?;
         self.set_bytes(depth, depth_bytes)?;
         // A single group needs no stride: 4.2.1 writes none, 9.509 that of a whole depth.
-        let idle = if self.conventions().single_groups_have_stride { depth_bytes } else { 0 };
+        let idle = if self.conventions().single_groups_have_stride { whole_bytes } else { 0 };
         self.set_bytes(group, if g.extent > 1 { g.stride_bytes } else { idle })
+    }
+
+    /// Distance of the rows of a port whose channels and rows a view has as its rows: the depth they stand for.
+    fn merged_rows(&self, view: &View4) -> Option<u64> {
+        let port = self.placed.graph.buffer(view.buffer).port.as_ref()?.nchw()?;
+        let whole = port.channels() > 1 && view.height() == port.channels() * port.height();
+        let alone = view.channels() == 1 && view.groups() == 1 && port.groups() == 1;
+        let row_bytes = (port.width as u64 * ELEMENT_BYTES).next_multiple_of(ROW_ALIGN);
+        (whole && alone).then_some(row_bytes)
     }
 
     fn neural(&mut self, packing: &Packing) -> Set {

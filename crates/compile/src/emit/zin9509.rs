@@ -4,7 +4,9 @@ use super::{Emitter, in_memory};
 use crate::ir::*;
 use crate::memory::Place;
 use crate::stream::pack::Packing;
-use crate::tile::{apart, computed, copies, input, result_tile, row_bytes, small_source, source_tile};
+use crate::tile::{
+    apart, apart_in_unit, computed, copies, input, result_tile, row_bytes, small_source, source_tile, unit_rows,
+};
 use anemone_facts::Field::{self, *};
 use anemone_facts::staging::*;
 use anemone_program::FieldError;
@@ -33,6 +35,8 @@ impl Emitter<'_> {
             let columns = log2(win).clamp(4, 9);
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
             let patch = match layer.kind {
+                // What the neural engine rewrites in place comes in its work units.
+                Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
                 // What stays is made in squarer patches.
                 Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
                     let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
@@ -47,6 +51,9 @@ impl Emitter<'_> {
         let mut base = self.placed.residency.top(index);
         let row = match self.placed.residency.keeps(index) && hin == 1 {
             true => tile.row_bytes,
+            false if copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1 => {
+                apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES
+            }
             false => row_bytes(layer, &tile, layer.sources[0].height(), self.chip),
         };
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];
@@ -74,7 +81,12 @@ impl Emitter<'_> {
         }
         if let Some(place) = self.result_place() {
             self.set_bytes(ResL2Base, place.base_bytes)?;
-            self.set_each(RESULT, place.strides)?;
+            let mut strides = place.strides;
+            if layer.result.groups() > 1 && layer.result.height() == 1 {
+                // The one row of each group is as far from the next as all groups.
+                strides[1] = layer.result.groups() as u64 * strides[3];
+            }
+            self.set_each(RESULT, strides)?;
         } else {
             self.set_bytes(ResL2Base, base)?;
             if !layer.is_neural() && layer.transpose {
@@ -152,6 +164,16 @@ impl Emitter<'_> {
         ])
     }
 
+    /// Returns true if the neural engine goes through a result in tile memory, row by row, as the next task.
+    fn rewritten(&self, index: usize) -> bool {
+        let layers = &self.placed.graph.layers;
+        let Some(next) = layers.get(index + 1) else { return false };
+        let (result, same) = (&self.layer.result, next.sources[0].buffer == self.layer.result.buffer);
+        let each = matches!(next.kind, Kind::Neuron { .. }) && !next.transpose && result.height() > 1;
+        let stays = |view: &View4| self.placed.residency.resident(view).is_some_and(|place| !place.crosses);
+        same && each && stays(result) && stays(&next.result)
+    }
+
     /// Returns true if the first source and the result of a task are in tile memory alone.
     fn resides(&self) -> bool {
         self.source_place(0).is_some_and(|p| !p.crosses) && self.result_place().is_some_and(|p| !p.crosses)
@@ -188,21 +210,27 @@ impl Emitter<'_> {
                 (4, 4, 4)
             }
             Kind::Conv { connect: Connect::Dense, window, .. }
-                if window.kernel != [1, 1] && Packing::of(layer).lanes > 1 =>
+                if window.kernel != [1, 1] && Packing::of(layer).lanes > 1 && !Packing::of(layer).skips_zeros() =>
             {
-                (rows.min(3), rows.min(3), rows.min(3))
+                let rows = unit_rows(layer).min(3);
+                (rows, rows, rows)
             }
             // Rows of a matrix that were folded into a square.
             Kind::Conv { .. } if layer.transpose && computed(layer)[1] > 1 => (rows.min(3), rows.min(3), rows.min(3)),
-            Kind::Conv { .. } | Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
+            Kind::Conv { .. } => (0, 0, unit_rows(layer).min(3)),
+            Kind::Product { .. } | Kind::MaxChannels => (0, 0, rows.min(3)),
             Kind::Neuron { .. } if layer.interleave > 1 && layer.transpose => (3, rows.min(3), 3),
             // Rows that stay in tile memory go through together.
-            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => (rows.min(4), rows.min(4), rows.min(4)),
+            Kind::Neuron { .. } if self.resides() && computed(layer)[1] > 1 => {
+                (PATCH_REWRITTEN, PATCH_REWRITTEN, PATCH_REWRITTEN)
+            }
             Kind::Neuron { .. }
                 if layer.transpose && layer.sources[0].channels() <= COPY_ROWS && input(layer)[2] >= COPY_COLUMNS =>
             {
                 (3, rows.min(3), 3)
             }
+            // What a copy leaves in tile memory goes through in work units.
+            _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),
         };
         self.set_all(&[(ShPref, preferred), (ShMin, least), (ShMax, most)])

@@ -3,20 +3,9 @@
 
 use super::Lowerer;
 use crate::error::Result;
-use anemone_facts::Field;
 use anemone_net::Op;
 
 impl Lowerer<'_> {
-    /// Returns true if one pooling task takes the window: at most two axes, kernel and strides within the chip's limits.
-    pub(super) fn pools(&self, kernel: &[usize], strides: &[usize]) -> bool {
-        let hal = &self.chip.hal;
-        let most = [hal.max_patch_height, hal.max_patch_width].map(|n| n.map_or(usize::MAX, |n| n as usize));
-        let missing = 2usize.saturating_sub(kernel.len());
-        let step = self.field_max(Field::Sx).map_or(usize::MAX, |n| n as usize);
-        let fits = |(i, &k): (usize, &usize)| k <= most[i + missing];
-        kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= step)
-    }
-
     pub(super) fn mean_windows(
         &mut self,
         op: &Op,

@@ -10,14 +10,13 @@ use super::elementwise::aligned;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
-use anemone_net::{DType, OpKind, ReduceKind, Unary, ValueId};
+use crate::proof;
+use anemone_net::{DType, OpKind, Unary, ValueId};
 
 /// Largest whole exponent that products compute: each squaring doubles the relative error.
 const MOST_PRODUCTS: f32 = 64.0;
 /// Binary digits of an exponent of integers: 2^16 is beyond fp16.
 const INTEGER_DIGITS: usize = 5;
-/// Recursion depth limit of the sign proof, in operations.
-const LONGEST_PROOF: usize = 8;
 const INF: f32 = f32::INFINITY;
 
 impl Lowerer<'_> {
@@ -111,7 +110,7 @@ impl Lowerer<'_> {
 
     /// An exponent that is no whole number: without a value for negative bases.
     fn power_broken(&mut self, x: ValueId, exponent: f32, from: &View, to: &View) -> Result<()> {
-        let sure = self.never_negative(x, LONGEST_PROOF);
+        let sure = proof::never_negative(self.net, x);
         let shape = from.shape();
         let power = if sure { to.clone() } else { self.scratch("power", &shape) };
         let base = from;
@@ -274,7 +273,7 @@ impl Lowerer<'_> {
         let other = self.tabled("other", Table::choice(INF, 0.0), 0.0, 1.0, &size)?;
         let least = self.or_undefined(&least, &other)?;
         self.planar_two(PlanarOp::Max, plain, &product, &least, &defined)?;
-        if self.never_negative(x, LONGEST_PROOF) {
+        if proof::never_negative(self.net, x) {
             return self.table(Table::exp2(), 0.0, 1.0, &defined, &to);
         }
         let power = self.tabled("power", Table::exp2(), 0.0, 1.0, &defined)?;
@@ -303,50 +302,6 @@ impl Lowerer<'_> {
         let indicator = self.scratch("indicator", &from.shape());
         self.unary_into(Unary::Relu, &found, &indicator)?;
         Ok(indicator)
-    }
-
-    /// Returns true if a value is provably non-negative: a constant without negative elements, or a result of operations that give no
-    /// negative numbers, to a depth of `depth` operations.
-    fn never_negative(&self, x: ValueId, depth: usize) -> bool {
-        if let Some(tensor) = self.constant(x) {
-            return tensor.data.to_f32().iter().all(|&v| v >= 0.0);
-        }
-        let Some(op) = self.net.ops.iter().find(|op| op.outputs.contains(&x)).filter(|_| depth > 0) else {
-            return false;
-        };
-        let all = || op.inputs.iter().all(|&i| self.never_negative(i, depth - 1));
-        match &op.kind {
-            OpKind::Unary(f) => match f {
-                Unary::Abs
-                | Unary::Square
-                | Unary::Relu
-                | Unary::Relu6
-                | Unary::Exp
-                | Unary::Exp2
-                | Unary::Sigmoid
-                | Unary::SigmoidHard { .. }
-                | Unary::Sqrt
-                | Unary::Rsqrt { .. }
-                | Unary::Softplus => true,
-                Unary::Clip { min, .. } => *min >= 0.0,
-                Unary::Threshold { alpha } => *alpha >= 0.0,
-                Unary::Identity | Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign => all(),
-                _ => false,
-            },
-            OpKind::Binary(anemone_net::Binary::Mul) if op.inputs[0] == op.inputs[1] => true,
-            OpKind::Binary(f) if f.is_comparison() => true,
-            OpKind::Binary(anemone_net::Binary::Max) => op.inputs.iter().any(|&i| self.never_negative(i, depth - 1)),
-            OpKind::Binary(anemone_net::Binary::Add | anemone_net::Binary::Mul | anemone_net::Binary::Min) => all(),
-            OpKind::Reduce { kind, .. } => match kind {
-                ReduceKind::SumSquare | ReduceKind::L1 | ReduceKind::L2 => true,
-                ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => all(),
-                _ => false,
-            },
-            OpKind::Softmax { .. } => true,
-            OpKind::Reshape | OpKind::Broadcast | OpKind::Transpose { .. } | OpKind::Slice { .. } => all(),
-            OpKind::Concat { .. } => all(),
-            _ => false,
-        }
     }
 }
 

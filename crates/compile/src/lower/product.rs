@@ -7,7 +7,10 @@ use super::Lowerer;
 use super::layout::copy_kind;
 use crate::error::Result;
 use crate::ir::*;
-use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, TURNED_BYTES};
+use crate::target::ahead;
+use anemone_facts::chips::Chip;
+use anemone_facts::kernel::ENGINES;
+use anemone_facts::staging::{FOLD, FOLDED_OUTPUTS, LANES, TURNED_BYTES};
 use anemone_net::{Net, Op, OpKind, ValueId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -269,7 +272,7 @@ impl Lowerer<'_> {
     /// each other where that takes fewer passes.
     fn stage(&mut self, from: &View, outputs: usize) -> Result<Turned> {
         let rows = from.lead[0].extent;
-        if !self.options.conventions().rows_folded || !folds(rows, outputs) {
+        if !self.options.conventions().rows_folded || !folds(rows, from.width, outputs, self.chip) {
             return Ok(Turned { view: self.exchanged(from, 0, "turned")?, rows });
         }
         let view = self.scratch("turned", &[from.width, rows / FOLD, FOLD]);
@@ -315,9 +318,16 @@ impl Lowerer<'_> {
 }
 
 /// Returns true if so many rows are folded into a square: each accumulator then holds more output channels, so that many
-/// outputs take fewer passes.
-fn folds(rows: usize, outputs: usize) -> bool {
-    rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows) && outputs > FOLDED_OUTPUTS
+/// outputs take fewer passes. Rows that fill a square by themselves are folded only where the coefficients of the passes to come
+/// fit kernel memory.
+fn folds(rows: usize, inputs: usize, outputs: usize, chip: &Chip) -> bool {
+    let square = rows.is_multiple_of(FOLD) && (2 * FOLD..=FOLD * FOLD).contains(&rows);
+    let (plane_bytes, pass) = ((inputs * LANES) as u64 * ELEMENT_BYTES, ENGINES * LANES);
+    let worth = match rows == FOLD * FOLD {
+        true => outputs > FOLDED_OUTPUTS && ahead(plane_bytes, outputs.div_ceil(pass), chip),
+        false => outputs > pass,
+    };
+    square && worth
 }
 
 /// A product with coefficients `[out][in]`.

@@ -7,6 +7,7 @@ use super::Lowerer;
 use crate::error::Result;
 use crate::ir::*;
 use crate::lut::Table;
+use crate::rewrite::Limits;
 use anemone_facts::staging::TURNED_BYTES;
 use anemone_net::{Op, PoolKind, ReduceKind, Unary, ValueId};
 use std::sync::Arc;
@@ -341,7 +342,7 @@ impl Lowerer<'_> {
         pads: &[(usize, usize)],
     ) -> Result<()> {
         if let PoolKind::Average { exclude_padding } = kind
-            && !self.pools(kernel, strides)
+            && !Limits::of(self.chip).pools(kernel, strides)
         {
             return self.mean_windows(op, kernel, strides, pads, exclude_padding);
         }

@@ -1,12 +1,14 @@
-//! Allocation types of buffers (book, table 22.2), and neighbouring layers that could run at once on the two engines.
+//! Allocation types of buffers (book, table 22.2), decided before anything has an address, and neighbouring layers that could run at
+//! once on the two engines.
 //!
 //! Types 6 and 7 (ring buffers) are not given: H13 has no circular layers.
 
-use super::Residency;
 use crate::ir::*;
+use crate::tile::{result_tile, source_tile};
 use anemone_facts::chips::Chip;
 use anemone_facts::enums;
 use anemone_facts::formats::Code;
+use std::collections::HashSet;
 use std::fmt;
 
 /// A type of allocation: [`enums::ALLOCATIONS`] names them.
@@ -35,15 +37,31 @@ impl Allocation {
     }
 }
 
-/// Types by buffer, the reason where a result is not chained, and pairs that could run at once.
+/// Types by buffer, the reason where a result is not chained, what takes whose place, and pairs that could run at once.
 #[derive(Clone, Debug, Default)]
 pub struct Allocations {
     /// By buffer; `None` where no layer touches it.
     types: Vec<Option<(Allocation, &'static str)>>,
+    /// By buffer: the buffer on chip whose place it takes.
+    takes: Vec<Option<usize>>,
+    /// By layer: its result on chip goes on into the next layer of the same engine.
+    chains: Vec<bool>,
+    /// False where results take no other's place and nothing is chained: types 0 and 1 alone.
+    shares: bool,
     /// Positions of layers.
     pairs: Vec<(usize, usize)>,
     /// Reasons why neighbours make no pair, with their counts.
     unpaired: Vec<(&'static str, usize)>,
+}
+
+/// What is to be on chip, before it has an address there.
+pub(super) struct OnChip<'a> {
+    /// Buffers whose results are on chip.
+    pub buffers: &'a HashSet<usize>,
+    /// Buffer on chip, and the one whose place it can take.
+    pub takes: &'a [(usize, usize)],
+    /// By layer: its group of tasks.
+    pub groups: &'a [usize],
 }
 
 /// Writers and readers of a buffer by position.
@@ -54,13 +72,21 @@ struct Uses {
 }
 
 impl Allocations {
-    /// Allocation types that follow from residency and order.
-    pub fn of(graph: &Graph, chip: &Chip, residency: &Residency) -> Allocations {
+    /// No type yet; `shares` is false where only types 0 and 1 are to be given.
+    pub fn undecided(shares: bool) -> Allocations {
+        Allocations { shares, ..Allocations::default() }
+    }
+
+    /// Decides every type. Addresses, chain bits and buffers in memory follow from them.
+    pub(super) fn decide(&self, graph: &Graph, chip: &Chip, on_chip: &OnChip) -> Allocations {
         let mut uses = vec![Uses::default(); graph.buffers.len()];
         for (i, layer) in graph.layers.iter().enumerate() {
             uses[layer.result.buffer.0 as usize].writers.push(i);
             layer.sources.iter().for_each(|s| uses[s.buffer.0 as usize].readers.push(i));
         }
+        let shares = self.shares;
+        let mut takes = vec![None; graph.buffers.len()];
+        on_chip.takes.iter().filter(|_| shares).for_each(|&(buffer, of)| takes[buffer] = Some(of));
         // A later buffer depends on earlier ones, so producers are settled before.
         let mut order: Vec<usize> = (0..uses.len()).filter(|&b| !uses[b].writers.is_empty()).collect();
         order.sort_by_key(|&b| uses[b].writers[0]);
@@ -72,16 +98,19 @@ impl Allocations {
             let own = &uses[buffer];
             let writer = &graph.layers[own.writers[0]];
             let reads = |layer: &Layer| layer.sources.iter().any(|s| s.buffer.0 as usize == buffer);
-            let in_place = own.writers.iter().any(|&w| reads(&graph.layers[w]));
-            let resident = residency.resident(&writer.result).is_some();
+            let rewritten = own.writers.iter().any(|&w| reads(&graph.layers[w]));
+            let in_place = rewritten || takes[buffer].is_some();
+            let why_in_place = if rewritten { "written where it is read" } else { "takes the place of its source" };
+            let resident = on_chip.buffers.contains(&buffer);
             let chained = |view: &View4| matches!(types[view.buffer.0 as usize], Some((Allocation::Chained, _)));
             let dependent = writer.sources.iter().any(chained);
             types[buffer] = Some(match (resident, in_place, dependent) {
                 (false, true, _) => (Allocation::InPlaceMemory, "written where it is read"),
                 (false, false, _) if graph.buffers[buffer].role == Role::Output => (Allocation::Streamed, "an output"),
                 (false, false, _) => (Allocation::Streamed, "no place in tile memory"),
-                (true, true, true) => (Allocation::InPlaceDependent, "written where it is read"),
-                (true, true, false) => (Allocation::InPlace, "written where it is read"),
+                (true, true, true) => (Allocation::InPlaceDependent, why_in_place),
+                (true, true, false) => (Allocation::InPlace, why_in_place),
+                (true, false, _) if !shares => (Allocation::Resident, "nothing is chained"),
                 (true, false, _) => match (unchained(graph, chip, own), dependent) {
                     (None, _) => (Allocation::Chained, "the next layer alone reads it"),
                     (Some(why), true) => (Allocation::DependsOnProducer, why),
@@ -89,22 +118,44 @@ impl Allocations {
                 },
             });
         }
-        let mut all = Allocations { types, pairs: Vec::new(), unpaired: Vec::new() };
+        let chains = chains(graph, chip, on_chip, shares);
+        let mut all = Allocations { types, takes, chains, shares, ..Allocations::default() };
+        all.find_pairs(graph);
+        all
+    }
+
+    /// The buffer whose place on chip a buffer takes.
+    pub(super) fn takes(&self, buffer: usize) -> Option<usize> {
+        self.takes.get(buffer).copied().flatten()
+    }
+
+    /// Returns true if a buffer has its place in memory: types 1 and 8.
+    pub fn in_memory(&self, buffer: usize) -> bool {
+        let found = self.types.get(buffer).copied().flatten();
+        found.is_none_or(|(kind, _)| matches!(kind, Allocation::Streamed | Allocation::InPlaceMemory))
+    }
+
+    /// Returns true if a layer's result goes on into the next layer of its engine, so that the two overlap.
+    pub fn chains(&self, layer: usize) -> bool {
+        self.chains.get(layer).copied().unwrap_or(false)
+    }
+
+    /// Neighbours that could run at once on the two engines, and why others could not.
+    fn find_pairs(&mut self, graph: &Graph) {
         let mut at = 0;
         while let [first, second, ..] = graph.layers.get(at..).unwrap_or_default() {
-            match all.disqualified(first, second) {
+            match self.disqualified(first, second) {
                 None => {
-                    all.pairs.push((at, at + 1));
+                    self.pairs.push((at, at + 1));
                     at += 1;
                 }
-                Some(why) => match all.unpaired.iter_mut().find(|(known, _)| *known == why) {
+                Some(why) => match self.unpaired.iter_mut().find(|(known, _)| *known == why) {
                     Some((_, count)) => *count += 1,
-                    None => all.unpaired.push((why, 1)),
+                    None => self.unpaired.push((why, 1)),
                 },
             }
             at += 1;
         }
-        all
     }
 
     /// First condition that keeps two adjacent layers from being co-issued; `None` where one multiplies and one is planar, neither
@@ -136,8 +187,25 @@ impl Allocations {
     }
 }
 
+/// By layer: its result stays in the group and goes on into the next layer, both planar, as Apple's programs mark it: also where
+/// others read it later, and where a part of it is read.
+fn chains(graph: &Graph, chip: &Chip, on_chip: &OnChip, shares: bool) -> Vec<bool> {
+    let capable = shares && chip.hal.chaining != Some(0);
+    let pair = |i: usize| {
+        let (one, Some(next)) = (&graph.layers[i], graph.layers.get(i + 1)) else { return false };
+        let read = next.sources.iter().any(|s| s.buffer == one.result.buffer);
+        let planar = !one.is_neural() && !next.is_neural();
+        planar && read && on_chip.groups[i] == on_chip.groups[i + 1] && stays(on_chip, &one.result)
+    };
+    (0..graph.layers.len()).map(|i| capable && pair(i)).collect()
+}
+
+fn stays(on_chip: &OnChip, view: &View4) -> bool {
+    on_chip.buffers.contains(&(view.buffer.0 as usize))
+}
+
 /// First condition of the book's conjunction that keeps a resident result from being chained into the layer after it; `None`
-/// where all hold. That the rows cover the reader's first tile holds for all that stay whole.
+/// where all hold.
 fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
     // The bit is unknown for every chip so far; Apple's own H13 programs chain.
     if chip.hal.chaining == Some(0) {
@@ -153,9 +221,23 @@ fn unchained(graph: &Graph, chip: &Chip, uses: &Uses) -> Option<&'static str> {
         Some("another layer comes between")
     } else if to.sources.iter().all(|s| s.elements() != from.result.elements()) {
         Some("it is read in another form")
+    } else if !covers(from, to) {
+        Some("its rows do not cover the reader's first tile")
     } else {
         None
     }
+}
+
+/// Returns true if the rows that a layer emits at a time are at least those that the next one's first tile reads, with what its
+/// window overlaps.
+fn covers(from: &Layer, to: &Layer) -> bool {
+    let window = match &to.kind {
+        Kind::Conv { window, .. } => window.kernel[0],
+        _ => 1,
+    };
+    let rows = source_tile(to).rows;
+    let height = from.result.height();
+    result_tile(from).rows >= (rows + window - 1).min(height)
 }
 
 impl Allocations {
@@ -167,6 +249,15 @@ impl Allocations {
                 writeln!(f, "  %{i} type {code}, {name}: {why} ; {}", graph.buffers[i].name)?;
             }
         }
+        let known = (0..enums::ALLOCATIONS.len()).map(|code| {
+            let of_type = |t: &&Option<(Allocation, _)>| t.is_some_and(|(kind, _)| kind as usize == code);
+            (code, self.types.iter().filter(of_type).count())
+        });
+        let counts: Vec<String> =
+            known.filter(|(_, count)| *count > 0).map(|(code, count)| format!("{count} of type {code}")).collect();
+        if !counts.is_empty() {
+            writeln!(f, "  buffers: {}", counts.join(", "))?;
+        }
         for &(a, b) in &self.pairs {
             writeln!(f, "  layers {a} and {b} could run at once")?;
         }
@@ -174,72 +265,5 @@ impl Allocations {
             writeln!(f, "  no pair of neighbours: {why} ({count})")?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::remarks::{Log, Stage};
-    use crate::{Options, compile};
-    use anemone_facts::chips::CHIPS;
-    use anemone_net::text;
-
-    /// Text of the placement.
-    #[derive(Default)]
-    struct Placement(String);
-
-    impl Log for Placement {
-        fn wants(&self) -> bool {
-            true
-        }
-
-        fn stage(&mut self, stage: Stage) {
-            self.0 = stage.text;
-        }
-    }
-
-    fn placed(body: &str) -> String {
-        let head = "net \"n\" {\n  input %x: f16[1, 2, 8, 8]\n  input %z: f16[1, 2, 8, 8]\n  const %w: f16[2, 2, 1, 1] = [0.5, 1.0, 0.25, 0.5]\n";
-        let source = format!("{head}{body}}}\n");
-        let net = text::parse(&source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        let mut log = Placement::default();
-        compile(&net, &CHIPS[0], &Options::default(), &mut log).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        log.0
-    }
-
-    fn conv(from: &str, to: &str) -> String {
-        let window = "strides=[1, 1] pads=[[0, 0], [0, 0]] dilations=[1, 1] groups=1";
-        format!("  %{to}: f16[1, 2, 8, 8] = conv(%{from}, %w) {window}\n")
-    }
-
-    fn add(a: &str, b: &str, to: &str) -> String {
-        format!("  %{to}: f16[1, 2, 8, 8] = add(%{a}, %{b})\n")
-    }
-
-    fn outputs(names: &[&str]) -> String {
-        names.iter().map(|name| format!("  output %{name}\n")).collect()
-    }
-
-    /// Each condition alone keeps two neighbours apart; without any, they are a pair.
-    #[test]
-    fn every_disqualification_is_told() {
-        let cases = [
-            ("both run on one engine", conv("x", "a") + &conv("z", "b") + &outputs(&["a", "b"])),
-            ("one reads what the other writes", conv("x", "a") + &add("a", "z", "b") + &outputs(&["b"])),
-            ("both results are streamed", conv("x", "a") + &add("x", "z", "b") + &outputs(&["a", "b"])),
-            (
-                "the neural one does not multiply",
-                "  %a: f16[1, 2, 8, 8] = tanh(%x)\n".to_string() + &add("x", "z", "b") + &outputs(&["a", "b"]),
-            ),
-            ("one of them is chained", conv("x", "a") + &conv("a", "b") + &add("x", "z", "c") + &outputs(&["b", "c"])),
-        ];
-        for (why, body) in cases {
-            let text = placed(&body);
-            assert!(text.contains(&format!("no pair of neighbours: {why} (")), "{why}\n{text}");
-            assert!(!text.contains("could run at once"), "{why}\n{text}");
-        }
-        let pair = conv("x", "a") + &add("x", "z", "b") + &conv("b", "c") + &add("a", "c", "y") + &outputs(&["y"]);
-        let text = placed(&pair);
-        assert!(text.contains("could run at once"), "{text}");
     }
 }

@@ -6,13 +6,13 @@
 mod allocation;
 mod residency;
 
+pub use allocation::Allocations;
 pub use residency::{Place, Residency};
 
 use crate::ir::*;
 use crate::options::Options;
 use crate::schedule::Schedule;
 use crate::tile::{Staging, staging};
-use allocation::Allocations;
 use anemone_facts::chips::Chip;
 use anemone_program::Program;
 use residency::{groups, groups_in_pairs};
@@ -39,30 +39,25 @@ pub struct Placed {
     pub(crate) constants: Vec<u8>,
     /// Results in tile memory.
     pub(crate) residency: Residency,
-    /// Allocation type of each buffer.
-    allocations: Allocations,
 }
 
 /// Chooses the results that stay in tile memory; without `stay`, none.
 pub fn reside(schedule: &Schedule, chip: &Chip, options: &Options, stay: bool) -> Residency {
     let graph = &schedule.graph;
-    let conventions = options.conventions();
-    if !conventions.results_stay_in_tile_memory {
-        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
-    }
+    let (conventions, allocations) = (options.conventions(), &Allocations::undecided(schedule.shares));
     // Own tasks reach memory alone.
-    if graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
-        return Residency::none(graph, groups_in_pairs(graph.layers.len()));
+    if !conventions.results_stay_in_tile_memory || graph.layers.iter().any(|l| matches!(l.kind, Kind::Own(_))) {
+        return Residency::none(graph, chip, allocations, groups_in_pairs(graph.layers.len()));
     }
     if !stay {
-        return Residency::none(graph, groups(graph));
+        return Residency::none(graph, chip, allocations, groups(graph));
     }
     let staged: Vec<Staging> = graph.layers.iter().map(|layer| staging(layer, chip)).collect();
-    Residency::of(graph, chip, &staged, &schedule.partitions)
+    Residency::of(graph, chip, allocations, &staged, &schedule.partitions)
 }
 
 /// Assigns addresses.
-pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Options) -> Placed {
+pub fn place(schedule: Schedule, residency: Residency, options: &Options) -> Placed {
     let Schedule { graph, live, .. } = schedule;
     let mut addresses = vec![None; graph.buffers.len()];
     let mut constants = Vec::new();
@@ -82,7 +77,7 @@ pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Op
                 addresses[i] = Some(Address { bar: Program::KERNEL_BAR, offset_bytes: constants.len() as u64 });
                 constants.extend_from_slice(data);
             }
-            Role::Scratch if live[i].is_some() && !residency.stays(i) => scratch.push(i),
+            Role::Scratch if live[i].is_some() && residency.in_memory(i) => scratch.push(i),
             _ => {}
         }
     }
@@ -110,8 +105,7 @@ pub fn place(schedule: Schedule, residency: Residency, chip: &Chip, options: &Op
         scratch_bytes = scratch_bytes.max(offset + bytes);
         addresses[i] = Some(Address { bar: Program::SCRATCH_BAR, offset_bytes: offset });
     }
-    let allocations = Allocations::of(&graph, chip, &residency);
-    Placed { graph, addresses, scratch_bytes, constants, residency, allocations }
+    Placed { graph, addresses, scratch_bytes, constants, residency }
 }
 
 fn overlap(a: Option<(usize, usize)>, b: Option<(usize, usize)>) -> bool {
@@ -136,6 +130,6 @@ impl fmt::Display for Placed {
             }
         }
         write!(f, "{}", self.residency)?;
-        self.allocations.write(&self.graph, f)
+        self.residency.allocations().write(&self.graph, f)
     }
 }

@@ -6,16 +6,19 @@
 //! switch. `memory/allocation.rs` names the allocation type of each buffer (book, table 22.2).
 
 mod groups;
+mod order;
 mod parts;
 
 pub use groups::{groups, groups_in_pairs};
 
+use super::allocation::{Allocations, OnChip};
 use crate::ir::*;
 use crate::tile::{Staging, spread};
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::{FEW_NEURAL_BANKS, NEURAL_BANKS, PLANAR_BANKS, UNIT_BYTES};
+use order::{by_last_reader, places, takes};
 use parts::joined;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 
 /// Longest live range of a resident result, in layers: a longer one would block the space for too many others.
@@ -137,24 +140,39 @@ pub struct Residency {
     top: Vec<u64>,
     /// By layer: where its first source from memory is kept for the next layer, and as which source of that layer.
     kept: Vec<Option<(Place, usize)>>,
+    /// Allocation types, from which the addresses follow.
+    allocations: Allocations,
 }
 
 impl Residency {
     /// Everything in memory; tasks in groups as given.
-    pub fn none(graph: &Graph, groups: Vec<usize>) -> Residency {
+    pub fn none(graph: &Graph, chip: &Chip, allocations: &Allocations, groups: Vec<usize>) -> Residency {
         let layers = groups.len();
-        Residency { residents: vec![None; graph.buffers.len()], top: vec![0; layers], kept: vec![None; layers], groups }
+        let allocations =
+            allocations.decide(graph, chip, &OnChip { buffers: &HashSet::new(), takes: &[], groups: &groups });
+        let (residents, top, kept) = (vec![None; graph.buffers.len()], vec![0; layers], vec![None; layers]);
+        Residency { residents, top, kept, groups, allocations }
     }
 
-    /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer.
-    pub fn of(graph: &Graph, chip: &Chip, staged: &[Staging], partitions: &[usize]) -> Residency {
-        let mut residency = Residency::none(graph, groups(graph));
+    /// Keeps results that fit and stay within their partition; `staged` and `partitions` are by layer. Types are decided first; what
+    /// they leave too little space for is spilled, and they are decided again.
+    pub fn of(
+        graph: &Graph,
+        chip: &Chip,
+        allocations: &Allocations,
+        staged: &[Staging],
+        partitions: &[usize],
+    ) -> Residency {
+        let mut residency = Residency::none(graph, chip, allocations, groups(graph));
         let Some(capacity) = chip.hal.l2_bytes else { return residency };
         let mut candidates = candidates(graph, &residency.groups);
         candidates.retain(|(_, r)| partitions[r.writer] == partitions[r.last] && r.bytes <= capacity);
         loop {
-            residency.assign(&mut candidates, graph);
             let stays: HashSet<usize> = candidates.iter().map(|(buffer, _)| *buffer).collect();
+            let takes = takes(graph, &candidates);
+            let on_chip = OnChip { buffers: &stays, takes: &takes, groups: &residency.groups };
+            residency.allocations = allocations.decide(graph, chip, &on_chip);
+            residency.assign(&mut candidates, graph);
             let tight: Vec<usize> = (0..graph.layers.len())
                 .filter(|&i| residency.top[i] > 0)
                 .filter(|&i| residency.top[i] + staged[i].beside(&graph.layers[i], &stays) > capacity)
@@ -256,13 +274,14 @@ impl Residency {
         Some(Place { base_bytes, strides, crosses: r.crosses, from: r.writer, written: true, alone: r.alone })
     }
 
-    /// Assigns addresses, the last result first, each first-fit over its live range. Results that are only copied are placed
-    /// after equally large producers. An elementwise result takes the place of its source where it is the last reader.
+    /// Assigns addresses from the last layer back, its sources in their order, each first-fit over its live range. Results that are
+    /// only copied are placed after equally large producers. An elementwise result takes the place of its source where it is the
+    /// last reader.
     fn assign(&mut self, candidates: &mut [(usize, Resident)], graph: &Graph) {
         let layers = graph.layers.len();
         self.top = vec![0; layers];
-        let first = in_place(graph, candidates);
-        let mut order: Vec<usize> = (0..candidates.len()).rev().filter(|&i| first[i] == i).collect();
+        let first = places(candidates, &self.allocations);
+        let mut order = by_last_reader(graph, candidates, &first);
         let mut last: Vec<usize> = candidates.iter().map(|(_, r)| r.last).collect();
         (0..candidates.len()).for_each(|i| last[first[i]] = last[first[i]].max(last[i]));
         for at in 1..order.len() {
@@ -294,9 +313,14 @@ impl Residency {
         }
     }
 
-    /// Returns true if a buffer stays in tile memory alone and needs no address in memory.
-    pub fn stays(&self, buffer: usize) -> bool {
-        self.residents[buffer].as_ref().is_some_and(|r| !r.crosses)
+    /// Allocation types.
+    pub fn allocations(&self) -> &Allocations {
+        &self.allocations
+    }
+
+    /// Returns true if a buffer needs an address in memory: it is allocated there, or saved there at a switch of tasks.
+    pub fn in_memory(&self, buffer: usize) -> bool {
+        self.allocations.in_memory(buffer) || self.residents[buffer].as_ref().is_some_and(|r| r.crosses)
     }
 
     /// First byte of tile memory that a layer may stage into.
@@ -355,31 +379,6 @@ fn candidates(graph: &Graph, groups: &[usize]) -> Vec<(usize, Resident)> {
     found
 }
 
-/// By candidate, in the order of their writers: the candidate whose place it takes, or itself.
-fn in_place(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<usize> {
-    let mut first: Vec<usize> = (0..candidates.len()).collect();
-    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
-    for i in 0..candidates.len() {
-        let (buffer, result) = &candidates[i];
-        let layer = &graph.layers[result.writer];
-        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
-        let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
-        let Some(place) = whole.filter(|(offset, _)| *offset == 0) else { continue };
-        let source = (0..layer.sources.len()).find_map(|s| {
-            let view = &layer.sources[s];
-            let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
-            let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
-            let before = &candidates[at].1;
-            let same = before.last == result.writer && before.bytes == result.bytes;
-            (same && before.strides(view) == Some(place)).then_some(at)
-        });
-        if let Some(source) = source {
-            first[i] = first[source];
-        }
-    }
-    first
-}
-
 /// Returns true if a view has another channel stride than the whole, or pieces of columns as rows: rows then lie side by side.
 fn seen_otherwise(view: &View4, whole: &View4) -> bool {
     let channels = view.channels() > 1 && view.axes[1].stride_bytes != whole.axes[1].stride_bytes;
@@ -414,7 +413,6 @@ fn resident(
         view = *reader;
     }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
-    let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
     if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
         // An odd distance starts neighbouring channels in banks of their own.
@@ -426,19 +424,23 @@ fn resident(
         let rows = |(most, gap): (u64, u64)| (most.min(view.height() as u64), gap);
         // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
         row = match rows(NEURAL_BANKS) {
-            // Sixteen rows are read together by the planar engine, and where nothing slides over them.
-            _ if !neural || !convolved && view.height() >= PLANAR_BANKS.0 as usize => {
-                spread(row, 1, rows(PLANAR_BANKS))
-            }
+            // Sixteen rows are read together by the planar engine, and by the neural one where nothing slides over them.
+            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };
     }
     let group = row * view.height() as u64;
+    // Groups of one row take the space of rows that are apart.
+    let taken = if view.groups() > 1 && view.height() == 1 {
+        spread(group, 1, (PLANAR_BANKS.0.min(view.groups() as u64), PLANAR_BANKS.1))
+    } else {
+        group
+    };
     Some(Resident {
         base_bytes: 0,
-        bytes: group * view.groups() as u64 * UNIT_BYTES,
+        bytes: taken * view.groups() as u64 * UNIT_BYTES,
         crosses: readers.iter().map(|&(i, _)| i).chain(writers.iter().copied()).any(|i| groups[i] != groups[writer]),
         entries: {
             let reads = readers.iter().map(|&(i, _)| i).filter(|&i| groups[i] != groups[writer]);

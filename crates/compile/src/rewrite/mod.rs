@@ -47,7 +47,7 @@ pub(crate) use ranges::bound_values;
 pub(crate) use recognize::recognize;
 pub(crate) use slices::forward_slices;
 pub(crate) use whole::scale_whole_sums;
-pub(crate) use windows::fit_windows;
+pub(crate) use windows::{Limits, fit_windows};
 
 /// Most pieces that one operation is joined of: each is a copy.
 const MOST_PIECES: usize = 512;

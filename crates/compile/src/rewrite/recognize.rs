@@ -1,45 +1,52 @@
 //! Functions that converters spell out in parts become what they are: a part that changes nothing where another one is zero goes
 //! away.
 
+use super::{Builder, Names};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
 use anemone_net::{Binary, Net, Op, OpKind, Unary, ValueId};
 use std::collections::HashMap;
 
-/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `x * sigmoid_hard(x)` where the second factor is zero below `c`: hard swish
-/// as Core ML's converter writes it.
+/// `select(x >= c, x, 0) * sigmoid_hard(x)` becomes `max(x, c) * sigmoid_hard(x)` where the second factor is zero up to `c`: hard
+/// swish as Core ML's converter writes it. The maximum keeps minus infinity from the zero.
 pub(crate) fn recognize(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let makers: HashMap<ValueId, usize> =
         net.ops.iter().enumerate().flat_map(|(at, op)| op.outputs.iter().map(move |&id| (id, at))).collect();
-    for at in 0..net.ops.len() {
-        if net.ops[at].kind != OpKind::Binary(Binary::Mul) {
-            continue;
-        }
-        for side in [0, 1] {
-            let maker = |id: ValueId| makers.get(&id).map(|&at| &net.ops[at]);
-            let [gate, other] = [net.ops[at].inputs[side], net.ops[at].inputs[1 - side]];
-            let found = maker(gate).zip(maker(other)).and_then(|(gate, other)| whole(net, gate, other, &makers));
-            if let Some(x) = found {
-                reasons.say(|| format!("{}: the threshold lies where the other factor is zero", net.ops[at].name));
-                net.ops[at].inputs[side] = x;
-                break;
-            }
-        }
+    let mut found = Vec::new();
+    for (at, op) in net.ops.iter().enumerate().filter(|(_, op)| op.kind == OpKind::Binary(Binary::Mul)) {
+        let maker = |id: ValueId| makers.get(&id).map(|&at| &net.ops[at]);
+        let limited = |&side: &usize| {
+            let (gate, other) = maker(op.inputs[side]).zip(maker(op.inputs[1 - side]))?;
+            Some((at, side, limit(net, gate, other, &makers)?))
+        };
+        found.extend([0, 1].iter().find_map(limited));
+    }
+    let mut names = Names::of(net);
+    for (at, side, operands) in found.into_iter().rev() {
+        let name = net.ops[at].name.clone();
+        reasons.say(|| format!("{name}: the threshold lies where the other factor is zero"));
+        let mut builder = Builder { net: &mut *net, names: &mut names, ops: Vec::new(), name };
+        let shape = builder.shape(operands[0]);
+        let limited = builder.op("limited", OpKind::Binary(Binary::Max), &operands, shape);
+        let ops = builder.ops;
+        net.ops[at].inputs[side] = limited;
+        net.ops.splice(at..at, ops);
     }
     Ok(())
 }
 
-/// Operand `x` of a gate `select(x >= least, x, 0)` that is zero only where the other factor, a hard sigmoid of `x`, is zero: the
-/// product does not need the gate.
-fn whole(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> Option<ValueId> {
+/// Operands `x` and `least` of a gate `select(x >= least, x, 0)` that is zero only where the other factor, a hard sigmoid of `x`, is
+/// zero: `max(x, least)` gives the same product.
+fn limit(net: &Net, gate: &Op, other: &Op, makers: &HashMap<ValueId, usize>) -> Option<[ValueId; 2]> {
     let OpKind::Unary(Unary::SigmoidHard { alpha, beta }) = other.kind else { return None };
     let (OpKind::Select, &[condition, x, zero]) = (&gate.kind, gate.inputs.as_slice()) else { return None };
     let compared = &net.ops[*makers.get(&condition)?];
-    let least = number(net, *compared.inputs.get(1)?)?;
+    let bound = *compared.inputs.get(1)?;
+    let least = number(net, bound)?;
     let greater = matches!(compared.kind, OpKind::Binary(Binary::GreaterEqual | Binary::Greater));
     let same = other.inputs == [x] && compared.inputs[0] == x && number(net, zero)? == 0.0;
-    (greater && same && alpha > 0.0 && -beta / alpha >= least).then_some(x)
+    (greater && same && alpha > 0.0 && -beta / alpha >= least && least.is_finite()).then_some([x, bound])
 }
 
 /// The only number of a constant.
@@ -70,6 +77,7 @@ mod tests {
         let before = BEFORE.replace("ALPHA", "0.125");
         becomes(recognize, &before, &before);
         let before = BEFORE.replace("ALPHA", "0.25");
-        becomes(recognize, &before, &before.replace("mul(%t", "mul(%x"));
+        let limited = "  %y.limited: f16[4] = max(%x, %c) name=\"y\"\n  %y: f16[4] = mul(%y.limited";
+        becomes(recognize, &before, &before.replace("  %y: f16[4] = mul(%t", limited));
     }
 }

@@ -120,7 +120,8 @@ impl Packing {
         self.outputs.div_ceil(self.lanes).min(self.engines)
     }
 
-    fn passes(&self, engine: usize) -> usize {
+    /// Passes of an engine over the output channels of a group; the first engine has most.
+    pub(crate) fn passes(&self, engine: usize) -> usize {
         self.outputs.saturating_sub(engine * self.lanes).div_ceil(self.engines * self.lanes)
     }
 

@@ -4,7 +4,9 @@ mod banks;
 mod zin9509;
 
 pub(crate) use banks::spread;
-pub(crate) use zin9509::{apart, computed, input, result_tile, row_bytes, small_source, source_tile, staging};
+pub(crate) use zin9509::{
+    apart, apart_in_unit, computed, input, result_tile, row_bytes, small_source, source_tile, staging, unit_rows,
+};
 
 use crate::ir::*;
 use anemone_facts::staging::{BANKS, TILE_BYTES, UNIT_BYTES};

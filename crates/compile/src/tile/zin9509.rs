@@ -3,6 +3,7 @@
 use super::{Staging, Tile, copies, spread};
 use crate::ir::*;
 use crate::stream::pack::Packing;
+use crate::target::ahead;
 use anemone_facts::chips::Chip;
 use anemone_facts::staging::*;
 
@@ -31,7 +32,7 @@ pub(crate) fn input(layer: &Layer) -> [usize; 3] {
 pub(crate) fn source_tile(layer: &Layer) -> Tile {
     let [channels, height, width] = input(layer);
     if copies(layer) {
-        let few = (2..=COPY_ROWS).contains(&height);
+        let few = (3..=COPY_ROWS).contains(&height);
         let columns =
             if few { (COPY_COLUMNS / height.next_power_of_two()).max(COPY_COLUMNS_LEAST) } else { COPY_COLUMNS };
         return Tile::within(COPY_BYTES, [channels, height, width], columns, height);
@@ -60,10 +61,28 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
         _ if !layer.is_neural() => spread(units, 1, PLANAR_BANKS),
         _ if height == 1 && !small_source(layer, chip) => units,
         _ if copies(layer) && height < COPY_ROWS => units,
-        Kind::Conv { window, .. } => spread(units, window.stride[0] as u64, NEURAL_BANKS),
+        Kind::Conv { window, .. } if small_source(layer, chip) => spread(units, window.stride[0] as u64, NEURAL_BANKS),
+        Kind::Conv { window, .. } => apart_in_unit(layer, units, window.stride[0] as u64),
         _ => spread(units, 1, NEURAL_BANKS),
     };
     spread * UNIT_BYTES
+}
+
+/// Rows of a work unit of the neural engine, as a power of two: those that a unit has room for below each other, and no more than
+/// are computed.
+pub(crate) fn unit_rows(layer: &Layer) -> u32 {
+    let log2 = |n: usize| n.next_power_of_two().ilog2();
+    let [_, height, width] = computed(layer);
+    log2(height).min(NEURAL_UNIT.saturating_sub(log2(width)))
+}
+
+/// Row stride in units that puts the rows of a work unit into different banks; two rows are left as they fall.
+pub(crate) fn apart_in_unit(layer: &Layer, units: u64, step: u64) -> u64 {
+    match unit_rows(layer) {
+        0 | 1 => units,
+        2 => spread(units, step, FEW_NEURAL_BANKS),
+        _ => spread(units, step, NEURAL_BANKS),
+    }
 }
 
 /// Start of a second source staged after one that occupies `first..end`: in another bank.
@@ -74,12 +93,12 @@ pub(crate) fn apart(first: u64, end: u64) -> u64 {
 }
 
 /// Returns true for a dense convolution with computed sides up to [`SMALL_SIDE`], so that each accumulator holds more channels, whose
-/// coefficients of one plane fit kernel memory [`SMALL_KERNELS`] times.
+/// coefficients fit kernel memory beside those of the pass that is computed.
 pub(crate) fn small_source(layer: &Layer, chip: &Chip) -> bool {
     let [_, height, width] = computed(layer);
     let Kind::Conv { connect: Connect::Dense, .. } = layer.kind else { return false };
-    let stays = chip.hal.kmem_cap_dense.unwrap_or(0);
-    height.max(width) <= SMALL_SIDE && Packing::of(layer).plane_bytes() * SMALL_KERNELS <= stays
+    let packing = Packing::of(layer);
+    height.max(width) <= SMALL_SIDE && ahead(packing.plane_bytes(), packing.passes(0), chip)
 }
 
 /// Bytes of tile memory that a layer's operands take when all are streamed from and to memory.

@@ -59,6 +59,9 @@ const BANNER_509: &[&str] = &[
     "\t ModuleCompilationFlags: ",
 ];
 
+/// Most bytes of one section of kernel data: `--max-kernel-section-size` of the banner. More are split over sections.
+pub const MAX_KERNEL_SECTION_BYTES: u64 = 134_217_728;
+
 /// The options that the book's sample names; the compiler writes more.
 const FLAGS_509: &[&str] = &[
     "--fl2-cache-mode=resident",

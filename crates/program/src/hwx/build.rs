@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::defs::{
     Command, Container, Header, PortWindow, Relocation, Section, Segment, Symbol, Symtab, Thread, name16,
 };
-use super::lift::type_of;
+use super::lift::{kernel_names, type_of};
 use super::options::{BuildError, Options};
 use super::symbols::TensorSymbol;
 use crate::{Direction, Port, Program, Task};
@@ -33,9 +33,9 @@ pub fn from_program(program: &Program, options: &Options) -> Result<Container, B
     let plan = Plan::of(program, options, &tasks)?;
     let streams = kernel_streams(program, &tasks)?;
     let symtab = symtab(program, options, &plan, &streams);
-    let info = rows::RELOCATION_FLAGS | plan.kernel_section as u32;
+    let info = |base| rows::RELOCATION_FLAGS | u32::from(plan.section_of_kernel(base));
     let relocations: Vec<Relocation> =
-        streams.iter().map(|s| Relocation { offset: s.word_offset as i32, info }).collect();
+        streams.iter().map(|s| Relocation { offset: s.word_offset as i32, info: info(s.base) }).collect();
 
     let mut commands = segments(program, &plan, dialect, relocations);
     for (port, address) in program.ports.iter().zip(&plan.windows) {
@@ -69,6 +69,9 @@ fn check_texts(program: &Program, options: &Options) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// Most sections of a container: symbols number them in a byte.
+const MOST_SECTIONS: u64 = 255;
+
 /// Where everything lies in the address space.
 struct Plan {
     subtype: u32,
@@ -78,9 +81,11 @@ struct Plan {
     text_segment_bytes: u64,
     const_address: u64,
     const_bytes: u64,
-    /// Address of kernel data, and number of its section, from 1.
+    /// Address of kernel data, and number of its first section, from 1.
     kernel_address: u64,
     kernel_section: u8,
+    /// Bytes of each section of kernel data but the last, which are whole pages, so that the sections follow each other.
+    kernel_section_bytes: u64,
     /// Address and bytes of every segment of the intermediate region.
     scratch: Vec<(u64, u64)>,
     /// Address of each port's window, in port order.
@@ -149,6 +154,12 @@ impl Plan {
         let (first_window, text_section) =
             if dialect.windows_first { (1 + scratches, 1 + scratches + ports) } else { (3 + scratches, 1) };
         let kernel_section = text_section + if apart { 2 } else { 1 };
+        let kernel_section_bytes = (options.kernel_section_bytes / rows::PAGE * rows::PAGE).max(rows::PAGE);
+        let kernel_sections = (program.kernel.len() as u64).div_ceil(kernel_section_bytes);
+        if apart && kernel_sections + u64::from(kernel_section) > MOST_SECTIONS {
+            let limit = (MOST_SECTIONS - u64::from(kernel_section)) * kernel_section_bytes;
+            return Err(BuildError::Limit { what: "kernel data", found: program.kernel.len() as u64, limit });
+        }
         Ok(Plan {
             subtype,
             kernel,
@@ -158,13 +169,19 @@ impl Plan {
             const_bytes,
             kernel_address,
             kernel_section,
+            kernel_section_bytes,
             scratch,
             windows,
             first_window,
         })
     }
 
-    /// Whether kernel data stands in a segment of its own.
+    /// Number of the section with that byte of the kernel data.
+    fn section_of_kernel(&self, base: u64) -> u8 {
+        self.kernel_section + if self.apart() { (base / self.kernel_section_bytes) as u8 } else { 0 }
+    }
+
+    /// Whether kernel data stands in segments of its own.
     fn apart(&self) -> bool {
         self.kernel_address != self.const_address
     }
@@ -303,12 +320,17 @@ fn segments(program: &Program, plan: &Plan, dialect: &Dialect, relocations: Vec<
     all.push(stream);
     all.append(&mut windows);
     if plan.apart() {
-        let mut kernel = section(&dialect.kernel, plan.kernel_address, program.kernel.len() as u64);
-        kernel.data = program.kernel.clone();
-        let bytes = pages(kernel.bytes) as u64;
-        let mut own = segment(&dialect.kernel, plan.kernel_address, bytes, vec![kernel]);
-        own.file_bytes = bytes;
-        all.push(own);
+        let mut address = plan.kernel_address;
+        for (i, part) in program.kernel.chunks(plan.kernel_section_bytes as usize).enumerate() {
+            let mut kernel = section(&dialect.kernel, address, part.len() as u64);
+            (kernel.segment, kernel.name) = kernel_names(i);
+            kernel.data = part.to_vec();
+            let (name, bytes) = (kernel.segment, pages(kernel.bytes) as u64);
+            let mut own = segment(&dialect.kernel, address, bytes, vec![kernel]);
+            (own.name, own.file_bytes) = (name, bytes);
+            all.push(own);
+            address += bytes;
+        }
     }
     all.into_iter().map(Command::Segment).collect()
 }
@@ -442,7 +464,9 @@ fn symtab(program: &Program, options: &Options, plan: &Plan, streams: &[KernelSt
     let kernels = kernel_symbols(program, options, plan, streams);
     let add_kernels = |add: &mut dyn FnMut(&str, u8, u8, u16, u64)| {
         for (name, desc, value) in &kernels {
-            add(name, rows::SYMBOL_DEFINED, plan.kernel_section, *desc, *value);
+            let last = (program.kernel.len() as u64).saturating_sub(1);
+            let section = plan.section_of_kernel((value - plan.kernel_address).min(last));
+            add(name, rows::SYMBOL_DEFINED, section, *desc, *value);
         }
     };
     if !dialect.windows_first {

@@ -147,6 +147,12 @@ fn executed() -> String {
     known.into_iter().map(generation).collect::<Vec<_>>().join("; ")
 }
 
+/// Segment and section of the part of that number of the kernel data.
+pub(super) fn kernel_names(part: usize) -> ([u8; 16], [u8; 16]) {
+    let stem = |name: &str| name16(&format!("{}{part}", name.trim_end_matches('0')));
+    (stem(rows::KERNEL.segment), stem(rows::KERNEL.section))
+}
+
 /// Element type of a type number.
 pub(crate) fn element_of(number: u32) -> Option<Element> {
     match rows::type_name(number)? {
@@ -183,7 +189,21 @@ impl Container {
         self.threads().filter_map(|(at, t)| t.tensor().map(|r| (at, r)))
     }
 
-    /// The section with kernel data: a segment of its own where there is one and the base register says so.
+    /// Sections with kernel data, one behind the other: the first, and those that later compilers split off it.
+    pub fn kernel_sections(&self) -> Vec<&Section> {
+        let mut all: Vec<&Section> = self.kernel_section().into_iter().collect();
+        let own = all.first().is_some_and(|s| s.segment == name16(rows::KERNEL.segment));
+        while let Some(last) = all.last().filter(|_| own) {
+            let (segment, section) = kernel_names(all.len());
+            let end = last.address.saturating_add(last.bytes).next_multiple_of(rows::PAGE);
+            let next = self.sections().find(|s| s.segment == segment && s.name == section && s.address == end);
+            let Some(next) = next else { break };
+            all.push(next);
+        }
+        all
+    }
+
+    /// The first section with kernel data: a segment of its own where there is one and the base register says so.
     pub fn kernel_section(&self) -> Option<&Section> {
         let base = self.run_state().map(|(_, r)| r.base(Program::KERNEL_BAR as usize));
         let own = self.section(rows::KERNEL.segment, rows::KERNEL.section);
@@ -248,7 +268,7 @@ impl Container {
             layout,
             stream: text.data.clone(),
             first_task_words: run.first_task_words(),
-            kernel: kernel.map_or(Vec::new(), |k| k.data.clone()),
+            kernel: self.kernel_sections().iter().flat_map(|s| &s.data).copied().collect(),
             scratch_bytes: scratch.map_or(0, |(_, bytes)| bytes),
             ports: self.ports(&run)?,
         };

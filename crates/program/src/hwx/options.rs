@@ -25,6 +25,8 @@ pub struct Options {
     pub more_types: Vec<String>,
     /// Number of the first tensor's symbol; the next after the element types when `None`.
     pub first_tensor_number: Option<u32>,
+    /// Most bytes of one section of kernel data that stands in a segment of its own; whole pages.
+    pub kernel_section_bytes: u64,
     /// Segments that the intermediate region is written as; one of the book's samples has two.
     pub scratch_segments: u64,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             kernel_names: Vec::new(),
             more_types: Vec::new(),
             first_tensor_number: None,
+            kernel_section_bytes: dialects::MAX_KERNEL_SECTION_BYTES,
             scratch_segments: 1,
         }
     }

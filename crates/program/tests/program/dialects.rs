@@ -127,6 +127,24 @@ fn identity() -> Program {
 }
 
 #[test]
+fn kernel_data_is_split_at_the_ceiling() {
+    let program = identity();
+    let mut longer = program.clone();
+    longer.kernel.resize(rows::PAGE as usize * 2 + 100, 7);
+    let options = Options { dialect: &ZIN_9509, kernel_section_bytes: rows::PAGE, ..Options::default() };
+    let container = from_program(&longer, &options).expect("it fits");
+    let read = Container::read(&container.write()).expect("it reads");
+    let parts = read.kernel_sections();
+    let names: Vec<String> = parts.iter().map(|s| name16_text(&s.segment)).collect();
+    assert_eq!(names, ["__KERN_0", "__KERN_1", "__KERN_2"]);
+    assert_eq!(parts.iter().map(|s| s.bytes).collect::<Vec<_>>(), [rows::PAGE, rows::PAGE, 100]);
+    assert_eq!(read.program().expect("it lifts").kernel, longer.kernel);
+    // Below the ceiling of the banner there is one section.
+    let whole = from_program(&longer, &Options { dialect: &ZIN_9509, ..Options::default() }).expect("it fits");
+    assert_eq!(whole.kernel_sections().len(), 1);
+}
+
+#[test]
 fn the_identity_layer() {
     let program = identity();
     let mut options = Options {

@@ -3,8 +3,9 @@
 use super::makers;
 use crate::error::Result;
 use crate::options::Options;
+use crate::proof::never_negative;
 use crate::remarks::Remarks;
-use anemone_net::{Net, OpKind, PoolKind, Unary, ValueId};
+use anemone_net::{Net, OpKind, PoolKind};
 
 /// Padding becomes that of the convolution or pooling that alone reads it (the book, table 22.1: pad optimization).
 ///
@@ -23,7 +24,7 @@ pub(crate) fn fold_padding(net: &mut Net, options: &Options, reasons: &mut Remar
             continue;
         }
         let x = net.ops[maker].inputs[0];
-        let least = || never_negative(net, &makers, x);
+        let least = || never_negative(net, x);
         if let Some(kind) = with_padding(net, at, pads, *value, least) {
             reasons.say(|| format!("{} becomes padding of {}", net.ops[maker].name, net.ops[at].name));
             net.ops[at].kind = kind;
@@ -78,21 +79,4 @@ fn with_padding(
         }
         _ => None,
     }
-}
-
-/// Returns true if a value is the result of an elementwise function with a non-negative range.
-fn never_negative(net: &Net, makers: &[Option<usize>], id: ValueId) -> bool {
-    let Some(at) = makers[id.0 as usize] else { return false };
-    matches!(
-        net.ops[at].kind,
-        OpKind::Unary(
-            Unary::Relu
-                | Unary::Relu6
-                | Unary::Sigmoid
-                | Unary::SigmoidHard { .. }
-                | Unary::Softplus
-                | Unary::Abs
-                | Unary::Square
-        )
-    )
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// Limits of a chip on one window.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+pub(crate) struct Limits {
     /// Highest kernel of a convolution.
     rows: usize,
     /// Widest kernel of a convolution.
@@ -57,7 +57,7 @@ fn counted(extents: &[usize]) -> Vec<Vec<usize>> {
 }
 
 impl Limits {
-    fn of(chip: &Chip) -> Limits {
+    pub(crate) fn of(chip: &Chip) -> Limits {
         let field = |field| chip.layout.and_then(|l| l.row(field)).map_or(1, |row| row.max() as usize);
         let hal = &chip.hal;
         let of = |number: Option<u64>, default: usize| number.map_or(default, |n| n as usize);
@@ -69,6 +69,13 @@ impl Limits {
             width: of(hal.max_tensor_width, usize::MAX),
             interleave: field(anemone_facts::Field::DstInterleave),
         }
+    }
+
+    /// Returns true if one pooling task takes the window: at most two axes, kernel and strides within the limits.
+    pub(crate) fn pools(&self, kernel: &[usize], strides: &[usize]) -> bool {
+        let missing = 2usize.saturating_sub(kernel.len());
+        let fits = |(i, &k): (usize, &usize)| k <= self.pool[i + missing];
+        kernel.len() <= 2 && kernel.iter().enumerate().all(fits) && strides.iter().all(|&s| s <= self.stride)
     }
 
     /// Returns true if a kernel of these extents, dilation included, is within the limits as it is or with rows and columns exchanged.

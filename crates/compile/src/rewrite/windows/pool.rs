@@ -29,7 +29,7 @@ impl Windows<'_, '_> {
                 Axis { after: axis.trailing(), ..axis }
             })
             .collect();
-        if self.pools(&axes) {
+        if self.limits.pools(kernel, strides) {
             return None;
         }
         match kind {
@@ -37,13 +37,6 @@ impl Windows<'_, '_> {
             PoolKind::Average { .. } => self.mean_of_all(&axes, op),
             PoolKind::L2 => Some(self.root_of_squares(&axes, op)),
         }
-    }
-
-    /// Returns true if one pooling task takes the window: at most two axes, taps and strides within the chip's limits.
-    fn pools(&self, axes: &[Axis]) -> bool {
-        let missing = 2usize.saturating_sub(axes.len());
-        let fits = |(i, a): (usize, &Axis)| a.taps <= self.limits.pool[i + missing] && a.stride <= self.limits.stride;
-        axes.len() <= 2 && axes.iter().enumerate().all(fits)
     }
 
     /// The mean of whole axes is a reduction.

@@ -1,0 +1,48 @@
+//! Order in which results get their places in tile memory, and which results take the place of another.
+
+use super::Resident;
+use crate::ir::*;
+use crate::memory::Allocations;
+use std::collections::{HashMap, HashSet};
+
+/// Candidates that have a place of their own, from the sources of the last layer back to those of the first.
+pub(super) fn by_last_reader(graph: &Graph, candidates: &[(usize, Resident)], first: &[usize]) -> Vec<usize> {
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, first[i])).collect();
+    let mut seen = HashSet::new();
+    let sources = graph.layers.iter().rev().flat_map(|layer| &layer.sources);
+    sources.filter_map(|view| of.get(&(view.buffer.0 as usize)).copied()).filter(|&i| seen.insert(i)).collect()
+}
+
+/// By candidate, in the order of their writers: the first candidate in whose place it stands, or itself.
+pub(super) fn places(candidates: &[(usize, Resident)], allocations: &Allocations) -> Vec<usize> {
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
+    let mut first: Vec<usize> = (0..candidates.len()).collect();
+    for (i, (buffer, _)) in candidates.iter().enumerate() {
+        if let Some(&source) = allocations.takes(*buffer).and_then(|source| of.get(&source)) {
+            first[i] = first[source];
+        }
+    }
+    first
+}
+
+/// Buffers that can take the place of a source, with the buffer of that source: an elementwise result that lies as its source does,
+/// where its writer is the last reader.
+pub(super) fn takes(graph: &Graph, candidates: &[(usize, Resident)]) -> Vec<(usize, usize)> {
+    let of: HashMap<usize, usize> = candidates.iter().enumerate().map(|(i, (buffer, _))| (*buffer, i)).collect();
+    let taken = |(buffer, result): &(usize, Resident)| {
+        let layer = &graph.layers[result.writer];
+        let each = matches!(layer.kind, Kind::Planar { .. } | Kind::Neuron { .. }) && !layer.transpose;
+        let whole = result.strides(&layer.result).filter(|_| each && layer.interleave == 1 && result.alone);
+        let place = whole.filter(|(offset, _)| *offset == 0)?;
+        let source = (0..layer.sources.len()).find_map(|s| {
+            let view = &layer.sources[s];
+            let plain = layer.broadcast[s] == [false; 3] && !layer.turned[s] && view.buffer.0 as usize != *buffer;
+            let &at = of.get(&(view.buffer.0 as usize)).filter(|_| plain)?;
+            let before = &candidates[at].1;
+            let same = before.last == result.writer && before.bytes == result.bytes;
+            (same && before.strides(view) == Some(place)).then_some(candidates[at].0)
+        });
+        Some((*buffer, source?))
+    };
+    candidates.iter().filter_map(taken).collect()
+}

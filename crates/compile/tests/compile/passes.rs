@@ -1,0 +1,134 @@
+//! Every pass that may be left out has an effect: a network whose program is another without it.
+
+use anemone_compile::{Options, compile, pipeline};
+use anemone_facts::chips::CHIPS;
+use anemone_net::text;
+
+/// Passes whose cases stand elsewhere: fusions in `fuse/tests.rs`, forms of weights in `stream/form.rs`, copies behind attention in the
+/// packages.
+const FUSIONS: &[&str] = &[
+    "eliminate-elementwise-copies",
+    "collapse-transpose",
+    "fold-padding",
+    "functions-into-tables",
+    "fold-scale",
+    "scaled-ew-or-ew-with-const-in-to-goc",
+    "simple-activation",
+    "merge-fusable-activation-pairs",
+    "scale-of-operand",
+    "stream-weights",
+    "copies-into-producer",
+];
+
+/// Pass and a network whose program it changes.
+const OTHERS: &[(&str, &str)] = &[
+    (
+        "scale-whole-sums",
+        "net \"n\" {\n  input %q: u8[1, 3, 1, 2]\n  const %w: f32[1, 2] = [100.0, -100.0]\n  const %s: f32[1] = [0.0078125]\n  \
+         %x: f32[1, 3, 1, 2] = cast(%q)\n  %p: f32[1, 3, 1, 1] = linear(%x, %w)\n  %c: i32[1, 3, 1, 1] = cast(%p)\n  \
+         %f: f32[1, 3, 1, 1] = cast(%c)\n  %y: f32[1, 3, 1, 1] = mul(%f, %s)\n  output %y\n}\n",
+    ),
+    (
+        "collapse-quant-dequant",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  const %s: f32[1] = [0.5]\n  const %z: f32[1] = [3.0]\n  \
+         %a: f32[1, 4, 8, 8] = div(%x, %s)\n  %b: f32[1, 4, 8, 8] = round(%a)\n  %c: f32[1, 4, 8, 8] = add(%b, %z)\n  \
+         %d: f32[1, 4, 8, 8] = clip(%c) min=0.0 max=255.0\n  %q: u8[1, 4, 8, 8] = cast(%d)\n  \
+         %e: f32[1, 4, 8, 8] = sub(%q, %z)\n  %y: f32[1, 4, 8, 8] = mul(%e, %s)\n  output %y\n}\n",
+    ),
+    (
+        "replace-matmul",
+        "net \"n\" {\n  input %x: f16[3, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  const %b: f16[2] = [1.0, 2.0]\n  \
+         %p: f16[3, 2] = matmul(%x, %w) transpose_x=false transpose_y=false\n  %y: f16[3, 2] = add(%p, %b)\n  output %y\n}\n",
+    ),
+    (
+        "recognize",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  const %c: f16[1] = [-3.0]\n  const %z: f16[1] = [0.0]\n  \
+         %p: bool[1, 4, 8, 8] = greater_equal(%x, %c)\n  %t: f16[1, 4, 8, 8] = select(%p, %x, %z)\n  \
+         %h: f16[1, 4, 8, 8] = sigmoid_hard(%x) alpha=0.25 beta=0.5\n  %y: f16[1, 4, 8, 8] = mul(%t, %h)\n  output %y\n}\n",
+    ),
+    (
+        "recognize-norms",
+        "net \"n\" {\n  input %x: f16[2, 3, 4]\n  const %e: f16[] = [0.001]\n  \
+         %m: f16[2, 1, 1] = reduce_mean(%x) axes=[1, 2] keep_dims=true\n  %d: f16[2, 3, 4] = sub(%x, %m)\n  \
+         %q: f16[2, 3, 4] = mul(%d, %d)\n  %v: f16[2, 1, 1] = reduce_mean(%q) axes=[1, 2] keep_dims=true\n  \
+         %a: f16[2, 1, 1] = add(%v, %e)\n  %s: f16[2, 1, 1] = sqrt(%a)\n  %y: f16[2, 3, 4] = div(%d, %s)\n  output %y\n}\n",
+    ),
+    (
+        "forward-slices",
+        "net \"n\" {\n  input %x: f16[1, 2, 8, 8]\n  input %z: f16[1, 2, 8, 8]\n  %a: f16[1, 2, 8, 8] = relu(%x)\n  \
+         %l: f16[1, 4, 8, 8] = concat(%a, %z) axis=1\n  \
+         %f: f16[1, 2, 8, 8] = slice(%l) begin=[0, 2, 0, 0] end=[1, 4, 8, 8] stride=[1, 1, 1, 1]\n  \
+         %y: f16[1, 2, 8, 8] = tanh(%f)\n  output %y\n}\n",
+    ),
+    (
+        "absorb-affines",
+        "net \"n\" {\n  input %x: f16[3, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  const %g: f16[2] = [2.0, 3.0]\n  \
+         %p: f16[3, 2] = linear(%x, %w)\n  %y: f16[3, 2] = mul(%p, %g)\n  output %y\n}\n",
+    ),
+    (
+        "forward-affines",
+        "net \"n\" {\n  input %x: f16[3, 2]\n  const %g: f16[2] = [2.0, 3.0]\n  const %w: f16[1, 2] = [1.0, 2.0]\n  \
+         %s: f16[3, 2] = mul(%x, %g)\n  %y: f16[3, 1] = linear(%s, %w)\n  output %y\n}\n",
+    ),
+    (
+        "hoist-goc-or-activation-for-conv-fusion",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = add(%x, %z)\n  \
+         %b: f16[1, 4, 8, 8] = mul(%x, %z)\n  %l: f16[1, 8, 8, 8] = concat(%a, %b) axis=1\n  %y: f16[1, 8, 8, 8] = relu(%l)\n  output %y\n}\n",
+    ),
+    (
+        "ne-transpose-fusion",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = tanh(%x)\n  \
+         %y: f16[1, 8, 8, 4] = transpose(%a) perm=[0, 3, 2, 1]\n  output %y\n}\n",
+    ),
+    (
+        "relu-of-source",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = relu(%x)\n  \
+         %y: f16[1, 4, 8, 8] = max(%a, %z)\n  output %y\n}\n",
+    ),
+    (
+        "allocate",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = add(%x, %z)\n  \
+         %y: f16[1, 4, 8, 8] = mul(%a, %x)\n  output %y\n}\n",
+    ),
+    (
+        "reside",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  input %z: f16[1, 4, 8, 8]\n  %a: f16[1, 4, 8, 8] = add(%x, %z)\n  \
+         %y: f16[1, 4, 8, 8] = mul(%a, %x)\n  output %y\n}\n",
+    ),
+];
+
+/// Program of a network's text; `pass` is left out. Errors in the compiler's words: some networks need the pass.
+fn program(source: &str, pass: Option<&str>) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let net = text::parse(source, &[]).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let mut options = Options::default();
+    if let Some(pass) = pass.and_then(pipeline::by_name) {
+        pass.disable(&mut options).expect("it may be left out");
+    }
+    let program = compile(&net, &CHIPS[0], &options, &mut ()).map_err(|e| e.to_string())?;
+    Ok((program.stream, program.kernel))
+}
+
+#[test]
+fn every_pass_that_may_be_left_out_changes_a_program() {
+    let heads = {
+        let weights = vec!["0.5"; 96].join(", ");
+        format!(
+            "net \"n\" {{\n  input %x: f16[3, 2]\n  const %w: f16[48, 2] = [{weights}]\n  %p: f16[3, 48] = linear(%x, %w)\n  \
+             %h: f16[3, 2, 24] = reshape(%p)\n  %t: f16[2, 3, 24] = transpose(%h) perm=[1, 0, 2]\n  output %t\n}}\n"
+        )
+    };
+    let known: Vec<&str> =
+        OTHERS.iter().map(|(pass, _)| *pass).chain(FUSIONS.iter().copied()).chain(["align-heads"]).collect();
+    for pass in pipeline::ALL.iter().filter(|pass| pass.optional) {
+        assert!(known.contains(&pass.name), "{} has no network that shows it", pass.name);
+    }
+    let mut idle = Vec::new();
+    for (pass, source) in OTHERS.iter().copied().chain([("align-heads", heads.as_str())]) {
+        assert!(pipeline::by_name(pass).is_some(), "{pass}");
+        let with = program(source, None).unwrap_or_else(|e| panic!("{pass}: {e}\n{source}"));
+        if program(source, Some(pass)).as_ref() == Ok(&with) {
+            idle.push(pass);
+        }
+    }
+    assert!(idle.is_empty(), "without effect: {}", idle.join(", "));
+}
