@@ -204,7 +204,8 @@ impl State {
             State::Scheduled(schedule) => (schedule.to_string(), schedule.graph.dot()),
             State::Resident(schedule, residency) => {
                 let text = Some(residency.to_string()).filter(|text| !text.is_empty());
-                (text.unwrap_or_else(|| "no result stays in tile memory\n".into()), schedule.graph.dot())
+                let text = text.unwrap_or_else(|| "no result stays in tile memory\n".into());
+                (text + &residency.allocations().counts(), schedule.graph.dot())
             }
             State::Placed(placed) => (placed.to_string(), placed.graph.dot()),
         };

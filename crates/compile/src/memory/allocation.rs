@@ -241,6 +241,16 @@ fn covers(from: &Layer, to: &Layer) -> bool {
 }
 
 impl Allocations {
+    /// A line with the number of buffers of each type.
+    pub fn counts(&self) -> String {
+        let known = (0..enums::ALLOCATIONS.len()).map(|code| {
+            let of_type = |t: &&Option<(Allocation, _)>| t.is_some_and(|(kind, _)| kind as usize == code);
+            (code, self.types.iter().filter(of_type).count())
+        });
+        let counts = known.filter(|(_, count)| *count > 0).map(|(code, count)| format!("{count} of type {code}"));
+        format!("buffers: {}\n", counts.collect::<Vec<_>>().join(", "))
+    }
+
     /// Lines for the dump.
     pub fn write(&self, graph: &Graph, f: &mut fmt::Formatter) -> fmt::Result {
         for (i, found) in self.types.iter().enumerate() {
@@ -248,15 +258,6 @@ impl Allocations {
                 let (code, name) = (*allocation as u32, allocation.row().meaning);
                 writeln!(f, "  %{i} type {code}, {name}: {why} ; {}", graph.buffers[i].name)?;
             }
-        }
-        let known = (0..enums::ALLOCATIONS.len()).map(|code| {
-            let of_type = |t: &&Option<(Allocation, _)>| t.is_some_and(|(kind, _)| kind as usize == code);
-            (code, self.types.iter().filter(of_type).count())
-        });
-        let counts: Vec<String> =
-            known.filter(|(_, count)| *count > 0).map(|(code, count)| format!("{count} of type {code}")).collect();
-        if !counts.is_empty() {
-            writeln!(f, "  buffers: {}", counts.join(", "))?;
         }
         for &(a, b) in &self.pairs {
             writeln!(f, "  layers {a} and {b} could run at once")?;

@@ -413,6 +413,7 @@ fn resident(
         view = *reader;
     }
     let convolved = readers.iter().any(|&(i, _)| graph.layers[i].convolves());
+    let neural = readers.iter().any(|&(i, _)| graph.layers[i].is_neural());
     let mut channel = (view.width as u64 * ELEMENT_BYTES).div_ceil(UNIT_BYTES);
     if convolved && view.height() == 1 && view.channels() > 1 && writers.len() == 1 {
         // An odd distance starts neighbouring channels in banks of their own.
@@ -425,8 +426,9 @@ fn resident(
         // Fewer rows than the neural engine reads together keep the same distance between them; two need none.
         row = match rows(NEURAL_BANKS) {
             // Sixteen rows are read together by the planar engine, and by the neural one where nothing slides over them.
-            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
+            _ if !neural => spread(row, 1, rows(PLANAR_BANKS)),
             (..=2, _) => row,
+            _ if !convolved => spread(row, 1, rows(PLANAR_BANKS)),
             (3..=4, _) => spread(row, 1, FEW_NEURAL_BANKS),
             all => spread(row, 1, all),
         };

@@ -68,17 +68,21 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
     spread * UNIT_BYTES
 }
 
-/// Rows of a work unit of the neural engine, as a power of two: those that a unit has room for below each other, and no more than
-/// are computed.
+/// Rows that a work unit of the neural engine has room for below each other, as a power of two.
+fn room(layer: &Layer) -> u32 {
+    let [_, _, width] = computed(layer);
+    NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
+}
+
+/// Rows of a work unit, as a power of two: as many as there is room for, and no more than are computed.
 pub(crate) fn unit_rows(layer: &Layer) -> u32 {
-    let log2 = |n: usize| n.next_power_of_two().ilog2();
-    let [_, height, width] = computed(layer);
-    log2(height).min(NEURAL_UNIT.saturating_sub(log2(width)))
+    let [_, height, _] = computed(layer);
+    height.next_power_of_two().ilog2().min(room(layer))
 }
 
 /// Row stride in units that puts the rows of a work unit into different banks; two rows are left as they fall.
 pub(crate) fn apart_in_unit(layer: &Layer, units: u64, step: u64) -> u64 {
-    match unit_rows(layer) {
+    match room(layer) {
         0 | 1 => units,
         2 => spread(units, step, FEW_NEURAL_BANKS),
         _ => spread(units, step, NEURAL_BANKS),
