@@ -86,7 +86,7 @@ pub fn strictly_refused(outline: &Outline, chip: &'static Chip) -> Option<Diagno
 
 /// What Apple's compiler refuses of MIL text that it is handed without a conversion.
 #[derive(Debug, Default)]
-pub struct Refused {
+pub struct AppleRefusals {
     /// The first operation at fault, with the reason.
     pub first: Option<Diagnostic>,
     /// Operations that it refuses for their form alone, such as constants written out: another compiler may take them.
@@ -95,8 +95,8 @@ pub struct Refused {
 
 /// Operations of MIL text that Apple's compiler refuses without a conversion. Empty if it accepts all, and for files of other
 /// kinds: those pass through a converter that changes them first. With `strict`, a form alone is a refusal too.
-pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<Refused> {
-    let mut refused = Refused::default();
+pub fn refused(path: &Path, choices: &Choices, chip: &'static Chip, strict: bool) -> Result<AppleRefusals> {
+    let mut refused = AppleRefusals::default();
     if path.is_dir() || read::sniff(&files::read(path)?) != Some(read::Format::Mil) {
         return Ok(refused);
     }

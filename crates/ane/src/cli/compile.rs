@@ -191,7 +191,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     let wanted = output.map(|output| forms(&flags, output)).unwrap_or_default();
     let may_host = !flags.engine_only && wanted.contains(&Form::E5);
     let refused = match flags.force {
-        true => anemone::check::Refused::default(),
+        true => anemone::check::AppleRefusals::default(),
         false => anemone::check::refused(&flags.model, &choices, chip, flags.strict)?,
     };
     refused.forms.iter().for_each(|form| voice.note(format!("warning: Apple's compiler refuses {form}")));

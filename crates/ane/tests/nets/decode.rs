@@ -44,7 +44,7 @@ fn a_decoder_continues_a_prompt_as_pytorch_does() {
     let prompt: Vec<usize> =
         expected["prompt"].as_str().expect("a prompt").chars().map(|c| letters.find(c).expect("a letter")).collect();
     let (prefill, decode) = (function("prefill"), function("decode"));
-    let mut states = decode.states_at_start();
+    let mut states = decode.states_at_start().expect("it keeps states");
     assert_eq!(states.len(), 2, "keys and values");
     let mut tokens = vec![next(&prefill, &prompt, 0, &mut states)];
     assert!(states.iter().all(|(_, array)| array.data.iter().any(|&x| x != 0.0)), "the prompt leaves keys and values");
