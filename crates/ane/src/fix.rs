@@ -1,6 +1,6 @@
 //! Operations that a chip refuses, written in forms that it takes, where the results stay what they were.
 //!
-//! The judge is the check of Apple's compiler alone, so that every chip of the table can be fixed for, whether programs are made
+//! What decides is the check of Apple's compiler alone, so that every chip of the table can be fixed for, whether programs are made
 //! for it or not. A rewrite stands only where the check takes every operation that it is made of.
 
 mod conv;

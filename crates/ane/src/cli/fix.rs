@@ -19,7 +19,7 @@ Examples:
 Applies what keeps results: patch embeddings and other strided convolutions become space-to-depth and a small kernel, wide \
 kernels are turned or split, transposed convolutions become a convolution and depth-to-space, wide poolings smaller ones, kernels \
 with depth convolutions of slices, borders and constant gathers slices and a concat, transposes of six axes exchanges of blocks, \
-resampling products with matrices. The chip may be any of `ane targets`: Apple's compiler is judged by its check alone. The \
+resampling products with matrices. The chip may be any of `ane targets`: what Apple's compiler takes is known from its check alone. The \
 changed network is evaluated against the model on random inputs, and checked again; what is left is listed with what to do. \
 Without -o nothing is written. Exit code 1: operations are left that Apple's compiler refuses.")]
 pub struct Flags {

@@ -17,7 +17,7 @@ use anemone_net::Net;
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
-use parts::{adapt, hosts_told};
+use parts::{adapt, expectation_fits, hosts_told};
 use report::{Bound, Expectations, Tolerance, report, summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -388,24 +388,6 @@ fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
         Ok(x) if x >= 0.0 => Ok(x),
         _ => Err("a number of at least 0 is expected".into()),
     }
-}
-
-/// Refuses an expectation with other extents than the output before anything runs.
-fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
-    let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
-    let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
-    let s = port.shape;
-    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
-    if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
-        return Ok(());
-    }
-    let message = format!(
-        "output {name} has {} elements {shape:?}, {} expected {:?}",
-        s.elements(),
-        wanted.data.len(),
-        wanted.shape
-    );
-    Err(Diagnostic::new(Code::BadTensor, message))
 }
 
 /// Input arrays by port name: given, or random; states are zeros.

@@ -1,7 +1,9 @@
-//! Parts of a chain that a run tells of or changes: host segments and adapter weights.
+//! Parts of a chain that a run tells of, changes or is held to: host segments, adapter weights, extents of expectations.
 
 use crate::cli::{Voice, patch};
-use anemone::{Chain, Code, Diagnostic, Result, tensor};
+use anemone::{Array, Chain, Code, Diagnostic, Result, tensor};
+use anemone_net::Net;
+use anemone_program::Direction;
 use std::path::Path;
 
 /// Puts an adapter's weights into the one program of a chain; returns the pieces of kernel data that they replace.
@@ -28,4 +30,22 @@ pub fn hosts_told(chain: &Chain, voice: Voice) {
         let (taken, given) = (names(&part.inputs), names(&part.outputs));
         voice.detail(format!("host segment after {before} programs: {} ({taken} -> {given})", kinds.join(", ")));
     }
+}
+
+/// Refuses an expectation with other extents than the output before anything runs.
+pub fn expectation_fits(name: &str, wanted: &Array, chain: &Chain, net: Option<&Net>) -> Result<()> {
+    let Some(port) = chain.ports(Direction::Output).find(|p| p.name == name) else { return Ok(()) };
+    let own = net.and_then(|net| net.outputs.iter().map(|&id| net.value(id)).find(|v| v.name == name));
+    let s = port.shape;
+    let shape = own.map_or_else(|| [s.n, s.c, s.h, s.w].map(|n| n as usize).to_vec(), |v| v.ty.shape.clone());
+    if wanted.data.len() as u64 == s.elements() && wanted.lies_as(&shape) {
+        return Ok(());
+    }
+    let message = format!(
+        "output {name} has {} elements {shape:?}, {} expected {:?}",
+        s.elements(),
+        wanted.data.len(),
+        wanted.shape
+    );
+    Err(Diagnostic::new(Code::BadTensor, message))
 }
