@@ -32,6 +32,6 @@ impl Machine<'_> {
 
     /// The table of this task.
     pub(crate) fn activation(&self) -> Result<Activation, FaultKind> {
-        Ok(Activation::of(Table::read(self.table_record(RECORD_BYTES as u64)?)?.expand()))
+        Ok(Table::read(self.table_record(RECORD_BYTES as u64)?)?.activation())
     }
 }

@@ -108,7 +108,7 @@ impl Constants<'_> {
 
     /// Activation of a table record, expanded over all fp16 numbers; cached across plans.
     pub(crate) fn table(&mut self, record: &[u8]) -> Result<Activation, FaultKind> {
-        kept(&TABLES, record.to_vec(), || Ok(Activation::of(Table::read(record)?.expand())))
+        kept(&TABLES, record.to_vec(), || Ok(Table::read(record)?.activation()))
     }
 
     /// Epilogue of an exact model, cached across plans by its stages: their fields and the table record.

@@ -3,7 +3,9 @@
 
 use crate::fault::FaultKind;
 use anemone_facts::lut::{KNOTS, Mode, RECORD_BYTES, Symmetry, place};
+use anemone_kernels::epilogue::Activation;
 use anemone_kernels::num::{round, through_f16};
+use anemone_kernels::params::Curve;
 use half::f16;
 
 /// One activation table, ready to evaluate.
@@ -128,9 +130,37 @@ impl Table {
         a + (b - a) * (t - i as f64)
     }
 
+    /// The table as an activation in plain arithmetic.
+    pub(crate) fn activation(&self) -> Activation {
+        Activation::of(self.expand(), self.curve().as_ref())
+    }
+
+    /// The table as pieces between its knots; `None` for modes whose knots are not at equal distances of the argument, or of its fraction.
+    fn curve(&self) -> Option<Curve> {
+        let (origin, is_exponential) = match self.mode {
+            Mode::FromZero => (0.0, false),
+            Mode::Centred => (16.0, false),
+            Mode::ToZero => (32.0, false),
+            Mode::Exp2 => (0.0, true),
+            _ => return None,
+        };
+        let tail = |(slope, intercept): (f64, f64)| [slope as f32, intercept as f32];
+        Some(Curve {
+            knots: self.knots.map(|y| y as f32),
+            knots_per_unit: exp2i(self.shift) as f32,
+            origin,
+            is_exponential,
+            tails: [self.left, self.right].map(tail),
+            limits: [self.x_low, self.x_high].map(|x| x as f32),
+            constants: [self.y_low, self.y_high].map(|y| y as f32),
+            is_odd: self.symmetry == Symmetry::Odd,
+            is_zero_below_zero: self.symmetry == Symmetry::NonNegative,
+        })
+    }
+
     /// The rounded value of every fp16 argument, by bit pattern: cheaper than `eval` for large tensors. Plain arithmetic, which
     /// this is for, has NaN where the function has no value.
-    pub(crate) fn expand(&self) -> Vec<f16> {
+    fn expand(&self) -> Vec<f16> {
         let value = |x: f32| if self.is_defined(x) { round(self.eval(x)) } else { f16::NAN };
         (0..=u16::MAX).map(|bits| value(f16::from_bits(bits).to_f32())).collect()
     }

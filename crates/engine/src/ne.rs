@@ -379,8 +379,15 @@ impl Machine<'_> {
         if self.get(PostScaleMode) == 1 {
             return Ok(Packed::Scaled(Arc::new(self.pack_scaled(convolution, groups, cout)?)));
         }
-        // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
         let form = self.form(cout, taps)?;
+        if self.mac.is_none() && convolution.staging.is_pointwise() {
+            let rows = (0..groups).map(|g| self.coefficient_rows(&form, g)).collect::<Result<Option<Vec<_>>, _>>()?;
+            if let Some(rows) = rows {
+                let transposed = self.stores_transposed(convolution);
+                return Ok(Packed::Fast(Kernels::pack_rows(&convolution.staging, transposed, cout, &rows)));
+            }
+        }
+        // Groups are taken from their streams side by side: those of a product of two operands are, in every run.
         let mut all: Vec<Option<Result<Coefficients, FaultKind>>> = (0..groups).map(|_| None).collect();
         chunks(&mut all, 1, cost::one_by_one(groups * cout * taps), |g, of| {
             of.iter_mut().for_each(|of| *of = Some(self.coefficients_of(&form, g).map(|(of, _)| of)));

@@ -1,6 +1,7 @@
 //! Plans: a program is decoded once, its tasks are checked and prepared, then lifted to host operations and optimized.
 
 mod access;
+mod common;
 mod fan;
 mod foresee;
 mod lift;
@@ -25,16 +26,16 @@ use crate::fault::{Fault, FaultKind};
 use crate::fields::Fields;
 use crate::honours::executes;
 use crate::machine::{Chain, Machine};
-use crate::memory::{Home, Memory, Region, Snapshot, Stamps};
+use crate::memory::{Memory, Region, Snapshot, Stamps};
 use crate::numerics::Parameters;
 use access::Accesses;
 use anemone_facts::code::class;
 use anemone_facts::numerics::Model;
 use anemone_facts::{Field, Layout};
 use anemone_kernels::cost;
-use anemone_kernels::params::AccumulatorSpec;
 use anemone_kernels::workers::{Workers, on_all_threads};
 use anemone_program::{Direction, Port, Program, Task};
+use common::Common;
 use ops::Op;
 use pair::put_in_blocks;
 use profile::Clock;
@@ -114,51 +115,6 @@ struct Seen {
     incomplete: Vec<String>,
 }
 
-/// State shared by all tasks of a plan.
-struct Common {
-    layout: &'static Layout,
-    mac: Option<&'static AccumulatorSpec>,
-    model: Model,
-    ports: Vec<Port>,
-    workers: Workers,
-}
-
-impl Common {
-    /// Returns true for tile memory, and for scratch memory that no port is bound to: only tasks access them.
-    fn is_own(&self, home: Home) -> bool {
-        match home {
-            Home::Tile => true,
-            Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
-        }
-    }
-
-    fn machine<'a>(
-        &'a self,
-        memory: &'a mut Memory,
-        l2: &'a mut Region,
-        chain: &'a mut Chain,
-        task: &'a Task,
-        fields: &'a Fields,
-    ) -> Machine<'a> {
-        let &Common { layout, mac, model, ref ports, ref workers } = self;
-        Machine {
-            layout,
-            memory,
-            constants: None,
-            l2,
-            chain,
-            task,
-            fields,
-            workers,
-            mac,
-            model,
-            depth: 0,
-            source_depth: 0,
-            ports,
-        }
-    }
-}
-
 /// Executes a program against bound memory, once. Outputs are in their regions afterwards.
 pub fn run(program: &Program, memory: &mut Memory, options: Options) -> Result<Outcome, Fault> {
     Plan::new(program, options)?.run(memory)
@@ -217,20 +173,25 @@ impl Plan {
         let sections = sections.map(|(bar, bytes)| (bar, bytes.clone())).collect();
         let l2 = Region::unwritten("L2", tile_memory_bytes(layout));
         let whole = options.level == Level::Optimized && !options.trace;
-        let mut plan = |step: &Step, count: fn(&mut Machine, &[Step]) -> Vec<usize>, steps: &[Step]| {
-            count(&mut common.machine(&mut nothing, &mut nowhere, &mut chain, &step.task, &step.fields), steps)
+        let accesses: Vec<Option<Accesses>> = match whole {
+            true => steps.iter().map(|step| common.accesses_of(step)).collect(),
+            false => Vec::new(),
         };
-        let first = steps.first().filter(|_| whole);
-        let together = first.map(|first| plan(first, |machine, steps| machine.together(steps), &steps));
+        let together = steps.first().filter(|_| whole).map(|first| {
+            let mut machine = common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields);
+            machine.together(&steps, &accesses)
+        });
         let together = together.unwrap_or_default();
         let remarks = constants.remarks();
         // What one task alone has is put in blocks in place.
         drop(constants);
         put_in_blocks(&mut steps, &together, options.model.accumulator());
-        let first = steps.first().filter(|_| whole);
-        let fans = first.map(|first| plan(first, |machine, steps| machine.fans(steps), &steps)).unwrap_or_default();
+        let fans = steps.first().filter(|_| whole).map(|first| {
+            common.machine(&mut nothing, &mut nowhere, &mut chain, &first.task, &first.fields).fans(&steps)
+        });
+        let fans = fans.unwrap_or_default();
         let trace = options.trace;
-        let (accesses, ops) = (Vec::new(), Vec::new());
+        let ops = Vec::new();
         let mut plan = Plan {
             common,
             trace,
@@ -247,7 +208,6 @@ impl Plan {
             remarks,
         };
         if whole {
-            plan.accesses = plan.each_task(|machine, step| machine.accesses_of(step));
             plan.ops = plan.lifted();
             for pass in PASSES {
                 (pass.run)(&plan.common, &mut plan.ops);

@@ -7,15 +7,17 @@
 //! The form that skips zeros stores masks and values instead of the rows. Each group starts on a 64-byte boundary. See
 //! `docs/evidence.md`, keys `h13-kernel`, `h13-zero-skip` and `book-streams`.
 
+mod zero_skip;
+
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use anemone_facts::Field::{self, *};
 use anemone_facts::code::{format, kernel, neural, nonlinear};
-use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip};
+use anemone_facts::kernel::{ALIGN_BYTES, extra, zero_skip as skip};
 use anemone_facts::lut::STREAM_BYTES;
 use anemone_facts::weights::PALETTE_WIDTHS;
 use anemone_kernels::conv::Coefficients;
-use anemone_kernels::filter::Values;
+use anemone_kernels::filter::{CoefficientRow, Values};
 use anemone_kernels::num;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
@@ -95,7 +97,7 @@ impl Form {
 
     /// Mask bits of one kernel element.
     fn mask_bits(&self) -> usize {
-        self.lanes.max(zero_skip::MIN_MASK_BITS)
+        self.lanes.max(skip::MIN_MASK_BITS)
     }
 
     /// Bits of an index into the values that coefficients can have, and these, where they are few.
@@ -274,7 +276,7 @@ impl Machine<'_> {
         let store = match (self.get(KernelFmt), self.get(PalettizedEn) == 1, self.get(SparseFmt) == 1) {
             (format::FP16, false, true) => {
                 let axes = [[Kh, Kw], [Sy, Sx]].map(|pair| pair.map(|f| self.size(f).max(1)));
-                Store::ZeroSkipping(zero_skip::order(axes[0], axes[1]))
+                Store::ZeroSkipping(skip::order(axes[0], axes[1]))
             }
             (_, _, true) => {
                 return Err(self.inconsistent(SparseFmt, "zeros are skipped among fp16 coefficients only"));
@@ -332,6 +334,29 @@ impl Machine<'_> {
         taps: usize,
     ) -> Result<(Coefficients, Option<Vec<f32>>), FaultKind> {
         self.coefficients_of(&self.form(out, taps)?, g)
+    }
+
+    /// Coefficients of group `g` where they lie, by output channel; `None` unless they are fp16 numbers without anything between them.
+    pub(crate) fn coefficient_rows(&self, form: &Form, g: usize) -> Result<Option<Vec<CoefficientRow<'_>>>, FaultKind> {
+        let plain = matches!(form.store, Store::Fp16) && form.lead_bytes() == 0 && self.get(BiasMode) != 1;
+        if !plain || cfg!(target_endian = "big") {
+            return Ok(None);
+        }
+        let mut passes = Vec::new();
+        for engine in (0..form.engines).filter(|&e| form.passes(e) > 0) {
+            self.dense_passes(form, engine, g, &mut passes)?;
+        }
+        let mut rows = vec![CoefficientRow::default(); form.outputs];
+        for pass in &passes {
+            let Ok(halves) = bytemuck::try_cast_slice::<u8, u16>(pass.body) else { return Ok(None) };
+            let halves: &[f16] = halves.reinterpret_cast();
+            for (lane, row) in rows[pass.first..].iter_mut().take(form.lanes).enumerate() {
+                let Some(data) = halves.get(lane..) else { return Ok(None) };
+                *row = CoefficientRow { data, stride: form.lanes };
+            }
+        }
+        let whole = |row: &CoefficientRow| row.data.len() > form.taps.saturating_sub(1) * row.stride;
+        Ok(rows.iter().all(whole).then_some(rows))
     }
 
     /// As [`Machine::coefficients_and_scales`], from streams of a form.
@@ -397,72 +422,6 @@ impl Machine<'_> {
         for (i, bytes) in bytes.chunks_exact((form.pass_bytes() as usize).max(1)).enumerate() {
             let (lead, body) = bytes.split_at(form.lead_bytes() as usize);
             passes.push(form.pass(form.first(engine, i), lead, body));
-        }
-        Ok(())
-    }
-
-    /// Every pass states its length, so the groups before this one are skipped by their counts.
-    fn zero_skipping_passes<'a>(
-        &'a self,
-        form: &Form,
-        engine: usize,
-        g: usize,
-        passes: &mut Vec<Pass<'a>>,
-    ) -> Result<(), FaultKind> {
-        let lead_bytes = form.lead_bytes() + zero_skip::COUNT_BYTES as u64;
-        let mut at = form.head_bytes;
-        for group in 0..=g {
-            at = at.next_multiple_of(ALIGN_BYTES);
-            for i in 0..form.passes(engine) {
-                let (lead, count) = self.stream(engine, at, lead_bytes)?.split_at(form.lead_bytes() as usize);
-                let count = count.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-                // At least the masks; so the stream bounds what is allocated for it.
-                let masks = form.mask_bytes();
-                if count < masks {
-                    let region = format!("a pass without zeros of engine {engine}");
-                    return Err(FaultKind::Stray { field: CoeffSize, region, address: 0, bytes: masks, limit: count });
-                }
-                if group == g {
-                    let body = self.stream(engine, at + lead_bytes, count)?;
-                    passes.push(form.pass(form.first(engine, i), lead, body));
-                }
-                at += lead_bytes + count;
-            }
-        }
-        Ok(())
-    }
-
-    /// A pass without its zeros: for each input channel the mask bits of all kernel elements, eight to a byte, each
-    /// byte followed by the values of its set bits.
-    fn scatter(&self, form: &Form, order: &[Option<usize>], pass: &Pass, weights: &mut [f16]) -> Result<(), FaultKind> {
-        let short = |at: usize, bytes| FaultKind::Stray {
-            field: CoeffSize,
-            region: "a pass without zeros".into(),
-            address: at as u64,
-            bytes,
-            limit: pass.body.len() as u64,
-        };
-        let mask_bits = form.mask_bits();
-        let elements = order.iter().flatten().count().max(1);
-        let mut at = 0;
-        for input in 0..form.taps / elements {
-            for first_bit in (0..order.len() * mask_bits).step_by(8) {
-                let mask = *pass.body.get(at).ok_or_else(|| short(at, 1))?;
-                at += 1;
-                for bit in (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| first_bit + bit) {
-                    let value = pass.body.get(at..at + 2).ok_or_else(|| short(at, 2))?;
-                    at += 2;
-                    let lane = bit % mask_bits;
-                    let Some(tap) = order.get(bit / mask_bits).copied().flatten().filter(|_| lane < form.lanes) else {
-                        return Err(self.inconsistent(SparseFmt, "a mask bit beyond the kernel or the lanes is set"));
-                    };
-                    weights[(pass.first + lane) * form.taps + input * elements + tap] =
-                        f16::from_le_bytes([value[0], value[1]]);
-                }
-            }
-        }
-        if at != pass.body.len() {
-            return Err(self.inconsistent(SparseFmt, "a pass without zeros is longer than its masks say"));
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 use crate::cost;
 use crate::host::Rows;
 use crate::num;
+use crate::params::Curve;
 use crate::simd::{self, LaneMap};
+use crate::table::Table;
 use crate::tensor::Extents;
 use crate::view::{OutputTile, Part, SQUARE, TensorView, TensorViewMut, Transposed, copy_short, partition};
 use crate::workers::{Scratch, Workers, scratch_slice};
@@ -26,15 +28,15 @@ pub enum Activation {
     Relu,
     /// A table that leaves arguments between two values alone; NaN stays.
     Clamp(f32, f32),
-    /// The value of every fp16 argument, by bit pattern.
-    Table(Arc<[f16]>),
+    /// The value of every fp16 argument.
+    Table(Arc<Table>),
     /// A table that is read in every run.
     Unread,
 }
 
 impl Activation {
-    /// The cheapest form of a table, which has a value for every argument by bit pattern.
-    pub fn of(values: Vec<f16>) -> Activation {
+    /// The cheapest form of a table, which has a value for every argument by bit pattern; `curve` is what they may come from.
+    pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Activation {
         let at = |x: f32| values[num::round(x).to_bits() as usize];
         let (low, high) = (at(f32::NEG_INFINITY).to_f32(), at(f32::INFINITY).to_f32());
         let clamps = |bits: u16| {
@@ -44,7 +46,7 @@ impl Activation {
         if low < high && (0..=u16::MAX).all(clamps) {
             Activation::Clamp(low, high)
         } else {
-            Activation::Table(values.into())
+            Activation::Table(Arc::new(Table::of(values, curve)))
         }
     }
 }
@@ -154,9 +156,14 @@ impl Epilogue<'_> {
 
     /// One row; `wide` is used up.
     #[inline(always)]
-    pub(crate) fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+    pub(crate) fn copy<S: Simd>(&self, simd: S, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         if self.is_plain() {
             return num::copy_row(from, to);
+        }
+        if let Activation::Table(table) = self.activation
+            && table.copy(simd, from, [self.bias, self.scale], to)
+        {
+            return;
         }
         if let &Activation::Clamp(low, high) = self.activation
             && self.bias == 0.0
@@ -174,7 +181,9 @@ impl Epilogue<'_> {
     pub fn row(&self, bias: f32, row: &mut [f32], to: &mut [f16]) {
         self.stages(bias, row);
         num::round_row(row, to);
-        self.look_up(to, Rows::one(to.len()));
+        if let Activation::Table(table) = self.activation {
+            to.iter_mut().for_each(|x| *x = table.value(*x));
+        }
     }
 
     /// All but rounding, and tables of rounded arguments. `bias` is the channel's own.
@@ -238,14 +247,14 @@ impl Epilogue<'_> {
     #[inline(always)]
     pub fn rows<S: Simd>(&self, simd: S, from: &[f32], to: &mut [f16], rows: Rows) {
         simd::round_rows(simd, from, to, rows);
-        self.look_up(to, rows);
+        self.look_up(simd, to, rows);
     }
 
     /// [`Epilogue::stages`] and [`Epilogue::rows`] at once. `from` is used up.
     #[inline(always)]
     pub fn all<S: Simd>(&self, simd: S, bias: f32, from: &mut [f32], to: &mut [f16], rows: Rows) {
         simd::finish_rows(simd, self.before(simd, bias), from, to, rows);
-        self.look_up(to, rows);
+        self.look_up(simd, to, rows);
     }
 
     /// Finishes and stores a channel's rows, from a channel, row and column of the tile on; `rows` says how they lie in `from`, which is
@@ -271,10 +280,10 @@ impl Epilogue<'_> {
 
     /// Looks up what was rounded, where there is a table.
     #[inline(always)]
-    pub fn look_up(&self, to: &mut [f16], rows: Rows) {
-        if let Activation::Table(values) = self.activation {
+    pub fn look_up<S: Simd>(&self, simd: S, to: &mut [f16], rows: Rows) {
+        if let Activation::Table(table) = self.activation {
             for row in 0..rows.count {
-                to[row * rows.to_stride..][..rows.columns].iter_mut().for_each(|v| *v = values[v.to_bits() as usize]);
+                table.row(simd, &mut to[row * rows.to_stride..][..rows.columns]);
             }
         }
     }
@@ -294,9 +303,9 @@ pub enum CopyEpilogue<'a> {
 impl CopyEpilogue<'_> {
     /// One row; `wide` is used up.
     #[inline(always)]
-    fn copy(&self, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
+    fn copy<S: Simd>(&self, simd: S, from: &[f16], wide: &mut [f32], to: &mut [f16]) {
         match self {
-            CopyEpilogue::Fast(finish) => finish.copy(from, wide, to),
+            CopyEpilogue::Fast(finish) => finish.copy(simd, from, wide, to),
             CopyEpilogue::Exact(exactly) => {
                 to.copy_from_slice(from);
                 exactly.row(to);
@@ -314,8 +323,8 @@ pub fn copy(workers: &Workers, finish: &CopyEpilogue, from: TensorView, to: Tens
     let channels = if transposed { channels.next_multiple_of(SQUARE) } else { channels };
     let rows = if stored.c < parts { stored.h.div_ceil(parts).max(1) } else { stored.h };
     let elements = ext.g * ext.c * ext.plane();
-    let plain =
-        !transposed && matches!(finish, CopyEpilogue::Fast(of) if !matches!(of.activation, Activation::Table(_)));
+    let looks_up = |of: &Epilogue| matches!(of.activation, Activation::Table(table) if !table.is_computed());
+    let plain = !transposed && matches!(finish, CopyEpilogue::Fast(of) if !looks_up(of));
     let nanos = if plain { cost::elementwise(elements) } else { cost::one_by_one(elements) };
     let shared = workers.shares(nanos);
     let (rows, channels) = if shared { (rows, channels) } else { (stored.h, stored.c) };
@@ -338,7 +347,7 @@ impl WithSimd for Job<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Job { finish, from, columns, transposed, share, scratch } = self;
         let (group, first_row) = (share.group, share.first_row);
         if !transposed {
@@ -349,7 +358,7 @@ impl WithSimd for Job<'_, '_> {
                     from.gather(group, share.first_channel + c, &part, gathered);
                     let wide = scratch_slice(&mut scratch.wide, part.outputs());
                     let halves = scratch_slice(&mut scratch.halves, part.outputs());
-                    finish.copy(gathered, wide, halves);
+                    finish.copy(simd, gathered, wide, halves);
                     for (row, from) in halves.chunks_exact(columns).enumerate() {
                         copy_short(from, share.row(c, row, columns));
                     }
@@ -358,7 +367,7 @@ impl WithSimd for Job<'_, '_> {
                 let wide = scratch_slice(&mut scratch.wide, columns);
                 for row in 0..share.rows {
                     let from = from.row(group, share.first_channel + c, first_row + row, columns);
-                    finish.copy(from, wide, share.row(c, row, columns));
+                    finish.copy(simd, from, wide, share.row(c, row, columns));
                 }
             }
             return;
@@ -377,11 +386,11 @@ impl WithSimd for Job<'_, '_> {
                         let from = &from.row(group, c + i, first_row + row, first + width)[first..];
                         match plain {
                             true => num::copy_row(from, &mut to[..width]),
-                            false => finish.copy(from, &mut wide[..width], &mut to[..width]),
+                            false => finish.copy(simd, from, &mut wide[..width], &mut to[..width]),
                         }
                     }
                     let square = Transposed { data: halves, stride: SQUARE, columns: width, first: c };
-                    square.store(&mut scratch.squares, share, row, 1, w, height);
+                    square.store(share, row, 1, w, height);
                 }
             }
         }
@@ -424,7 +433,7 @@ mod tests {
             Activation::Relu,
             Activation::Clamp(0.0, 6.0),
             Activation::Clamp(-1.5, 2.0),
-            Activation::Table(table),
+            Activation::Table(Arc::new(Table::of(table, None))),
         ];
         for (activation, arch) in activations.iter().flat_map(|a| arches().into_iter().map(move |arch| (a, arch))) {
             for (bias, scale) in [(0.0, 1.0), (-0.25, 1.0), (0.5, -3.0)] {

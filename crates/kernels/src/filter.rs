@@ -119,6 +119,13 @@ impl Values {
     }
 }
 
+/// fp16 coefficients of one channel where they lie: so many elements apart, as many as there are taps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoefficientRow<'a> {
+    pub data: &'a [f16],
+    pub stride: usize,
+}
+
 /// Coefficients in panels of channels that read the same source, `[tap][channel]` in each. The last panel has the channels that are
 /// left over.
 #[derive(Clone, Debug)]
@@ -179,6 +186,26 @@ impl PackedFilter {
             }
         };
         PackedFilter { store, channels, taps, height }
+    }
+
+    /// Packs fp16 coefficients from where they lie, one row a channel.
+    pub fn of_rows(rows: &[CoefficientRow], taps: usize, height: usize) -> PackedFilter {
+        let (channels, height) = (rows.len(), height.max(1));
+        let mut kept = vec![f16::ZERO; channels * taps];
+        for (rows, panel) in rows.chunks(height).zip(kept.chunks_mut((height * taps).max(1))) {
+            match (rows.len(), rows.iter().all(|row| row.stride == 1)) {
+                (6, true) => interleave_from::<6>(rows, taps, panel),
+                (8, true) => interleave_from::<8>(rows, taps, panel),
+                (16, true) => interleave_from::<16>(rows, taps, panel),
+                (count, _) => {
+                    for (i, row) in rows.iter().enumerate() {
+                        let from = row.data.iter().step_by(row.stride.max(1)).take(taps);
+                        panel[i..].iter_mut().step_by(count).zip(from).for_each(|(to, x)| *to = *x);
+                    }
+                }
+            }
+        }
+        PackedFilter { store: Store::Halves(kept), channels, taps, height }
     }
 
     /// Repacks the coefficients into panels of another height.
@@ -269,6 +296,13 @@ impl PackedFilter {
         (self.height(first) == self.height).then(|| &halves[first * self.taps..][..self.height * self.taps])
     }
 
+    /// All stored fp16 coefficients.
+    #[cfg(test)]
+    fn halves(&self) -> Option<Vec<u16>> {
+        let Store::Halves(halves) = &self.store else { return None };
+        Some(halves.iter().map(|x| x.to_bits()).collect())
+    }
+
     /// Number of channels of the panel that begins with channel `first`.
     pub fn height(&self, first: usize) -> usize {
         self.height.min(self.channels - first)
@@ -332,6 +366,17 @@ fn interleave_rows(rows: &[f16], taps: usize, to: &mut [f16]) {
             for (i, row) in rows.chunks_exact(taps.max(1)).enumerate() {
                 to[i..].iter_mut().step_by(height).zip(row).for_each(|(to, x)| *to = *x);
             }
+        }
+    }
+}
+
+/// As [`interleave_rows`], of `N` rows that lie anywhere.
+fn interleave_from<const N: usize>(rows: &[CoefficientRow], taps: usize, to: &mut [f16]) {
+    let mut sources: [&[f16]; N] = [&[]; N];
+    sources.iter_mut().zip(rows).for_each(|(source, row)| *source = &row.data[..taps]);
+    for (tap, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        for i in 0..N {
+            to[i] = sources[i][tap];
         }
     }
 }
@@ -411,6 +456,15 @@ mod tests {
             let halves = indices.iter().map(|&i| palette[usize::from(i)]).collect();
             for stored in [Values::Halves(halves), Values::Indices(indices.clone(), palette.clone())] {
                 let packed = PackedFilter::of(&stored, channels, taps, height);
+                // From rows that lie apart, if they are fp16.
+                if let Values::Halves(halves) = &stored {
+                    let scattered: Vec<f16> = halves.iter().flat_map(|&x| [x, f16::NAN]).collect();
+                    for (data, stride) in [(halves, 1), (&scattered, 2)] {
+                        let row = |c: usize| CoefficientRow { data: &data[c * taps * stride..], stride };
+                        let rows: Vec<CoefficientRow> = (0..channels).map(row).collect();
+                        assert_eq!(PackedFilter::of_rows(&rows, taps, height).halves(), packed.halves());
+                    }
+                }
                 // By way of other panels, too.
                 let other = packed.with_height(BLOCK).with_height(height);
                 assert!((0..channels).step_by(height).all(|first| {

@@ -15,6 +15,7 @@
 //! | [`workers`] | thread pool with scratch memory for each thread |
 //! | [`tensor`], [`view`], [`window`] | dense tensors; strided views, partitions, tiles, transposes; window geometry |
 //! | [`axes`] | axes of elementwise work joined to long rows |
+//! | [`table`] | activation tables |
 //! | [`epilogue`] | bias, scale, activation, table, rounding, store |
 //! | [`filter`] | packed filter panels |
 //! | [`gemm`] | fp32 GEMM micro-kernels |
@@ -67,6 +68,7 @@ pub mod params;
 pub mod reduce;
 pub mod rows;
 pub mod simd;
+pub mod table;
 pub mod tensor;
 pub mod view;
 pub mod window;

@@ -234,7 +234,7 @@ impl At<'_> {
             MapKind::Activate { bias, scale, activation } => {
                 let from = sources.gather(stage.inputs[0], self.gathered);
                 let finish = Epilogue { bias: *bias, scale: *scale, activation };
-                finish.copy(from, &mut self.wide[..n], left);
+                finish.copy(simd, from, &mut self.wide[..n], left);
             }
             MapKind::Combine(of) => {
                 sources.read(simd, stage.inputs[0], relu, [&mut *self.wide, &mut *self.a], self.gathered);
@@ -293,7 +293,7 @@ mod tests {
         let numbers = |n: usize, by: usize| (0..n).map(|i| f16::from_f32((i * by % 211) as f32 / 31.0 - 3.0)).collect();
         let [x, y, pairs]: [Vec<f16>; 3] = [numbers(3 * ext.h * gap, 7), numbers(3 * 185, 11), numbers(6, 5)];
         let table: Vec<f16> = (0..=u16::MAX).map(|i| f16::from_bits(i ^ 1)).collect();
-        let table = Activation::Table(table.into());
+        let table = Activation::Table(std::sync::Arc::new(crate::table::Table::of(table, None)));
         let stages = [
             combine(BinaryOp::Add, &[Operand(0), Operand(1), Operand(2)], true),
             combine(BinaryOp::Mul, &[Value(0), Operand(0)], false),

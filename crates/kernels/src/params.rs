@@ -47,6 +47,29 @@ pub struct AccumulatorSpec {
     pub flush_subnormals: bool,
 }
 
+/// A function of straight pieces between 33 knots, and of straight lines beyond them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Values at the knots.
+    pub knots: [f32; 33],
+    /// Knots for a step of 1 of the argument; a power of two.
+    pub knots_per_unit: f32,
+    /// Number of the knot at argument zero.
+    pub origin: f32,
+    /// True if the knots span the fraction of an argument, and `2^n` is a factor for its whole part `n`.
+    pub is_exponential: bool,
+    /// Slope and intercept below the first knot, and above the last one.
+    pub tails: [[f32; 2]; 2],
+    /// Arguments from which on the function is constant: at most the first, at least the second.
+    pub limits: [f32; 2],
+    /// Values beyond the limits.
+    pub constants: [f32; 2],
+    /// True if the function of a negative argument is that of its magnitude, negated.
+    pub is_odd: bool,
+    /// True if the function of a negative argument is zero.
+    pub is_zero_below_zero: bool,
+}
+
 /// How a wide result becomes fp16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rounding {

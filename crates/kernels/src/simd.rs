@@ -427,6 +427,9 @@ pub fn arches() -> Vec<Arch> {
 #[cfg_attr(target_arch = "x86_64", path = "simd/longest_x86.rs")]
 #[cfg_attr(not(target_arch = "x86_64"), path = "simd/longest_portable.rs")]
 mod longest;
+mod pieces;
+
+pub use pieces::{Pieces, has_pieces, pieces_in_place, pieces_of};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,6 @@
 use crate::cost;
 use crate::isa;
 use crate::simd;
-use crate::view::Squares;
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -38,7 +37,6 @@ pub struct Scratch {
     pub sums: Vec<f32>,
     pub halves: Vec<f16>,
     pub gathered: Vec<f16>,
-    pub squares: Squares,
     pub row: Vec<(f32, f32)>,
     /// Buffers that only one kernel knows.
     pub arena: Arena,

@@ -80,6 +80,7 @@ pub const CRATES: &[Crate] = &[
             &["binary", "filter", "reduce"],
             &["interleave", "view"],
             &["axes", "copy", "window", "workers"],
+            &["table"],
             &["epilogue"],
             &["gemm"],
             &["exact"],

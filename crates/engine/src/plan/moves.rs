@@ -5,6 +5,7 @@
 
 use super::ops::{Move, Op};
 use crate::memory::Home;
+use crate::operand::MemRef;
 use anemone_kernels::copy::CopyAxis;
 
 /// Limit of axes while copies are composed.
@@ -38,13 +39,15 @@ fn overwritten(ops: &[Op], at: usize) -> usize {
     ops[at + 1..].iter().position(writes).map_or(ops.len(), |n| at + 1 + n)
 }
 
-/// Indices of operations after `at` that may read its result, up to the one that overwrites it.
+/// Indices of operations after `at` that may read its result, up to the one that overwrites it. Memory is reused: a read of what one
+/// operation in between wrote as a whole is none of the result, though the two lie in the same place.
 pub(super) fn readers(ops: &[Op], at: usize) -> impl Iterator<Item = usize> + '_ {
     let mut overwritten = false;
     let left = ops[at].writes.first();
     (at + 1..ops.len()).filter(move |&j| {
         let Some(left) = left.filter(|_| !overwritten) else { return false };
-        let reads = ops[j].may_read(left);
+        let since = |read: &MemRef| ops[at + 1..j].iter().any(|op| op.overwrites(read));
+        let reads = !ops[j].known || ops[j].reads.iter().any(|read| read.overlaps(left) && !since(read));
         overwritten = ops[j].overwrites(left);
         reads
     })
@@ -153,7 +156,6 @@ pub(super) fn drop_unread(ops: &mut Vec<Op>, own: impl Fn(Home) -> bool) {
 mod tests {
     use super::super::ops::Kind;
     use super::*;
-    use crate::operand::MemRef;
     use anemone_kernels::copy::{NanRule, strided};
     use anemone_kernels::workers::Workers;
     use half::f16;
@@ -241,5 +243,13 @@ mod tests {
         let mut seen = vec![scatter(), gather()];
         run(&mut seen, |_| false);
         assert_eq!(seen.len(), 2);
+        // Memory that is written again as a whole holds what was written last; of a part that is not known.
+        let again = MemRef::new(Home::Tile, 10_000, &[(10, 100)], 50);
+        for (read, left) in [(again.clone(), 2), (MemRef::new(Home::Tile, 10_000, &[], 60), 3)] {
+            let writes = task(Vec::new(), vec![again.clone()], true);
+            let mut reused = vec![scatter(), writes, task(vec![read], Vec::new(), true)];
+            run(&mut reused, own);
+            assert_eq!(reused.len(), left);
+        }
     }
 }

@@ -151,11 +151,6 @@ impl Op {
         }
     }
 
-    /// Returns false only if it is known to read no byte of `of`.
-    pub(crate) fn may_read(&self, of: &MemRef) -> bool {
-        !self.known || self.reads.iter().any(|read| read.overlaps(of))
-    }
-
     /// Returns false only if it is known to write no byte of `of`.
     pub(crate) fn may_write(&self, of: &MemRef) -> bool {
         !self.known || self.writes.iter().any(|written| written.overlaps(of))

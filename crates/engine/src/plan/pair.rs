@@ -1,22 +1,19 @@
-//! Two tasks at once: a convolution of one tap a channel, or of few taps, and one in which every channel reads itself alone. Where
-//! nothing else reads what the first one leaves, in tile memory or in the program's own, it need not be there: a few channels
-//! at a time are made, rounded as they would be stored, and used. Where the next task is a convolution of one tap again, and
-//! nothing else reads what the second one leaves, that need not be there either: it is handed on in blocks of channels
-//! ([`anemone_kernels::conv::nchwc`]). And where that one's result is read by a sum alone, it is added to the other tensor on its way to
-//! memory. Results have the same bits.
-//!
-//! The first run of a plan stores everything, and finds that whatever a task reads was written before in that run.
+//! Fusion of a pointwise convolution, or one of few taps, with the depthwise convolution that alone reads its result, in tile memory or in
+//! the program's own: a few channels at a time are computed, rounded as they would be stored, and used. A pointwise convolution behind
+//! them takes the depthwise result in blocks of channels ([`anemone_kernels::conv::nchwc`]), and adds a residual on its way to memory.
+//! Intermediate results are not stored. Results have the same bits.
 
+use super::access::Accesses;
 use super::{Step, Work};
 use crate::direct::{Direct, Span};
-use crate::dma::{DST_DMA, Place, RES_L2, SRC1_DMA, SRC1_L2, SRC2_DMA, SRC2_L2};
 use crate::fault::FaultKind;
 use crate::machine::Machine;
 use crate::memory::{self, Home};
 use crate::ne::{Convolution, Neural, Operation};
+use crate::operand::MemRef;
 use crate::packed::Packed;
-use anemone_facts::Field::{self, *};
-use anemone_facts::code::{class, format, residency};
+use anemone_facts::Field::*;
+use anemone_facts::code::{format, residency};
 use anemone_kernels::conv::exact::Sets;
 use anemone_kernels::conv::nchwc::{self, Accumulator, ExactAccumulator, Operand, ResidualAdd};
 use anemone_kernels::conv::{FusedDepthwise, Kernels, RepackCache, can_fuse_depthwise};
@@ -28,47 +25,6 @@ use anemone_kernels::view::{BLOCK, TensorView, TensorViewMut, dense};
 use anemone_kernels::workers::Aside;
 use anemone_kernels::workers::scratch_slice;
 use anemone_program::Program;
-
-/// A tensor in memory.
-#[derive(PartialEq)]
-struct Lying {
-    home: Home,
-    base_bytes: u64,
-    /// Count and byte stride of groups, channels, rows, planes.
-    axes: [(u64, u64); 4],
-    columns: u64,
-}
-
-impl Lying {
-    /// One past the last byte; elements have two at most.
-    fn end(&self) -> u64 {
-        self.base_bytes + self.axes.iter().map(|(count, bytes)| (count - 1) * bytes).sum::<u64>() + 2 * self.columns
-    }
-
-    /// Returns true if both have the same elements, whatever the order of their axes.
-    fn has_all_of(&self, other: &Lying) -> bool {
-        let sorted = |mut axes: [(u64, u64); 4]| {
-            axes.sort_unstable();
-            axes
-        };
-        (self.home, self.base_bytes, self.columns) == (other.home, other.base_bytes, other.columns)
-            && sorted(self.axes) == sorted(other.axes)
-    }
-
-    fn overlaps(&self, other: &Lying) -> bool {
-        self.home == other.home && self.base_bytes < other.end() && other.base_bytes < self.end()
-    }
-}
-
-/// Memory accesses of one task.
-struct Accesses {
-    /// `None` if unknown.
-    read: Option<Vec<Lying>>,
-    /// In tile memory, and in memory.
-    left: [Option<Lying>; 2],
-    /// True if a convolution of these fields can be part of a pair.
-    plain: bool,
-}
 
 /// Results of tasks that are compared with what others read, at most.
 const MOST_WRITTEN: usize = 64;
@@ -130,8 +86,8 @@ pub(crate) fn put_in_blocks(steps: &mut [Step], together: &[usize], mac: Option<
 }
 
 impl Machine<'_> {
-    /// Number of tasks that can be fused, from each one on; empty if none can.
-    pub(crate) fn together(&mut self, steps: &[Step]) -> Vec<usize> {
+    /// Number of tasks that can be fused, from each one on; empty if none can. `accesses` are those of all tasks.
+    pub(crate) fn together(&mut self, steps: &[Step], accesses: &[Option<Accesses>]) -> Vec<usize> {
         let mac = self.mac;
         let convolution = |i: usize| steps.get(i).and_then(|step| candidate(&step.work, mac));
         let may = |i: usize| match (convolution(i), convolution(i + 1)) {
@@ -146,13 +102,26 @@ impl Machine<'_> {
         if !(0..steps.len()).any(may) {
             return Vec::new();
         }
-        let accesses: Vec<Accesses> = steps.iter().map(|step| self.at(step).accesses(&step.work)).collect();
         let converts = self.workers.converts();
-        let sums: Vec<bool> = steps.iter().map(|step| converts && self.at(step).is_sum()).collect();
-        let is_sum = |i: usize| sums.get(i) == Some(&true);
-        let count = |i: usize| match may(i) && self.is_alone(&accesses, i, 1) {
-            true if takes_blocks(i + 2) && self.is_alone(&accesses, i + 1, 1) => {
-                if is_sum(i + 3) && self.is_alone(&accesses, i + 2, 2) { 4 } else { 3 }
+        let each: Vec<[bool; 2]> = steps
+            .iter()
+            .map(|step| {
+                let machine = self.at(step);
+                [machine.may_be_fused(&step.work), converts && machine.is_sum()]
+            })
+            .collect();
+        let is_sum = |i: usize| each.get(i).is_some_and(|[_, is_sum]| *is_sum);
+        let is_alone = |i: usize, operands| {
+            let plain = each.get(i..i + 2).is_some_and(|both| both.iter().all(|[plain, _]| *plain));
+            plain && self.is_alone(accesses, i, operands)
+        };
+        let count = |i: usize| match may(i) && is_alone(i, 1) {
+            true if takes_blocks(i + 2) && is_alone(i + 1, 1) => {
+                if is_sum(i + 3) && is_alone(i + 2, 2) {
+                    4
+                } else {
+                    3
+                }
             }
             true => 2,
             false => 1,
@@ -160,14 +129,12 @@ impl Machine<'_> {
         (0..steps.len()).map(count).collect()
     }
 
-    /// Returns true if a task and the next one can be a pair, and the first one's result is read by the second alone, as one of `operands`
-    /// operands, in this run and in later ones.
-    fn is_alone(&self, accesses: &[Accesses], i: usize, operands: usize) -> bool {
+    /// Returns true if the result of a task is read by the next one alone, as one of `operands` operands, in this run and in later ones.
+    fn is_alone(&self, accesses: &[Option<Accesses>], i: usize, operands: usize) -> bool {
         let (before, rest) = accesses.split_at(i.min(accesses.len()));
-        let [first, second, later @ ..] = rest else { return false };
-        let ([Some(left), None] | [None, Some(left)], Some(read)) = (&first.left, second.read.as_deref()) else {
-            return false;
-        };
+        let [Some(first), Some(second), later @ ..] = rest else { return false };
+        let [left] = &first.writes[..] else { return false };
+        let read = &second.reads;
         let others = read.iter().filter(|read| !read.overlaps(left)).count();
         let reads_once = read.len() == operands && others + 1 == operands && read.contains(left);
         // Ports are looked at from outside.
@@ -175,97 +142,27 @@ impl Machine<'_> {
             Home::Tile => true,
             Home::Bar(bar) => bar == Program::SCRATCH_BAR && self.ports.iter().all(|port| port.bar != bar),
         };
-        // What the second one leaves may lie there.
-        let mut written: Vec<&Lying> = second.left.iter().flatten().filter(|written| written.overlaps(left)).collect();
-        first.plain
-            && second.plain
-            && own
-            && reads_once
+        // What the second one writes may lie there.
+        let mut written: Vec<&MemRef> = second.writes.iter().filter(|written| written.overlaps(left)).collect();
+        own && reads_once
             && later.iter().chain(before).all(|access| {
-                let Some(sources) = &access.read else { return false };
-                let apart = sources
-                    .iter()
-                    .all(|read| !read.overlaps(left) || written.iter().any(|written| written.has_all_of(read)));
-                written.extend(access.left.iter().flatten().filter(|written| written.overlaps(left)));
+                let Some(Accesses { reads, writes }) = access else { return false };
+                let apart = reads.iter().all(|read| !read.overlaps(left) || written.contains(&read));
+                written.extend(writes.iter().filter(|written| written.overlaps(left)));
                 apart && written.len() < MOST_WRITTEN
             })
     }
 
-    /// Memory accesses of a task.
-    fn accesses(&self, work: &Work) -> Accesses {
-        let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0);
-        let plain = !set && self.depth_window().is_none() && self.depths() == (0..1);
-        Accesses { read: self.read(work), left: self.left(work), plain }
-    }
-
-    /// Operands that a task reads, and where it puts those that it keeps; `None` where that is not known.
-    fn read(&self, work: &Work) -> Option<Vec<Lying>> {
-        let (first, second) = match work {
-            Work::Neural(neural) if neural.reads_streams() => return None,
-            Work::Neural(neural) => (neural.input, None),
-            Work::Planar => self.planar_sources(),
-            Work::Own(_) => return None,
-            Work::Skipped => return Some(Vec::new()),
+    /// Returns true if the task at hand may be fused: one plane of fp16 numbers, without interleave, and nothing between its operands and
+    /// its unit.
+    fn may_be_fused(&self, work: &Work) -> bool {
+        let set = [InputRelu, PostScaleMode, NeTranspose].iter().any(|&field| self.get(field) != 0)
+            || matches!(work, Work::Planar) && self.get(ResultTranspose) == 1;
+        let halves = match self.get(ResType) {
+            residency::L2 => self.get(OutFmt) == format::FP16,
+            _ => self.get(DstMemFmt) == format::FP16 && self.size(DstInterleave) <= 1,
         };
-        let planes = self.source_depths().end;
-        let mut read = Vec::new();
-        let source = self.get(SrcType);
-        if [residency::DMA, residency::DMA_KEEP].contains(&source) {
-            read.push(self.lying_in_memory(RBase0, Src1Interleave, &SRC1_DMA, first, planes)?);
-        }
-        if ![residency::DMA, residency::CHAIN].contains(&source) {
-            read.push(self.lying(Home::Tile, &SRC1_L2, first, planes));
-        }
-        if let Some(second) = second {
-            read.push(match self.get(Src2Type) {
-                0 => self.lying(Home::Tile, &SRC2_L2, second, planes),
-                _ => self.lying_in_memory(RBase1, Src2Interleave, &SRC2_DMA, second, planes)?,
-            });
-        }
-        Some(read)
-    }
-
-    /// Results of a task in tile memory, and in memory, each if it is one tensor of fp16 numbers.
-    fn left(&self, work: &Work) -> [Option<Lying>; 2] {
-        let size = |field| self.size(field).max(1);
-        let ext = match work {
-            Work::Neural(neural) if self.get(NeTranspose) == 1 => neural.output.transposed(),
-            Work::Neural(neural) => neural.output,
-            Work::Planar if self.get(ResultTranspose) == 1 => return [None, None],
-            Work::Planar => {
-                let reduces = [class::PLANAR_REDUCE, class::PLANAR_REDUCE_TWO].contains(&self.get(TaskClass));
-                let [h, w] = if reduces { [1; 2] } else { [size(Hout), size(Wout)] };
-                Extents { g: size(NumGroups), c: size(Cout), h, w }
-            }
-            Work::Own(_) | Work::Skipped => return [None, None],
-        };
-        let halves = |format| self.get(format) == format::FP16;
-        let (planes, result) = (self.depths().end, self.get(ResType));
-        let kept = halves(OutFmt) && [residency::L2, residency::DMA_KEEP].contains(&result);
-        let sent = halves(DstMemFmt) && self.get(DstEn) == 1 && [residency::DMA, residency::DMA_KEEP].contains(&result);
-        let sent = sent.then(|| self.lying_in_memory(WBase, DstInterleave, &DST_DMA, ext, planes)).flatten();
-        [kept.then(|| self.lying(Home::Tile, &RES_L2, ext, planes)), sent]
-    }
-
-    /// `None` where channels stand side by side.
-    fn lying_in_memory(
-        &self,
-        base: Field,
-        interleave: Field,
-        place: &Place,
-        ext: Extents,
-        planes: u64,
-    ) -> Option<Lying> {
-        let home = Home::Bar(self.get(base) as u8);
-        (self.get(interleave) <= 1).then(|| self.lying(home, place, ext, planes))
-    }
-
-    fn lying(&self, home: Home, place: &Place, ext: Extents, planes: u64) -> Lying {
-        let (base_bytes, [group, channel, row]) = self.place(place);
-        let counts = [ext.g, ext.c, ext.h].map(|count| count as u64);
-        let axes = [(counts[0], group), (counts[1], channel), (counts[2], row), (planes, self.bytes(place.depth))];
-        let axes = axes.map(|(count, bytes)| if count > 1 { (count, bytes) } else { (1, 0) });
-        Lying { home, base_bytes, axes, columns: ext.w as u64 }
+        !set && halves && self.depth_window().is_none() && self.depths() == (0..1)
     }
 
     /// The task at hand and the next ones, as many as [`Machine::together`] says, at once. Returns how many were done: none where

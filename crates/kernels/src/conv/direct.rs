@@ -105,7 +105,7 @@ impl WithSimd for Job<'_, '_> {
                 finish.rows(simd, &sums[m * stride..], &mut halves[m * share.rows * columns..], rows);
             }
             let from = Transposed { data: halves, stride: share.rows * columns, columns, first: c };
-            from.store(&mut scratch.squares, share, 0, share.rows, 0, count);
+            from.store(share, 0, share.rows, 0, count);
         }
     }
 }

@@ -248,7 +248,7 @@ impl WithSimd for Job<'_, '_> {
                 product_of_rows(simd, weights, row, packed, bias, sums, &mut scratch.panel);
                 if transposed {
                     let halves = of.exactly.rounded(simd, sums, halves);
-                    part.store(halves, outputs, share, Some(&mut scratch.squares), c, count);
+                    part.store(halves, outputs, share, true, c, count);
                 } else {
                     let (place, rows) = (part.place(share, c), part.gapless());
                     of.exactly.store(simd, share, place, count, sums, outputs, rows, halves);

@@ -2,7 +2,7 @@
 
 use super::{Im2col, gemv, nchwc};
 use crate::cost;
-use crate::filter::{Filter, PackedFilter, Values};
+use crate::filter::{CoefficientRow, Filter, PackedFilter, Values};
 use crate::gemm::microkernel::PANEL;
 use crate::view::{BLOCK, OutputTile};
 use crate::workers::chunks;
@@ -63,6 +63,29 @@ impl Kernels {
             all: Arc::default(),
             height,
         };
+        kernels.read_from(staging);
+        kernels
+    }
+
+    /// As [`Kernels::pack`], of a pointwise convolution without biases, from rows where they lie: one item for all groups, or one per
+    /// group.
+    pub fn pack_rows(staging: &Im2col, transposed: bool, channels: usize, groups: &[Vec<CoefficientRow>]) -> Kernels {
+        let height = Kernels::height_for(staging, transposed, channels);
+        let taps = staging.channels;
+        let mut filters: Vec<Option<Filter>> = vec![None; groups.len()];
+        let nanos = cost::elementwise(channels * taps * groups.len());
+        chunks(&mut filters, 1, nanos, |g, filters| {
+            for filter in filters {
+                // Only windows of several taps ask whether coefficients are finite.
+                *filter = Some(Filter {
+                    packed: PackedFilter::of_rows(&groups[g], taps, height),
+                    biases: None,
+                    finite: false,
+                });
+            }
+        });
+        let groups = Arc::new(filters.into_iter().flatten().collect());
+        let mut kernels = Kernels { groups, offsets: Vec::new(), kept: None, all: Arc::default(), height };
         kernels.read_from(staging);
         kernels
     }

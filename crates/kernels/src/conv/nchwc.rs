@@ -387,7 +387,7 @@ impl<A: Accumulator> WithSimd for Job<'_, '_, A> {
                     num::round_row(&sums[..blocks * plane], &mut halves[..blocks * plane]);
                 }
                 for (block, halves) in halves.chunks_exact_mut(plane).enumerate().take(blocks) {
-                    finish.look_up(halves, Rows::one(tiles.outputs * BLOCK));
+                    finish.look_up(simd, halves, Rows::one(tiles.outputs * BLOCK));
                     let first = channel + block * BLOCK;
                     let count = BLOCK.min(channels - first);
                     store(simd, share, part.place(share, first), count, part.gapless(), halves, residual, transposed);

@@ -87,7 +87,7 @@ impl Job<'_, '_> {
         let (width, all) = (run_outputs::<S>(), kernel.packed.taps());
         let outputs = part.outputs();
         let stride = outputs.next_multiple_of(width);
-        let Scratch { packed, panel, sums, halves, squares, .. } = &mut *self.scratch;
+        let Scratch { packed, panel, sums, halves, .. } = &mut *self.scratch;
         let packed = scratch_slice(packed, stride * all);
         let taps_at_once = evenly(all, TAPS[usize::from(outputs <= width)]);
         let sums = scratch_slice(sums, CHANNELS * stride);
@@ -142,7 +142,7 @@ impl Job<'_, '_> {
                 }
             }
             if self.transposed {
-                part.store(halves, stride, self.share, Some(&mut *squares), before + block.start, block.len());
+                part.store(halves, stride, self.share, true, before + block.start, block.len());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::NanRule;
 use crate::cost;
-use crate::view::{SQUARE, Squares, transpose_square};
+use crate::view::{self, SQUARE, put_line};
 use crate::workers::Workers;
 use half::f16;
 use pulp::{Simd, WithSimd};
@@ -45,9 +45,7 @@ pub fn strided(workers: &Workers, rule: NanRule, from: &[f16], to: &mut [f16], a
     let parts = if shared { 2 * rayon::current_num_threads() } else { 1 };
     let mut pieces = Vec::new();
     cut(Piece { from, to, axes: axes.to_vec() }, 0, parts, &mut pieces);
-    workers.each(pieces, shared, |piece, scratch| {
-        workers.arch.dispatch(Job { rule, piece, squares: &mut scratch.squares });
-    });
+    workers.each(pieces, shared, |piece, _| workers.arch.dispatch(Job { rule, piece }));
 }
 
 /// A part of a copy that one thread does.
@@ -83,7 +81,6 @@ fn cut<'a>(piece: Piece<'a>, at: usize, parts: usize, pieces: &mut Vec<Piece<'a>
 struct Job<'a, 'b> {
     rule: NanRule,
     piece: &'a mut Piece<'b>,
-    squares: &'a mut Squares,
 }
 
 impl WithSimd for Job<'_, '_> {
@@ -91,16 +88,16 @@ impl WithSimd for Job<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Job { rule, piece: Piece { from, to, axes }, squares } = self;
+        let Job { rule, piece: Piece { from, to, axes } } = self;
         match rule {
-            NanRule::Quiet => copy(from, to, axes, squares, NanRule::quiet),
-            NanRule::Infinity => copy(from, to, axes, squares, NanRule::infinity),
+            NanRule::Quiet => copy(from, to, axes, NanRule::quiet),
+            NanRule::Infinity => copy(from, to, axes, NanRule::infinity),
         }
     }
 }
 
 #[inline(always)]
-fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], squares: &mut Squares, fix: impl Fn(f16) -> f16 + Copy) {
+fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], fix: impl Fn(f16) -> f16 + Copy) {
     let Some((&inner, outer)) = axes.split_last() else {
         return to[0] = fix(from[0]);
     };
@@ -113,7 +110,7 @@ fn copy(from: &[f16], to: &mut [f16], axes: &[CopyAxis], squares: &mut Squares, 
             each(
                 &others,
                 #[inline(always)]
-                |t, f| transpose(&from[f..], &mut to[t..], rows, inner, squares, fix),
+                |t, f| transpose(&from[f..], &mut to[t..], rows, inner, fix),
             );
         }
         Some(at) if inner.to > 1 && inner.from > 1 => {
@@ -183,48 +180,27 @@ fn row(from: &[f16], to: &mut [f16], axis: CopyAxis, fix: impl Fn(f16) -> f16) {
 
 /// Exchanges two axes: `rows` is contiguous where it is read, `columns` where it is written.
 #[inline(always)]
-fn transpose(
-    from: &[f16],
-    to: &mut [f16],
-    rows: CopyAxis,
-    columns: CopyAxis,
-    squares: &mut Squares,
-    fix: impl Fn(f16) -> f16 + Copy,
-) {
-    if rows.count < SHORT || columns.count < SHORT {
-        if rows.count < columns.count {
-            for i in 0..rows.count {
-                row(&from[i..], &mut to[i * rows.to..], columns, fix);
-            }
-        } else {
-            for j in 0..columns.count {
-                row(&from[j * columns.from..], &mut to[j..], rows, fix);
-            }
+fn transpose(from: &[f16], to: &mut [f16], rows: CopyAxis, columns: CopyAxis, fix: impl Fn(f16) -> f16 + Copy) {
+    if rows.count < SHORT && rows.count < columns.count {
+        for i in 0..rows.count {
+            row(&from[i..], &mut to[i * rows.to..], columns, fix);
         }
         return;
     }
-    let [square, transposed] = squares.both();
-    for i in (0..rows.count).step_by(SQUARE) {
-        let height = SQUARE.min(rows.count - i);
-        for j in (0..columns.count).step_by(SQUARE) {
-            let width = SQUARE.min(columns.count - j);
-            for (k, line) in square.iter_mut().enumerate().take(width) {
-                let from = &from[(j + k) * columns.from + i..];
-                match from.first_chunk::<SQUARE>().filter(|_| height == SQUARE) {
-                    Some(from) => line.iter_mut().zip(from).for_each(|(to, from)| *to = fix(*from)),
-                    None => line.iter_mut().zip(&from[..height]).for_each(|(to, from)| *to = fix(*from)),
-                }
-            }
-            transpose_square(square, width, height, transposed);
-            for (k, line) in transposed.iter().enumerate().take(height) {
-                let to = &mut to[(i + k) * rows.to + j..];
-                match to.first_chunk_mut::<SQUARE>().filter(|_| width == SQUARE) {
-                    Some(to) => *to = *line,
-                    None => to[..width].copy_from_slice(&line[..width]),
-                }
-            }
+    if columns.count < SHORT {
+        for j in 0..columns.count {
+            row(&from[j * columns.from..], &mut to[j..], rows, fix);
         }
+        return;
     }
+    view::transpose(
+        from,
+        columns.from,
+        [rows.count, columns.count],
+        fix,
+        #[inline(always)]
+        |i, first, line, count| put_line(line, count, &mut to[i * rows.to + first..]),
+    );
 }
 
 #[cfg(test)]
@@ -286,7 +262,7 @@ mod tests {
             let mut pieces = Vec::new();
             cut(Piece { from: &source, to: &mut found, axes: axes.to_vec() }, 0, parts, &mut pieces);
             for piece in &mut pieces {
-                copy(piece.from, piece.to, &piece.axes, &mut Squares::default(), NanRule::quiet);
+                copy(piece.from, piece.to, &piece.axes, NanRule::quiet);
             }
             assert_eq!(found, wanted, "{parts} parts");
         }

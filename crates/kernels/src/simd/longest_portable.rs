@@ -1,3 +1,4 @@
+use super::Pieces;
 use half::f16;
 use pulp::Simd;
 
@@ -51,5 +52,22 @@ impl Longest {
 
     pub(super) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
         match self {}
+    }
+
+    pub(super) fn affine(self, _: [f32; 16], _: f32, _: f32) -> [f32; 16] {
+        match self {}
+    }
+
+    pub(super) fn curve(self, _: &Pieces) -> CurveVectors {
+        match self {}
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum CurveVectors {}
+
+impl CurveVectors {
+    pub(super) fn values(&self, _: [f32; 16]) -> [f32; 16] {
+        match *self {}
     }
 }

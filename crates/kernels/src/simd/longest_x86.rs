@@ -1,9 +1,12 @@
+use super::Pieces;
 use bytemuck::cast;
 use half::f16;
 use pulp::Simd;
 use pulp::x86::V4;
 use std::any::Any;
-use std::arch::x86_64::_MM_FROUND_TO_NEAREST_INT;
+use std::arch::x86_64::{
+    __m512, __m512i, _CMP_GE_OQ, _CMP_GT_OQ, _CMP_LE_OQ, _CMP_LT_OQ, _MM_FROUND_TO_NEAREST_INT, _MM_FROUND_TO_NEG_INF,
+};
 
 #[derive(Clone, Copy)]
 pub(super) struct Longest(V4);
@@ -81,5 +84,113 @@ impl Longest {
     #[inline(always)]
     pub(super) fn round_eight(self, x: [f32; 8]) -> [f16; 8] {
         cast(self.0.avx512f._mm256_maskz_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(0xff, cast(x)))
+    }
+
+    /// `(x + bias) * scale`.
+    #[inline(always)]
+    pub(super) fn affine(self, x: [f32; 16], bias: f32, scale: f32) -> [f32; 16] {
+        let avx = self.0.avx512f;
+        cast(avx._mm512_mul_ps(avx._mm512_add_ps(cast(x), cast([bias; 16])), cast([scale; 16])))
+    }
+
+    /// Pieces in registers.
+    #[inline(always)]
+    pub(super) fn curve(self, of: &Pieces) -> CurveVectors {
+        let curve = &of.curve;
+        let (slopes, _) = of.slopes.as_chunks::<16>();
+        let (intercepts, _) = of.intercepts.as_chunks::<16>();
+        let [[below_slope, below], [above_slope, above]] = curve.tails;
+        CurveVectors {
+            host: self.0,
+            slopes: [cast(slopes[0]), cast(slopes[1])],
+            intercepts: [cast(intercepts[0]), cast(intercepts[1])],
+            knots_per_unit: splat(curve.knots_per_unit),
+            origin: splat(curve.origin),
+            edges: [splat(-curve.origin), splat(32.0 - curve.origin)],
+            tail_slopes: [splat(below_slope), splat(above_slope)],
+            tail_intercepts: [splat(below), splat(above)],
+            limits: [splat(curve.limits[0]), splat(curve.limits[1])],
+            constants: [splat(curve.constants[0]), splat(curve.constants[1])],
+            zero_below: splat(if curve.is_zero_below_zero { 0.0 } else { f32::NEG_INFINITY }),
+            sign: cast([if curve.is_odd { 1u32 << 31 } else { 0 }; 16]),
+            is_exponential: curve.is_exponential,
+        }
+    }
+}
+
+#[inline(always)]
+fn splat(x: f32) -> __m512 {
+    cast([x; 16])
+}
+
+/// A curve at work.
+#[derive(Clone, Copy)]
+pub(super) struct CurveVectors {
+    host: V4,
+    slopes: [__m512; 2],
+    intercepts: [__m512; 2],
+    knots_per_unit: __m512,
+    origin: __m512,
+    /// First and last knot, counted from the origin.
+    edges: [__m512; 2],
+    tail_slopes: [__m512; 2],
+    tail_intercepts: [__m512; 2],
+    limits: [__m512; 2],
+    constants: [__m512; 2],
+    /// Below it the value is zero.
+    zero_below: __m512,
+    /// Bit that is taken off arguments, and put back on values.
+    sign: __m512i,
+    is_exponential: bool,
+}
+
+// Functions in place of closures: instructions are inlined only into code that is compiled for them.
+impl CurveVectors {
+    /// Values in fp32. NaN stays.
+    #[inline(always)]
+    pub(super) fn values(&self, x: [f32; 16]) -> [f32; 16] {
+        let avx = self.host.avx512f;
+        let sign = avx._mm512_and_si512(cast(x), self.sign);
+        let x: __m512 = cast(avx._mm512_xor_si512(cast(x), sign));
+        let y = if self.is_exponential { self.exponential(x) } else { self.linear(x) };
+        let low = avx._mm512_cmp_ps_mask::<_CMP_LE_OQ>(x, self.limits[0]);
+        let high = avx._mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, self.limits[1]);
+        let negative = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, self.zero_below);
+        let y = avx._mm512_mask_mov_ps(y, high, self.constants[1]);
+        let y = avx._mm512_mask_mov_ps(y, low, self.constants[0]);
+        let y = avx._mm512_mask_mov_ps(y, negative, splat(0.0));
+        cast(avx._mm512_xor_si512(cast(y), sign))
+    }
+
+    /// The piece of a fraction, scaled by the whole part's power of two.
+    #[inline(always)]
+    fn exponential(&self, x: __m512) -> __m512 {
+        let avx = self.host.avx512f;
+        let whole = avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(x);
+        let fraction = avx._mm512_sub_ps(x, whole);
+        let at = avx._mm512_cvttps_epi32(avx._mm512_mul_ps(fraction, self.knots_per_unit));
+        let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
+        let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
+        avx._mm512_scalef_ps(avx._mm512_fmadd_ps(slope, fraction, intercept), whole)
+    }
+
+    /// The piece, or the tail, of an argument.
+    #[inline(always)]
+    fn linear(&self, x: __m512) -> __m512 {
+        let avx = self.host.avx512f;
+        // Knots from the origin; their sum with the origin would round small arguments.
+        let t = avx._mm512_mul_ps(x, self.knots_per_unit);
+        let at = avx._mm512_add_ps(avx._mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(t), self.origin);
+        let at = avx._mm512_min_ps(splat(31.0), avx._mm512_max_ps(splat(0.0), at));
+        let at = avx._mm512_cvttps_epi32(at);
+        let below = avx._mm512_cmp_ps_mask::<_CMP_LT_OQ>(t, self.edges[0]);
+        let above = avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(t, self.edges[1]);
+        let slope = avx._mm512_permutex2var_ps(self.slopes[0], at, self.slopes[1]);
+        let slope = avx._mm512_mask_mov_ps(slope, below, self.tail_slopes[0]);
+        let slope = avx._mm512_mask_mov_ps(slope, above, self.tail_slopes[1]);
+        let intercept = avx._mm512_permutex2var_ps(self.intercepts[0], at, self.intercepts[1]);
+        let intercept = avx._mm512_mask_mov_ps(intercept, below, self.tail_intercepts[0]);
+        let intercept = avx._mm512_mask_mov_ps(intercept, above, self.tail_intercepts[1]);
+        avx._mm512_fmadd_ps(slope, x, intercept)
     }
 }

@@ -215,14 +215,14 @@ impl Part {
         data: &[f16],
         stride: usize,
         share: &mut OutputTile,
-        transposed: Option<&mut Squares>,
+        transposed: bool,
         first: usize,
         count: usize,
     ) {
-        if let Some(squares) = transposed {
+        if transposed {
             let from = Transposed { data, stride, columns: self.columns.len(), first };
             let (row, column) = (self.rows.start - share.first_row, self.columns.start - share.first_channel);
-            return from.store(squares, share, row, self.rows.len(), column, count);
+            return from.store(share, row, self.rows.len(), column, count);
         }
         share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
     }

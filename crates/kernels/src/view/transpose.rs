@@ -2,19 +2,76 @@
 
 use super::*;
 
-/// Side of the blocks that are transposed at a time.
+/// Elements of a line that are transposed at a time.
 pub const SQUARE: usize = 32;
 
-/// Two squares of scratch memory for transposing blocks. They are kept: to clear them would take longer than a short row.
-#[derive(Default)]
-pub struct Squares(Option<Box<[Square; 2]>>);
+/// Exchanges two axes of a matrix: `contiguous` elements lie side by side where they are read, in `across` lines that are `stride` apart.
+/// `put` takes each line of the result in parts: its number, the first element of the part, and the part, of at most [`SQUARE`] elements.
+/// It may take an element more than once. `fix` is applied to every element.
+///
+/// Blocks of 8 by 8 go through registers, four of them at a time, so that lines of cache are written as a whole.
+#[inline(always)]
+pub fn transpose(
+    from: &[f16],
+    stride: usize,
+    [contiguous, across]: [usize; 2],
+    fix: impl Fn(f16) -> f16 + Copy,
+    mut put: impl FnMut(usize, usize, &[f16; SQUARE], usize),
+) {
+    for first in (0..across).step_by(SQUARE) {
+        let (count, from) = (SQUARE.min(across - first), &from[first * stride..]);
+        if contiguous < EIGHT {
+            for i in 0..contiguous {
+                let mut line = [f16::ZERO; SQUARE];
+                for k in 0..count {
+                    line[k] = fix(from[k * stride + i]);
+                }
+                put(i, first, &line, count);
+            }
+            continue;
+        }
+        for i in (0..contiguous).step_by(EIGHT) {
+            // The last block overlaps the one before.
+            let i = i.min(contiguous - EIGHT);
+            let lines = eight_lines(&from[i..], stride, count, fix);
+            for k in 0..EIGHT {
+                put(i + k, first, &lines[k], count);
+            }
+        }
+    }
+}
 
-pub type Square = [[f16; SQUARE]; SQUARE];
+/// Eight lines of a result, from as many neighbours in each of `count` lines.
+#[inline(always)]
+fn eight_lines(from: &[f16], stride: usize, count: usize, fix: impl Fn(f16) -> f16) -> [[f16; SQUARE]; EIGHT] {
+    let mut lines = [[f16::ZERO; SQUARE]; EIGHT];
+    for first in (0..count).step_by(EIGHT) {
+        let first = first.min(count.saturating_sub(EIGHT));
+        let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
+        for k in 0..EIGHT.min(count) {
+            if let Some(eight) = from[(first + k) * stride..].first_chunk::<EIGHT>() {
+                eights[k] = *eight;
+            }
+        }
+        for k in 0..EIGHT {
+            for l in 0..EIGHT {
+                eights[k][l] = fix(eights[k][l]);
+            }
+        }
+        let eights = transpose_8x8(eights);
+        for k in 0..EIGHT {
+            lines[k][first..][..EIGHT].copy_from_slice(&eights[k]);
+        }
+    }
+    lines
+}
 
-impl Squares {
-    /// Both, with whatever they held before.
-    pub fn both(&mut self) -> &mut [Square; 2] {
-        self.0.get_or_insert_with(|| Box::new([[[f16::ZERO; SQUARE]; SQUARE]; 2]))
+/// Writes a part of a line.
+#[inline(always)]
+pub fn put_line(line: &[f16; SQUARE], count: usize, to: &mut [f16]) {
+    match to.first_chunk_mut::<SQUARE>().filter(|_| count == SQUARE) {
+        Some(to) => *to = *line,
+        None => copy_short(&line[..count], &mut to[..count]),
     }
 }
 
@@ -32,59 +89,20 @@ pub struct Transposed<'a> {
 impl Transposed<'_> {
     /// Stores `channels`, for `rows` from a row on, and for all columns, from a column of the share on.
     #[inline(always)]
-    pub fn store(
-        &self,
-        squares: &mut Squares,
-        share: &mut OutputTile,
-        first_row: usize,
-        rows: usize,
-        column: usize,
-        channels: usize,
-    ) {
-        let [square, transposed] = squares.both();
+    pub fn store(&self, share: &mut OutputTile, first_row: usize, rows: usize, column: usize, channels: usize) {
         for row in 0..rows {
-            for c in (0..channels).step_by(SQUARE) {
-                let height = SQUARE.min(channels - c);
-                for w in (0..self.columns).step_by(SQUARE) {
-                    let width = SQUARE.min(self.columns - w);
-                    let (at, to) = (c * self.stride + row * self.columns + w, self.first + c..self.first + c + height);
-                    if height.min(width) == 1 {
-                        // Nothing to turn.
-                        for j in 0..width {
-                            let line = &mut share.row(column + w + j, first_row + row, to.end)[to.clone()];
-                            line.iter_mut().enumerate().for_each(|(i, to)| *to = self.data[at + i * self.stride + j]);
-                        }
-                        continue;
-                    }
-                    let mut from = self.data[at..].as_chunks().0;
-                    if [self.stride, width] != [SQUARE; 2] {
-                        // Each line of cache is looked at once: a usual distance leaves few places for all of them.
-                        let lines = square.iter_mut().zip(self.data[at..].chunks(self.stride)).take(height);
-                        if width == SQUARE {
-                            lines.for_each(|(line, from)| line.copy_from_slice(&from[..SQUARE]));
-                        } else {
-                            lines.for_each(|(line, from)| line[..width].copy_from_slice(&from[..width]));
-                        }
-                        from = &square[..];
-                    }
-                    transpose_square(from, height, width, transposed);
-                    // Two loops, and whole lines as arrays: else each line would be copied by a call.
-                    let lines = transposed.iter().enumerate().take(width);
-                    if height == SQUARE {
-                        for (j, line) in lines {
-                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
-                            if let Some(to) = to.first_chunk_mut() {
-                                *to = *line;
-                            }
-                        }
-                    } else {
-                        for (j, line) in lines {
-                            let to = &mut share.row(column + w + j, first_row + row, to.end)[to.start..];
-                            to.copy_from_slice(&line[..height]);
-                        }
-                    }
-                }
-            }
+            transpose(
+                &self.data[row * self.columns..],
+                self.stride,
+                [self.columns, channels],
+                #[inline(always)]
+                |x| x,
+                #[inline(always)]
+                |w, first, line, count| {
+                    let first = self.first + first;
+                    put_line(line, count, &mut share.row(column + w, first_row + row, first + count)[first..]);
+                },
+            );
         }
     }
 }
@@ -101,23 +119,6 @@ pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
             let lines = to[half * EIGHT * stride + i * EIGHT..].chunks_mut(stride);
             for (eight, line) in transpose_8x8(eights).iter().zip(lines) {
                 line[..EIGHT].copy_from_slice(eight);
-            }
-        }
-    }
-}
-
-/// Exchanges rows and columns of a square, as many as asked for and some more.
-#[inline(always)]
-pub fn transpose_square(square: &[[f16; SQUARE]], rows: usize, columns: usize, to: &mut Square) {
-    for row in (0..rows).step_by(EIGHT) {
-        for column in (0..columns).step_by(EIGHT) {
-            let mut eights = [[f16::ZERO; EIGHT]; EIGHT];
-            for (eight, line) in eights.iter_mut().zip(&square[row..]) {
-                eight.copy_from_slice(&line[column..][..EIGHT]);
-            }
-            let eights = transpose_8x8(eights);
-            for (eight, line) in eights.iter().zip(&mut to[column..]) {
-                line[row..][..EIGHT].copy_from_slice(eight);
             }
         }
     }

@@ -28,7 +28,7 @@ pub trait Accumulator: Copy + Sync {
     /// What results stay between.
     fn bounds(self) -> [f32; 2];
     /// What a table makes of results.
-    fn look_up(self, to: &mut [f16], rows: Rows);
+    fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows);
     /// All that follows sums, of a row that is used up.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);
     /// [`crate::conv::convolve_nchwc`] and [`crate::conv::FusedDepthwise::convolve`], compiled here.
@@ -98,8 +98,8 @@ impl Accumulator for Epilogue<'_> {
     }
 
     #[inline(always)]
-    fn look_up(self, to: &mut [f16], rows: Rows) {
-        Epilogue::look_up(&self, to, rows);
+    fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows) {
+        Epilogue::look_up(&self, simd, to, rows);
     }
 
     #[inline(always)]
@@ -136,7 +136,7 @@ impl Accumulator for ExactAccumulator {
         self.bounds
     }
 
-    fn look_up(self, _: &mut [f16], _: Rows) {}
+    fn look_up<S: Simd>(self, _: S, _: &mut [f16], _: Rows) {}
 
     #[inline(always)]
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]) {

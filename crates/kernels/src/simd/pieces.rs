@@ -1,0 +1,115 @@
+//! Values of a [`Curve`] in vectors of 16 lanes.
+
+use super::{LONGEST, longest, outline};
+use crate::params::Curve;
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// Pieces of a [`Curve`], for vectors: slopes and intercepts between knots, and what bounds them.
+pub struct Pieces {
+    pub(super) slopes: [f32; 32],
+    pub(super) intercepts: [f32; 32],
+    pub(super) curve: Curve,
+}
+
+impl Pieces {
+    /// Pieces of a curve.
+    pub fn of(curve: &Curve) -> Pieces {
+        let mut pieces = Pieces { slopes: [0.0; 32], intercepts: [0.0; 32], curve: curve.clone() };
+        for i in 0..32 {
+            let (low, rise) = (curve.knots[i], curve.knots[i + 1] - curve.knots[i]);
+            pieces.slopes[i] = rise * curve.knots_per_unit;
+            // At the origin of the argument, or of its fraction.
+            pieces.intercepts[i] = low - rise * (i as f32 - curve.origin);
+        }
+        pieces
+    }
+}
+
+/// Returns true if [`pieces_of`] and [`pieces_in_place`] compute in code for this host.
+#[inline(always)]
+pub fn has_pieces<S: Simd>(simd: S) -> bool {
+    longest::of(simd).is_some()
+}
+
+/// Values of pieces for every number of a row, rounded to fp16. False, and nothing is done, without vectors of 16 lanes.
+#[inline(always)]
+pub fn pieces_in_place<S: Simd>(simd: S, pieces: &Pieces, row: &mut [f16]) -> bool {
+    let able = has_pieces(simd);
+    if able {
+        outline(simd, InPlace { pieces, row });
+    }
+    able
+}
+
+/// As [`pieces_in_place`], of `(x + bias) * scale`, which is rounded to fp16 before.
+#[inline(always)]
+pub fn pieces_of<S: Simd>(simd: S, pieces: &Pieces, from: &[f16], affine: [f32; 2], to: &mut [f16]) -> bool {
+    let able = has_pieces(simd);
+    if able {
+        outline(simd, Copied { pieces, from: &from[..to.len()], affine, to });
+    }
+    able
+}
+
+struct InPlace<'a> {
+    pieces: &'a Pieces,
+    row: &'a mut [f16],
+}
+
+impl WithSimd for InPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Some(host) = longest::of(simd) else { return };
+        let vectors = host.curve(self.pieces);
+        let (whole, rest) = self.row.as_chunks_mut::<LONGEST>();
+        for x in whole {
+            *x = host.round(vectors.values(host.widen(*x)));
+        }
+        if !rest.is_empty() {
+            let mut few = [f16::ZERO; LONGEST];
+            few[..rest.len()].copy_from_slice(rest);
+            rest.copy_from_slice(&host.round(vectors.values(host.widen(few)))[..rest.len()]);
+        }
+    }
+}
+
+struct Copied<'a> {
+    pieces: &'a Pieces,
+    from: &'a [f16],
+    affine: [f32; 2],
+    to: &'a mut [f16],
+}
+
+impl WithSimd for Copied<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Copied { pieces, from, affine: [bias, scale], to } = self;
+        let Some(host) = longest::of(simd) else { return };
+        let vectors = host.curve(pieces);
+        let idle = bias == 0.0 && scale == 1.0;
+        let (whole, rest) = to.as_chunks_mut::<LONGEST>();
+        let (sources, last) = from.as_chunks::<LONGEST>();
+        if idle {
+            for (to, x) in whole.iter_mut().zip(sources) {
+                *to = host.round(vectors.values(host.widen(*x)));
+            }
+        } else {
+            for (to, x) in whole.iter_mut().zip(sources) {
+                let x = host.widen(host.round(host.affine(host.widen(*x), bias, scale)));
+                *to = host.round(vectors.values(x));
+            }
+        }
+        if !rest.is_empty() {
+            let mut few = [f16::ZERO; LONGEST];
+            few[..rest.len()].copy_from_slice(&last[..rest.len()]);
+            let x = host.widen(few);
+            let x = if idle { x } else { host.widen(host.round(host.affine(x, bias, scale))) };
+            rest.copy_from_slice(&host.round(vectors.values(x))[..rest.len()]);
+        }
+    }
+}

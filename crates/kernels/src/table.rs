@@ -1,0 +1,161 @@
+//! Activation tables: a value for every fp16 argument, looked up one by one, or computed in vectors.
+//!
+//! Looking up takes a load from 128 KB for each element. A table that comes from a [`Curve`] is computed on hosts with vectors of 16 lanes:
+//! the piece of an argument is chosen from registers, and a fused multiply-add has one rounding, as the table's own arithmetic. Whether it
+//! gives the table's bits is not assumed: all 65,536 arguments are compared when the table is made.
+
+use crate::isa;
+use crate::params::Curve;
+use crate::simd::{self, Pieces};
+use half::f16;
+use pulp::{Simd, WithSimd};
+
+/// The value of every fp16 argument.
+pub struct Table {
+    /// By bit pattern.
+    values: Box<[f16]>,
+    /// `None` if vectors would not give the same bits.
+    pieces: Option<Box<Pieces>>,
+}
+
+/// Number of fp16 bit patterns.
+const PATTERNS: usize = 1 << 16;
+
+impl Table {
+    /// A table of values by bit pattern, which has one for each, and the curve that they may come from.
+    pub fn of(values: Vec<f16>, curve: Option<&Curve>) -> Table {
+        let pieces = curve.filter(|_| values.len() == PATTERNS).map(Pieces::of);
+        let pieces = pieces.filter(|pieces| isa::arch().dispatch(Agrees { pieces, values: &values })).map(Box::new);
+        Table { values: values.into(), pieces }
+    }
+
+    /// Value of an argument.
+    #[inline(always)]
+    pub fn value(&self, x: f16) -> f16 {
+        self.values[usize::from(x.to_bits())]
+    }
+
+    /// Returns true if code for this host computes values in vectors.
+    pub fn is_computed(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    /// Looks up every number of a row.
+    #[inline(always)]
+    pub fn row<S: Simd>(&self, simd: S, row: &mut [f16]) {
+        if let Some(pieces) = &self.pieces
+            && simd::pieces_in_place(simd, pieces, row)
+        {
+            return;
+        }
+        row.iter_mut().for_each(|x| *x = self.value(*x));
+    }
+
+    /// Values of `(x + bias) * scale`, rounded to fp16. False, and nothing is done, if vectors do not compute them.
+    #[inline(always)]
+    pub fn copy<S: Simd>(&self, simd: S, from: &[f16], [bias, scale]: [f32; 2], to: &mut [f16]) -> bool {
+        match &self.pieces {
+            Some(pieces) => simd::pieces_of(simd, pieces, from, [bias, scale], to),
+            None => false,
+        }
+    }
+}
+
+/// Whether pieces give the values of a table for every argument.
+struct Agrees<'a> {
+    pieces: &'a Pieces,
+    values: &'a [f16],
+}
+
+impl WithSimd for Agrees<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let mut found: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let computed = simd::pieces_in_place(simd, self.pieces, &mut found);
+        computed && found.iter().zip(self.values).all(|(a, b)| a.to_bits() == b.to_bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workers::arches;
+
+    fn curve() -> Curve {
+        Curve {
+            knots: std::array::from_fn(|i| f16::from_f32((i as f32 - 9.0) / 7.0).to_f32()),
+            knots_per_unit: 4.0,
+            origin: 16.0,
+            is_exponential: false,
+            tails: [[0.25, -0.5], [1.0, 0.125]],
+            limits: [-100.0, f32::INFINITY],
+            constants: [-3.0, f32::INFINITY],
+            is_odd: false,
+            is_zero_below_zero: false,
+        }
+    }
+
+    /// The curve's value in 64 bits, rounded.
+    fn value(of: &Curve, x: f16) -> f16 {
+        let wide = f64::from(x.to_f32());
+        let t = wide * f64::from(of.knots_per_unit) + f64::from(of.origin);
+        let line = |[slope, intercept]: [f32; 2]| f64::from(slope) * wide + f64::from(intercept);
+        let y = match t {
+            _ if x.is_nan() => wide,
+            _ if wide <= f64::from(of.limits[0]) => f64::from(of.constants[0]),
+            _ if wide >= f64::from(of.limits[1]) => f64::from(of.constants[1]),
+            t if t < 0.0 => line(of.tails[0]),
+            t if t > 32.0 => line(of.tails[1]),
+            t => {
+                let i = (t as usize).min(31);
+                let (a, b) = (f64::from(of.knots[i]), f64::from(of.knots[i + 1]));
+                a + (b - a) * (t - i as f64)
+            }
+        };
+        f16::from_f32(y as f32)
+    }
+
+    /// Rows of all lengths, where vectors compute and where they look up, and of values that do not come from the curve.
+    #[test]
+    fn rows_have_the_values_of_the_table() {
+        let curve = curve();
+        let exact: Vec<f16> = (0..=u16::MAX).map(|bits| value(&curve, f16::from_bits(bits))).collect();
+        let mut other = exact.clone();
+        other[0x4321] = f16::ONE;
+        for (values, computed) in [(exact, true), (other, false)] {
+            let table = Table::of(values.clone(), Some(&curve));
+            let longest = isa::name() == "v4";
+            assert_eq!(table.is_computed(), computed && longest);
+            for (arch, n) in arches().into_iter().flat_map(|arch| (0..70).map(move |n| (arch, n))) {
+                arch.dispatch(Rows { table: &table, values: &values, n });
+            }
+        }
+    }
+
+    struct Rows<'a> {
+        table: &'a Table,
+        values: &'a [f16],
+        n: usize,
+    }
+
+    impl WithSimd for Rows<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let from: Vec<f16> = (0..self.n).map(|i| f16::from_bits((i * 7919 + 0x4321) as u16)).collect();
+            let (mut row, mut to) = (from.clone(), vec![f16::ZERO; self.n]);
+            self.table.row(simd, &mut row);
+            let wanted = |x: f16| self.values[usize::from(x.to_bits())].to_bits();
+            assert!(row.iter().zip(&from).all(|(y, x)| y.to_bits() == wanted(*x)));
+            for [bias, scale] in [[0.0, 1.0], [0.5, -2.0]] {
+                let before = |x: f16| f16::from_f32((x.to_f32() + bias) * scale);
+                let done = self.table.copy(simd, &from, [bias, scale], &mut to);
+                assert_eq!(done, self.table.is_computed() && simd::has_pieces(simd));
+                assert!(!done || to.iter().zip(&from).all(|(y, x)| y.to_bits() == wanted(before(*x))));
+            }
+        }
+    }
+}
