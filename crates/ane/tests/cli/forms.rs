@@ -62,7 +62,7 @@ fn loaded_images_are_written_verified_read_listed_and_compared() {
     assert_eq!(ane!("run", scratch.out("back.hwx"), "-i", image).fine().out, wanted);
     ane!("convert", hwx, "-o", scratch.out("odd.loaded"), "--base", "0x50000001").refused(
         1,
-        "ANE",
+        "ANE1005",
         &["multiple of 0x4000"],
     );
     // One byte of it changed, and it is not what was signed.
@@ -87,22 +87,22 @@ fn programs_become_register_images_and_records() {
     }
     let listing = scratch.file("listing", &listed);
     ane!("asm", listing, "-o", scratch.out("b.image")).fine();
-    let bytes = |name: &str| std::fs::read(scratch.path(name)).expect("a file");
+    let bytes = |name: &str| std::fs::read(scratch.out(name)).expect("a file");
     assert_eq!(bytes("a.image"), bytes("b.image"));
     // Forty-four bytes each, and few of them.
     assert!(bytes("a.records").len().is_multiple_of(44) && (3..=8).contains(&(bytes("a.records").len() / 44)));
     ane!("dump", records, "--image").fine();
-    ane!("run", image).refused(2, "ANE", &["image"]);
+    ane!("run", image).refused(1, "ANE1001", &["image"]);
     ane!("compile", relu, "-o", scratch.out("c.hwx"), "--sidecar").fine();
-    let sidecar = std::fs::read_to_string(scratch.path("c.layout.json")).expect("beside it");
+    let sidecar = std::fs::read_to_string(scratch.out("c.layout.json")).expect("beside it");
     assert!(sidecar.contains("anemone.layout/1") && sidecar.contains("\"strides\""), "{sidecar}");
     // Several tasks are several files.
     let [package, ..] = digits();
     ane!("compile", package, "-o", scratch.out("all/"), "--emit", "image,records").fine();
-    assert!(std::path::Path::new(&scratch.path("all/digits_1.image")).exists());
+    assert!(std::path::Path::new(&scratch.out("all/digits_1.image")).exists());
     ane!("convert", compiled(&scratch), "-o", scratch.out("x.image")).refused(
         1,
-        "ANE",
+        "ANE1005",
         &["holds one task", "--emit image"],
     );
 }

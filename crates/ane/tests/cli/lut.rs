@@ -61,7 +61,10 @@ fn a_composed_function_runs_on_the_engine() {
     let (knots, model) = (npy_file(&scratch, "steep.npy", &[33], &steep), scratch.out("steep.mlpackage"));
     let ran = ane!("lut", knots, "--compose", "-o", model).fine();
     assert!(ran.out.contains("33 of 33 knots are met exactly"), "{}", ran.out);
-    let y = npy_file(&scratch, "y.npy", &[1, 1, 1, 33], &steep);
+    // This model has 1,024 columns: the places, over and over.
+    let over = |values: &[f32]| values.iter().copied().cycle().take(1024).collect::<Vec<f32>>();
+    let x = npy_file(&scratch, "x.npy", &[1, 1, 1, 1024], &over(&places));
+    let y = npy_file(&scratch, "y.npy", &[1, 1, 1, 1024], &over(&steep));
     ane!("run", model, "-i", x, "--expect", y, "--atol", "0", "--rtol", "0").fine();
     let values: Vec<f32> = (0..9).map(|i| [0.0, 2.5, -1.0][i % 3]).collect();
     let file = npy_file(&scratch, "own.npy", &[9], &values);

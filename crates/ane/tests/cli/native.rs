@@ -26,7 +26,7 @@ fn strict_refuses_what_the_book_refuses() {
     let interleaved =
         text.replace("<key>InputWidth</key>", "<key>InputInterleave</key><integer>3</integer><key>InputWidth</key>");
     let cross = scratch.file("cross.plist", interleaved);
-    ane!("compile", cross, "-o", scratch.out("c.hwx")).refused(1, "ANE", &["interleave"]);
+    ane!("compile", cross, "-o", scratch.out("c.hwx")).refused(1, "ANE1001", &["interleave"]);
     let eight = scratch.file("e4m3.plist", text.replace("<string>Float16</string>", "<string>E4M3</string>"));
     ane!("compile", eight, "-o", scratch.out("d.hwx")).refused(
         1,

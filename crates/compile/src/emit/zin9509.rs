@@ -49,11 +49,12 @@ impl Emitter<'_> {
 
         // Operands from memory are staged above what is resident: source, second source, result.
         let mut base = self.placed.residency.top(index);
-        let row = match self.placed.residency.keeps(index) && hin == 1 {
+        // Rows that the next layer reads too lie as it expects them.
+        let keeps = self.placed.residency.keeps(index);
+        let through = copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1;
+        let row = match keeps && hin == 1 {
             true => tile.row_bytes,
-            false if copies(layer) && !layer.transpose && self.result_place().is_some() && tile.rows > 1 => {
-                apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES
-            }
+            false if through && !keeps => apart_in_unit(layer, tile.row_bytes / UNIT_BYTES, 1) * UNIT_BYTES,
             false => row_bytes(layer, &tile, layer.sources[0].height(), self.chip),
         };
         let staged = [tile.channel_bytes, row, tile.row_bytes, tile.row_bytes];

@@ -1,6 +1,6 @@
 //! A transposing copy becomes the transpose slot of the layer before it.
 
-use super::{retain, same_elements};
+use super::retain;
 use crate::ir::*;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -34,7 +34,7 @@ pub(crate) fn into_producer(graph: &mut Graph, options: &Options, reasons: &mut 
         let target = copy.result.buffer;
         let touches = |l: &Layer| l.result.buffer == target || l.sources.iter().any(|s| s.buffer == target);
         let apart = !graph.layers[writer + 1..at].iter().any(touches) || graph.buffer(target).role == Role::Scratch;
-        if !turns || !alone || !free || !apart || !same_elements(&before.result, source) || removed[writer] {
+        if !turns || !alone || !free || !apart || before.result.elements() != source.elements() || removed[writer] {
             continue;
         }
         let result = copy.result;

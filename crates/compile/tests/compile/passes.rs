@@ -36,6 +36,12 @@ const OTHERS: &[(&str, &str)] = &[
          %e: f32[1, 4, 8, 8] = sub(%q, %z)\n  %y: f32[1, 4, 8, 8] = mul(%e, %s)\n  output %y\n}\n",
     ),
     (
+        "bound-values",
+        "net \"n\" {\n  input %x: f16[1, 4, 8, 8]\n  const %zero: f16[1] = [0.0]\n  %r: f16[1, 4, 8, 8] = relu(%x)\n  \
+         %m: f16[1, 4, 1, 1] = reduce_min(%r) axes=[2, 3] keep_dims=true\n  %l: f16[1, 4, 1, 1] = min(%m, %zero)\n  \
+         %q: f16[1, 4, 8, 8] = sub(%r, %l)\n  %y: f16[1, 4, 8, 8] = tanh(%q)\n  output %y\n}\n",
+    ),
+    (
         "replace-matmul",
         "net \"n\" {\n  input %x: f16[3, 2]\n  const %w: f16[2, 2] = [1.0, 2.0, 0.5, 0.25]\n  const %b: f16[2] = [1.0, 2.0]\n  \
          %p: f16[3, 2] = matmul(%x, %w) transpose_x=false transpose_y=false\n  %y: f16[3, 2] = add(%p, %b)\n  output %y\n}\n",

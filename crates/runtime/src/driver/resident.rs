@@ -52,6 +52,16 @@ const MAX_BUFFER_BYTES: u64 = 1 << 32;
 struct Executor {
     plan: Plan,
     memory: Memory,
+    /// Expansions of the resident that are in memory, this one with them.
+    live: Arc<AtomicU64>,
+    /// Number of times that memory was given back before it was made.
+    given_back: u64,
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Modelled stages of a program's dispatch on the first chip of its generation.
@@ -66,6 +76,10 @@ pub struct Resident {
     patches: Vec<Patch>,
     options: Options,
     idle: Mutex<Vec<Executor>>,
+    /// Expansions in memory, those that run with them.
+    live: Arc<AtomicU64>,
+    /// Number of times that their memory was given back.
+    given_back: AtomicU64,
     expansions: AtomicU64,
     /// Counters of one run, by task.
     counted: OnceLock<Vec<Counts>>,
@@ -102,6 +116,8 @@ impl Resident {
             patches,
             options,
             idle: Mutex::default(),
+            live: Arc::default(),
+            given_back: AtomicU64::new(0),
             expansions: AtomicU64::new(0),
             counted: OnceLock::new(),
             stages: OnceLock::new(),
@@ -184,7 +200,9 @@ impl Resident {
             Code::ERROR
         })?;
         let memory = plan.memory();
-        Ok(Executor { plan, memory })
+        self.live.fetch_add(1, Ordering::Relaxed);
+        let given_back = self.given_back.load(Ordering::Relaxed);
+        Ok(Executor { plan, memory, live: self.live.clone(), given_back })
     }
 
     /// First task that accesses bytes behind a base register.
@@ -200,11 +218,12 @@ impl Resident {
         known.or_else(|| self.program.tasks().ok()?.iter().position(names))
     }
 
-    /// Gives the memory of idle executors back; the next run expands the program again. Returns true if there was any.
+    /// Gives the memory of executors back, of those that run when they end; the next run expands the program again. Returns true
+    /// if there was any.
     pub(crate) fn unwire(&self) -> bool {
-        let mut idle = lock(&self.idle);
-        let any = !idle.is_empty();
-        idle.clear();
+        let any = self.live.load(Ordering::Relaxed) > 0;
+        self.given_back.fetch_add(1, Ordering::Relaxed);
+        lock(&self.idle).clear();
         any
     }
 
@@ -258,8 +277,9 @@ impl Results<'_> {
 impl Drop for Results<'_> {
     fn drop(&mut self) {
         let mut idle = lock(&self.resident.idle);
+        let given_back = self.resident.given_back.load(Ordering::Relaxed);
         if idle.len() < KEPT {
-            idle.extend(self.executor.take());
+            idle.extend(self.executor.take().filter(|executor| executor.given_back == given_back));
         }
     }
 }

@@ -137,8 +137,8 @@ fn one_identity_has_one_copy() {
 #[test]
 fn the_book_has_a_key_for_every_method() {
     let book = |keys: &[&str]| Policy { book: true, ..with_keys(keys) };
-    let d = daemon(book(&[keys::ALLOW, keys::INFERENCE]));
-    assert_eq!(run(&d, &d.runtime(Route::Direct), 3), expected(3), "with both");
+    let d = daemon(book(&[keys::ALLOW, keys::INFERENCE, keys::DIRECT_EXCEPTION]));
+    assert_eq!(run(&d, &d.runtime(Route::Direct), 3), expected(3), "with all three");
     let refused = |d: &Daemon, route| {
         let library = d.runtime(route).compile(&d.model(ADD_ONE), &CompileOptions::default());
         let loaded = library.and_then(|l| l.function("main")).and_then(|f| f.operation()).map(drop);
@@ -150,6 +150,9 @@ fn the_book_has_a_key_for_every_method() {
         expected(3),
         "the baseline is enough for the broker's own connection"
     );
+    d.broker.set_policy(book(&[keys::ALLOW, keys::INFERENCE]));
+    assert!(refused(&d, Route::Direct).contains(keys::DIRECT_EXCEPTION));
+    d.broker.set_policy(book(&[keys::ALLOW, keys::DIRECT_EXCEPTION]));
     assert!(refused(&d, Route::Direct).contains(keys::INFERENCE));
     d.broker.set_policy(book(&[keys::INFERENCE]));
     assert!(refused(&d, Route::Broker).contains(keys::ALLOW));

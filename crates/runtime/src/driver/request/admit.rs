@@ -15,7 +15,7 @@ use anemone_program::Direction;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Events that a request has room for: those it waits for, then those it signals.
+/// Events of a request at most: those it waits for, then those it signals.
 const EVENT_SLOTS: u32 = 12;
 
 impl Client {
