@@ -93,7 +93,7 @@ impl fmt::Display for Risk {
             of_first.lost, of_first.sampled, of_first.largest
         )?;
         match growth_log2(of_first) {
-            0 => write!(f, "; its largest sums leave no room for a scale"),
+            0 => write!(f, "; its largest sums leave no headroom for a scale"),
             digits => write!(
                 f,
                 "; weights or operands there times 2^{digits} at most, and its result divided by it, keep them"

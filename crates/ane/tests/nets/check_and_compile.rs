@@ -2,12 +2,7 @@
 //! compiles for one, and where it says no, it does not, but for the rewrites that check tells of itself.
 
 use crate::common;
-
-#[path = "differential/draw.rs"]
-mod draw;
-#[path = "differential/source.rs"]
-#[allow(dead_code)]
-mod source;
+use crate::differential::{draw, source};
 
 use anemone::check::{self, Subject};
 use anemone::{Choices, Model};

@@ -20,7 +20,7 @@ fn function(name: &str) -> Executable {
 }
 
 /// The most probable token after the last of some, which stand from a position on.
-fn next(of: &Executable, ids: &[usize], position: usize, states: &mut Vec<(String, Array)>) -> usize {
+fn next(of: &Executable, ids: &[usize], position: usize, states: &mut [(String, Array)]) -> usize {
     let array = |shape: Vec<usize>, data: Vec<f32>| Array { shape, data };
     let mut inputs = vec![
         ("ids".to_string(), array(vec![1, ids.len()], ids.iter().map(|&i| i as f32).collect())),

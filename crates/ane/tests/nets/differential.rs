@@ -7,11 +7,11 @@
 use crate::common;
 
 mod bound;
-mod draw;
+pub mod draw;
 mod found;
 mod known;
 mod parts;
-mod source;
+pub mod source;
 
 use anemone::Array;
 use anemone_compile::{Activations, Options, compile};

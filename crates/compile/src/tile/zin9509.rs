@@ -68,21 +68,21 @@ pub(crate) fn row_bytes(layer: &Layer, tile: &Tile, height: usize, chip: &Chip) 
     spread * UNIT_BYTES
 }
 
-/// Rows that a work unit of the neural engine has room for below each other, as a power of two.
-fn room(layer: &Layer) -> u32 {
+/// Rows that fit a work unit of the neural engine below each other, as a power of two.
+fn fitting_rows(layer: &Layer) -> u32 {
     let [_, _, width] = computed(layer);
     NEURAL_UNIT.saturating_sub(width.next_power_of_two().ilog2())
 }
 
-/// Rows of a work unit, as a power of two: as many as there is room for, and no more than are computed.
+/// Rows of a work unit, as a power of two: as many as fit, and no more than are computed.
 pub(crate) fn unit_rows(layer: &Layer) -> u32 {
     let [_, height, _] = computed(layer);
-    height.next_power_of_two().ilog2().min(room(layer))
+    height.next_power_of_two().ilog2().min(fitting_rows(layer))
 }
 
 /// Row stride in units that puts the rows of a work unit into different banks; two rows are left as they fall.
 pub(crate) fn apart_in_unit(layer: &Layer, units: u64, step: u64) -> u64 {
-    match room(layer) {
+    match fitting_rows(layer) {
         0 | 1 => units,
         2 => spread(units, step, FEW_NEURAL_BANKS),
         _ => spread(units, step, NEURAL_BANKS),

@@ -5,6 +5,7 @@ use crate::machine::Machine;
 use anemone_facts::Field::*;
 use anemone_kernels::filter::Values;
 use anemone_kernels::num::reference::dot;
+use anemone_kernels::num::round;
 use anemone_kernels::tensor::{Extents, Tensor};
 use anemone_kernels::window::Window;
 use half::f16;
@@ -60,7 +61,7 @@ impl Sampled<'_> {
             let (Some(row), Some(column)) = (row, column) else { continue };
             let place = ((g * ext.c + first + channel) * ext.h + row) * ext.w + column;
             let Some(&x) = self.x.data.get(place) else { continue };
-            terms.push((weights.get(c * taps + tap), f16::from_f32(x)));
+            terms.push((weights.get(c * taps + tap), round(x)));
         }
         terms
     }

@@ -234,6 +234,9 @@ fn deform_conv(n: &mut Node) -> Result<bool, Error> {
     n.done(id)
 }
 
+/// Place along an axis, its share where two are mixed, and whether it is inside.
+type Corner = (ValueId, Option<ValueId>, Option<ValueId>);
+
 /// Determinants of the matrices in the last two axes, by the elements of the first row; extents of one stay.
 fn determinant(n: &mut Node, x: ValueId) -> Result<ValueId, Error> {
     let shape = n.shape(x);
@@ -324,7 +327,7 @@ pub fn volume_sample(
     let count = a * b * c;
     // Outermost axis first.
     let extents = &shape[2..];
-    let mut corners: [Vec<(ValueId, Option<ValueId>, Option<ValueId>)>; 3] = Default::default();
+    let mut corners: [Vec<Corner>; 3] = Default::default();
     for (axis, corners) in corners.iter_mut().enumerate() {
         let extent = extents[axis];
         let size = extent as f32;
