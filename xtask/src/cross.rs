@@ -58,7 +58,7 @@ fn check_one(target: &Target) -> Result<String, String> {
         return Ok(format!("skipped: {why}"));
     }
     let mut command = Command::new(cargo());
-    // What runs here while building is built once for all steps of this profile.
+    // Build scripts and macros are built once for all steps of this profile.
     command.args(["check", "--profile", &profile()?, "--quiet", "--target", target.triple]);
     if target.is_core() {
         command.args(["--package", "anemone", "--lib", "--no-default-features"]);

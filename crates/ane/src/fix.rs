@@ -1,7 +1,7 @@
 //! Operations that a chip refuses, written in forms that it takes, where the results stay what they were.
 //!
-//! What decides is the check of Apple's compiler alone, so that every chip of the table can be fixed for, whether programs are made
-//! for it or not. A rewrite stands only where the check takes every operation that it is made of.
+//! The check of Apple's compiler alone decides, so that models can be fixed for every chip of the table, also for those that no
+//! programs are made for. A rewrite stands only where the check takes every operation that it is made of.
 
 mod conv;
 mod pool;
@@ -71,7 +71,7 @@ pub fn fix(net: &Net, source: Option<&Outline>, chip: &'static Chip, seed: u64) 
     let (rewriter, mut applied, after) = accepted(net, &before, chip, &mut banned);
     let mut error = difference(net, &rewriter.net, seed)?;
     let (mut fixed, mut after) = (rewriter.net, after);
-    // What keeps results only nearly is taken back, one after the other from the end, until they are kept.
+    // Rewrites that change results are taken back, the last first, until the results are kept.
     while error > SHARE
         && let Some(last) = applied.last()
     {
@@ -124,7 +124,7 @@ fn difference(net: &Net, fixed: &Net, seed: u64) -> Result<f32> {
     error(net, fixed, seed)
 }
 
-/// What is refused of a model that cannot be rewritten because it is no static graph: all of it is left.
+/// Refused operations of a model that is no static graph and cannot be rewritten: all are left.
 pub fn listed(source: &Outline, chip: &'static Chip) -> (Vec<Left>, (usize, usize)) {
     let placed = check(source, chip, Route::Direct);
     let left = source.ops.iter().zip(&placed.verdicts).filter_map(|(op, verdict)| {

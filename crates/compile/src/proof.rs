@@ -1,4 +1,4 @@
-//! What is known of a value's numbers from the operations that make it.
+//! Properties of a value's numbers, proved from the operations that make it.
 
 use anemone_net::{Binary, Net, OpKind, ReduceKind, Unary, ValueId};
 

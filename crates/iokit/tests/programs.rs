@@ -59,7 +59,7 @@ fn a_c_program_opens_the_device() {
     let told = output(Command::new(&binary).arg(&model).arg(CHANNEL_BYTES));
     assert_eq!(told, "architecture h13g\nengines 1\nat once: 0 of 64 wrong\nwake port: 0 of 64 wrong\n");
     if has("valgrind") {
-        // What the library writes through the system is not seen as written, so that question is left out.
+        // Valgrind does not see writes through the system, so undefined values are not reported.
         let mut checked = Command::new("valgrind");
         checked.args([
             "--undef-value-errors=no",

@@ -61,7 +61,7 @@ impl Table {
     }
 }
 
-/// Whether pieces give the values of a table for every argument.
+/// Returns true if pieces give the values of a table for every argument.
 struct Agrees<'a> {
     pieces: &'a Pieces,
     values: &'a [f16],

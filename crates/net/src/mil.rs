@@ -14,7 +14,7 @@ pub use write::{Written, manifest, model, write};
 /// Attribute of a message that keeps what the text writes as `operation<opset>`; no text can spell this name.
 pub(crate) const OPSET_TAG: &str = "<opset>";
 
-/// What the framework's compiler writes of itself, in the version whose text is written here: its readers ask for it.
+/// Build information of the framework's compiler, in the version whose text is written here: its readers ask for it.
 const BUILD_INFO: &str =
     "program(1.0) [buildInfo = dict<string, string>({{\"coremlc-component-MIL\", \"3520.4.1\"}})] {}";
 

@@ -19,7 +19,7 @@ pub enum EmitError {
     Field {
         /// Position of the task.
         task: usize,
-        /// What does not fit.
+        /// Reason why it does not fit.
         error: ImageError,
     },
 }

@@ -84,7 +84,7 @@ pub fn strictly_refused(outline: &Outline, chip: &'static Chip) -> Option<Diagno
     Some(Diagnostic::new(Code::ChipLimit, message).help(refusal.fix.clone()).about(&op.op, output))
 }
 
-/// What Apple's compiler refuses of MIL text that it is handed without a conversion.
+/// Refusals of Apple's compiler for MIL text that no converter changed first.
 #[derive(Debug, Default)]
 pub struct AppleRefusals {
     /// The first operation at fault, with the reason.

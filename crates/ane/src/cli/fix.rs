@@ -73,7 +73,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
     Ok(u8::from(!fixed.left.is_empty()))
 }
 
-/// What was done, and what is left.
+/// Rewrites applied to a model, and operations left as they are.
 struct Answer<'a> {
     applied: &'a [Applied],
     left: &'a [Left],

@@ -27,7 +27,7 @@ pub fn cache(given: Option<PathBuf>) -> Result<Cache> {
     Ok(Cache::new(&cache_folder(given)?, CACHE_BYTES))
 }
 
-/// What is said where the cache does not take a program: the next run compiles again.
+/// Warning that the cache does not take a program: the next run compiles again.
 pub fn not_kept(why: impl std::fmt::Display) -> String {
     format!("warning: the compiled program is not kept: {why}; --cache FOLDER names another folder")
 }

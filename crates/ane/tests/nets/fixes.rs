@@ -194,7 +194,7 @@ fn every_rewrite_is_taken_and_keeps_results() {
     }
 }
 
-/// What no rewrite helps stays as it is, with its reason and what to do.
+/// Operations that no rewrite helps stay as they are, with the reason and a fix.
 #[test]
 fn what_cannot_be_fixed_is_left() {
     let net = Small::new(&[1, 16, 64]).op(OpKind::ArgSort { axis: 2, descending: true }, &[], None);

@@ -24,7 +24,7 @@ fn of(op: &OutlineOp, chip: &Chip) -> Vec<Refusal> {
     describe::layers(op).iter().flat_map(gates).collect()
 }
 
-/// What the book refuses of a program on a chip and this compiler offers: position of the operation, refusal.
+/// Refusals of the book on a chip for operations that this compiler offers: position of the operation, refusal.
 pub fn refusals(outline: &Outline, chip: &Chip) -> Vec<(usize, Refusal)> {
     let all = outline.ops.iter().enumerate();
     all.flat_map(|(at, op)| of(op, chip).into_iter().map(move |refusal| (at, refusal))).collect()

@@ -35,9 +35,9 @@ impl Emitter<'_> {
             let columns = log2(win).clamp(4, 9);
             let most = if sources > 1 { PATCH_OF_TWO } else { PATCH_OF_ONE }.saturating_sub(columns);
             let patch = match layer.kind {
-                // What the neural engine rewrites in place comes in its work units.
+                // A result that the neural engine rewrites in place comes in its work units.
                 Kind::Planar { .. } if self.rewritten(index) => (PATCH_REWRITTEN, PATCH_REWRITTEN),
-                // What stays is made in squarer patches.
+                // Results that stay on chip are made in squarer patches.
                 Kind::Planar { .. } | Kind::ChannelAffine { .. } if self.result_place().is_some() && win >= 1 << 4 => {
                     let columns = PATCH_THAT_STAYS.saturating_sub(log2(hin)).clamp(4, columns.max(4));
                     (columns, (PATCH_THAT_STAYS - columns).max(log2(hin).min(4)))
@@ -230,7 +230,7 @@ impl Emitter<'_> {
             {
                 (3, rows.min(3), 3)
             }
-            // What a copy leaves in tile memory goes through in work units.
+            // Copies into tile memory go through in work units.
             _ if copies(layer) && self.result_place().is_some() => (0, 0, unit_rows(layer).min(4)),
             _ => (0, 0, rows.min(4)),
         };

@@ -125,7 +125,7 @@ fn take_steps(graph: &mut Graph, rules: Rules, conventions: &Conventions, reason
                 let alone = same.next().is_none() && is_plain(reader) && before.interleave == 1;
                 let kind = match reader.interleave {
                     1 => together(before, reader)?,
-                    // What the planar engine computes of two sources it can leave in sets of its own channels.
+                    // The planar engine can store results of two sources in sets of its own channels.
                     _ if matches!(before.kind, Kind::Planar { .. })
                         && !before.transpose
                         && (0..3).all(|i| before.result.axes[i].extent == reader.result.axes[i].extent)

@@ -54,7 +54,7 @@ pub struct Allocations {
     unpaired: Vec<(&'static str, usize)>,
 }
 
-/// What is to be on chip, before it has an address there.
+/// Buffers chosen for tile memory, before they have addresses there.
 pub(super) struct OnChip<'a> {
     /// Buffers whose results are on chip.
     pub buffers: &'a HashSet<usize>,

@@ -35,7 +35,7 @@ impl<A: Accumulator> FusedDepthwise<'_, A> {
         let taps = first.packed.taps();
         let shared = workers.shares(cost::products(ext.g * ext.c * height * columns * taps));
         let threads = if shared { rayon::current_num_threads() } else { 1 };
-        // What is made for so many rows of results.
+        // Elements of the first result that a number of rows of the second needs.
         let made = |rows: usize| ((rows - 1) * s + k).min(height) * columns;
         let most = (1..=ext.h).take_while(|&rows| made(rows) * taps <= MADE_OF).last().unwrap_or(1);
         let bands = ext.h.div_ceil(most);

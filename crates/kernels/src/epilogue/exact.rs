@@ -13,7 +13,7 @@ use half::f16;
 use pulp::{Simd, WithSimd};
 use std::sync::Arc;
 
-/// What the exact models make of an fp16 number between the array, or a source, and memory.
+/// Conversion of fp16 numbers between the array, or a source, and memory in the exact models.
 #[derive(Clone)]
 pub enum ExactEpilogue {
     /// NaN is plus infinity.
@@ -76,7 +76,7 @@ impl ExactEpilogue {
 }
 
 impl ExactEpilogue {
-    /// What is made of sums, which are no NaN and no minus zero.
+    /// Result for sums, which are neither NaN nor minus zero.
     #[inline(always)]
     pub(crate) fn rounded<'a, S: Simd>(&self, simd: S, sums: &[f32], halves: &'a mut [f16]) -> &'a [f16] {
         let halves = &mut halves[..sums.len()];

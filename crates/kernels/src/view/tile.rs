@@ -111,7 +111,7 @@ impl OutputTile<'_> {
         rows: Rows,
         by: impl Fn(usize, &[T], &mut [f16], Rows),
     ) {
-        // What lies side by side in a line.
+        // Elements side by side in a line.
         let (lines, first_line, next, first, beside, from_stride) = match self.rows_outside {
             true => (rows.count, first_row, rows.from_stride, first_channel, channels, stride),
             false => (channels, first_channel, stride, first_row, rows.count, rows.from_stride),
@@ -131,7 +131,7 @@ pub struct Block {
     pub first_row: [usize; 3],
     pub count: usize,
     pub columns: usize,
-    /// Whether they are rows of several channels.
+    /// True for rows of several channels.
     pub(super) channels: bool,
     /// Between them in the result.
     pub(super) to_stride: usize,
@@ -164,7 +164,7 @@ impl Block {
         (source.from(g, c, h), source.strides[if self.channels { 1 } else { 2 }])
     }
 
-    /// Where its elements, without gaps, go.
+    /// Destination of its elements, which have no gaps.
     pub fn stored(&self) -> Rows {
         let &Block { count, columns, to_stride, .. } = self;
         Rows { count, columns, from_stride: columns, to_stride }
@@ -227,7 +227,7 @@ impl Part {
         share.store(self.place(share, first), count, data, stride, self.gapless(), copy_rows);
     }
 
-    /// Where a channel's first result goes in a share, counted from the share's first channel, row and column.
+    /// Position of a channel's first result in a share, counted from the share's first channel, row and column.
     pub fn place(&self, share: &OutputTile, channel: usize) -> [usize; 3] {
         [channel, self.rows.start - share.first_row, self.columns.start]
     }

@@ -69,7 +69,7 @@ fn drawn(name: &str, shape: &[usize], bits: &[u32], steps: &[(usize, f32, f32, u
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// What failed once stands in `proptest-regressions` and runs first.
+    /// Cases that failed once stand in `proptest-regressions` and run first.
     #[test]
     fn any_network_is_read_as_it_is_printed(
         name in "\\PC{0,12}",

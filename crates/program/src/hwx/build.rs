@@ -181,7 +181,7 @@ impl Plan {
         self.kernel_section + if self.apart() { (base / self.kernel_section_bytes) as u8 } else { 0 }
     }
 
-    /// Whether kernel data stands in segments of its own.
+    /// Returns true if kernel data stands in segments of its own.
     fn apart(&self) -> bool {
         self.kernel_address != self.const_address
     }

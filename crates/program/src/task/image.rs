@@ -58,7 +58,7 @@ pub enum ImageError {
     /// A primitive of the compute cache, which the version has no DMA engine for.
     #[error("{setter} is unsupported on this architecture")]
     Unsupported {
-        /// What would be set.
+        /// Name of the refused setter.
         setter: &'static str,
     },
     /// A serialized record that cannot be read.

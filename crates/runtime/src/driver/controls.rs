@@ -1,4 +1,4 @@
-//! What the wider surface sets: throttling, registers, the secure world, managed memory, hints; and what it has done.
+//! State of the wider surface: throttling, registers, the secure world, managed memory, hints; and counts of its calls.
 
 use super::client::Client;
 use super::task::lock;

@@ -1,4 +1,4 @@
-//! What the gate holds: images, instances, surfaces, clients.
+//! Entries of the gate: images, instances, surfaces, clients.
 
 use super::Form;
 use super::client::Client;

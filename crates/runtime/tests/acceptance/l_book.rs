@@ -15,7 +15,7 @@ use anemone_runtime::os::shared::Shared;
 use anemone_runtime::{Code, Error};
 use std::sync::Arc;
 
-/// What the broker is asked for a key, or the driver, by a client that has loaded a program.
+/// Call that a key gates, to the broker or the driver, by a client that has loaded a program.
 type Attempt = fn(&Setting) -> Result<(), Error>;
 
 struct Setting<'a> {

@@ -24,7 +24,7 @@ impl WithSimd for Stored<'_> {
     }
 }
 
-/// What bounds make of sums, which are no NaN and no minus zero, is what their stage makes of fp16 numbers.
+/// Bounds applied to sums, which are neither NaN nor minus zero, equal their stage on fp16 numbers.
 #[test]
 fn bounded_sums_are_those_of_the_stage() {
     let sums = num::every_f16().filter(|x| !x.is_nan() && (*x != 0.0 || x.is_sign_positive()));

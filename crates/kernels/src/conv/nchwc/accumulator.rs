@@ -15,7 +15,7 @@ use pulp::Simd;
 
 /// How sums are formed, in fp32 or fixed point, with what follows them.
 pub trait Accumulator: Copy + Sync {
-    /// Whether it is the exact array's.
+    /// True for the accumulator of the exact array.
     const EXACT: bool;
     /// Outputs whose sums take about as long as to prepare a coefficient, and channels whose sums take as long as to pack what they
     /// read.
@@ -25,9 +25,9 @@ pub trait Accumulator: Copy + Sync {
     fn mac(self) -> Option<&'static AccumulatorSpec>;
     /// Does work with what follows sums, for vectors of them.
     fn with_after<S: Simd>(self, simd: S, work: impl Staged<S>);
-    /// What results stay between.
+    /// Lower and upper bound of results.
     fn bounds(self) -> [f32; 2];
-    /// What a table makes of results.
+    /// Table applied to results.
     fn look_up<S: Simd>(self, simd: S, to: &mut [f16], rows: Rows);
     /// All that follows sums, of a row that is used up.
     fn row<S: Simd>(self, simd: S, sums: &mut [f32], to: &mut [f16]);

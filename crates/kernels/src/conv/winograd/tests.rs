@@ -40,7 +40,7 @@ impl Case {
         TensorView { data: &self.x, strides: [0, h * w, w] }
     }
 
-    /// What an output meets: the sum, and the largest that its square could be.
+    /// Sum of an output, and the largest value of its square.
     fn sum(&self, [c, h, w]: [usize; 3]) -> [f64; 2] {
         let Window { p, from, .. } = &self.window;
         let at = |k: usize, h: usize, w: usize| {

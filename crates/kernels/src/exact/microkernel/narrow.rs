@@ -70,7 +70,7 @@ pub(super) fn narrow_column<S: Simd, E: Ends, const H: usize>(
     column: usize,
     ends: &mut E,
 ) {
-    // What a row has of a vector that reaches past it is another tap's, and not looked at.
+    // A vector that reaches past its row holds another tap's elements there, which are ignored.
     let flat = w.as_flattened();
     let keep = lists.keep.as_flattened();
     for first in (0..H).step_by(S::F32_LANES) {

@@ -406,7 +406,7 @@ pub fn pooled_places(
     if by_columns && extents.len() != 2 {
         return Err(n.unsupported("positions in order of columns of other than two axes"));
     }
-    // Where each tap of each window stands; one past the end is padding.
+    // Position of each tap of each window; one past the end is padding.
     let (mut taken, mut named) = (Vec::new(), Vec::new());
     for place in 0..places {
         for tap in 0..taps {

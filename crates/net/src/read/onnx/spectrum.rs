@@ -10,7 +10,7 @@ use std::f64::consts::TAU;
 /// Most elements of a matrix.
 const MATRIX_ELEMENTS: usize = 1 << 24;
 
-/// What is transformed into what.
+/// Direction of a transform, with the form of its operand and result.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Forward,
