@@ -1,6 +1,7 @@
 //! Documents made from rows: registers of every generation, chips, the table of targets in `README.md`, of fields in `docs/verified.md`.
 
 mod catalogue;
+mod conditions;
 mod native;
 mod performance;
 mod suite;
@@ -88,6 +89,8 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let systems = repo::read("docs/systems.md")?;
     let systems =
         with_part(&systems, &systems_table()).ok_or(format!("docs/systems.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    let systems = with_nth_part(&systems, 1, &conditions::table()?)
+        .ok_or(format!("docs/systems.md: two of `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/systems.md".into(), systems));
     let numerics = repo::read("docs/numerics.md")?;
     let numerics =

@@ -8,6 +8,7 @@ mod length;
 mod rules;
 mod table;
 
+use crate::tokens::Token;
 use crate::{Outcome, conclude, repo};
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -82,6 +83,16 @@ const C_BUILDERS: &[&str] = &[
     "system-deps",
     "vcpkg",
 ];
+
+/// Words that ask for the operating system, the processor, its width or byte order in conditions of compilation, with their lines.
+pub fn conditions(tokens: &[Token]) -> Vec<(String, usize)> {
+    let asks = |name: &str| {
+        let memory = ["target_pointer_width", "target_endian"];
+        [rules::SYSTEMS, rules::PROCESSORS, &memory].iter().any(|names| names.contains(&name))
+    };
+    let all = rules::conditions(tokens).into_iter().map(|i| tokens[i]);
+    all.filter(|t| asks(t.text)).map(|t| (t.text.to_string(), t.line)).collect()
+}
 
 /// Checks every rule.
 pub fn run(_: &[String]) -> Outcome {

@@ -1,6 +1,27 @@
-//! Host intrinsics that need `unsafe`: fp16 conversion of whole rows, palette look-up, prefetch. The one file that may say it.
+//! What depends on the host's processor: its vectors, and intrinsics that need `unsafe` (fp16 conversion of whole rows, palette
+//! look-up, prefetch). The one file of the workspace that asks which processor it is built for, and of this crate that may say `unsafe`.
 
 use half::f16;
+use pulp::Arch;
+
+// Vectors of 16 lanes: their instructions on x86-64, a type without values elsewhere.
+#[cfg_attr(target_arch = "x86_64", path = "host/longest_x86.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "host/longest_portable.rs")]
+pub(crate) mod longest;
+
+/// True on x86-64.
+pub(crate) const IS_X86: bool = cfg!(target_arch = "x86_64");
+
+/// Instruction sets with vectors that this host has, by name.
+pub(crate) fn vectors() -> Vec<(&'static str, Arch)> {
+    native::vectors()
+}
+
+/// Exchanges rows and columns in registers; `None` where the host has none for it.
+#[inline(always)]
+pub(crate) fn transpose_8x8(rows: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
+    native::transpose_8x8(rows)
+}
 
 /// Rows of a plane, and how far apart they are on either side, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +71,20 @@ pub fn fetch<T: bytemuck::Pod>(soon: &[T]) {
 mod native {
     use crate::host::Rows;
     use half::f16;
+    use pulp::Arch;
+
+    pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
+        #[cfg(target_arch = "aarch64")]
+        if let Some(neon) = pulp::aarch64::Neon::try_new() {
+            return vec![("neon", Arch::Neon(neon))];
+        }
+        Vec::new()
+    }
+
+    #[inline(always)]
+    pub(super) fn transpose_8x8(_: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
+        None
+    }
 
     pub(super) fn fetch(_: &[u8]) {}
 
@@ -71,6 +106,9 @@ mod native {
     use crate::host::Rows;
     use bytemuck::cast;
     use half::f16;
+    use pulp::Arch;
+    use pulp::core_arch::x86::Sse2;
+    use pulp::x86::{V3, V4};
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::{
         __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_and_si128, _mm_prefetch, _mm_set1_epi8,
@@ -78,6 +116,25 @@ mod native {
         _mm512_and_si512, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_or_si512,
         _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_slli_epi32,
     };
+
+    pub(super) fn vectors() -> Vec<(&'static str, Arch)> {
+        let v3 = V3::try_new().map(|v3| ("v3", Arch::V3(v3)));
+        let v4 = V4::try_new().map(|v4| ("v4", Arch::V4(v4)));
+        [v3, v4].into_iter().flatten().collect()
+    }
+
+    #[inline(always)]
+    pub(super) fn transpose_8x8(rows: [[f16; 8]; 8]) -> Option<[[f16; 8]; 8]> {
+        let host = Sse2::try_new()?;
+        let [a, b, c, d, e, f, g, h] = cast(rows);
+        let pairs = |x, y| [host._mm_unpacklo_epi16(x, y), host._mm_unpackhi_epi16(x, y)];
+        let fours = |x, y| [host._mm_unpacklo_epi32(x, y), host._mm_unpackhi_epi32(x, y)];
+        let all = |x, y| [host._mm_unpacklo_epi64(x, y), host._mm_unpackhi_epi64(x, y)];
+        let [[ab0, ab1], [cd0, cd1], [ef0, ef1], [gh0, gh1]] = [pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h)];
+        let [[left0, left1], [left2, left3]] = [fours(ab0, cd0), fours(ab1, cd1)];
+        let [[right0, right1], [right2, right3]] = [fours(ef0, gh0), fours(ef1, gh1)];
+        Some(cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)]))
+    }
 
     /// Bytes of a line of cache.
     const LINE: usize = 64;

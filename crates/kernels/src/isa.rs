@@ -1,5 +1,6 @@
 //! Instruction sets of this host. Kernels use the best one, unless the process forces another. Results have the same bits with each.
 
+use crate::host;
 use pulp::Arch;
 use std::fmt;
 use std::sync::OnceLock;
@@ -38,15 +39,7 @@ impl std::error::Error for IsaError {}
 
 /// Instruction sets of this host with their names, portable code first.
 pub fn available() -> Vec<(&'static str, Arch)> {
-    let mut all = vec![("scalar", Arch::Scalar)];
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    {
-        all.extend(pulp::x86::V3::try_new().map(|v3| ("v3", Arch::V3(v3))));
-        all.extend(pulp::x86::V4::try_new().map(|v4| ("v4", Arch::V4(v4))));
-    }
-    #[cfg(target_arch = "aarch64")]
-    all.extend(pulp::aarch64::Neon::try_new().map(|neon| ("neon", Arch::Neon(neon))));
-    all
+    [("scalar", Arch::Scalar)].into_iter().chain(host::vectors()).collect()
 }
 
 /// The instruction set in use: the forced one, or the best that the host has.
@@ -84,7 +77,7 @@ mod tests {
     #[test]
     fn an_instruction_set_is_forced_once() {
         assert_eq!(name(), name_of(Arch::new()));
-        let elsewhere = if cfg!(target_arch = "aarch64") { "v3" } else { "neon" };
+        let elsewhere = if host::IS_X86 { "neon" } else { "v3" };
         let missing = force(elsewhere).map_err(|e| e.to_string());
         assert!(missing.is_err_and(|e| e.contains("this host has no instruction set") && e.contains("scalar")));
         assert!(force("sse9").is_err_and(|e| e.to_string().contains("is no instruction set")));

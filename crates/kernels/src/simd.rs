@@ -2,7 +2,7 @@
 //! other instruction sets call
 //! [`num::widen_rows`] and [`num::round_rows`].
 
-use crate::host::Rows;
+use crate::host::{self, Rows, longest};
 use crate::num;
 use bytemuck::cast;
 use half::f16;
@@ -276,7 +276,7 @@ pub fn prepare<S: Simd>(simd: S, before: impl LaneMap<S>, row: &mut [f32]) {
 /// Whether the instruction set converts vectors between fp16 and fp32 in registers, without a call. A constant: code for the
 /// other case is not generated.
 pub const fn converts<S: Simd>() -> bool {
-    cfg!(target_arch = "x86_64") && S::F32_LANES == LONGEST
+    host::IS_X86 && S::F32_LANES == LONGEST
 }
 
 /// What a vector of sums is left as.
@@ -424,9 +424,6 @@ pub fn arches() -> Vec<Arch> {
     crate::isa::available().into_iter().map(|(_, arch)| arch).collect()
 }
 
-#[cfg_attr(target_arch = "x86_64", path = "simd/longest_x86.rs")]
-#[cfg_attr(not(target_arch = "x86_64"), path = "simd/longest_portable.rs")]
-mod longest;
 mod pieces;
 
 pub use pieces::{Pieces, has_pieces, pieces_in_place, pieces_of};

@@ -1,6 +1,6 @@
 //! Strided views of fp16 tensors, their partition into output tiles, and transposes. Columns are contiguous.
 
-use crate::host::{Rows, fetch};
+use crate::host::{self, Rows, fetch};
 use crate::simd;
 use crate::tensor::Extents;
 use half::f16;

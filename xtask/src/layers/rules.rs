@@ -14,7 +14,14 @@ enum Pattern {
     Method(&'static [&'static str]),
     /// `NAME`.
     Word(&'static [&'static str]),
+    /// `NAME` in a condition of compilation: `cfg(..)`, `cfg!(..)`, `cfg_attr(..)`.
+    Condition(&'static [&'static str]),
 }
+
+/// Conditions that ask for the operating system.
+pub const SYSTEMS: &[&str] = &["target_os", "target_family", "target_env", "unix", "windows"];
+/// Conditions that ask for the processor.
+pub const PROCESSORS: &[&str] = &["target_arch", "target_feature"];
 
 /// Something that the source of some crates does not contain.
 pub struct Rule {
@@ -133,19 +140,14 @@ pub const RULES: &[Rule] = &[
             "crates/iokit/src/lib.rs",
         ],
         in_tests: false,
-        pattern: Pattern::Word(&["target_os", "target_family"]),
+        pattern: Pattern::Condition(SYSTEMS),
     },
     Rule {
-        reason: "only vectors and host intrinsics of crates/kernels ask for the processor",
+        reason: "only crates/kernels/src/host.rs asks for the processor",
         crates: EVERY,
-        except: &[
-            "crates/kernels/src/host.rs",
-            "crates/kernels/src/isa.rs",
-            "crates/kernels/src/simd.rs",
-            "crates/kernels/src/view/",
-        ],
-        in_tests: false,
-        pattern: Pattern::Word(&["target_arch"]),
+        except: &["crates/kernels/src/host.rs"],
+        in_tests: true,
+        pattern: Pattern::Condition(PROCESSORS),
     },
 ];
 
@@ -177,6 +179,9 @@ impl Pattern {
         let at = |i: usize| tokens[i];
         match self {
             Pattern::Word(names) => positions.filter(|&i| names.contains(&text(i))).map(at).collect(),
+            Pattern::Condition(names) => {
+                conditions(tokens).into_iter().filter(|&i| names.contains(&text(i))).map(at).collect()
+            }
             Pattern::Macro(names) => positions
                 .filter(|&i| names.contains(&text(i)) && text(i + 1) == "!" && text(i + 2) != "=")
                 .map(at)
@@ -196,6 +201,27 @@ impl Pattern {
                 .collect(),
         }
     }
+}
+
+/// Positions of what stands in conditions of compilation.
+pub fn conditions(tokens: &[Token]) -> Vec<usize> {
+    let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
+    let (mut inside, mut depth, mut found) = (false, 0usize, Vec::new());
+    for i in 0..tokens.len() {
+        match text(i) {
+            "cfg" | "cfg_attr" if !inside => {
+                inside = text(i + 1) == "(" || text(i + 1) == "!" && text(i + 2) == "(";
+            }
+            "(" if inside => depth += 1,
+            ")" if inside => {
+                depth -= 1;
+                inside = depth > 0;
+            }
+            _ if inside => found.push(i),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Positions of the first word of each entry of a braced list that starts at `from`.
@@ -250,6 +276,16 @@ mod tests {
         assert_eq!(found("kernels", "a.rs", "fn f() { x.unwrap(); panic!(\"x\"); f16::from_f32(y); }").len(), 3);
         assert!(found("kernels", "num.rs", "fn f() { f16::from_f32(y); x.unwrap_or(1); }").is_empty());
         assert!(found("compile", "a.rs", "fn f() { x.unwrap(); f16::from_f32(y); }").is_empty());
+    }
+
+    #[test]
+    fn systems_and_processors_are_asked_for_in_their_places() {
+        let asks =
+            "#[cfg(all(unix, target_arch = \"x86_64\"))]\nfn f(windows: usize) { x.windows(2); if cfg!(windows) {} }";
+        assert_eq!(found("net", "a.rs", asks).len(), 3);
+        assert_eq!(found("runtime", "os/mod.rs", asks).len(), 1);
+        assert_eq!(found("kernels", "host.rs", asks).len(), 2);
+        assert!(found("net", "a.rs", "#[cfg(test)]\nfn f(unix: usize) { (windows, target_os) }").is_empty());
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "kernels",
         layers: &[
-            &["arena", "cost", "isa", "params", "tensor"],
-            &["host", "par"],
+            &["arena", "cost", "params", "tensor"],
+            &["host", "isa", "par"],
             &["num"],
             &["simd"],
             &["line"],

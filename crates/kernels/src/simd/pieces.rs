@@ -1,15 +1,16 @@
 //! Values of a [`Curve`] in vectors of 16 lanes.
 
-use super::{LONGEST, longest, outline};
+use super::{LONGEST, outline};
+use crate::host::longest::{self, CurveVectors, Longest};
 use crate::params::Curve;
 use half::f16;
 use pulp::{Simd, WithSimd};
 
 /// Pieces of a [`Curve`], for vectors: slopes and intercepts between knots, and what bounds them.
 pub struct Pieces {
-    pub(super) slopes: [f32; 32],
-    pub(super) intercepts: [f32; 32],
-    pub(super) curve: Curve,
+    slopes: [f32; 32],
+    intercepts: [f32; 32],
+    curve: Curve,
 }
 
 impl Pieces {
@@ -23,6 +24,11 @@ impl Pieces {
             pieces.intercepts[i] = low - rise * (i as f32 - curve.origin);
         }
         pieces
+    }
+
+    #[inline(always)]
+    fn in_registers(&self, host: Longest) -> CurveVectors {
+        host.curve(&self.curve, &self.slopes, &self.intercepts)
     }
 }
 
@@ -63,7 +69,7 @@ impl WithSimd for InPlace<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Some(host) = longest::of(simd) else { return };
-        let vectors = host.curve(self.pieces);
+        let vectors = self.pieces.in_registers(host);
         let (whole, rest) = self.row.as_chunks_mut::<LONGEST>();
         for x in whole {
             *x = host.round(vectors.values(host.widen(*x)));
@@ -90,7 +96,7 @@ impl WithSimd for Copied<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Copied { pieces, from, affine: [bias, scale], to } = self;
         let Some(host) = longest::of(simd) else { return };
-        let vectors = host.curve(pieces);
+        let vectors = pieces.in_registers(host);
         let idle = bias == 0.0 && scale == 1.0;
         let (whole, rest) = to.as_chunks_mut::<LONGEST>();
         let (sources, last) = from.as_chunks::<LONGEST>();

@@ -127,23 +127,11 @@ pub fn transpose_blocks(block: &[f16], stride: usize, to: &mut [f16]) {
 /// Numbers of 16 bits in the vectors that every x86-64 has.
 pub(super) const EIGHT: usize = 8;
 
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn transpose_8x8(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
-    let Some(host) = pulp::core_arch::x86::Sse2::try_new() else { return transpose_each(rows) };
-    let [a, b, c, d, e, f, g, h] = bytemuck::cast(rows);
-    let pairs = |x, y| [host._mm_unpacklo_epi16(x, y), host._mm_unpackhi_epi16(x, y)];
-    let fours = |x, y| [host._mm_unpacklo_epi32(x, y), host._mm_unpackhi_epi32(x, y)];
-    let all = |x, y| [host._mm_unpacklo_epi64(x, y), host._mm_unpackhi_epi64(x, y)];
-    let [[ab0, ab1], [cd0, cd1], [ef0, ef1], [gh0, gh1]] = [pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h)];
-    let [[left0, left1], [left2, left3]] = [fours(ab0, cd0), fours(ab1, cd1)];
-    let [[right0, right1], [right2, right3]] = [fours(ef0, gh0), fours(ef1, gh1)];
-    bytemuck::cast([all(left0, right0), all(left1, right1), all(left2, right2), all(left3, right3)])
+    host::transpose_8x8(rows).unwrap_or_else(|| transpose_each(rows))
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-use transpose_each as transpose_8x8;
-
-pub(super) fn transpose_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
+fn transpose_each(rows: [[f16; EIGHT]; EIGHT]) -> [[f16; EIGHT]; EIGHT] {
     std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
 }

@@ -1,0 +1,78 @@
+//! Processors without vectors of 16 lanes: nothing has the types below.
+
+use crate::params::Curve;
+use half::f16;
+use pulp::Simd;
+
+#[derive(Clone, Copy)]
+enum Never {}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Longest(Never);
+
+pub(crate) fn of<S: Simd>(_: S) -> Option<Longest> {
+    None
+}
+
+impl Longest {
+    pub(crate) fn widen(self, _: [f16; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn larger(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn smaller(self, _: [f32; 16], _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn in_common(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+        match self.0 {}
+    }
+
+    pub(crate) fn below(self, _: [u32; 16], _: [u32; 16]) -> u16 {
+        match self.0 {}
+    }
+
+    pub(crate) fn places(self, _: u32, _: u16) -> [u32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn pairs(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+        match self.0 {}
+    }
+
+    pub(crate) fn interleave(self, _: [f32; 16], _: [f32; 16]) -> [[f32; 16]; 2] {
+        match self.0 {}
+    }
+
+    pub(crate) fn widen_eight(self, _: [f16; 8]) -> [f32; 8] {
+        match self.0 {}
+    }
+
+    pub(crate) fn round(self, _: [f32; 16]) -> [f16; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn round_eight(self, _: [f32; 8]) -> [f16; 8] {
+        match self.0 {}
+    }
+
+    pub(crate) fn affine(self, _: [f32; 16], _: f32, _: f32) -> [f32; 16] {
+        match self.0 {}
+    }
+
+    pub(crate) fn curve(self, _: &Curve, _: &[f32; 32], _: &[f32; 32]) -> CurveVectors {
+        match self.0 {}
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct CurveVectors(Never);
+
+impl CurveVectors {
+    pub(crate) fn values(&self, _: [f32; 16]) -> [f32; 16] {
+        match self.0 {}
+    }
+}
