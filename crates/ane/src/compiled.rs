@@ -3,7 +3,7 @@
 use crate::chain::Chain;
 use crate::compile::program_of;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::model::Model;
+use crate::model::{Model, refuse_unloadable};
 use anemone_compile::{Log, Options};
 use anemone_facts::chips::Chip;
 use anemone_net::Net;
@@ -42,6 +42,7 @@ impl Model {
                 Ok(Compiled { program, net: Some(net) })
             }
             Model::Container(container) => {
+                refuse_unloadable(&container)?;
                 let program = container.program().map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
                 Ok(Compiled { program, net: None })
             }

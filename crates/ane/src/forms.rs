@@ -162,6 +162,34 @@ pub fn files_as(
     Ok(all)
 }
 
+/// One container of several procedures; `source` is the name of the model's file, which the container is named after.
+///
+/// Errors: programs that cannot stand in one container.
+pub fn procedures(programs: &[Program], chip: &Chip, source: &str, dialect: &'static Dialect) -> Result<File> {
+    let stem = std::path::Path::new(source).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = format!("{stem}.{}", Form::Hwx.extension());
+    let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
+    let options = hwx::Options {
+        dialect,
+        target,
+        netplist_path: source.to_string(),
+        output_path: name.clone(),
+        ..hwx::Options::default()
+    };
+    let ordered = programs.iter().map(|p| in_order(p, dialect)).collect::<Result<Vec<_>>>()?;
+    Ok(File { form: Form::Hwx, name, bytes: hwx::from_programs(&ordered, &options).map_err(refused)?.write() })
+}
+
+/// A program with its ports in the dialect's order. One whose ports stand so keeps its base registers: its compiler chose them,
+/// 9.509 by name.
+fn in_order(program: &Program, dialect: &Dialect) -> Result<Program> {
+    let later = |port: &Port| port.direction == Direction::Output;
+    match dialect.inputs_first && !program.ports.iter().is_sorted_by_key(later) {
+        true => program.with_ports_in_order(PortOrder::InputsFirst).map_err(refused),
+        false => Ok(program.clone()),
+    }
+}
+
 /// Register images of a program's tasks.
 fn task_images(program: &Program) -> Result<Vec<image::Descriptor>> {
     images::of_program(program).map_err(refused)
@@ -180,13 +208,8 @@ fn refused(error: impl std::fmt::Display) -> Diagnostic {
 
 /// A container's bytes.
 fn container(program: &Program, around: &Surroundings) -> Result<Vec<u8>> {
-    // A program whose ports stand in the dialect's order keeps its base registers: its compiler chose them, 9.509 by name.
-    let later = |port: &Port| port.direction == Direction::Output;
-    let ordered = match around.container.dialect.inputs_first && !program.ports.iter().is_sorted_by_key(later) {
-        true => &program.with_ports_in_order(PortOrder::InputsFirst).map_err(refused)?,
-        false => program,
-    };
-    Ok(hwx::from_program(ordered, &around.container).map_err(refused)?.write())
+    let ordered = in_order(program, around.container.dialect)?;
+    Ok(hwx::from_program(&ordered, &around.container).map_err(refused)?.write())
 }
 
 /// Refuses tensors whose names could be taken for those on the engine's side.

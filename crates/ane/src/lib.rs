@@ -58,6 +58,7 @@ pub mod model;
 pub mod native;
 pub mod os;
 pub mod overview;
+pub mod procedures;
 pub mod reference;
 #[cfg(feature = "system")]
 pub mod runtime;

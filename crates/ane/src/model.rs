@@ -155,6 +155,11 @@ impl Model {
             }
             Kind::Hwx => {
                 let container = Container::read(&bytes).map_err(|e| malformed(path, e))?;
+                if let Some(name) = &options.function {
+                    refuse_unloadable(&container).map_err(|d| d.or_at(path.display()))?;
+                    let program = container.program_of(name).map_err(|e| malformed(path, e))?;
+                    return Ok(Model::Program(Box::new(program)));
+                }
                 Ok(Model::Container(Box::new(container)))
             }
             Kind::Anec => Ok(Model::Program(Box::new(raw::read_anec(&bytes).map_err(|e| malformed(path, e))?))),
@@ -181,6 +186,13 @@ impl Model {
             }
         }
     }
+}
+
+/// Refuses a container whose records the driver refuses at load.
+pub(crate) fn refuse_unloadable(container: &Container) -> Result<()> {
+    let Some(first) = container.load_findings().into_iter().next() else { return Ok(()) };
+    let message = format!("refused at load by {}: record at {:#x}: {}", first.function, first.offset, first.message);
+    Err(Diagnostic::new(Code::Malformed, message).help("`ane check FILE` lists every record that a load refuses"))
 }
 
 /// The program that MIL text describes; faults point into the text.

@@ -46,17 +46,41 @@ pub fn of(model: &Model) -> Option<String> {
         }
         Model::Net { .. } | Model::Descriptor(_) | Model::Package(_) => return None,
     };
-    let mut out = format!("{head}\n{} tasks:\n", tasks.len());
+    let mut out = format!("{head}\n");
+    match procedures(model) {
+        Some(procedures) => {
+            for (number, (name, tasks)) in procedures.iter().enumerate() {
+                let _ = writeln!(out, "procedure {number}, {name}: {} tasks:", tasks.len());
+                out += &lines(layout, tasks);
+            }
+        }
+        None => {
+            let _ = writeln!(out, "{} tasks:", tasks.len());
+            out += &lines(layout, &tasks);
+        }
+    }
+    out.push_str("-v shows every field, --td N one task, --part NAMES some parts\n");
+    Some(out)
+}
+
+/// Procedures with their tasks, where a container has several.
+fn procedures(model: &Model) -> Option<Vec<(String, Vec<Task>)>> {
+    let Model::Container(container) = model else { return None };
+    let all = container.procedure_tasks().filter(|all| all.len() > 1)?;
+    Some(all.into_iter().map(|(name, tasks, _)| (name, tasks)).collect())
+}
+
+/// A line for each task; equal neighbours share one.
+fn lines(layout: &Layout, tasks: &[Task]) -> String {
     let lines: Vec<String> = tasks.iter().map(|task| line(layout, task)).collect();
-    let mut at = 0;
+    let (mut out, mut at) = (String::new(), 0);
     while at < lines.len() {
         let same = lines[at..].iter().take_while(|l| **l == lines[at]).count();
         let number = if same > 1 { format!("td{at}..{}", at + same - 1) } else { format!("td{at}") };
         let _ = writeln!(out, "{number:>10}  {}", lines[at]);
         at += same;
     }
-    out.push_str("-v shows every field, --td N one task, --part NAMES some parts\n");
-    Some(out)
+    out
 }
 
 /// `NE conv 3x3 s1 p1 1>16ch 8x8>8x8 fp16, 1 KB coefficients, bar4 -> L2`.

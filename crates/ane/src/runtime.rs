@@ -4,7 +4,8 @@ use crate::chain::Chain;
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
-use crate::model::Model;
+use crate::model::{Choices, Model};
+use crate::procedures;
 use anemone_compile::Options;
 use anemone_facts::chips::Chip;
 use anemone_facts::silicon;
@@ -97,7 +98,16 @@ pub fn program(bundle: &Bundle) -> Option<Program> {
 
 impl Compiler for ModelCompiler {
     fn content(&self, model: &Path) -> std::result::Result<[u8; 32], String> {
+        let choices = Choices::default();
+        let names = procedures::several(model, &choices).unwrap_or_default();
         match load(model).map_err(|d| d.render(false))? {
+            // Of a netplist with several procedures all are compiled.
+            Model::Net { .. } if !names.is_empty() => {
+                let nets = procedures::networks(model, &choices, &names).map_err(|d| d.render(false))?;
+                let named = |(net, _): &(Net, _)| [net.name.as_bytes(), &content(net)].concat();
+                let all: Vec<u8> = nets.iter().flat_map(named).collect();
+                Ok(sha256(&[&all, SOURCES.as_bytes()].concat()))
+            }
             Model::Net { net, .. } => Ok(sha256(&[&content(&net)[..], SOURCES.as_bytes()].concat())),
             _ => Ok(sha256(&files::read(model).map_err(|d| d.render(false))?)),
         }
@@ -107,6 +117,10 @@ impl Compiler for ModelCompiler {
         let custom = options.custom.split([',', ' ', ';']).find_map(|o| o.strip_prefix("TargetArchitecture="));
         let target = custom.unwrap_or(&options.platform);
         let chip = silicon::by_name(target).ok_or_else(|| format!("no chip is known as {target}"))?;
+        let several = procedures::chains(model, chip, &Options::default()).map_err(|d| d.render(false))?;
+        if let Some(chains) = several {
+            return bundle_of_procedures(&chains, chip);
+        }
         let loaded = load(model).map_err(|d| d.render(false))?;
         let engine_only = options.segmenter == ENGINE_ONLY;
         let (chain, net) = match loaded {
@@ -133,6 +147,27 @@ pub fn bundle(compiled: &Compiled, chip: &Chip) -> std::result::Result<Bundle, S
     bundle_of(&chain, net.as_deref(), chip)
 }
 
+/// Procedures as a bundle: one image that holds them all, and a function for each. The descriptor is the first one's.
+fn bundle_of_procedures(chains: &[(Chain, Option<Net>)], chip: &Chip) -> std::result::Result<Bundle, String> {
+    let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
+    let options = hwx::Options { target, ..hwx::Options::default() };
+    let programs: Vec<Program> = chains.iter().flat_map(|(chain, _)| chain.programs()).cloned().collect();
+    let image = hwx::from_programs(&programs, &options).map_err(|e| e.to_string())?.write();
+    let function = |((chain, net), program): (&(Chain, Option<Net>), &Program)| {
+        let ports = ports(chain, net.as_ref())?;
+        Ok(Function { name: program.name.clone(), ports, further: Vec::new() })
+    };
+    let functions = chains.iter().zip(&programs).map(function).collect::<std::result::Result<Vec<_>, String>>()?;
+    let mut functions = functions.into_iter();
+    let mut function = functions.next().unwrap_or_default();
+    function.further = functions.collect();
+    let (first, images) = (&chains[0].0, vec![image]);
+    let info = e5::Info { function: function.name.clone(), ..e5::Info::default() };
+    let steps = first.steps(&images, &[]);
+    let descriptor = e5::from_steps(&steps, first.inputs(), first.states(), &info).write();
+    Ok(Bundle { images, descriptor, function })
+}
+
 /// A chain as a bundle.
 pub fn bundle_of(chain: &Chain, net: Option<&Net>, chip: &Chip) -> std::result::Result<Bundle, String> {
     let target = chip.layout.map_or(String::new(), |_| chip.target.to_string());
@@ -144,6 +179,6 @@ pub fn bundle_of(chain: &Chain, net: Option<&Net>, chip: &Chip) -> std::result::
     let info = e5::Info { function: "main".into(), outputs, ..e5::Info::default() };
     let steps = chain.steps(&images, &hosts);
     let descriptor = e5::from_steps(&steps, chain.inputs(), chain.states(), &info).write();
-    let function = Function { name: "main".into(), ports: ports(chain, net)? };
+    let function = Function { name: "main".into(), ports: ports(chain, net)?, further: Vec::new() };
     Ok(Bundle { images, descriptor, function })
 }

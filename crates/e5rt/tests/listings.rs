@@ -51,7 +51,11 @@ fn run_with(source: &Path, model_text: &str, cache: bool, form: Form, broker: Op
     let library = form.file().expect("the library beside the test");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");
-    let extension = if model_text.starts_with("net") { "net" } else { "mil" };
+    let extension = match model_text {
+        text if text.starts_with("net") => "net",
+        text if text.starts_with('<') => "plist",
+        _ => "mil",
+    };
     let (binary, model) = (folder.path().join("program"), folder.path().join("model").with_extension(extension));
     std::fs::write(&model, model_text).expect("written");
     let built = Command::new("cc")
@@ -108,6 +112,47 @@ fn rows() -> String {
 
 const ROWS: &str = "8 bytes in, 64 bytes out\n599 3\n0\n\
                     output y: 8 of 16 elements are infinite or NaN, the first at 0\n";
+
+/// Two procedures: a ReLU, and the hyperbolic tangent of it.
+fn two_procedures() -> String {
+    let list = |key: &str, names: &[&str]| {
+        let names: String = names.iter().map(|name| format!("<string>{name}</string>")).collect();
+        format!("<key>{key}</key><array>{names}</array>")
+    };
+    let procedure = |name: &str, units: &[&str], output: &str| {
+        let lists = [list("InputList", &["x"]), list("OperationList", units), list("OutputList", &[output])].concat();
+        format!("<dict><key>Name</key><string>{name}</string>{lists}</dict>")
+    };
+    let unit = |name: &str, kind: &str, bottom: &str| {
+        format!(
+            "<key>{name}</key><dict><key>Type</key><string>Neuron</string><key>Bottom</key><string>{bottom}</string>\
+             <key>OutputType</key><string>Float16</string>\
+             <key>Params</key><dict><key>Type</key><string>{kind}</string></dict></dict>"
+        )
+    };
+    let output = |name: &str, bottom: &str| {
+        format!(
+            "<key>{name}</key><dict><key>Bottom</key><string>{bottom}</string>\
+             <key>OutputType</key><string>Float16</string></dict>"
+        )
+    };
+    let input = "<key>x</key><dict><key>InputChannels</key><integer>8</integer><key>InputWidth</key><integer>16</integer>\
+                 <key>InputHeight</key><integer>1</integer><key>InputType</key><string>Float16</string></dict>";
+    let units = [unit("a", "ReLU", "x"), unit("b", "Tanh", "a"), output("y", "a"), output("z", "b")].concat();
+    let procedures = [procedure("p1", &["a"], "y"), procedure("p2", &["a", "b"], "z")].concat();
+    let networks = list("Networks", &["net"]);
+    format!(
+        "<plist version=\"1.0\"><dict><key>Version</key><string>1.0.10</string>{networks}\
+         <key>ProcedureList</key><array>{procedures}</array><key>net</key><dict>{input}{units}</dict></dict></plist>"
+    )
+}
+
+#[test]
+fn procedures_of_one_container_are_functions_from_c() {
+    if let Some(text) = run("procedures.c", &two_procedures(), false, Form::Shared) {
+        assert_eq!(text, "p1 3c00\np2 3a18\np3 refused\n");
+    }
+}
 
 #[test]
 fn host_segments_run_from_c() {

@@ -56,6 +56,9 @@ pub struct Function {
     pub name: String,
     /// Ports.
     pub ports: Vec<PortInfo>,
+    /// Further functions: procedures of the first image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<Function>,
 }
 
 /// An entry's content.

@@ -5,8 +5,8 @@ use anemone::check::summary::{self, Outcome};
 use anemone::check::table::Style;
 use anemone::check::{self, Fallback, Report, Subject, verdict};
 use anemone::{Code, Diagnostic, Result, files, reference};
+use anemone_compile::check::Route;
 use anemone_compile::check::lint::Assumptions;
-use anemone_compile::check::{Route, load};
 use clap::Args;
 use serde_json::json;
 use std::io::IsTerminal;
@@ -227,7 +227,7 @@ fn loads(flags: &Flags, model: &Path, container: &anemone_program::hwx::Containe
             .at(model.display())
             .help("without --sarif, --junit, --html, --github and --route, its records are checked as a load would"));
     }
-    let findings = load::validate(container);
+    let findings = container.load_findings();
     if voice.json {
         let list: Vec<_> = findings
             .iter()

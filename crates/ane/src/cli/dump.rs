@@ -176,7 +176,7 @@ fn image(file: &Path, aperture: u64, live_ins: &[String]) -> Result<String> {
 /// Programs of a compiled file, as far as they can be lifted.
 fn programs(model: &Model) -> Vec<Program> {
     match model {
-        Model::Container(container) => container.program().into_iter().collect(),
+        Model::Container(container) => container.programs().unwrap_or_default(),
         Model::Program(program) => vec![(**program).clone()],
         Model::Package(package) => package.programs.iter().filter_map(|e| e.program().ok()).collect(),
         Model::Net { .. } | Model::Descriptor(_) => Vec::new(),
@@ -208,6 +208,7 @@ fn summary(model: &Model, file: &Path, voice: Voice) -> Result<()> {
                 ("dialect", c.dialect().map_or("unknown", |d| d.name).into()),
                 ("commands", c.commands.len().to_string()),
                 ("sections", sections.collect::<Vec<_>>().join(", ")),
+                ("procedures", c.procedures().join(", ")),
                 ("windows", c.windows().map(|(_, w)| w.name()).collect::<Vec<_>>().join(", ")),
                 ("symbols", c.symtab().map_or(0, |t| t.symbols.len()).to_string()),
                 ("unexplained-bytes", c.residue.iter().map(|r| r.bytes.len()).sum::<usize>().to_string()),

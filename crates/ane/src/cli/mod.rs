@@ -132,7 +132,7 @@ enum Verb {
 pub struct ModelFlags {
     /// Function, procedure or network to take, where the model has several
     #[arg(long, value_name = "NAME")]
-    function: Option<String>,
+    pub function: Option<String>,
     /// Extent of a symbolic dimension, by its name, or of INPUT.AXIS
     #[arg(long, value_name = "NAME=EXTENT", value_parser = dimension)]
     dim: Vec<(String, usize)>,

@@ -7,11 +7,13 @@ use anemone::tensor::{Array, read_npy};
 use anemone::{Code, Diagnostic, Model, Result, files};
 use anemone_facts::formats::{firmware, hwx, raw};
 use anemone_facts::layout::H13;
+use anemone_program::hwx::{Container, KernelData};
 use anemone_program::patch::{Edits, Kernel, Part, apply, kernels};
-use anemone_program::{Program, hwx::Container, text};
+use anemone_program::{Program, text};
 use clap::Args;
 use half::f16;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -38,6 +40,9 @@ pub struct Flags {
     /// Two-dimensional weights are [in, out]: all of them, or those of the names given
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
     transposed: Option<Vec<String>>,
+    /// Procedure whose kernels are listed or changed, where the container has several [default: the first]
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
     /// Values beyond fp16 become its largest; without it they are refused
     #[arg(long)]
     saturate: bool,
@@ -49,8 +54,8 @@ pub struct Flags {
 /// A program with the place of its kernel data in the file.
 struct Target {
     program: Program,
-    /// Byte offset of the kernel data.
-    kernel_at: u64,
+    /// First byte of each section of the kernel data: there, and in the file.
+    places: Vec<(u64, u64)>,
     /// First symbol of each kernel: byte offset in the kernel data, name.
     symbols: Vec<(u64, String)>,
 }
@@ -64,7 +69,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             return stored::run(&flags, &container, &kernels, voice);
         }
     }
-    let target = target(&flags.file)?;
+    let target = target(&flags)?;
     let found = kernels(&target.program).map_err(|e| malformed(&flags.file, e))?;
     if flags.weights.is_empty() {
         return list(&target, &found, voice).map(|()| 0);
@@ -89,7 +94,9 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
             flags.transposed.as_ref().is_some_and(|names| names.is_empty() || names.iter().any(|n| n == name));
         let array = fp16(array, flags.saturate).map_err(|d| d.or_at(file))?;
         let (edits, rounded) = edits(&target.program, kernel, part, &array, transposed).map_err(|d| d.or_at(file))?;
-        apply(&mut bytes, target.kernel_at, &edits);
+        let here = KernelData { bytes: Cow::default(), places: target.places.clone() };
+        let in_file: Edits = edits.iter().map(|&(at, bits)| (here.file_offset(at), bits)).collect();
+        apply(&mut bytes, 0, &in_file);
         let others: Vec<usize> =
             found.iter().flatten().filter(|k| k.task != kernel.task && k.reads(&edits)).map(|k| k.task).collect();
         changed.push(Changed { name: name.to_string(), task: kernel.task, part, edits: edits.len(), rounded, others });
@@ -143,15 +150,21 @@ fn malformed(file: &Path, e: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(Code::Malformed, e.to_string()).at(file.display())
 }
 
-fn target(file: &Path) -> Result<Target> {
-    let plain = |program: Program, kernel_at: u64| Target { program, kernel_at, symbols: Vec::new() };
+fn target(flags: &Flags) -> Result<Target> {
+    let file = &flags.file;
+    let plain =
+        |program: Program, kernel_at: u64| Target { program, places: vec![(0, kernel_at)], symbols: Vec::new() };
     match Model::load(file)? {
         Model::Container(container) => {
-            let program = container.program().map_err(|e| malformed(file, e))?;
-            let section = container.kernel_section();
-            let kernel_at = section.map_or(0, |s| s.file_offset as u64);
-            let address = section.map_or(0, |s| s.address);
-            Ok(Target { symbols: symbols(&container, address), ..plain(program, kernel_at) })
+            let program = match &flags.function {
+                Some(name) => container.program_of(name),
+                None => container.program(),
+            };
+            let program = program.map_err(|e| malformed(file, e))?;
+            let run = container.run_states().map(|(_, run)| run).find(|run| run.name() == program.name);
+            let address = container.kernel_sections_of(run).first().map_or(0, |s| s.address);
+            let places = container.kernel_data(run).places;
+            Ok(Target { symbols: symbols(&container, address), program, places })
         }
         Model::Program(program) => {
             let stream = (program.stream.len() as u64).next_multiple_of(raw::KERNEL_ALIGN);
@@ -217,7 +230,7 @@ fn find<'a>(name: &str, target: &Target, found: &'a Found) -> Result<(&'a Kernel
 /// Kernel data of a program with arrays in the place of its own, by the names that a listing of the program shows.
 pub fn adapted(program: &Program, arrays: Vec<(String, Array)>) -> Result<Vec<u8>> {
     let found = kernels(program).map_err(|e| Diagnostic::new(Code::Malformed, e.to_string()))?;
-    let target = Target { program: program.clone(), kernel_at: 0, symbols: Vec::new() };
+    let target = Target { program: program.clone(), places: Vec::new(), symbols: Vec::new() };
     let mut kernel = program.kernel.clone();
     for (name, array) in arrays {
         let (at, part) = find(&name, &target, &found)?;

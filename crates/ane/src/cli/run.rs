@@ -220,6 +220,7 @@ pub fn run(flags: Flags, voice: Voice) -> Result<u8> {
         target: chip.target,
         arithmetic: flags.numerics.arithmetic(),
         engine_only: flags.engine_only,
+        function: flags.choices.function.as_deref(),
         adapter: &adapter,
     };
     let session = flags.via.wanted().then(|| flags.via.open(&request, chain.states(), voice)).transpose();

@@ -11,7 +11,7 @@ use anemone_runtime::cache::PortInfo;
 use anemone_runtime::driver::{Arithmetic, Config};
 use anemone_runtime::e5rt::cast::dense_bytes;
 use anemone_runtime::e5rt::device::InProcess;
-use anemone_runtime::e5rt::{Buffer, CompileOptions, Library, Quirks, Runtime, Stream};
+use anemone_runtime::e5rt::{Buffer, CompileOptions, Library, MAIN, Quirks, Runtime, Stream};
 use clap::Args;
 use half::f16;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,8 @@ pub struct Request<'a> {
     pub arithmetic: Arithmetic,
     /// Refuse what needs host segments.
     pub engine_only: bool,
+    /// Function that is called; the first when `None`.
+    pub function: Option<&'a str>,
     /// Kernel data that an adapter replaces; empty without one.
     pub adapter: &'a [(u64, Vec<u8>)],
 }
@@ -103,7 +105,7 @@ impl Flags {
 
     /// Compiles and loads, once for all runs. States have one buffer on both ports: they stay on the device from run to run.
     pub fn open(&self, request: &Request, states: &[State], voice: Voice) -> Result<Session> {
-        let Request { model, target, arithmetic, engine_only, adapter } = *request;
+        let Request { model, target, arithmetic, engine_only, function, adapter } = *request;
         if arithmetic == Arithmetic::Exact && !matches!(self.via, Some(Via::Inprocess)) {
             let message = "--numerics exact: the broker decides the arithmetic of what it runs";
             return Err(Diagnostic::new(Code::Usage, message).help("ane broker --numerics exact, or --via inprocess"));
@@ -131,7 +133,9 @@ impl Flags {
         let library = if adapter.is_empty() { library } else { library.adapted(adapter.to_vec()).map_err(refused)? };
         // Dispatches of the same inputs would hand states on.
         let held = if self.times == 1 { states } else { &[] };
-        let lanes = (0..self.streams).map(|_| Lane::new(&runtime, &library, held)).collect::<Result<_>>()?;
+        let lanes = (0..self.streams)
+            .map(|_| Lane::new(&runtime, &library, function.unwrap_or(MAIN), held))
+            .collect::<Result<_>>()?;
         Ok(Session { runtime, device, lanes, times: self.times, perfetto: self.perfetto.clone() })
     }
 
@@ -197,10 +201,10 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(runtime: &Arc<Runtime>, library: &Library, held: &[State]) -> Result<Lane> {
-        let operation = library.function("main").and_then(|f| f.operation()).map_err(refused)?;
+    fn new(runtime: &Arc<Runtime>, library: &Library, function: &str, held: &[State]) -> Result<Lane> {
+        let operation = library.function(function).and_then(|f| f.operation()).map_err(refused)?;
         let mut ports: Vec<(PortInfo, Arc<Buffer>)> = Vec::new();
-        for info in &library.signature().ports {
+        for info in &library.signature_of(function).map_err(refused)?.ports {
             let state = held.iter().find(|state| info.output && state.output == info.name);
             let own = state.and_then(|state| ports.iter().find(|(p, _)| !p.output && p.name == state.input));
             let buffer = match own {

@@ -21,6 +21,7 @@ mod host_segments;
 mod lut;
 mod native;
 mod plan;
+mod procedures;
 mod readme;
 mod states;
 mod systems;

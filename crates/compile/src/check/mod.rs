@@ -11,7 +11,6 @@ pub mod here;
 pub mod layer;
 pub mod legal;
 pub mod lint;
-pub mod load;
 pub mod own;
 pub mod place;
 pub mod segment;

@@ -14,7 +14,7 @@ pub use mlpackage::{
     outline, outline_mil, outline_mlmodel, outline_package, package_program, read_mil, read_mlmodel, read_package,
     read_program,
 };
-pub use netplist::{NetplistOutline, UnitOutline, outline_netplist, read_netplist};
+pub use netplist::{NetplistOutline, UnitOutline, netplist_procedures, outline_netplist, read_netplist};
 pub use onnx::{outline_onnx, read_onnx};
 
 use crate::error::Error;

@@ -69,19 +69,10 @@ fn numbers(version: &str) -> Vec<u64> {
     version.split('.').map(|n| n.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// The network to read and what stands in the place of its lists. A list of procedures names several entry points, each with the
-/// network that it runs.
-///
-/// Errors: a schema that is newer than those that are known.
-fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<(&'a str, Lists<'a>), Error> {
-    let newest = VERSIONS[VERSIONS.len() - 1];
-    if let Some(version) = root.string("Version")?.filter(|v| !VERSIONS.contains(v)) {
-        if numbers(version) > numbers(newest) {
-            let reason = format!("the schema is newer than {newest}, the newest that is known");
-            return Err(Error::Unsupported { op: "Version".into(), output: version.into(), reason });
-        }
-        notes.push(format!("schema version {version}; versions {} are known", VERSIONS.join(" and ")));
-    }
+/// Networks of a netplist; its entry points by name, networks first; and the place among them of the first procedure with lists.
+type Entries<'a> = (Vec<&'a str>, Vec<(&'a str, Entry<'a>)>, Option<usize>);
+
+fn entries<'a>(root: &Dict<'a>) -> Result<Entries<'a>, Error> {
     let networks = root.strings("Networks")?.ok_or_else(|| root.missing("Networks"))?;
     let mut entries: Vec<(&str, Entry)> = Vec::new();
     for &name in &networks {
@@ -117,6 +108,38 @@ fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Re
             }
         }
     }
+    Ok((networks, entries, first_procedure))
+}
+
+/// Names of the procedures of a netplist, in the order of its `ProcedureList`: each is an entry point of the compiled program. Empty
+/// for other files.
+///
+/// Errors: as [`read_netplist`], as far as the list goes.
+pub fn netplist_procedures(bytes: &[u8]) -> Result<Vec<String>, Error> {
+    if sniff(bytes) != Some(super::Format::Netplist) {
+        return Ok(Vec::new());
+    }
+    let unpacked = super::packed::unpack(bytes)?;
+    let root = parse(unpacked.as_deref().unwrap_or(bytes), "netplist")?;
+    let root = Dict::new(&root, "netplist", "root")?;
+    let (networks, entries, _) = entries(&root)?;
+    Ok(entries[networks.len()..].iter().map(|(name, _)| name.to_string()).collect())
+}
+
+/// The network to read and what stands in the place of its lists. A list of procedures names several entry points, each with the
+/// network that it runs.
+///
+/// Errors: a schema that is newer than those that are known.
+fn chosen<'a>(root: &Dict<'a>, options: &Options, notes: &mut Vec<String>) -> Result<(&'a str, Lists<'a>), Error> {
+    let newest = VERSIONS[VERSIONS.len() - 1];
+    if let Some(version) = root.string("Version")?.filter(|v| !VERSIONS.contains(v)) {
+        if numbers(version) > numbers(newest) {
+            let reason = format!("the schema is newer than {newest}, the newest that is known");
+            return Err(Error::Unsupported { op: "Version".into(), output: version.into(), reason });
+        }
+        notes.push(format!("schema version {version}; versions {} are known", VERSIONS.join(" and ")));
+    }
+    let (networks, mut entries, first_procedure) = entries(root)?;
     let first_procedure = first_procedure.map(|at| entries[at].clone());
     entries.dedup();
     let told = || {

@@ -97,6 +97,14 @@ pub enum LiftError {
         /// What was expected.
         expected: &'static str,
     },
+    /// No run state has the name.
+    #[error("no procedure is called {name:?}; the container has {known}")]
+    Procedure {
+        /// Name asked for.
+        name: String,
+        /// Names of the container's procedures.
+        known: String,
+    },
     /// The stream has another number of tasks than the run state says.
     #[error("run state at {offset:#x}: {stated} tasks, the stream has {found}")]
     TaskCount {
@@ -153,6 +161,13 @@ pub(super) fn kernel_names(part: usize) -> ([u8; 16], [u8; 16]) {
     (stem(rows::KERNEL.segment), stem(rows::KERNEL.section))
 }
 
+/// Number of a section among those of kernel data in segments of their own; `None` for other sections.
+fn kernel_number(section: &Section) -> Option<usize> {
+    let segment = name16_text(&section.segment);
+    let number = segment.strip_prefix(rows::KERNEL.segment.trim_end_matches('0'))?.parse().ok()?;
+    ((section.segment, section.name) == kernel_names(number)).then_some(number)
+}
+
 /// Element type of a type number.
 pub(crate) fn element_of(number: u32) -> Option<Element> {
     match rows::type_name(number)? {
@@ -173,6 +188,13 @@ pub(crate) fn type_of(element: Element) -> u32 {
     rows::type_number(name).unwrap_or(rows::TYPE_FLOAT16)
 }
 
+impl Section {
+    /// Returns true if it holds kernel data in a segment of its own.
+    pub(crate) fn is_kernel(&self) -> bool {
+        kernel_number(self).is_some()
+    }
+}
+
 impl Container {
     /// Register layout of the container's generation, when it is known.
     pub fn layout(&self) -> Option<&'static Layout> {
@@ -189,26 +211,65 @@ impl Container {
         self.threads().filter_map(|(at, t)| t.tensor().map(|r| (at, r)))
     }
 
-    /// Sections with kernel data, one behind the other: the first, and those that later compilers split off it.
+    /// Run states with their byte offsets, one for each procedure.
+    pub fn run_states(&self) -> impl Iterator<Item = (u64, RunState<'_>)> {
+        self.threads().filter_map(|(at, t)| t.run_state().map(|r| (at, r)))
+    }
+
+    /// Names of the procedures in order: the position of each is its number.
+    pub fn procedures(&self) -> Vec<String> {
+        self.run_states().map(|(_, run)| run.name()).collect()
+    }
+
+    /// Sections with the first procedure's kernel data, one behind the other: the first, and those that are split off it.
     pub fn kernel_sections(&self) -> Vec<&Section> {
-        let mut all: Vec<&Section> = self.kernel_section().into_iter().collect();
-        let own = all.first().is_some_and(|s| s.segment == name16(rows::KERNEL.segment));
-        while let Some(last) = all.last().filter(|_| own) {
-            let (segment, section) = kernel_names(all.len());
+        self.kernel_sections_of(self.run_state().map(|(_, run)| run))
+    }
+
+    /// Sections with a procedure's kernel data, one behind the other.
+    pub fn kernel_sections_of(&self, run: Option<RunState>) -> Vec<&Section> {
+        let base = run.map(|r| r.base(Program::KERNEL_BAR as usize));
+        let mut all: Vec<&Section> = self.kernel_section_at(base).into_iter().collect();
+        let Some(first) = all.first().and_then(|s| kernel_number(s)) else { return all };
+        let bases: Vec<u64> = self.run_states().map(|(_, r)| r.base(Program::KERNEL_BAR as usize)).collect();
+        while let Some(last) = all.last() {
+            let (segment, section) = kernel_names(first + all.len());
             let end = last.address.saturating_add(last.bytes).next_multiple_of(rows::PAGE);
             let next = self.sections().find(|s| s.segment == segment && s.name == section && s.address == end);
-            let Some(next) = next else { break };
+            // Where another procedure's begins, this one's has ended.
+            let Some(next) = next.filter(|s| !bases.contains(&s.address)) else { break };
             all.push(next);
         }
         all
     }
 
-    /// The first section with kernel data: a segment of its own where there is one and the base register says so.
+    /// Every section with kernel data in a segment of its own, in the order of their numbers.
+    pub(crate) fn all_kernel_sections(&self) -> Vec<&Section> {
+        let mut all: Vec<(usize, &Section)> =
+            self.sections().filter_map(|s| kernel_number(s).map(|number| (number, s))).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, section)| section).collect()
+    }
+
+    /// The first section with the first procedure's kernel data: a segment of its own where there is one and the base
+    /// register says so.
     pub fn kernel_section(&self) -> Option<&Section> {
-        let base = self.run_state().map(|(_, r)| r.base(Program::KERNEL_BAR as usize));
-        let own = self.section(rows::KERNEL.segment, rows::KERNEL.section);
-        own.filter(|s| base.is_none_or(|b| b == s.address))
-            .or_else(|| self.section(rows::CONST.segment, rows::CONST.section))
+        self.kernel_section_at(self.run_state().map(|(_, r)| r.base(Program::KERNEL_BAR as usize)))
+    }
+
+    fn kernel_section_at(&self, base: Option<u64>) -> Option<&Section> {
+        let own = self.sections().find(|s| kernel_number(s).is_some_and(|n| base.map_or(n == 0, |b| b == s.address)));
+        own.or_else(|| self.section(rows::CONST.segment, rows::CONST.section))
+    }
+
+    /// The part of the task stream that a procedure begins with: up to where the next one begins.
+    pub(crate) fn stream_of(&self, run: &RunState) -> Option<(&Section, std::ops::Range<usize>)> {
+        let text = self.section(rows::TEXT.segment, rows::TEXT.section)?;
+        let entry = run.base(Program::STREAM_BAR as usize);
+        let others = self.run_states().map(|(_, r)| r.base(Program::STREAM_BAR as usize));
+        let next = others.filter(|&at| at > entry).min().unwrap_or(u64::MAX);
+        let place = |address: u64| address.saturating_sub(text.address).min(text.data.len() as u64) as usize;
+        (entry >= text.address).then(|| (text, place(entry)..place(next)))
     }
 
     /// First address and bytes of the intermediate region: its sections, as far as they follow each other.
@@ -241,6 +302,25 @@ impl Container {
     /// Refuses generations whose programs are listed and not executed, and containers whose run state, sections, port commands
     /// and tensor records do not fit together.
     pub fn program(&self) -> Result<Program, LiftError> {
+        self.lifted(self.run_state())
+    }
+
+    /// As [`Container::program`], the procedure of that name.
+    pub fn program_of(&self, procedure: &str) -> Result<Program, LiftError> {
+        let found = self.run_states().find(|(_, run)| run.name() == procedure);
+        let known = || self.procedures().join(", ");
+        self.lifted(Some(found.ok_or_else(|| LiftError::Procedure { name: procedure.into(), known: known() })?))
+    }
+
+    /// The programs of all procedures, in order.
+    pub fn programs(&self) -> Result<Vec<Program>, LiftError> {
+        match self.run_states().count() {
+            0 => self.program().map(|program| vec![program]),
+            _ => self.run_states().map(|run| self.lifted(Some(run))).collect(),
+        }
+    }
+
+    fn lifted(&self, run: Option<(u64, RunState)>) -> Result<Program, LiftError> {
         let layout = layout_of(self.header.cpu_subtype).ok_or_else(|| LiftError::Subtype {
             offset: rows::SUBTYPE_OFFSET,
             subtype: self.header.cpu_subtype,
@@ -252,27 +332,35 @@ impl Container {
             offset: rows::HEADER_BYTES as u64 + self.commands.iter().map(|c| c.bytes()).sum::<u64>(),
             commands: self.commands.len(),
         };
-        let (offset, run) = self.run_state().ok_or_else(|| missing("run state"))?;
+        let (offset, run) = run.ok_or_else(|| missing("run state"))?;
         let text = self
             .section(rows::TEXT.segment, rows::TEXT.section)
             .ok_or_else(|| missing("task stream section (__TEXT,__text)"))?;
-        let kernel = self.kernel_section();
+        let kernel_sections = self.kernel_sections_of(Some(run));
+        let kernel = kernel_sections.first().copied();
         let scratch = self.scratch();
         let base = |bar: u8, what, expected| match run.base(bar as usize) {
             found if found == expected => Ok(()),
             found => Err(LiftError::Base { offset, bar, found, what, expected }),
         };
-        base(Program::STREAM_BAR, "the task stream", text.address)?;
+        let several = self.run_states().count() > 1;
+        if !several {
+            base(Program::STREAM_BAR, "the task stream", text.address)?;
+        }
+        let (_, part) = self.stream_of(&run).ok_or_else(|| missing("task stream at the procedure's base register"))?;
         let program = Program {
             name: run.name(),
             layout,
-            stream: text.data.clone(),
+            stream: text.data[part.clone()].to_vec(),
             first_task_words: run.first_task_words(),
-            kernel: self.kernel_sections().iter().flat_map(|s| &s.data).copied().collect(),
+            kernel: self.kernel_data(Some(run)).bytes.into_owned(),
             scratch_bytes: scratch.map_or(0, |(_, bytes)| bytes),
             ports: self.ports(&run)?,
         };
-        let tasks = program.tasks().map_err(|source| LiftError::Stream { offset: text.file_offset as u64, source })?;
+        let tasks = program.tasks().map_err(|source| {
+            let offset = u64::from(text.file_offset) + part.start as u64;
+            LiftError::Stream { offset, source }
+        })?;
         if tasks.len() != run.tasks() as usize {
             return Err(LiftError::TaskCount { offset, stated: run.tasks(), found: tasks.len() });
         }
@@ -307,8 +395,14 @@ impl Container {
             records.retain(|(_, r)| r.procedure() == procedure);
         }
         let mut ports = Vec::new();
+        let several = self.run_states().count() > 1;
         for (offset, window) in self.windows() {
             let name = window.name();
+            // Windows of other procedures are in no base register of this one.
+            let of_this = |b| run.base(b) == window.address;
+            if several && !(Program::FIRST_PORT_BAR as usize..BAR_COUNT).any(of_this) {
+                continue;
+            }
             // Later compilers call an output `x@output` in its record's first name and `x` in the second.
             let (at, record) = *records
                 .iter()
@@ -338,6 +432,14 @@ fn port(name: String, bar: u8, offset: u64, r: TensorRecord, bytes: Option<u64>)
         t::OUTPUT => Direction::Output,
         d => return Err(wrong("direction", d as u64, "1 (input) or 2 (output)")),
     };
+    let kind = r.0.word(t::KIND);
+    if kind != t::KIND_VALUE {
+        return Err(wrong(
+            "kind",
+            kind as u64,
+            "3: other kinds are read as tiled and compressed, which is not executed",
+        ));
+    }
     let number = r.0.word(t::TYPE);
     let element = element_of(number).ok_or_else(|| wrong("element type", number as u64, "uint8, int8 or float16"))?;
     let stride = r.0.quantity(t::ELEMENT_STRIDE);

@@ -6,7 +6,9 @@
 mod build;
 mod defs;
 mod image;
+mod kernel;
 mod lift;
+mod load;
 mod loaded;
 mod options;
 mod outline;
@@ -16,15 +18,17 @@ mod symbols;
 mod write;
 
 pub use crate::bytes::Residue;
-pub use build::from_program;
+pub use build::{from_program, from_programs};
 pub(crate) use defs::text_at;
 pub use defs::{
     Command, Container, Error, Header, PortWindow, Relocation, RunState, Section, Segment, Symbol, Symtab,
     TensorRecord, Thread, name16, name16_text,
 };
 pub use image::{Aperture, Image, MapError, Problem, Resolved};
+pub use kernel::KernelData;
 pub use lift::LiftError;
 pub(crate) use lift::{BASES, element_of, type_of};
+pub use load::LoadFinding;
 pub use loaded::{LoadedError, SIGNATURE, TRAILER_BYTES, is_loaded};
 pub use options::{BuildError, Options};
 pub use runtime::RuntimeGraph;

@@ -91,6 +91,19 @@ pub enum BuildError {
         /// Generation name.
         generation: &'static str,
     },
+    /// No program is given.
+    #[error("no procedure: a container has at least one")]
+    Empty,
+    /// A procedure's name is taken, or its generation is not that of the first.
+    #[error(
+        "procedure {name:?} for {generation}: every procedure has a name of its own, and all are for one generation"
+    )]
+    Procedure {
+        /// Name of the procedure.
+        name: String,
+        /// Generation that it is compiled for.
+        generation: &'static str,
+    },
     /// A quantity does not fit its field.
     #[error("{what} is {found:#x}, at most {limit:#x}")]
     Limit {

@@ -43,14 +43,35 @@ fn name(strings: &[u8], offset: u32) -> Option<&str> {
 }
 
 impl Container {
-    /// The tasks of the container's stream, as far as they can be followed, with the layout they are read by; `None` where
+    /// The tasks of the container's stream, one procedure after the other, as far as they can be followed, with the layout they are read by; `None` where
     /// the descriptor version is not known, or there is no stream.
     pub fn tasks(&self) -> Option<(&'static Layout, Vec<Task>, Option<StreamError>)> {
         let layout = self.layout()?;
+        let parts = self.procedure_tasks()?;
+        let error = parts.iter().find_map(|(_, _, error)| error.clone());
+        Some((layout, parts.into_iter().flat_map(|(_, tasks, _)| tasks).collect(), error))
+    }
+
+    /// As [`Container::tasks`], by procedure: its name, its tasks with their offsets in the whole section, and what ends them
+    /// early.
+    pub fn procedure_tasks(&self) -> Option<Vec<(String, Vec<Task>, Option<StreamError>)>> {
+        let layout = self.layout()?;
         let text = self.section(rows::TEXT.segment, rows::TEXT.section)?;
-        let first = self.run_state().map_or(0, |(_, run)| run.first_task_words());
-        let (tasks, error) = decode_what_stands(layout, &text.data, first);
-        Some((layout, tasks, error))
+        let whole = |name: String, first: u32, part: std::ops::Range<usize>| {
+            let start = part.start as u32;
+            let (mut tasks, error) = decode_what_stands(layout, &text.data[part], first);
+            tasks.iter_mut().for_each(|task| task.offset += start);
+            (name, tasks, error)
+        };
+        let runs: Vec<_> = self.run_states().collect();
+        Some(match runs.as_slice() {
+            [] => vec![whole(String::new(), 0, 0..text.data.len())],
+            [(_, run)] => vec![whole(run.name(), run.first_task_words(), 0..text.data.len())],
+            several => {
+                let placed = several.iter().filter_map(|(_, run)| Some((run, self.stream_of(run)?.1)));
+                placed.map(|(run, part)| whole(run.name(), run.first_task_words(), part)).collect()
+            }
+        })
     }
 
     /// The runtime graph, where the container has one.

@@ -6,6 +6,7 @@ use super::{dump_file, dump_forms, dump_tasks};
 use crate::Program;
 use crate::e5::Descriptor;
 use crate::firmware::Package;
+use crate::hwx::KernelData;
 use crate::hwx::{Container, Image};
 
 /// Version of the JSON form.
@@ -224,9 +225,9 @@ impl Dump {
             stream: &program.stream,
             stream_offset: 0,
             first_task_words: program.first_task_words,
-            kernel: &program.kernel,
-            kernel_offset: 0,
+            kernel: KernelData::whole(&program.kernel, 0),
             kernel_links: Vec::new(),
+            procedure: None,
         };
         dump_tasks::explain(&mut b, &source);
         b.finish()

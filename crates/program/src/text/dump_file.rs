@@ -8,7 +8,7 @@ use anemone_facts::formats::{Code, Word, by_code};
 use super::dump::{Builder, Entry, Node, Part, number, text};
 use super::dump_tasks;
 use super::listing::{ELEMENTS, name_of};
-use crate::hwx::{Command, Container, Section, Segment, TensorSymbol, Thread, name16_text};
+use crate::hwx::{Command, Container, KernelData, RunState, Section, Segment, TensorSymbol, Thread, name16_text};
 use crate::{Direction, Port};
 
 /// Longest text of a name in an explanation; names come from the file.
@@ -50,33 +50,52 @@ pub(super) fn explain(b: &mut Builder, c: &Container) {
     if let (true, Err(error)) = (chained, c.program()) {
         b.anomaly(Part::Header, None, "program", error.to_string());
     }
-    if let Some(source) = source(c) {
+    for source in sources(c) {
         dump_tasks::explain(b, &source);
     }
 }
 
-/// The container's stream with its kernel data; `None` without a stream of a known descriptor version.
-pub(super) fn source(c: &Container) -> Option<dump_tasks::Source<'_>> {
+/// The stream of every procedure with its kernel data; none without a stream of a known descriptor version.
+pub(super) fn sources(c: &Container) -> Vec<dump_tasks::Source<'_>> {
+    let several = c.run_states().count() > 1;
+    match several {
+        true => c.run_states().filter_map(|(_, run)| source(c, Some(run))).collect(),
+        false => source(c, c.run_state().map(|(_, run)| run)).into_iter().collect(),
+    }
+}
+
+fn source<'a>(c: &'a Container, run: Option<RunState<'a>>) -> Option<dump_tasks::Source<'a>> {
     let content = c.section(rows::TEXT.segment, rows::TEXT.section)?;
     let layout = c.layout()?;
-    let first_task_words = match c.run_state() {
-        Some((_, run)) => run.first_task_words(),
+    let part = run.and_then(|run| c.stream_of(&run)).map_or(0..content.data.len(), |(_, part)| part);
+    let first_task_words = match run {
+        Some(run) => run.first_task_words(),
         None if layout.codec == Codec::Runs => return None,
         None => 0,
     };
-    let kernel = match layout.codec {
-        Codec::Runs => c.kernel_section(),
+    let sections = match layout.codec {
+        Codec::Runs => Vec::new(),
         // Relocations of the stream lead there, not to what the second base register holds.
-        Codec::Packets => c.section(rows::KERNEL.segment, rows::KERNEL.section),
+        Codec::Packets => c.all_kernel_sections(),
     };
+    let kernel = match layout.codec {
+        Codec::Runs => c.kernel_data(run),
+        Codec::Packets => KernelData::of(&sections),
+    };
+    let mut kernel_links: Vec<(u64, u64)> = sections
+        .iter()
+        .zip(&kernel.places)
+        .flat_map(|(section, (start, _))| links(c, content, section).into_iter().map(|at| (at, *start)))
+        .collect();
+    kernel_links.sort_unstable();
     Some(dump_tasks::Source {
         layout,
-        stream: &content.data,
-        stream_offset: content.file_offset as u64,
+        stream: &content.data[part.clone()],
+        stream_offset: content.file_offset as u64 + part.start as u64,
         first_task_words,
-        kernel: kernel.map_or(&[], |k| &k.data),
-        kernel_offset: kernel.map_or(0, |k| k.file_offset as u64),
-        kernel_links: kernel.map_or(Vec::new(), |k| links(c, content, k)),
+        kernel,
+        kernel_links,
+        procedure: run.filter(|_| c.run_states().count() > 1).map(|run| run.name()),
     })
 }
 
@@ -170,7 +189,7 @@ fn segment(b: &mut Builder, at: u64, s: &Segment) {
     }
     let known = |x: &&Section| {
         let (segment, section) = (name16_text(&x.segment), name16_text(&x.name));
-        rows::section_meaning(&segment, &section).is_some()
+        rows::section_meaning(&segment, &section).is_some() || x.is_kernel()
     };
     for x in s.sections.iter().filter(|x| !known(x)) {
         let what = format!("section {},{} is not known", name16_text(&x.segment), name16_text(&x.name));
@@ -192,7 +211,8 @@ fn section(at: u64, x: &Section) -> Node {
     if x.reserved != [0; 3] {
         entries.push(text(Some(at + 68), "reserved", format!("{:x?}", x.reserved)));
     }
-    entries[0].meaning = rows::section_meaning(&segment, &name).unwrap_or("");
+    let meaning = rows::section_meaning(&segment, &name).or(x.is_kernel().then_some(rows::KERNEL.meaning));
+    entries[0].meaning = meaning.unwrap_or("");
     Node { title: format!("section {segment},{name}"), offset: Some(at), entries, nodes: Vec::new() }
 }
 
@@ -339,7 +359,10 @@ fn run_states(b: &mut Builder, c: &Container) {
             b.anomaly(Part::Td, Some(at), "thread", format!("flavor {} is not known", t.flavor));
         }
         let entries = words(b, Part::Td, at, t);
-        let title = format!("thread, flavor {} ({})", t.flavor, flavor.map_or("unknown", |f| f.name));
+        let mut title = format!("thread, flavor {} ({})", t.flavor, flavor.map_or("unknown", |f| f.name));
+        if let Some(number) = c.run_states().position(|(run, _)| run == at).filter(|_| c.run_states().count() > 1) {
+            title += &format!(": procedure {number}, {:?}", t.run_state().map_or(String::new(), |run| run.name()));
+        }
         b.add(Part::Td, Node { title, offset: Some(at), entries, nodes: Vec::new() });
     }
 }

@@ -9,6 +9,7 @@ use crate::bytes::{u32_at, u64_at};
 use crate::e5::{Descriptor, Record, Value};
 use crate::firmware::Package;
 use crate::hwx::Image;
+use crate::hwx::KernelData;
 
 pub(super) fn descriptor(b: &mut Builder, d: &Descriptor) {
     let root = &d.root;
@@ -192,9 +193,9 @@ pub(super) fn package(b: &mut Builder, p: &Package) {
                 stream: &program.stream,
                 stream_offset: place(firmware::TEXT),
                 first_task_words: program.first_task_words,
-                kernel: &program.kernel,
-                kernel_offset: place(firmware::KERNEL),
+                kernel: KernelData::whole(&program.kernel, place(firmware::KERNEL)),
                 kernel_links: Vec::new(),
+                procedure: None,
             };
             dump_tasks::explain(b, &source);
         }

@@ -7,6 +7,7 @@ use half::f16;
 use super::dump::{Builder, Entry, Node, Part, text};
 use super::value;
 use crate::Task;
+use crate::hwx::KernelData;
 use crate::task::{ADDRESS_TAG, Form, STREAM_PREFIX, decode_what_stands};
 
 /// Coefficients shown of a kernel stream.
@@ -18,10 +19,11 @@ pub(super) struct Source<'a> {
     pub stream: &'a [u8],
     pub stream_offset: u64,
     pub first_task_words: u32,
-    pub kernel: &'a [u8],
-    pub kernel_offset: u64,
-    /// Offsets in the stream of relocations against the kernel data, ascending.
-    pub kernel_links: Vec<u64>,
+    pub kernel: KernelData<'a>,
+    /// Relocations against the kernel data, ascending: offset in the stream, and where the section that it leads to begins.
+    pub kernel_links: Vec<(u64, u64)>,
+    /// Name of the procedure, where there are several.
+    pub procedure: Option<String>,
 }
 
 pub(super) fn explain(b: &mut Builder, s: &Source) {
@@ -133,8 +135,9 @@ fn anomalies(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     }
 }
 
-fn title(index: usize, task: &Task) -> String {
-    format!("task {index} (stream offset {:#x}, {} words)", task.offset, task.word_count())
+fn title(s: &Source, index: usize, task: &Task) -> String {
+    let of = s.procedure.as_ref().map_or(String::new(), |name| format!("procedure {name:?}, "));
+    format!("{of}task {index} (stream offset {:#x}, {} words)", task.offset, task.word_count())
 }
 
 fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
@@ -144,7 +147,7 @@ fn header(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     let words = places(s, task).into_iter().filter(|p| p.1 == Space::Header);
     let entries = words.flat_map(|(offset, space, addr, word)| fields(s, offset, space, addr, word)).collect();
     let offset = Some(s.stream_offset + task.offset as u64);
-    b.add(Part::Td, Node { title: title(index, task), offset, entries, nodes: Vec::new() });
+    b.add(Part::Td, Node { title: title(s, index, task), offset, entries, nodes: Vec::new() });
 }
 
 /// What the first word of a packet says beside address and count.
@@ -176,7 +179,7 @@ fn registers(b: &mut Builder, s: &Source, index: usize, task: &Task) {
         });
     }
     let offset = Some(s.stream_offset + task.offset as u64);
-    b.add(Part::Regs, Node { title: title(index, task), offset, entries: Vec::new(), nodes });
+    b.add(Part::Regs, Node { title: title(s, index, task), offset, entries: Vec::new(), nodes });
 }
 
 /// Where a task's streams count from: the start of the kernel data; or, where the descriptor has an address, this task's
@@ -193,16 +196,18 @@ fn linked(s: &Source, task: &Task, low: Field, high: Field) -> Option<u64> {
     let row = s.layout.row(low)?;
     let word = places(s, task).into_iter().find(|w| (w.1, w.2) == (row.space, row.addr))?;
     let high = task.get(s.layout, high)?;
-    let moved = s.kernel_links.binary_search(&word.0.checked_sub(s.stream_offset)?).is_ok();
-    moved.then_some(u64::from(word.3) | u64::from(high) << 32)
+    let at = word.0.checked_sub(s.stream_offset)?;
+    let link = s.kernel_links.binary_search_by_key(&at, |link| link.0).ok()?;
+    let section = s.kernel_links[link].1;
+    section.checked_add(u64::from(word.3) | u64::from(high) << 32)
 }
 
 /// Offset and bytes of an enabled kernel stream, as far as it lies in the kernel data; `start` as [`kernel_start`] has it.
-fn kernel_stream<'a>(s: &Source<'a>, task: &Task, start: u64, i: u32) -> Option<(u64, u64, &'a [u8])> {
+fn kernel_stream<'a>(s: &'a Source, task: &Task, start: u64, i: u32) -> Option<(u64, u64, &'a [u8])> {
     (task.get_at(s.layout, Field::CoeffEn, i) == Some(1)).then(|| {
         let base = start.saturating_add(task.bytes_at(s.layout, Field::CoeffBase, i));
         let bytes = task.bytes_at(s.layout, Field::CoeffSize, i);
-        let data = usize::try_from(base).ok().and_then(|base| s.kernel.get(base..)).unwrap_or(&[]);
+        let data = usize::try_from(base).ok().and_then(|base| s.kernel.bytes.get(base..)).unwrap_or(&[]);
         (base, bytes, &data[..data.len().min(bytes as usize)])
     })
 }
@@ -221,15 +226,18 @@ pub struct StoredKernel {
 /// Coefficient streams of a container, for every generation whose descriptors are listed; tasks without them are left out. Where an
 /// element stands inside of a stream is known for version 7 alone ([`crate::patch`]).
 pub fn stored_kernels(container: &crate::hwx::Container) -> Vec<StoredKernel> {
-    let Some(s) = super::dump_file::source(container) else { return Vec::new() };
+    super::dump_file::sources(container).iter().flat_map(stored_kernels_of).collect()
+}
+
+fn stored_kernels_of(s: &Source) -> Vec<StoredKernel> {
     let (tasks, _) = decode_what_stands(s.layout, s.stream, s.first_task_words);
     let engines = s.layout.row(Field::CoeffEn).map_or(0, |r| r.count as u32);
     let of = |(index, task): (usize, &Task)| {
-        let start = kernel_start(&s, task)?;
+        let start = kernel_start(s, task)?;
         let streams: Vec<(u32, u64, u64)> = (0..engines)
-            .filter_map(|i| kernel_stream(&s, task, start, i).map(|found| (i, found)))
+            .filter_map(|i| kernel_stream(s, task, start, i).map(|found| (i, found)))
             .filter(|(_, (_, bytes, data))| *bytes > 0 && data.len() as u64 == *bytes)
-            .map(|(i, (base, bytes, _))| (i, s.kernel_offset + base, bytes))
+            .map(|(i, (base, bytes, _))| (i, s.kernel.file_offset(base), bytes))
             .collect();
         let on = |field| task.get(s.layout, field).is_some_and(|v| v != 0);
         let named = |field| task.name(s.layout, field);
@@ -239,7 +247,7 @@ pub fn stored_kernels(container: &crate::hwx::Container) -> Vec<StoredKernel> {
             Some("fp16") => Ok("fp16"),
             Some("int8") => Err("int8 coefficients"),
             // A task that leaves the format as it is: two bytes for each coefficient say it.
-            None if two_bytes(&s, task, streams.iter().map(|(.., bytes)| bytes).sum()) => Ok("fp16"),
+            None if two_bytes(s, task, streams.iter().map(|(.., bytes)| bytes).sum()) => Ok("fp16"),
             _ => Err("coefficients of a format that is not known"),
         };
         (!streams.is_empty()).then_some(StoredKernel { task: index, format, streams })
@@ -260,7 +268,7 @@ fn half_at(data: &[u8], i: usize) -> Option<u16> {
 }
 
 /// Offset and bytes of the table that the task reads; an error where it should read one.
-fn table_record<'a>(s: &Source<'a>, task: &Task) -> Result<Option<(u64, &'a [u8])>, &'static str> {
+fn table_record<'a>(s: &'a Source, task: &Task) -> Result<Option<(u64, &'a [u8])>, &'static str> {
     match s.layout.codec {
         Codec::Runs if task.name(s.layout, Field::NonlinearMode) == Some("lut") => {
             // The table leads every engine's stream; coefficients, where there are any, follow it.
@@ -271,7 +279,7 @@ fn table_record<'a>(s: &Source<'a>, task: &Task) -> Result<Option<(u64, &'a [u8]
         // It has a stream of its own.
         Codec::Packets if task.get(s.layout, Field::LutStreamEn) == Some(1) => {
             let Some(base) = linked(s, task, Field::LutAddrLo, Field::LutAddrHi) else { return Ok(None) };
-            let record = usize::try_from(base).ok().and_then(|at| s.kernel.get(at..)?.get(..lut::STREAM_BYTES));
+            let record = usize::try_from(base).ok().and_then(|at| s.kernel.bytes.get(at..)?.get(..lut::STREAM_BYTES));
             record.map(|record| Some((base, record))).ok_or("the table passes the end of the kernel data")
         }
         _ => Ok(None),
@@ -284,7 +292,7 @@ fn table(b: &mut Builder, s: &Source, index: usize, task: &Task) {
         Ok(None) => return,
         Err(what) => return b.anomaly(Part::Lut, None, format!("task {index}"), what),
     };
-    let offset = s.kernel_offset + base;
+    let offset = s.kernel.file_offset(base);
     let entry = |i: usize, name: String, meaning: &'static str| {
         let raw = half_at(record, i).unwrap_or(0);
         let mut entry = text(Some(offset + 2 * i as u64), &name, f16::from_bits(raw).to_string());
@@ -338,10 +346,10 @@ fn weights(b: &mut Builder, s: &Source, index: usize, task: &Task) {
     let mut entries = Vec::new();
     for (i, (base, bytes, data)) in (0..count).filter_map(|i| kernel_stream(s, task, start, i).map(|k| (i, k))) {
         if data.len() as u64 != bytes {
-            let what = format!("{bytes:#x} bytes at {base:#x} pass the end of {:#x} bytes", s.kernel.len());
+            let what = format!("{bytes:#x} bytes at {base:#x} pass the end of {:#x} bytes", s.kernel.bytes.len());
             b.anomaly(Part::Weights, None, format!("task {index}, kernel stream {i}"), what);
         }
-        let offset = s.kernel_offset.saturating_add(base);
+        let offset = s.kernel.file_offset(base);
         let value = format!("{bytes:#x} bytes at kernel offset {base:#x}");
         entries.push(text(Some(offset), &format!("stream[{i}]"), value));
         if halves {

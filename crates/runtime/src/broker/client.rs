@@ -269,14 +269,16 @@ impl Loaded for RemoteProgram {
     }
 
     fn submit(&self, submission: &Submission<'_>) -> Result<()> {
-        let &Submission { sequence, inputs, outputs, keeps, limit } = submission;
+        let &Submission { sequence, procedure, inputs, outputs, keeps, limit } = submission;
         if keeps
+            && procedure == 0
             && limit.is_none()
             && let Some(done) = self.submit_chained(inputs, outputs)
         {
             return done;
         }
-        let submit = Submit { sequence, doorbell: self.doorbell, ..Submit::new(self.token, inputs, outputs) };
+        let submit =
+            Submit { sequence, procedure, doorbell: self.doorbell, ..Submit::new(self.token, inputs, outputs) };
         let request = submit.encode().map_err(|code| Error::driver("submit", code))?;
         let mut body = submit.doorbell.to_le_bytes().to_vec();
         body.extend_from_slice(&request);

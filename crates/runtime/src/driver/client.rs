@@ -1,5 +1,6 @@
 //! A user client: the dispatcher in front of the handlers.
 
+use super::request::admit::PROCEDURE_SHIFT;
 use super::request::{Event, WakePort};
 use super::task::{Grant, Stamp, Task, lock};
 use super::{ClientState, Driver, Surface};
@@ -104,6 +105,8 @@ pub struct Submit<'a> {
     pub inputs: &'a [u32],
     /// Output surfaces in the order of ports.
     pub outputs: &'a [u32],
+    /// Number of the procedure that is called; 0 is the first.
+    pub procedure: u8,
     /// Doorbell index.
     pub doorbell: u64,
     /// Shared events that must have reached a value before it runs.
@@ -118,7 +121,7 @@ impl Submit<'_> {
         let (priority, qos) = (rows::DEFAULT_PRIORITY as u32, rows::DEFAULT_QOS as u32);
         // As many doorbells as task queues are used: the class of service decides both.
         let doorbell = u64::from(priority);
-        Submit { token, sequence: 0, priority, qos, inputs, outputs, doorbell, waits: &[], signals: &[] }
+        Submit { token, sequence: 0, priority, qos, inputs, outputs, procedure: 0, doorbell, waits: &[], signals: &[] }
     }
 
     /// The request's bytes.
@@ -132,7 +135,8 @@ impl Submit<'_> {
         put64(&mut out, request::SEQUENCE, self.sequence);
         put32(&mut out, request::PRIORITY, self.priority);
         put32(&mut out, request::QOS, self.qos);
-        put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8);
+        let procedure = u32::from(self.procedure) << PROCEDURE_SHIFT;
+        put32(&mut out, request::COUNTS, n_in as u32 | (n_out as u32) << 8 | procedure);
         put32(&mut out, request::CATEGORY, rows::IO_CATEGORY as u32);
         for (i, &surface) in self.inputs.iter().chain(self.outputs).enumerate() {
             put32(&mut out, request::SURFACES + 8 * i, surface);

@@ -69,7 +69,7 @@ impl Gate {
         self.firmware.power.off();
         let wired: BTreeSet<u64> = self.instances.values().filter(|i| i.wired).map(|i| i.image).collect();
         let loose = self.instances.values().filter(|i| !wired.contains(&i.image));
-        self.counters.unwired += loose.filter(|i| i.resident.unwire()).count() as u64;
+        self.counters.unwired += loose.flat_map(|i| &i.residents).filter(|r| r.unwire()).count() as u64;
     }
 
     /// Priority of a client's request, as its hints have it: those of the connection, else of its process, else of its team. Hint 1

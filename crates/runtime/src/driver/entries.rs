@@ -13,7 +13,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Image {
     pub form: Form,
-    pub resident: Arc<Resident>,
+    /// By procedure number.
+    pub procedures: Vec<Procedure>,
     pub package: Arc<[u8]>,
     pub owner: Identity,
     pub intermediate: u64,
@@ -21,6 +22,12 @@ pub(crate) struct Image {
     pub program: u32,
     pub epoch: u64,
     pub instances: u32,
+}
+
+/// An entry point of an image.
+#[derive(Clone, Debug)]
+pub(crate) struct Procedure {
+    pub resident: Arc<Resident>,
     pub sections: Vec<Section>,
 }
 
@@ -44,7 +51,8 @@ pub(crate) enum Prepared {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub image: u64,
-    pub resident: Arc<Resident>,
+    /// By procedure number: one at least.
+    pub residents: Vec<Arc<Resident>>,
     pub client: u64,
     pub process: u32,
     pub epoch: u64,
@@ -64,6 +72,13 @@ pub(crate) struct Instance {
     pub saving: bool,
     /// Its memory stays when the engine goes off.
     pub wired: bool,
+}
+
+impl Instance {
+    /// The first procedure.
+    pub fn resident(&self) -> &Arc<Resident> {
+        &self.residents[0]
+    }
 }
 
 #[derive(Clone, Debug)]

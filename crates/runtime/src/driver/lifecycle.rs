@@ -5,7 +5,7 @@ use super::controls::Holder;
 use super::request::Plan;
 use super::resident::{Patch, Resident};
 use super::task::lock;
-use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared, Section};
+use super::{ClientState, Driver, Form, Gate, Image, Instance, Prepared, Procedure, Section};
 use crate::error::Code;
 use crate::firmware::call::Call;
 use crate::words::{put32, put64, u32_at, u64_at};
@@ -42,10 +42,13 @@ impl Client {
         // One copy: the bytes that are checked are the bytes that are used.
         let file = self.task.fetch(image, bytes)?;
         let signed = self.driver.trust.check(&file)?;
-        let (form, program) = read_program(signed).ok_or(Code::BAD_ARGUMENT)?;
-        let package = firmware::from_programs(&[&program]).map_err(|_| Code::BAD_ARGUMENT)?;
+        let (form, programs) = read_programs(signed).ok_or(Code::BAD_ARGUMENT)?;
+        let all: Vec<&Program> = programs.iter().collect();
+        let package = firmware::from_programs(&all).map_err(|_| Code::BAD_ARGUMENT)?;
         let package: Arc<[u8]> = package.write().into();
-        let resident = Arc::new(Resident::new(Arc::new(program), Vec::new(), self.driver.config.arithmetic)?);
+        let arithmetic = self.driver.config.arithmetic;
+        let resident = |program| Resident::new(Arc::new(program), Vec::new(), arithmetic).map(Arc::new);
+        let residents = programs.into_iter().map(resident).collect::<Result<Vec<_>, Code>>()?;
         let mask = driver_mask(u32_at(&blob, arguments::STATS_MASK));
 
         let mut gate = lock(&self.driver.gate);
@@ -64,8 +67,12 @@ impl Client {
                 return Err(code);
             }
         };
-        let sections = match gate.map_load(self.id, &resident) {
-            Ok(sections) => sections,
+        let mapped = residents.iter().map(|resident| {
+            let sections = gate.map_load(self.id, resident)?;
+            Ok(Procedure { resident: Arc::clone(resident), sections })
+        });
+        let procedures = match mapped.collect::<Result<Vec<_>, Code>>() {
+            Ok(procedures) => procedures,
             Err(code) => {
                 gate.firmware.terminate_process(process);
                 gate.firmware.unload(id);
@@ -75,20 +82,10 @@ impl Client {
         let (key, intermediate) = (self.driver.mint(&mut gate), self.driver.mint(&mut gate));
         let epoch = gate.firmware.epoch;
         let owner = self.task.identity.clone();
-        let made = Image {
-            form,
-            resident: Arc::clone(&resident),
-            package,
-            owner,
-            intermediate,
-            program: id,
-            epoch,
-            instances: 0,
-            sections,
-        };
+        let made = Image { form, procedures, package, owner, intermediate, program: id, epoch, instances: 0 };
         gate.images.insert(key, made);
         gate.balancer.place(key);
-        let created = self.instantiate(&mut gate, key, resident, process, mask)?;
+        let created = self.instantiate(&mut gate, key, residents, process, mask)?;
         drop(gate);
         self.task.put(result, &created.encode())
     }
@@ -97,7 +94,7 @@ impl Client {
         &self,
         gate: &mut Gate,
         image: u64,
-        resident: Arc<Resident>,
+        residents: Vec<Arc<Resident>>,
         process: u32,
         stats_mask: u32,
     ) -> Result<Created, Code> {
@@ -108,7 +105,7 @@ impl Client {
         let created = Created { token, intermediate: entry.intermediate, program: entry.program, process };
         let instance = Instance {
             image,
-            resident,
+            residents,
             client: self.id,
             process,
             epoch,
@@ -143,16 +140,15 @@ impl Client {
         if image.owner != self.task.identity {
             return Err(Code::NOT_PERMITTED);
         }
-        let resident = match patches.is_empty() {
-            true => Arc::clone(&image.resident),
-            false => {
-                let program = Arc::clone(image.resident.program());
-                Arc::new(Resident::new(program, patches, self.driver.config.arithmetic)?)
-            }
-        };
+        let mut residents: Vec<Arc<Resident>> = image.procedures.iter().map(|p| Arc::clone(&p.resident)).collect();
+        // An adapter is of the first procedure.
+        if !patches.is_empty() {
+            let program = Arc::clone(residents[0].program());
+            residents[0] = Arc::new(Resident::new(program, patches, self.driver.config.arithmetic)?);
+        }
         let program = gate.reload_image(key)?;
         let process = gate.firmware.create_process(program)?;
-        let created = self.instantiate(&mut gate, key, resident, process, 0)?;
+        let created = self.instantiate(&mut gate, key, residents, process, 0)?;
         let depth = u32_at(input, instance::DEPTH);
         if let Some(made) = gate.instances.get_mut(&created.token).filter(|_| depth > 0) {
             made.depth = depth.min(rows::PROGRAM_OUTSTANDING as u32);
@@ -273,7 +269,7 @@ impl Client {
         let mut gate = lock(&self.driver.gate);
         self.chained(&gate, token, handler)?;
         let found = gate.instances.get(&token).ok_or(Code::NOT_FOUND)?;
-        let ports = found.resident.ports(Direction::Output).count();
+        let ports = found.resident().ports(Direction::Output).count();
         if u64::from(set) >= rows::OUTPUT_SETS || count as usize != ports {
             return Err(Code::BAD_ARGUMENT);
         }
@@ -321,6 +317,7 @@ impl Client {
             doorbell: u32_at(input, inputs::FLAGS) % rows::DOORBELLS as u32,
             call,
             command: wire::PROCEDURE_CALL_TRIGGER_CACHE_REQUEST,
+            procedure: 0,
             waits: Vec::new(),
             signals: Vec::new(),
         };
@@ -370,14 +367,22 @@ impl Client {
     }
 }
 
-/// The program of an image, in either representation.
-fn read_program(image: &[u8]) -> Option<(Form, Program)> {
+/// The programs of an image's procedures, in either representation.
+fn read_programs(image: &[u8]) -> Option<(Form, Vec<Program>)> {
     match u32_at(image, 0) {
-        hwx::MAGIC => Some((Form::Image, Container::read(image).ok()?.program().ok()?)),
+        hwx::MAGIC => {
+            let container = Container::read(image).ok()?;
+            let refused = container.load_findings();
+            if let Some(first) = refused.first() {
+                tracing::warn!(function = first.function, offset = first.offset, why = %first.message, "refused at load");
+                return None;
+            }
+            Some((Form::Image, container.programs().ok()?))
+        }
         rows_of_packages::PACKAGE_MAGIC => {
             let package = firmware::Package::read(image).ok().filter(|p| p.check().is_empty())?;
             match package.programs.as_slice() {
-                [entry] => Some((Form::Operations, entry.program().ok()?)),
+                [entry] => Some((Form::Operations, vec![entry.program().ok()?])),
                 _ => None,
             }
         }
@@ -487,7 +492,8 @@ impl Gate {
                 self.firmware.unload(program);
             }
             if let Some(image) = self.images.remove(&gone.image) {
-                image.sections.iter().for_each(|s| self.dart.forget(s.surface));
+                let sections = image.procedures.iter().flat_map(|p| &p.sections);
+                sections.for_each(|s| self.dart.forget(s.surface));
             }
             self.balancer.remove(gone.image);
         }

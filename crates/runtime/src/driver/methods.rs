@@ -260,20 +260,22 @@ impl Gate {
         let client = |(id, c): (&u64, &ClientEntry)| format!("{id} pid {} {:?} {:?}", c.pid, c.kind, c.state);
         let surface = |(id, s): (&u32, &Surface)| format!("surface {id} {} bytes", s.shared.len());
         let managed = |(iova, (_, bytes)): (&u64, &(u32, u64))| format!("managed {iova:#x} {bytes} bytes");
-        let model = |i: &Image| {
-            let p = i.resident.program();
-            format!(
-                "{} {:?} kernel {} bytes, scratch {} bytes, {} instances",
-                p.name,
-                i.form,
-                p.kernel.len(),
-                p.scratch_bytes,
-                i.instances
-            )
+        let procedures = |i: &Image| -> Vec<String> {
+            let one = |p: &anemone_program::Program| {
+                format!(
+                    "{} {:?} kernel {} bytes, scratch {} bytes, {} instances",
+                    p.name,
+                    i.form,
+                    p.kernel.len(),
+                    p.scratch_bytes,
+                    i.instances
+                )
+            };
+            i.procedures.iter().map(|p| one(p.resident.program())).collect()
         };
         Answer::Lines(match name {
             "GetClientsInfo" => self.clients.iter().map(client).collect(),
-            "ShowModelMemoryStatus" => self.images.values().map(model).collect(),
+            "ShowModelMemoryStatus" => self.images.values().flat_map(procedures).collect(),
             _ => self.surfaces.iter().map(surface).chain(self.controls.managed.iter().map(managed)).collect(),
         })
     }

@@ -32,7 +32,7 @@ use anemone_program::Program;
 use balancer::Balancer;
 use client::Client;
 use controls::{Controls, Holder};
-pub(crate) use entries::{ANYONE, ClientEntry, ClientState, Image, Instance, Prepared, Section, Surface};
+pub(crate) use entries::{ANYONE, ClientEntry, ClientState, Image, Instance, Prepared, Procedure, Section, Surface};
 pub use request::{Event, Message, Reply, Stray, WakePort, priority_of};
 use sign::{Signer, Trust};
 use std::collections::BTreeMap;
@@ -329,7 +329,7 @@ impl Driver {
     /// Counters of each task of an instance's program, over its runs, in the order of
     /// [`names`](crate::firmware::stats::names). The model counts whether or not a mask asks for it.
     pub fn task_counters(&self, token: u64) -> std::result::Result<Vec<crate::firmware::counters::Counts>, Code> {
-        let resident = lock(&self.gate).instances.get(&token).map(|i| Arc::clone(&i.resident));
+        let resident = lock(&self.gate).instances.get(&token).map(|i| Arc::clone(i.resident()));
         Ok(resident.ok_or(Code::NOT_FOUND)?.counters())
     }
 
@@ -412,7 +412,7 @@ impl Driver {
 
     /// Number of times a program was expanded for execution, by instance token.
     pub fn expansions(&self, token: u64) -> Option<u64> {
-        lock(&self.gate).instances.get(&token).map(|i| i.resident.expansions())
+        lock(&self.gate).instances.get(&token).map(|i| i.resident().expansions())
     }
 }
 

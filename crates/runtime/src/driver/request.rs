@@ -1,6 +1,6 @@
 //! Requests: admitted (`admit`), queued by urgency, posted one at a time (`post`), executed (`run`), answered.
 
-mod admit;
+pub(super) mod admit;
 mod path;
 mod post;
 mod run;
@@ -85,6 +85,8 @@ pub(crate) struct Request {
     doorbell: u32,
     call: Call,
     command: u32,
+    /// Number of the procedure that it calls.
+    procedure: u32,
     inputs: Vec<Bound>,
     outputs: Vec<Bound>,
     /// Kernel, text and scratch of the program.
@@ -171,6 +173,7 @@ pub(crate) struct Plan {
     pub doorbell: u32,
     pub call: Call,
     pub command: u32,
+    pub procedure: u32,
     pub waits: Vec<Event>,
     pub signals: Vec<Event>,
 }

@@ -50,6 +50,8 @@ pub trait Loaded: Send + Sync {
 pub struct Submission<'a> {
     /// Sequence number.
     pub sequence: u64,
+    /// Number of the procedure.
+    pub procedure: u8,
     /// Input surfaces.
     pub inputs: &'a [u32],
     /// Output surfaces.
@@ -60,11 +62,11 @@ pub struct Submission<'a> {
     pub limit: Option<Duration>,
 }
 
-/// Reads a program image.
-pub fn read_image(image: &[u8]) -> Result<Program> {
+/// Reads a program image: its procedures by number.
+pub fn read_image(image: &[u8]) -> Result<Vec<Program>> {
     let refused = |what: String| Error::Compile(what);
     let container = Container::read(image).map_err(|e| refused(e.to_string()))?;
-    container.program().map_err(|e| refused(e.to_string()))
+    container.programs().map_err(|e| refused(e.to_string()))
 }
 
 /// A driver in this process.
@@ -170,10 +172,13 @@ impl Loaded for OwnProgram {
     }
 
     fn submit(&self, submission: &Submission<'_>) -> Result<()> {
-        let &Submission { sequence, inputs, outputs, keeps, limit } = submission;
-        let submit = Submit { sequence, ..Submit::new(self.token, inputs, outputs) };
+        let &Submission { sequence, procedure, inputs, outputs, keeps, limit } = submission;
+        let submit = Submit { sequence, procedure, ..Submit::new(self.token, inputs, outputs) };
         let Some(limit) = limit else {
-            if keeps && let Some(done) = self.submit_chained(inputs, outputs) {
+            if keeps
+                && procedure == 0
+                && let Some(done) = self.submit_chained(inputs, outputs)
+            {
                 return done;
             }
             return self.client.run(&submit);

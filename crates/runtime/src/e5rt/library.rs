@@ -13,13 +13,16 @@ use anemone_program::e5::{Descriptor, Dispatch, HostCall, HostTensor, container_
 use anemone_program::{Direction, Program};
 use std::sync::{Arc, Mutex};
 
+/// Name that the first function of every library has.
+pub const MAIN: &str = "main";
+
 /// A tensor that passes between calls, or between them and the caller.
 type Slot = usize;
 
 /// A call with the tensors that it reads and makes.
 enum Step {
     /// Image by its place in the bundle, and one tensor a port.
-    Engine { image: usize, program: Arc<Program>, ports: Vec<Slot> },
+    Engine { image: usize, procedure: u8, program: Arc<Program>, ports: Vec<Slot> },
     /// On the host.
     Host { call: HostCall, inputs: Vec<Slot>, outputs: Vec<Slot> },
 }
@@ -33,6 +36,18 @@ struct Plan {
 }
 
 impl Plan {
+    /// Plan of a further function: one procedure of the first image.
+    fn of_procedure(bundle: &Bundle, function: &Signature) -> Result<Plan> {
+        let mut plan = Plan { steps: Vec::new(), tensors: function.ports.clone(), ends: Vec::new() };
+        plan.ends = (0..plan.tensors.len()).collect();
+        let unknown = || Error::Unknown { what: "procedure", name: function.name.clone() };
+        let programs = read_image(bundle.images.first().ok_or_else(unknown)?)?;
+        let procedure = programs.iter().position(|p| p.name == function.name).ok_or_else(unknown)?;
+        let step = plan.engine(0, procedure, programs)?;
+        plan.steps.push(step);
+        Ok(plan)
+    }
+
     fn of(bundle: &Bundle) -> Result<Plan> {
         let broken = |e: &dyn std::fmt::Display| Error::Compile(format!("dispatch descriptor: {e}"));
         let descriptor = Descriptor::read(&bundle.descriptor).map_err(|e| broken(&e))?;
@@ -59,7 +74,10 @@ impl Plan {
                 Dispatch::Engine(call) => {
                     let image = hashes.iter().position(|hash| *hash == call.hash);
                     let image = image.ok_or(Error::Unknown { what: "program image", name: call.name })?;
-                    plan.engine(image, read_image(&bundle.images[image])?)?
+                    let programs = read_image(&bundle.images[image])?;
+                    // A descriptor names the procedure of a container that has several.
+                    let procedure = programs.iter().position(|p| p.name == call.symbol).unwrap_or(0);
+                    plan.engine(image, procedure, programs)?
                 }
             };
             plan.steps.push(step);
@@ -82,7 +100,11 @@ impl Plan {
         }
     }
 
-    fn engine(&mut self, image: usize, program: Program) -> Result<Step> {
+    /// A call of one procedure of an image.
+    fn engine(&mut self, image: usize, procedure: usize, mut programs: Vec<Program>) -> Result<Step> {
+        let many = || Error::Size { what: "procedures".into(), found: programs.len() as u64, expected: 255 };
+        let number = u8::try_from(procedure).map_err(|_| many())?;
+        let program = programs.swap_remove(procedure);
         let mut ports = Vec::new();
         for port in &program.ports {
             let slot = self.find(&port.name).unwrap_or_else(|| {
@@ -94,7 +116,7 @@ impl Plan {
             cast::check(&self.tensors[slot], port)?;
             ports.push(slot);
         }
-        Ok(Step::Engine { image, program: Arc::new(program), ports })
+        Ok(Step::Engine { image, procedure: number, program: Arc::new(program), ports })
     }
 }
 
@@ -104,6 +126,8 @@ pub struct Library {
     runtime: Arc<Runtime>,
     bundle: Arc<Bundle>,
     plan: Arc<Plan>,
+    /// Plans of further functions, in the order of their signatures.
+    further: Vec<Arc<Plan>>,
     kept: bool,
     adapter: Arc<Vec<Piece>>,
 }
@@ -112,7 +136,9 @@ impl Library {
     /// `kept` tells whether the bundle comes from the cache.
     pub(super) fn new(runtime: Arc<Runtime>, bundle: Bundle, kept: bool) -> Result<Library> {
         let plan = Arc::new(Plan::of(&bundle)?);
-        Ok(Library { runtime, bundle: Arc::new(bundle), plan, kept, adapter: Arc::default() })
+        let further = bundle.function.further.iter().map(|f| Plan::of_procedure(&bundle, f).map(Arc::new));
+        let further = further.collect::<Result<_>>()?;
+        Ok(Library { runtime, bundle: Arc::new(bundle), plan, further, kept, adapter: Arc::default() })
     }
 
     /// The same with an adapter: kernel data of its one program that an instance of its own replaces. The base is loaded once
@@ -138,19 +164,36 @@ impl Library {
         })
     }
 
-    /// Function of a name; a model has one.
+    /// Function of a name: a model has one, a container of several procedures one for each.
     pub fn function(&self, name: &str) -> Result<Function> {
-        if name != self.bundle.function.name {
-            return Err(Error::Unknown { what: "function", name: name.into() });
-        }
+        let plan = match self.place(name)? {
+            None => &self.plan,
+            Some(at) => &self.further[at],
+        };
         let (bundle, adapter) = (Arc::clone(&self.bundle), Arc::clone(&self.adapter));
         let loading = Loading { bundle, adapter, loaded: Mutex::new(None) };
-        Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(&self.plan), loading: Arc::new(loading) })
+        Ok(Function { runtime: Arc::clone(&self.runtime), plan: Arc::clone(plan), loading: Arc::new(loading) })
     }
 
-    /// Signature of the function.
+    /// Place of a function among the further ones; `None` for the first, which is also called `main`.
+    fn place(&self, name: &str) -> Result<Option<usize>> {
+        let function = &self.bundle.function;
+        match function.further.iter().position(|f| f.name == name) {
+            None if name != function.name && name != MAIN => {
+                Err(Error::Unknown { what: "function", name: name.into() })
+            }
+            at => Ok(at),
+        }
+    }
+
+    /// Signature of the first function.
     pub fn signature(&self) -> &Signature {
         &self.bundle.function
+    }
+
+    /// Signature of a function, by name.
+    pub fn signature_of(&self, name: &str) -> Result<&Signature> {
+        Ok(self.place(name)?.map_or(&self.bundle.function, |at| &self.bundle.function.further[at]))
     }
 
     /// The bundle.
@@ -219,7 +262,7 @@ impl Function {
         let mut calls: Vec<Call> = Vec::new();
         for (step, ready) in self.plan.steps.iter().zip(self.loaded()?) {
             let call = match (step, ready) {
-                (Step::Engine { program, ports, .. }, Ready::Engine(loaded)) => {
+                (&Step::Engine { ref program, ref ports, procedure, .. }, Ready::Engine(loaded)) => {
                     let inputs = program.ports.iter().zip(ports).filter(|(p, _)| p.direction == Direction::Input);
                     for (port, &slot) in inputs {
                         if let Some(maker) = calls.iter_mut().rev().find(|call| call.maker(slot, port).is_some()) {
@@ -228,7 +271,7 @@ impl Function {
                     }
                     let ports = self.device_ports((program, ports), loaded.as_ref(), &calls)?;
                     let stages = modelled(program).unwrap_or(Stages::SMALL);
-                    Call::Engine { loaded, ports, stages, keeps: false }
+                    Call::Engine { loaded, procedure, ports, stages, keeps: false }
                 }
                 (Step::Host { call, inputs, outputs }, Ready::Host(segment)) => Call::Host {
                     name: call.name.clone(),

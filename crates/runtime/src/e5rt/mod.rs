@@ -26,7 +26,7 @@ use crate::os::shared::Shared;
 pub use compiler::{CompileOptions, Compiler};
 use device::Device;
 pub use host::{HostExecutor, HostSegment};
-pub use library::{Function, Library};
+pub use library::{Function, Library, MAIN};
 pub use operation::{IoPort, Operation};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

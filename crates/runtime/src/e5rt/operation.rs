@@ -55,6 +55,8 @@ pub(super) enum Call {
     Engine {
         /// On the device.
         loaded: Arc<dyn Loaded>,
+        /// Number of the procedure of its image.
+        procedure: u8,
         /// In the order of the program's.
         ports: Vec<DevicePort>,
         /// Modelled stages of one submission.
@@ -207,9 +209,9 @@ impl Operation {
         }
         for call in &self.calls {
             match call {
-                Call::Engine { loaded, ports, stages, keeps } => {
+                Call::Engine { loaded, procedure, ports, stages, keeps } => {
                     let left = limit.map(|l| l.saturating_sub(begin.elapsed()));
-                    self.on_engine((loaded.as_ref(), *stages, *keeps), ports, &mut work, left)?;
+                    self.on_engine((loaded.as_ref(), *procedure), (*stages, *keeps), ports, &mut work, left)?;
                 }
                 Call::Host { name, segment, inputs, outputs } => {
                     let begin = self.now();
@@ -245,7 +247,8 @@ impl Operation {
     /// A call of a program: inputs cast in, one submission. Outputs stay on the device until somebody asks for them.
     fn on_engine(
         &self,
-        (loaded, stages, keeps): (&dyn Loaded, Stages, bool),
+        (loaded, procedure): (&dyn Loaded, u8),
+        (stages, keeps): (Stages, bool),
         ports: &[DevicePort],
         work: &mut Dispatching,
         limit: Option<Duration>,
@@ -282,7 +285,7 @@ impl Operation {
         let begin = self.now();
         let keeps = keeps || ports.iter().any(|p| p.chained) || inputs.iter().any(|i| outputs.contains(i));
         let sequence = self.runtime.next_submission();
-        loaded.submit(&Submission { sequence, inputs: &inputs, outputs: &outputs, keeps, limit })?;
+        loaded.submit(&Submission { sequence, procedure, inputs: &inputs, outputs: &outputs, keeps, limit })?;
         self.span("DRIVER_REQUEST inference", begin);
         if let Some((trace, begin)) = self.runtime.trace.as_ref().zip(begin) {
             trace.stages(begin, stages);

@@ -15,6 +15,8 @@ use anemone_program::Direction;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// Place of the procedure number in the word of counts: behind those of inputs and outputs.
+pub(in crate::driver) const PROCEDURE_SHIFT: u32 = 16;
 /// Events of a request at most: those it waits for, then those it signals.
 const EVENT_SLOTS: u32 = 12;
 
@@ -49,7 +51,8 @@ impl Client {
         let sequence = u64_at(input, request::SEQUENCE) as u32;
         let (asynchronous, limit) = (wake.is_some(), self.timeout());
         let (doorbell, command) = (doorbell as u32, wire::PROCEDURE_CALL);
-        let plan = Plan { token, sequence, priority, doorbell, call, command, waits, signals };
+        let procedure = counts >> PROCEDURE_SHIFT & 0xff;
+        let plan = Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals };
         let (id, gate) = self.admit(plan, &ids[..n_in], &ids[n_in..], wake)?;
         if asynchronous {
             self.driver.work(gate);
@@ -121,7 +124,10 @@ impl Client {
             gate = self.driver.sleep(gate, left);
         }
         let (resident, class, secure) = match gate.instances.get(&plan.token) {
-            Some(instance) => (Arc::clone(&instance.resident), instance.priority, instance.secure),
+            Some(instance) => {
+                let resident = instance.residents.get(plan.procedure as usize).ok_or(Code::BAD_ARGUMENT)?;
+                (Arc::clone(resident), instance.priority, instance.secure)
+            }
             None => return Err(Code::NOT_FOUND),
         };
         let class = gate.clients.get(&self.id).and_then(|c| c.priority).unwrap_or(class);
@@ -133,7 +139,7 @@ impl Client {
                 return Err(code);
             }
         };
-        let sections = match self.sections(&mut gate, plan.token) {
+        let sections = match self.sections(&mut gate, plan.token, plan.procedure) {
             Ok(sections) => sections,
             Err(code) => {
                 inputs.iter().chain(&outputs).for_each(|b| gate.dart.end(self.id, b.iova));
@@ -146,7 +152,7 @@ impl Client {
         gate.next += 1;
         gate.queue.order += 1;
         let (id, order) = (gate.next, gate.queue.order);
-        let Plan { token, sequence, priority, doorbell, call, command, waits, signals } = plan;
+        let Plan { token, sequence, priority, doorbell, call, command, procedure, waits, signals } = plan;
         let priority = if u64::from(priority) == rows::DEFAULT_PRIORITY { class } else { priority };
         let priority = gate.hinted(self, priority);
         // Queues are as many as priorities: the class of service decides both.
@@ -170,6 +176,7 @@ impl Client {
             stray: None,
             wake,
             resident,
+            procedure,
         };
         let turn = gate.queue.turns.enter(priority, client);
         gate.queue.waiting.insert((priority, turn, order), request);
@@ -210,11 +217,12 @@ impl Client {
     }
 
     /// Kernel, text and scratch of an instance's program, mapped for this client.
-    fn sections(&self, gate: &mut Gate, token: u64) -> Result<Vec<Bound>, Code> {
+    fn sections(&self, gate: &mut Gate, token: u64, procedure: u32) -> Result<Vec<Bound>, Code> {
         let Gate { instances, images, dart, .. } = gate;
         let image = instances.get(&token).and_then(|i| images.get(&i.image)).ok_or(Code::NOT_FOUND)?;
-        let mut bound: Vec<Bound> = Vec::with_capacity(image.sections.len());
-        for &Section { usage, surface, bytes, bar } in &image.sections {
+        let sections = &image.procedures.get(procedure as usize).ok_or(Code::BAD_ARGUMENT)?.sections;
+        let mut bound: Vec<Bound> = Vec::with_capacity(sections.len());
+        for &Section { usage, surface, bytes, bar } in sections {
             let begun = match dart.begin(self.id, surface, usage) {
                 Err(Code::NOT_FOUND) => {
                     dart.map(self.id, surface, bytes, usage, 0).and_then(|_| dart.begin(self.id, surface, usage))

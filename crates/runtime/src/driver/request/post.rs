@@ -83,7 +83,7 @@ impl Gate {
             priority: request.priority,
             program: ids.0 as i32,
             process: ids.1 as i32,
-            procedure: 0,
+            procedure: request.procedure,
         };
         let mut message = Vec::with_capacity(Header::BYTES + Call::BYTES);
         match header.encode(Form::Loop) {

@@ -1,0 +1,55 @@
+//! Kernel data of a procedure over all its sections: `__KERN_0`, `__KERN_1` and so on.
+
+use std::borrow::Cow;
+
+use anemone_facts::formats::hwx as rows;
+
+use super::defs::{Container, RunState, Section};
+
+/// Kernel data as streams count in it, and where it stands in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelData<'a> {
+    /// The bytes. Sections begin on pages: between them stand zeros.
+    pub bytes: Cow<'a, [u8]>,
+    /// First byte of each section: here, and in the file.
+    pub places: Vec<(u64, u64)>,
+}
+
+impl<'a> KernelData<'a> {
+    /// Kernel data that stands in one piece at an offset of the file.
+    pub fn whole(bytes: &'a [u8], file_offset: u64) -> KernelData<'a> {
+        KernelData { bytes: Cow::Borrowed(bytes), places: vec![(0, file_offset)] }
+    }
+
+    /// Sections one behind the other.
+    pub(crate) fn of(sections: &[&'a Section]) -> KernelData<'a> {
+        let [first, ..] = sections else { return KernelData::default() };
+        let start = |s: &Section| s.address.saturating_sub(first.address);
+        let places = sections.iter().map(|s| (start(s), u64::from(s.file_offset))).collect();
+        let bytes = match sections {
+            [only] => Cow::Borrowed(only.data.as_slice()),
+            several => {
+                let mut all = Vec::new();
+                for section in several {
+                    all.resize((all.len() as u64).next_multiple_of(rows::PAGE) as usize, 0);
+                    all.extend_from_slice(&section.data);
+                }
+                Cow::Owned(all)
+            }
+        };
+        KernelData { bytes, places }
+    }
+
+    /// Offset in the file of a byte.
+    pub fn file_offset(&self, at: u64) -> u64 {
+        let place = self.places.iter().rev().find(|(start, _)| *start <= at);
+        place.map_or(at, |(start, offset)| offset.saturating_add(at - start))
+    }
+}
+
+impl Container {
+    /// Kernel data of a procedure; of the first where none is given.
+    pub fn kernel_data<'a>(&'a self, run: Option<RunState<'a>>) -> KernelData<'a> {
+        KernelData::of(&self.kernel_sections_of(run.or(self.run_state().map(|(_, run)| run))))
+    }
+}
