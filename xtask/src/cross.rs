@@ -4,6 +4,8 @@
 //! on the path. `--check` needs neither, and without targets takes two foreign
 //! systems and the core. `--test` runs tests under an emulator, and says so where there is none.
 
+mod symbols;
+
 use crate::targets::{self, Linker, TARGETS, Target};
 use crate::{Outcome, conclude, replay, repo};
 use std::path::{Path, PathBuf};
@@ -25,48 +27,53 @@ pub fn run(arguments: &[String]) -> Outcome {
     } else {
         named.iter().map(|n| targets::find(n)).collect::<Result<_, _>>().map_err(|e| vec![e])?
     };
+    if check {
+        return check_all(&chosen);
+    }
     let mut findings = Vec::new();
     for target in &chosen {
-        let done = match (check, test) {
-            (true, _) => check_one(target),
-            (_, true) => test_one(target),
-            _ => build(target).map(|folder| sizes(target, &folder)),
+        let done = match test {
+            true => test_one(target),
+            false => {
+                build(target).and_then(|built| Ok(format!("{}{}", sizes(target, &built), offers(target, &built)?)))
+            }
         };
         match done {
             Ok(closing) => println!("{}: {closing}", target.triple),
             Err(e) => findings.push(e),
         }
     }
-    conclude(
-        findings,
-        format!(
-            "{} targets {}",
-            chosen.len(),
-            if check {
-                "checked"
-            } else if test {
-                "tried"
-            } else {
-                "built"
-            }
-        ),
-    )
+    conclude(findings, format!("{} targets {}", chosen.len(), if test { "tried" } else { "built" }))
 }
 
-fn check_one(target: &Target) -> Result<String, String> {
-    if let Err(why) = add(target) {
-        return Ok(format!("skipped: {why}"));
+/// Checks targets: in one command what can be, so that all processors are busy, with the features of the whole workspace, so that
+/// build scripts and macros are those of every other step of this profile.
+fn check_all(chosen: &[&Target]) -> Outcome {
+    let (mut checked, mut findings) = (0, Vec::new());
+    for core in [false, true] {
+        let mut command = Command::new(cargo());
+        command.args(["check", "--quiet", "--lib", "--profile", &profile().map_err(|e| vec![e])?]);
+        match core {
+            true => command.args(["--package", "anemone", "--no-default-features"]),
+            false => command.args(["--workspace", "--bin", "ane"]),
+        };
+        let mut present = Vec::new();
+        for target in chosen.iter().filter(|t| t.is_core() == core) {
+            match add(target) {
+                Ok(()) => present.push(target.triple),
+                Err(why) => println!("{}: skipped: {why}", target.triple),
+            }
+        }
+        if present.is_empty() {
+            continue;
+        }
+        command.args(present.iter().flat_map(|triple| ["--target", triple]));
+        match status(command, &present.join(" ")) {
+            Ok(()) => checked += present.len(),
+            Err(e) => findings.push(e),
+        }
     }
-    let mut command = Command::new(cargo());
-    // Build scripts and macros are built once for all steps of this profile.
-    command.args(["check", "--profile", &profile()?, "--quiet", "--target", target.triple]);
-    if target.is_core() {
-        command.args(["--package", "anemone", "--lib", "--no-default-features"]);
-    } else {
-        command.args(target.packages().iter().chain(&["anemone-python"]).flat_map(|p| ["--package", p]));
-    }
-    status(command, target)?;
-    Ok("checks".into())
+    conclude(findings, format!("{checked} targets checked"))
 }
 
 /// Tests a target's binary under its emulator: the tests of the command line, and a replay of packages, golden programs and
@@ -87,7 +94,7 @@ fn test_one(target: &Target) -> Result<String, String> {
     let own = own()?;
     let mut cli = Command::new(cargo());
     cli.args(["test", "--profile", &profile()?, "--workspace", "--test", "cli"]).env("ANE_BINARY", &foreign);
-    status(cli, target)?;
+    status(cli, target.triple)?;
     let recording = folder().join("replay-cross");
     let replay = |mode: &str, binary: &Path| {
         let (folder, binary) = (recording.display().to_string(), binary.display().to_string());
@@ -111,44 +118,64 @@ fn random_numbers(target: &Target, folder: &Path) -> Result<(), String> {
     std::fs::write(&source, RANDOM).map_err(|e| format!("{}: {e}", source.display()))?;
     let mut command = Command::new(gcc);
     command.args(["-shared", "-o"]).arg(folder.join("bcryptprimitives.dll")).arg(&source).arg("-ladvapi32");
-    status(command, target)
+    status(command, target.triple)
 }
 
 /// A script that runs the target's binary.
 fn wrapper(target: &Target, folder: &Path) -> Result<PathBuf, String> {
-    let path = folder.join("ane-here");
     let binary = folder.join(target.artifacts()[0]);
-    let text = format!("#!/bin/sh\nexec {} {} \"$@\"\n", target.runner.join(" "), binary.display());
+    script(folder, "ane-here", &format!("{} {}", target.runner.join(" "), binary.display()))
+}
+
+/// A script that is another name of a command.
+fn script(folder: &Path, name: &str, command: &str) -> Result<PathBuf, String> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(name);
+    let text = format!("#!/bin/sh\nexec {command} \"$@\"\n");
     let fail = |e: std::io::Error| format!("{}: {e}", path.display());
-    std::fs::write(&path, text).map_err(fail)?;
-    let done = Command::new("chmod").arg("+x").arg(&path).status().map_err(fail)?;
-    if done.success() { Ok(path) } else { Err(format!("{}: chmod: {done}", path.display())) }
+    if std::fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+        std::fs::create_dir_all(folder).map_err(fail)?;
+        std::fs::write(&path, text).map_err(fail)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(fail)?;
+    }
+    Ok(path)
 }
 
 /// Builds a target; the folder of its artifacts.
 pub fn build(target: &Target) -> Result<PathBuf, String> {
     add(target)?;
     let mut command = Command::new(cargo());
-    let glibc = match target.linker {
-        Linker::Zig(glibc) => glibc,
-        Linker::Gcc(_) => "",
-        Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
-    };
-    command.arg(if matches!(target.linker, Linker::Zig(_)) { "zigbuild" } else { "build" });
-    command.args(["--profile", "dist", "--target", &format!("{}{glibc}", target.triple)]);
-    // The module for Python is linked where its wheel is made.
-    command.args(target.packages().iter().flat_map(|p| ["--package", p]));
-    environment(&mut command, target);
-    status(command, target)?;
+    command.args(["build", "--profile", "dist", "--target", target.triple]);
+    // With the module for Python, so that its wheel finds everything built but itself: the same features, the same linker.
+    command.args(target.packages().iter().chain(target.module()).flat_map(|p| ["--package", p]));
+    environment(&mut command, target)?;
+    status(command, target.triple)?;
     Ok(folder().join(target.triple).join("dist"))
 }
 
-/// The linker.
-pub fn environment(command: &mut Command, target: &Target) {
+/// The linker. Cargo builds everything again when its path changes, so one script serves every step of a target.
+pub fn environment(command: &mut Command, target: &Target) -> Result<(), String> {
     let name = target.triple.replace('-', "_").to_uppercase();
-    if let Linker::Gcc(gcc) = target.linker {
-        command.env(format!("CARGO_TARGET_{name}_LINKER"), gcc);
+    let linker = match target.linker {
+        Linker::Gcc(gcc) => gcc.into(),
+        Linker::Zig(system) => {
+            let flags = format!("-g -fno-sanitize=all -target {system}");
+            script(&folder(), &format!("zig-{}", target.triple), &format!("cargo-zigbuild zig cc -- {flags}"))?
+        }
+        Linker::None => return Err(format!("{}: checked, never linked", target.triple)),
+    };
+    command.env(format!("CARGO_TARGET_{name}_LINKER"), linker);
+    Ok(())
+}
+
+/// For macOS, the names that the programs ask the system for.
+pub fn offers(target: &Target, folder: &Path) -> Result<String, String> {
+    if !target.is_macos() {
+        return Ok(String::new());
     }
+    let checked = |name: &str| symbols::check(&folder.join(name), target.triple);
+    let names: usize = target.artifacts().into_iter().map(checked).sum::<Result<_, _>>()?;
+    Ok(format!("; {names} names asked of the system, all offered"))
 }
 
 fn sizes(target: &Target, folder: &Path) -> String {
@@ -169,11 +196,12 @@ fn add(target: &Target) -> Result<(), String> {
     if present() || added() { Ok(()) } else { Err(format!("no standard library: rustup target add {}", target.triple)) }
 }
 
-fn status(mut command: Command, target: &Target) -> Result<(), String> {
+/// Runs a command; an error names what it was for.
+fn status(mut command: Command, purpose: &str) -> Result<(), String> {
     match command.current_dir(repo::root()).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}", target.triple)),
-        Err(e) => Err(format!("{}: {e}", target.triple)),
+        Ok(status) => Err(format!("{purpose}: {status}")),
+        Err(e) => Err(format!("{purpose}: {e}")),
     }
 }
 

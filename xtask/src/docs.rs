@@ -4,6 +4,7 @@ mod catalogue;
 mod conditions;
 mod native;
 mod performance;
+mod releases;
 mod suite;
 
 use crate::{Outcome, conclude, evidence, header, repo, targets};
@@ -92,6 +93,10 @@ fn documents() -> Result<Vec<(String, String)>, String> {
     let systems = with_nth_part(&systems, 1, &conditions::table()?)
         .ok_or(format!("docs/systems.md: two of `{OPEN}` and `{CLOSE}` expected"))?;
     all.push(("docs/systems.md".into(), systems));
+    let install = repo::read("docs/install.md")?;
+    let install =
+        with_part(&install, &releases::table()?).ok_or(format!("docs/install.md: `{OPEN}` and `{CLOSE}` expected"))?;
+    all.push(("docs/install.md".into(), install));
     let numerics = repo::read("docs/numerics.md")?;
     let numerics =
         with_part(&numerics, &probes()).ok_or(format!("docs/numerics.md: `{OPEN}` and `{CLOSE}` expected"))?;

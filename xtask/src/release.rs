@@ -2,14 +2,15 @@
 //!
 //! For each target an archive with the command line, the C libraries, their headers, manual pages, completions, README,
 //! changelog and licences; a wheel where the table has a tag; `SHA256SUMS` over all. Everything is in `target/release-files`.
-//! `--dry-run` is the only mode: nothing is published from here. Needs what `cross` needs, and `maturin` for wheels.
+//! `--record` after it keeps sizes and seconds in `docs/data/release.tsv`. `--dry-run` is the only mode: nothing is published from here. Needs what `cross` needs, and `maturin` for wheels.
 
-use crate::targets::{self, Linker, TARGETS, Target};
+use crate::targets::{self, TARGETS, Target};
 use crate::{Outcome, conclude, cross, repo};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// Files of the repository that every archive has.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -21,9 +22,11 @@ const MAX_BINARY_BYTES: u64 = 16_000_000;
 
 /// Builds all, or the named ones.
 pub fn run(arguments: &[String]) -> Outcome {
-    let Some(named) = arguments.strip_prefix(&["--dry-run".to_string()]) else {
-        return Err(vec!["give --dry-run: publishing is not done from here".into()]);
+    let Some(arguments) = arguments.strip_prefix(&["--dry-run".to_string()]) else {
+        return Err(vec!["give --dry-run [--record] [TARGET...]: publishing is not done from here".into()]);
     };
+    let record = arguments.first().is_some_and(|a| a == "--record");
+    let named = &arguments[usize::from(record)..];
     let chosen: Vec<&Target> = if named.is_empty() {
         TARGETS.iter().filter(|t| !t.is_core()).collect()
     } else {
@@ -34,18 +37,35 @@ pub fn run(arguments: &[String]) -> Outcome {
     let mut findings = Vec::new();
     let own = cross::own().map_err(|e| vec![e])?;
     for target in &chosen {
-        findings.extend(archive(target, &own, &out).err());
-        if !target.wheel.is_empty() {
-            findings.extend(wheel(target, &out).err());
+        let begun = Instant::now();
+        let made = make(target, &own, &out);
+        let seconds = begun.elapsed().as_secs();
+        match made {
+            Ok(bytes) => {
+                println!("{}: {seconds} s", target.triple);
+                let row = Row { triple: target.triple.into(), bytes, seconds };
+                findings.extend(if record { row.keep().err() } else { None });
+            }
+            Err(e) => findings.push(e),
         }
     }
     findings.extend(sums(&out).err());
     conclude(findings, format!("{} targets in {}", chosen.len(), out.display()))
 }
 
-/// An archive of a target; `own` is this system's command.
-fn archive(target: &Target, own: &Path, out: &Path) -> Result<(), String> {
+/// Archive and wheel of a target; sizes as in [`Row`].
+fn make(target: &Target, own: &Path, out: &Path) -> Result<[u64; 4], String> {
     let built = cross::build(target)?;
+    let size = |path: &Path| path.metadata().map(|m| m.len()).map_err(|e| format!("{}: {e}", path.display()));
+    let archive = archive(target, own, &built, out)?;
+    let wheel = if target.wheel.is_empty() { 0 } else { size(&wheel(target, out)?)? };
+    let [command, library] = [0, 1].map(|i| built.join(target.artifacts()[i]));
+    Ok([size(&command)?, size(&library)?, size(&archive)?, wheel])
+}
+
+/// An archive of what is built for a target; `own` is this system's command.
+fn archive(target: &Target, own: &Path, built: &Path, out: &Path) -> Result<PathBuf, String> {
+    println!("{}{}", target.triple, cross::offers(target, built)?);
     let name = format!("anemone-{}-{}", env!("CARGO_PKG_VERSION"), target.triple);
     let folder = out.join(&name);
     let fail = |e: std::io::Error| format!("{name}: {e}");
@@ -75,7 +95,8 @@ fn archive(target: &Target, own: &Path, out: &Path) -> Result<(), String> {
     };
     let packed = pack.current_dir(out).status().map_err(fail)?;
     fs::remove_dir_all(&folder).map_err(fail)?;
-    if packed.success() { Ok(()) } else { Err(format!("{name}: packing: {packed}")) }
+    let ending = if target.is_windows() { "zip" } else { "tar.gz" };
+    if packed.success() { Ok(out.join(format!("{name}.{ending}"))) } else { Err(format!("{name}: packing: {packed}")) }
 }
 
 /// Manual pages and completions: the same on every system, so this system's command `ane` writes them.
@@ -109,24 +130,21 @@ fn verbs(page: &str) -> Vec<&str> {
 }
 
 /// A wheel of a target, and its tag against the table.
-fn wheel(target: &Target, out: &Path) -> Result<(), String> {
+fn wheel(target: &Target, out: &Path) -> Result<PathBuf, String> {
     let mut maturin = Command::new("maturin");
     maturin.args(["build", "--profile", "dist", "--strip", "--target", target.triple, "--out"]).arg(out);
     maturin.args(["--manifest-path", "crates/python/Cargo.toml"]);
-    if let (Linker::Zig(_), false) = (target.linker, target.triple.contains("musl")) {
-        maturin.arg("--zig");
-    }
     if let Some(version) = target.wheel.strip_prefix("manylinux_").and_then(|w| w.get(..4)) {
         maturin.args(["--compatibility", &format!("manylinux_{version}")]);
     }
-    cross::environment(&mut maturin, target);
+    cross::environment(&mut maturin, target)?;
     let done = maturin.current_dir(repo::root()).status().map_err(|e| format!("maturin: {e}; pip install maturin"))?;
     if !done.success() {
         return Err(format!("{}: maturin: {done}", target.triple));
     }
     let tag = format!("-abi3-{}.whl", target.wheel);
-    let made = files(out)?.iter().any(|f| f.to_string_lossy().ends_with(&tag));
-    if made { Ok(()) } else { Err(format!("{}: no wheel ends in {tag}", target.triple)) }
+    let made = files(out)?.into_iter().find(|f| f.to_string_lossy().ends_with(&tag));
+    made.ok_or_else(|| format!("{}: no wheel ends in {tag}", target.triple))
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
@@ -149,9 +167,65 @@ fn sums(out: &Path) -> Result<(), String> {
     fs::write(out.join("SHA256SUMS"), text).map_err(|e| e.to_string())
 }
 
+/// Sizes that `--record` keeps, one row a target, for `docs/install.md`.
+pub const RECORD: &str = "docs/data/release.tsv";
+
+/// What a release is for one target.
+pub struct Row {
+    /// Target.
+    pub triple: String,
+    /// Bytes of the command line, the C library, the archive and the wheel; 0 where there is none.
+    pub bytes: [u64; 4],
+    /// Seconds of the build.
+    pub seconds: u64,
+}
+
+impl Row {
+    /// Rows of the record.
+    ///
+    /// # Errors
+    /// A line with another number of cells.
+    pub fn read(text: &str) -> Result<Vec<Row>, String> {
+        let rows = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let row = |line: &str| {
+            let (triple, numbers) = line.split_once('\t')?;
+            let numbers: Vec<u64> = numbers.split('\t').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+            let [command, library, archive, wheel, seconds] = numbers[..] else { return None };
+            Some(Row { triple: triple.into(), bytes: [command, library, archive, wheel], seconds })
+        };
+        rows.map(|line| row(line).ok_or_else(|| format!("{RECORD}: a target and five numbers expected in `{line}`")))
+            .collect()
+    }
+
+    fn line(&self) -> String {
+        let [command, library, archive, wheel] = self.bytes;
+        format!("{}\t{command}\t{library}\t{archive}\t{wheel}\t{}\n", self.triple, self.seconds)
+    }
+
+    /// Puts the row into the record, in place of an older one.
+    fn keep(self) -> Result<(), String> {
+        let mut rows = Row::read(&repo::read(RECORD)?)?;
+        rows.retain(|row| row.triple != self.triple);
+        rows.push(self);
+        let place = |row: &Row| TARGETS.iter().position(|t| t.triple == row.triple);
+        rows.sort_by_key(place);
+        let lines: String = rows.iter().map(Row::line).collect();
+        let head = "# Bytes of the command line, the C library, the archive and the wheel; seconds of the build.\n";
+        fs::write(repo::at(RECORD), format!("{head}{lines}")).map_err(|e| format!("{RECORD}: {e}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_read_as_they_are_written() {
+        let line = "x86_64-unknown-linux-gnu\t1\t2\t3\t0\t50\n";
+        let rows = Row::read(&format!("# head\n{line}")).expect("a row");
+        assert_eq!(rows.iter().map(Row::line).collect::<String>(), line);
+        assert!(Row::read("x\t1\t2").is_err_and(|e| e.contains("five numbers")));
+    }
 
     #[test]
     fn verbs_are_those_of_the_page() {

@@ -5,7 +5,7 @@
 pub enum Linker {
     /// A C compiler of Debian's cross packages, by name.
     Gcc(&'static str),
-    /// `cargo zigbuild`, with the C library's version where that matters.
+    /// `cargo-zigbuild zig cc`, by zig's name of the target, with the C library's version where that matters.
     Zig(&'static str),
     /// Not linked: the core as a library, checked alone.
     None,
@@ -35,7 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-gnu",
         name: "Linux x86-64",
-        linker: Linker::Zig(".2.28"),
+        linker: Linker::Zig("x86_64-linux-gnu.2.28"),
         runner: &[],
         in_ci: false,
         wheel: "manylinux_2_28_x86_64",
@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-musl",
         name: "Linux x86-64, static",
-        linker: Linker::Zig(""),
+        linker: Linker::Zig("x86_64-linux-musl"),
         runner: &[],
         in_ci: false,
         wheel: "",
@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-gnu",
         name: "Linux arm64",
-        linker: Linker::Zig(".2.28"),
+        linker: Linker::Zig("aarch64-linux-gnu.2.28"),
         runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         in_ci: true,
         wheel: "manylinux_2_28_aarch64",
@@ -62,7 +62,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-unknown-linux-musl",
         name: "Linux arm64, static",
-        linker: Linker::Zig(""),
+        linker: Linker::Zig("aarch64-linux-musl"),
         runner: &["qemu-aarch64"],
         in_ci: false,
         wheel: "",
@@ -71,7 +71,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "aarch64-apple-darwin",
         name: "macOS arm64",
-        linker: Linker::Zig(""),
+        linker: Linker::Zig("aarch64-macos"),
         runner: &[],
         in_ci: false,
         wheel: "macosx_11_0_arm64",
@@ -80,7 +80,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-apple-darwin",
         name: "macOS x86-64",
-        linker: Linker::Zig(""),
+        linker: Linker::Zig("x86_64-macos"),
         runner: &[],
         in_ci: false,
         wheel: "macosx_10_12_x86_64",
@@ -126,9 +126,19 @@ impl Target {
         self.triple.contains("windows")
     }
 
+    /// Returns true if its programs are for macOS: linked here, never run.
+    pub fn is_macos(&self) -> bool {
+        self.triple.contains("apple")
+    }
+
     /// Packages of a build: the command line and the C libraries, of which the driver's is for Linux.
     pub fn packages(&self) -> &'static [&'static str] {
         if self.has_driver() { &["anemone", "anemone-e5rt", "anemone-iokit"] } else { &["anemone", "anemone-e5rt"] }
+    }
+
+    /// Package of the module for Python, where a wheel is made.
+    pub fn module(&self) -> &'static [&'static str] {
+        if self.wheel.is_empty() { &[] } else { &["anemone-python"] }
     }
 
     /// Headers of the C libraries.
@@ -145,11 +155,11 @@ impl Target {
     /// Files of a build: the command line and the C libraries.
     pub fn artifacts(&self) -> Vec<&'static str> {
         match self.triple {
-            t if t.contains("windows") => vec!["ane.exe", "anemone_e5rt.dll", "libanemone_e5rt.a"],
-            t if t.contains("apple") => vec!["ane", "libanemone_e5rt.dylib", "libanemone_e5rt.a"],
-            // A static target has no shared libraries.
+            t if t.contains("windows") => vec!["ane.exe", "anemone_e5rt.dll", "libanemone_e5rt.dll.a"],
+            _ if self.is_macos() => vec!["ane", "libanemone_e5rt.dylib"],
+            // A static target has no shared libraries; elsewhere the static one, with all of Rust's library, is built from source.
             t if t.contains("musl") => vec!["ane", "libanemone_e5rt.a"],
-            _ => vec!["ane", "libanemone_e5rt.so", "libanemone_e5rt.a", "libanemone_iokit.so"],
+            _ => vec!["ane", "libanemone_e5rt.so", "libanemone_iokit.so"],
         }
     }
 }

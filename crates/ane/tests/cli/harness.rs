@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// No run of these small files may take longer.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// What an emulator slows a program down by, at most.
+const EMULATED: u32 = 6;
 
 /// Result of a command.
 #[derive(Debug)]
@@ -41,7 +43,8 @@ pub fn run(arguments: &[String]) -> Ran {
 
 pub fn finish(mut child: Child, arguments: &[String]) -> Ran {
     let (out, err) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let deadline = Instant::now() + TIME_LIMIT;
+    let limit = if std::env::var_os("ANE_BINARY").is_some() { TIME_LIMIT * EMULATED } else { TIME_LIMIT };
+    let deadline = Instant::now() + limit;
     let status = loop {
         match child.try_wait().expect("the process can be waited for") {
             Some(status) => break status,
@@ -49,7 +52,7 @@ pub fn finish(mut child: Child, arguments: &[String]) -> Ran {
         }
         if Instant::now() > deadline {
             let _ = child.kill();
-            eprintln!("no end after {TIME_LIMIT:?}: ane {}", arguments.join(" "));
+            eprintln!("no end after {limit:?}: ane {}", arguments.join(" "));
         }
     };
     let text = |thread: std::thread::JoinHandle<Vec<u8>>| {

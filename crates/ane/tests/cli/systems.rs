@@ -71,6 +71,18 @@ fn a_cache_that_cannot_be_written_costs_time_and_no_result() {
 }
 
 #[test]
+fn a_cache_below_a_long_path() {
+    let scratch = Scratch::new();
+    let [package, image, _] = digits();
+    // Older calls of Windows take 260 characters.
+    let deep = (0..4).fold(scratch.path("cache"), |path, _| format!("{path}/{}", "x".repeat(90)));
+    for found in ["cache miss", "cache hit"] {
+        let ran = ane!("run", package, "-i", image, "--via", "inprocess", "--cache", deep, "-v").fine();
+        assert!(ran.out.contains(found) || ran.err.contains(found), "{ran:?}");
+    }
+}
+
+#[test]
 fn programs_of_another_version_are_named_and_not_read() {
     let scratch = Scratch::new();
     let [package, ..] = digits();
@@ -85,6 +97,32 @@ fn programs_of_another_version_are_named_and_not_read() {
     assert!(listed.err.contains("anemone-0.0.0"), "{listed:?}");
     keep("b.hwx");
     assert_eq!(ane!("cache", "ls", "--cache", cache).fine().out.lines().count(), 1);
+}
+
+/// Entries are named by what they are compiled from and by the compiler's sources, and hold the same bytes on every
+/// processor: what this build makes, the one under test (`ANE_BINARY`) finds, and the other way round.
+#[test]
+fn a_cache_is_shared_by_builds_for_several_architectures() {
+    let [package, image, _] = digits();
+    let own = env!("CARGO_BIN_EXE_ane").to_string();
+    let tested = std::env::var("ANE_BINARY").unwrap_or_else(|_| own.clone());
+    for builds in [[&own, &tested], [&tested, &own]] {
+        let scratch = Scratch::new();
+        let cache = scratch.path("cache");
+        let run = |binary: &String, out: &str| {
+            let arguments = ["run", &package, "-i", &image, "--via", "inprocess", "--cache", &cache, "-v", "-o", out];
+            let ran = std::process::Command::new(binary).args(arguments).output().expect("starts");
+            let text = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+            assert!(ran.status.success(), "{binary}: {text}");
+            text
+        };
+        let outs = [scratch.out("first.npy"), scratch.out("second.npy")];
+        let (first, second) = (run(builds[0], &outs[0]), run(builds[1], &outs[1]));
+        assert!(first.contains("cache miss") && second.contains("cache hit"), "{first}\n{second}");
+        let bytes = outs.map(|path| std::fs::read(path).expect("written"));
+        assert_eq!(bytes[0], bytes[1]);
+        assert_eq!(ane!("cache", "ls", "--cache", cache).fine().out.lines().count(), 1);
+    }
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! Names that a macOS program asks of the system's libraries, against the list of what they offer: such a program is linked here and
+//! cannot run.
+
+use object::Object;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library that everything is asked of.
+const LIBRARY: &str = "/usr/lib/libSystem.B.dylib";
+/// The list of its names, in the folder of `ziglang`.
+const LIST: &str = "lib/libc/darwin/libSystem.tbd";
+
+/// Reads a program's imports and returns how many there are.
+///
+/// # Errors
+/// A file that is no program, an import of another library, or a name that is not offered.
+pub fn check(file: &Path, triple: &str) -> Result<usize, String> {
+    let list = list()?;
+    let text = std::fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
+    let system = if triple.starts_with("aarch64") { "arm64e-macos" } else { "x86_64-macos" };
+    let offered = offered(&text, system);
+    if offered.is_empty() {
+        return Err(format!("{}: no names for {system}", list.display()));
+    }
+    let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let imports = imports(&bytes).map_err(|e| format!("{}: {e}", file.display()))?;
+    let missing = missing(&imports, &offered);
+    if missing.is_empty() {
+        Ok(imports.len())
+    } else {
+        Err(format!("{}: not offered by the system: {}", file.display(), missing.join(", ")))
+    }
+}
+
+/// Library and name of each import.
+fn imports(bytes: &[u8]) -> object::Result<Vec<(String, String)>> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let program = object::File::parse(bytes)?;
+    program
+        .imports()?
+        .map(|import| import.map(|i| (text(i.library()), text(i.name().name().unwrap_or_default()))))
+        .collect()
+}
+
+/// Imports of other libraries, and names that this one does not have.
+fn missing(imports: &[(String, String)], offered: &BTreeSet<&str>) -> Vec<String> {
+    let wrong = imports.iter().filter(|(library, name)| library != LIBRARY || !offered.contains(name.as_str()));
+    wrong.map(|(library, name)| format!("{name} of {library}")).collect()
+}
+
+/// Names in a text-based stub of a library, and in those that it exports again, for one system.
+fn offered<'a>(stub: &'a str, system: &str) -> BTreeSet<&'a str> {
+    let mut names = BTreeSet::new();
+    let mut lists = stub.split('[');
+    // What stands before a list is its key; what stands in it ends with the bracket.
+    let mut key = lists.next().and_then(last_word).unwrap_or_default();
+    let mut applies = false;
+    for part in lists {
+        let Some((list, rest)) = part.split_once(']') else { break };
+        let mut entries = list.split(',').map(|name| name.trim().trim_matches('\''));
+        match key {
+            "targets:" => applies = entries.any(|name| name == system),
+            "symbols:" | "weak-symbols:" | "thread-local-symbols:" if applies => names.extend(entries),
+            _ => {}
+        }
+        key = last_word(rest).unwrap_or_default();
+    }
+    names
+}
+
+fn last_word(text: &str) -> Option<&str> {
+    text.split_whitespace().next_back()
+}
+
+/// The list of names that comes with `ziglang`, the linker of macOS programs.
+fn list() -> Result<PathBuf, String> {
+    let asked = Command::new("python3").args(["-c", "import ziglang; print(ziglang.__path__[0])"]).output();
+    let folder =
+        asked.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+    folder.map(|f| Path::new(&f).join(LIST)).ok_or_else(|| "no list of the system's names: pip install ziglang".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUB: &str = "--- !tapi-tbd\ntargets: [ x86_64-macos, arm64e-macos ]\nexports:\n  - targets: [ x86_64-macos ]\n    \
+                        symbols: [ _old, '$ld$hidden' ]\n  - targets: [ x86_64-macos,\n    arm64e-macos ]\n    symbols: [ _read,\n \
+                        _write ]\n    weak-symbols: [ __Znwm ]\n    objc-classes: [ NSObject ]\n...\n";
+
+    #[test]
+    fn names_are_those_of_a_system() {
+        assert_eq!(offered(STUB, "arm64e-macos").into_iter().collect::<Vec<_>>(), ["__Znwm", "_read", "_write"]);
+        assert!(offered(STUB, "x86_64-macos").contains("_old"));
+        assert!(offered(STUB, "arm64-ios").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_offered_is_named() {
+        let import = |library: &str, name: &str| (library.to_string(), name.to_string());
+        let imports = [import(LIBRARY, "_read"), import(LIBRARY, "_landlock"), import("/opt/libx.dylib", "_write")];
+        let wanted = ["_landlock of /usr/lib/libSystem.B.dylib", "_write of /opt/libx.dylib"];
+        assert_eq!(missing(&imports, &offered(STUB, "arm64e-macos")), wanted);
+    }
+}

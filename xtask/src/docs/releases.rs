@@ -1,0 +1,27 @@
+//! Table of what a release has for each target, from the data that `cargo xtask release --dry-run --record` writes.
+
+use crate::release::{RECORD, Row};
+use crate::repo;
+use crate::targets;
+use std::fmt::Write;
+
+/// One row a target.
+///
+/// # Errors
+/// A record that cannot be read, or names a target that is not built.
+pub fn table() -> Result<String, String> {
+    let mut out =
+        String::from("\n| target | `ane` | C library | archive | wheel | seconds |\n|---|---|---|---|---|---|\n");
+    for row in Row::read(&repo::read(RECORD)?)? {
+        let target = targets::find(&row.triple)?;
+        let cells: Vec<String> = row.bytes.iter().map(|&bytes| megabytes(bytes)).collect();
+        let (cells, seconds) = (cells.join(" | "), row.seconds);
+        let _ = writeln!(out, "| {} (`{}`) | {cells} | {seconds} |", target.name, target.triple);
+    }
+    out.push('\n');
+    Ok(out)
+}
+
+fn megabytes(bytes: u64) -> String {
+    if bytes == 0 { "-".into() } else { format!("{:.1}", bytes as f64 / 1e6) }
+}
