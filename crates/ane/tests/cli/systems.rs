@@ -138,6 +138,35 @@ fn what_lies_on_the_network_is_named_as_such() {
     }
 }
 
+/// Runs `ane` where a script has mounted something over a folder: exit code, and what it printed. No code where nothing can be mounted.
+#[cfg(target_os = "linux")]
+fn mounted(script: &str, folder: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let binary = std::env::var("ANE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ane").into());
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-r", "-m", "sh", "-c", script, folder, &binary]).args(arguments);
+    let Ok(ran) = command.output() else { return (None, String::new()) };
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+/// Memory that processes share has no file there.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_folder_of_shared_memory_is_needed() {
+    let [package, image, _] = digits();
+    let script = "mount -t tmpfs -o ro none \"$0\" && exec \"$@\" || exit 77";
+    let run = |arguments: &[&str]| mounted(script, "/dev/shm", arguments);
+    if run(&["--version"]).0 != Some(0) {
+        eprintln!("skipped: nothing can be mounted over /dev/shm here (unshare -r -m)");
+        return;
+    }
+    let (scratch, plain) = (Scratch::new(), ["run", &package, "-i", &image]);
+    let cache = scratch.path("cache");
+    for arguments in [&plain[..], &[&plain[..], &["--via", "inprocess", "--cache", &cache]].concat()] {
+        let (code, err) = run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {err}");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_folder_that_is_read_only_is_named_and_nothing_is_left() {
@@ -145,15 +174,9 @@ fn a_folder_that_is_read_only_is_named_and_nothing_is_left() {
     let [package, image, _] = digits();
     let folder = scratch.path("fixed");
     std::fs::create_dir(&folder).expect("a folder");
-    let binary = std::env::var("ANE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_ane").into());
-    let run = |arguments: &[&str]| {
-        let mut command = std::process::Command::new("unshare");
-        let script = "mount -t tmpfs none \"$0\" && mount -o remount,ro \"$0\" && exec \"$@\" || exit 77";
-        command.args(["-r", "-m", "sh", "-c", script, &folder, &binary]).args(arguments);
-        let ran = command.output().expect("unshare starts");
-        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
-    };
-    if std::process::Command::new("unshare").output().is_err() || run(&["--version"]).0 != Some(0) {
+    let script = "mount -t tmpfs none \"$0\" && mount -o remount,ro \"$0\" && exec \"$@\" || exit 77";
+    let run = |arguments: &[&str]| mounted(script, &folder, arguments);
+    if run(&["--version"]).0 != Some(0) {
         eprintln!("skipped: no file system can be mounted here (unshare -r -m)");
         return;
     }
