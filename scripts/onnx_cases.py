@@ -28,7 +28,7 @@ REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 PARAMETERS = {
     "AffineGrid": [1], "BlackmanWindow": [0], "CenterCropPad": [1], "Col2Im": [1, 2], "ConstantOfShape": [0],
     "CumProd": [1], "CumSum": [1], "DFT": [1, 2], "Dropout": [1, 2], "MaxUnpool": [2], "STFT": [1, 3], "Expand": [1], "HammingWindow": [0], "HannWindow": [0], "LSTM": [4],
-    "Loop": [0, 1], "OneHot": [1], "Pad": [1, 2, 3], "Range": [0, 1, 2], "Reshape": [1], "Resize": [1, 2, 3],
+    "Loop": [0, 1], "MelWeightMatrix": [0, 1, 2, 3, 4], "OneHot": [1], "Pad": [1, 2, 3], "Range": [0, 1, 2], "Reshape": [1], "Resize": [1, 2, 3],
     "Slice": [1, 2, 3, 4], "Split": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Trilu": [1], "Unsqueeze": [1],
     "Upsample": [1], **{f"Reduce{kind}": [1] for kind in REDUCTIONS},
 }

@@ -2,6 +2,7 @@
 //! named targets, and the accepted and rejected programs of the oracles. Every disagreement is listed.
 
 mod cases;
+mod chains;
 
 use crate::Outcome;
 use anemone_compile::check::{Backend, Place, Placement, Route, check};
@@ -208,6 +209,13 @@ fn step<'a>(record: &Value, before: Option<&'a Value>) -> Option<&'a str> {
     made.strip_prefix("__pre__output__")?.split("__").next()
 }
 
+/// Definition of a cast that the converter put before an operand: its name says which, and to what type.
+fn inserted(record: &Value) -> Option<Value> {
+    let (operand, to) = record["op_name"].as_str()?.strip_prefix('x')?.split_once("_to_")?;
+    let input = record["case_def"]["inputs"].get(operand.parse::<usize>().ok()?)?;
+    Some(serde_json::json!({ "op": "cast", "inputs": [input], "params": { "to": to } }))
+}
+
 /// The framework's answer for the operation of a case; `before` is the record before it.
 fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
     let mut definition = record["case_def"].clone();
@@ -215,6 +223,9 @@ fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
         // The case is written as its first step; this record is of the second, from that type.
         definition["inputs"][0]["dtype"] = definition["params"]["to"].take();
         definition["params"]["to"] = to.into();
+    }
+    if let Some(inserted) = inserted(record) {
+        definition = inserted;
     }
     let definition = &definition;
     let (op, asked) = (record["op"].as_str().unwrap_or_default(), definition["op"].as_str().unwrap_or_default());
@@ -250,13 +261,11 @@ fn plan(record: &Value, before: Option<&Value>, score: &mut Score) {
 fn compile(record: &Value, definitions: &Value, score: &mut Score) {
     let case = record["case"].as_str().unwrap_or_default();
     let definition = if record["case_def"].is_object() { &record["case_def"] } else { &definitions[case] };
-    let outline = match definition.is_object() {
-        true => cases::of_definition(definition),
-        false => case
-            .split_once('_')
-            .filter(|(kind, _)| matches!(*kind, "act" | "elt"))
-            .and_then(|(_, op)| cases::neutral(op)),
+    let named = || {
+        let single = case.split_once('_').filter(|(kind, _)| matches!(*kind, "act" | "elt"));
+        single.and_then(|(_, op)| cases::neutral(op)).or_else(|| outline(chains::of_name(case)?.as_bytes()))
     };
+    let outline = if definition.is_object() { cases::of_definition(definition) } else { named() };
     let chip = record["target"].as_str().and_then(chip_of);
     let (Some(outline), Some(chip), Some(ok)) = (outline, chip, record["ok"].as_bool()) else {
         score.apart("compiles");

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::files;
+use anemone_net::DType;
 use anemone_net::read::npy::{self, Npy};
 use half::f16;
 use rawzip::{CompressionMethod, ZipArchive};
@@ -28,6 +29,28 @@ impl Array {
     pub fn view(&self) -> View<'_> {
         View { shape: &self.shape, elements: Elements::F32(&self.data) }
     }
+}
+
+/// Refuses an input whose elements its element type does not have: whole numbers within the range of an integer type, 0 and 1 for
+/// truth values. Floats are whatever they are.
+///
+/// # Errors
+///
+/// [`Code::BadTensor`] with the first such element, its place and the range.
+pub fn fits(name: &str, dtype: DType, data: &[f32]) -> Result<()> {
+    let (least, most) = match (dtype.is_float(), dtype.narrow_range()) {
+        (true, _) => return Ok(()),
+        (_, Some((least, most))) => (least as f32, most as f32),
+        _ if dtype == DType::Bool => (0.0, 1.0),
+        _ => (i32::MIN as f32, i32::MAX as f32),
+    };
+    let outside = |x: &f32| !(least..=most).contains(x) || x.fract() != 0.0;
+    let Some(at) = data.iter().position(outside) else { return Ok(()) };
+    let message = format!(
+        "input {name} is {dtype}: element {at} is {}, allowed are whole numbers from {least} to {most}",
+        data[at]
+    );
+    Err(Diagnostic::new(Code::BadTensor, message).help("convert the array, or give the model an input of floats"))
 }
 
 /// Arrays by name, borrowed.

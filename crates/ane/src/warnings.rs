@@ -1,10 +1,15 @@
 //! Warnings about a run's numbers: values beyond fp16, inputs that fp16 does not tell apart, inexact whole numbers. Each
 //! warning has a name, and names the first value or operation concerned.
 
+mod against;
+mod overflow;
+
 use crate::tensor::{Array, Elements, View};
+use against::against_reference;
 use anemone_facts::numerics::Model;
-use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
+use anemone_net::{Binary, DType, Net, OpKind, Tensor, Unary, ValueId, eval};
 use half::f16;
+use overflow::Overflow;
 
 /// One doubt about a run's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +45,7 @@ pub static NAMES: &[(&str, &str)] = &[
     ("indistinguishable", "numbers of one row of an input become a single fp16 number"),
     (
         "inexact-integer",
-        "a whole number beyond 2048 is not exact in fp16, or with --reference one from 2^24 on in fp32",
+        "a whole number beyond 2048 is not exact in fp16, or with --reference one from 2^24 on in fp32; or one is beyond int32 on the way",
     ),
     ("rounded-twice", "an integer output is a quotient that rounds to fp16 before it rounds to a whole number"),
     (
@@ -97,7 +102,14 @@ pub fn of_reference(net: &Net, inputs: &[Tensor], outputs: &[Tensor]) -> Vec<War
         let message = || format!("{count} whole numbers from 2^24 on are read and written as fp32");
         (count > 0).then(|| warning("inexact-integer", &value.name, message()))
     };
-    ends.filter_map(beyond).collect()
+    let mut all: Vec<Warning> = ends.filter_map(beyond).collect();
+    let mut overflow = Overflow::new(net);
+    // A second evaluation, for networks that compute with integers alone or are small.
+    if all.is_empty() && !overflow.is_idle() && work(net) <= WORTH_EVALUATING {
+        let seen = eval::eval_traced(net, inputs, &mut |name, tensor| overflow.see(name, tensor));
+        all.extend(seen.ok().and_then(|_| overflow.found()));
+    }
+    all
 }
 
 /// Largest [`work`] of a network that is evaluated after each run: a number in place of an infinity or NaN, or a whole number
@@ -192,186 +204,6 @@ fn rounded_twice(net: &Net, output: ValueId) -> Option<Warning> {
     None
 }
 
-/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
-/// intermediate values.
-fn against_reference(net: &Net, model: Model, inputs: &[(&str, View)], outputs: &[(String, Array)]) -> Vec<Warning> {
-    let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
-    let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
-    let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
-    // Integers with a zero among them, which nothing may be divided by.
-    let holds_zero = |data: &[f32]| data.contains(&0.0);
-    let mut zeros: Vec<String> = net
-        .inputs
-        .iter()
-        .zip(&tensors)
-        .filter_map(|(&id, tensor)| {
-            let integer = tensor.data.dtype().is_integer() && holds_zero(&tensor.data.to_f32());
-            integer.then(|| net.value(id).name.clone())
-        })
-        .collect();
-    let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
-    let mut see = |name: &str, tensor: &Tensor| {
-        let data = tensor.data.to_f32();
-        if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
-            inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
-        }
-        if tensor.data.dtype().is_integer() && holds_zero(&data) {
-            zeros.push(name.to_string());
-        }
-        if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
-            let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
-            dropped = Some(warning("undefined", name, message.into()));
-        }
-        if dropped.is_none() && spreads(net, name) && data.iter().any(|x| !x.is_finite()) {
-            let message = "infinite or NaN in fp32, where zeros stand for elements that a window does not have: \
-                           zero times infinity is NaN";
-            dropped = Some(warning("undefined", name, message.into()));
-        }
-        if tie.is_none() && quotients.contains(&name) {
-            let count = data.iter().filter(|x| x.abs() < LARGEST_WHOLE && x.abs().fract() == 0.5).count();
-            let message = || {
-                format!(
-                    "{count} numbers lie exactly between two whole ones, which the device rounds up and fp32 to even"
-                )
-            };
-            tie = (count > 0).then(|| warning("tie", name, message()));
-        }
-        let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
-        if beyond.is_none() && f16::from_f32(largest).is_infinite() {
-            beyond = Some((name.to_string(), largest));
-        }
-    };
-    let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
-    let differs = differences(net, outputs, &wanted, beyond);
-    let divided = divided_by_zero(net, &zeros);
-    // A difference that an output shows itself says more.
-    let dropped = divided.or(dropped).filter(|_| differs.is_none());
-    inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect()
-}
-
-/// Names of quotients and sums that are rounded: what becomes one sum of an array is rounded by it, in its own way.
-fn rounded_quotients(net: &Net) -> Vec<&str> {
-    let rounds = |op: &&anemone_net::Op| matches!(op.kind, OpKind::Unary(Unary::Round | Unary::RoundClip { .. }));
-    let scales = |id: ValueId| {
-        net.ops.iter().any(|op| {
-            op.outputs.contains(&id)
-                && matches!(op.kind, OpKind::Binary(Binary::Div | Binary::Mul | Binary::Add | Binary::Sub))
-        })
-    };
-    let rounded = net.ops.iter().filter(rounds).filter_map(|op| op.inputs.first().copied());
-    rounded.filter(|&id| scales(id)).map(|id| net.value(id).name.as_str()).collect()
-}
-
-/// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
-fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
-    let by_zero = |op: &&anemone_net::Op| {
-        let divisor = op.inputs.get(1).map(|&id| net.value(id));
-        let divides = matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod));
-        divides
-            && divisor.is_some_and(|value| {
-                let constant = |tensor: &Tensor| tensor.data.to_f32().contains(&0.0);
-                value.ty.dtype.is_integer()
-                    && value.data.as_deref().map_or_else(|| zeros.contains(&value.name), constant)
-            })
-    };
-    let op = net.ops.iter().find(by_zero)?;
-    let name = &net.value(*op.outputs.first()?).name;
-    Some(warning("undefined", name, format!("{} of integers by zero has no value", op.kind.name())))
-}
-
-/// Returns true if a value comes from windows or pads, where zeros are multiplied with elements.
-fn spreads(net: &Net, name: &str) -> bool {
-    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
-    made.is_some_and(|op| {
-        matches!(
-            op.kind,
-            OpKind::Conv { .. }
-                | OpKind::ConvTranspose { .. }
-                | OpKind::Pad { .. }
-                | OpKind::PadEdge { .. }
-                | OpKind::Resize { .. }
-        )
-    })
-}
-
-/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places.
-fn drops(net: &Net, name: &str) -> bool {
-    use OpKind::*;
-    let placed = |op: &anemone_net::Op| {
-        matches!(op.kind, ArgReduce { .. } | ArgSort { .. }) && op.inputs.iter().any(|&id| net.value(id).name == name)
-    };
-    if net.ops.iter().any(placed) {
-        return true;
-    }
-    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
-    made.is_some_and(|op| match op.kind {
-        Unary(f) => matches!(
-            f,
-            anemone_net::Unary::Relu
-                | anemone_net::Unary::Relu6
-                | anemone_net::Unary::Clip { .. }
-                | anemone_net::Unary::Threshold { .. }
-        ),
-        Binary(f) => matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min),
-        Pool { kind, .. } => kind == PoolKind::Max,
-        Reduce { kind, .. } => matches!(kind, ReduceKind::Max | ReduceKind::Min),
-        Gather { .. } | GatherAlong { .. } | ScatterAlong { .. } | ScatterNd { .. } => true,
-        _ => false,
-    })
-}
-
-/// The first output with infinities or NaN of its own; `beyond` is the first value that fp16 does not hold.
-fn differences(
-    net: &Net,
-    outputs: &[(String, Array)],
-    wanted: &[Tensor],
-    beyond: Option<(String, f32)>,
-) -> Option<Warning> {
-    let apart = |got: f32, wanted: f32| match wanted {
-        _ if got.is_nan() || wanted.is_nan() => got.is_nan() != wanted.is_nan(),
-        _ if got.is_infinite() || wanted.is_infinite() => got != wanted,
-        _ => false,
-    };
-    for (&id, wanted) in net.outputs.iter().zip(wanted) {
-        let value = net.value(id);
-        let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
-        let wanted = wanted.data.to_f32();
-        let differs = array.data.iter().zip(&wanted).filter(|(got, wanted)| apart(**got, **wanted)).count();
-        if differs == 0 {
-            continue;
-        }
-        let of = format!("{differs} of {} elements of output {} are", array.data.len(), value.name);
-        return Some(match beyond {
-            Some((at, largest)) => {
-                let message = format!("reaches {largest} in fp32, beyond fp16 (65504): {of} infinite or NaN for it");
-                warning("saturated", &at, message)
-            }
-            None => warning(
-                "undefined",
-                &value.name,
-                format!("{of} infinite or NaN here and not in fp32, or the other way round"),
-            ),
-        });
-    }
-    None
-}
-
-/// The inputs as the evaluator takes them.
-fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
-    let tensor = |&id: &ValueId| {
-        let value = net.value(id);
-        let (_, view) = inputs.iter().find(|(name, _)| *name == value.name)?;
-        let dtype = if value.ty.dtype.is_float() { DType::F32 } else { value.ty.dtype };
-        let elements = view.to_array().data;
-        let data = match dtype {
-            DType::F32 => Data::F32(elements),
-            _ => Data::from_i32(dtype, &elements.iter().map(|&x| x as i32).collect::<Vec<_>>()),
-        };
-        Some(Tensor { shape: value.ty.shape.clone(), data })
-    };
-    net.inputs.iter().map(tensor).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,6 +211,22 @@ mod tests {
 
     fn array(data: &[f32]) -> Array {
         Array { shape: vec![data.len()], data: data.to_vec() }
+    }
+
+    fn reference(net: &str, input: &[i32]) -> Vec<&'static str> {
+        let net = text::parse(net, &[]).expect("the net parses");
+        let inputs = [Tensor::i32([input.len()], input.to_vec())];
+        let outputs = eval::eval(&net, &inputs).expect("evaluates");
+        of_reference(&net, &inputs, &outputs).iter().map(|w| w.name).collect()
+    }
+
+    #[test]
+    fn integers_beyond_32_bits_are_told() {
+        let wraps = "net \"n\" {\n  input %x: i32[2]\n  const %c: i32[1] = [65536]\n  %p: i32[2] = mul(%x, %c)\n  \
+                     %d: i32[1] = reduce_sum(%p) axes=[0] keep_dims=true\n  const %h: i32[1] = [1000]\n  \
+                     %y: i32[1] = mod(%d, %h)\n  output %y\n}\n";
+        assert_eq!(reference(wraps, &[7, 8]), [""; 0]);
+        assert_eq!(reference(wraps, &[70000, 8]), ["inexact-integer"]);
     }
 
     fn names(net: &str, model: Model, input: &[f32], output: &[f32]) -> Vec<&'static str> {

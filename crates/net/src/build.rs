@@ -194,8 +194,14 @@ impl Builder {
         let ty = infer(&kind, &types, declared.as_ref()).map_err(|e| e.in_op(&place()))?.swap_remove(0);
         let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&id| self.net.value(id).data.as_deref()).collect();
         // Products of constants would cost time out of proportion to the file, and no shape is computed with them.
-        let products =
-            matches!(kind, OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::MatMul { .. } | OpKind::Linear);
+        let products = matches!(
+            kind,
+            OpKind::Conv { .. }
+                | OpKind::ConvTranspose { .. }
+                | OpKind::MatMul { .. }
+                | OpKind::Linear
+                | OpKind::Combine
+        );
         let folded = match constants {
             Some(constants)
                 if !products

@@ -2,9 +2,10 @@
 //!
 //! Every float is computed in `f32` whatever its declared type, so a result differs from exact arithmetic by `f32`
 //! rounding only; sums of reductions and normalizations are carried in `f64`. Integers and truth values are carried as
-//! `i32`: arithmetic on them is exact, wraps in types of 8 and 16 bits and saturates at 32, which hold those of 64 too;
-//! division truncates, and division by zero gives zero. Matrix products and convolutions of integers go through `f32` and
-//! round to nearest; means and roots of integers truncate.
+//! `i32`: arithmetic on them is exact and wraps, and division by zero gives zero; division and means truncate. Integers of 64 bits
+//! are held in 32: [`reaches`] tells where they would be beyond. Conversions from floats saturate, and so do
+//! reductions to 8 and 16 bits. Matrix products and convolutions of integers go through `f32` and round to nearest; roots of
+//! integers truncate.
 
 mod elementwise;
 mod indexing;
@@ -122,6 +123,22 @@ pub fn fold(kind: &OpKind, inputs: &[&Tensor], declared: Option<&TensorType>) ->
     Ok(Tensor { shape: result.shape, data })
 }
 
+/// Largest magnitude of an operation's results on these operands, computed in `f32` whatever the element types: where that is
+/// beyond a result's type, its integers have wrapped or saturated. `None` where the operation does not take floats.
+pub fn reaches(kind: &OpKind, inputs: &[&Tensor], result: &TensorType) -> Option<f32> {
+    let floats: Vec<Tensor> = inputs
+        .iter()
+        .map(|t| match t.data.dtype() {
+            // Conditions and places stay what they are.
+            DType::Bool => (*t).clone(),
+            _ => Tensor { shape: t.shape.clone(), data: Data::F32(t.data.to_f32()) },
+        })
+        .collect();
+    let declared = TensorType { dtype: DType::F32, shape: result.shape.clone() };
+    let wide = fold(kind, &floats.iter().collect::<Vec<_>>(), Some(&declared)).ok()?;
+    Some(wide.data.to_f32().into_iter().filter(|x| x.is_finite()).fold(0.0, |most, x| most.max(x.abs())))
+}
+
 fn accepts(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<(), Error> {
     let found = tensor.ty();
     let same = found.dtype == ty.dtype || (found.dtype.is_float() && ty.dtype.is_float());
@@ -195,17 +212,15 @@ fn range(dtype: DType) -> (i64, i64) {
     (least.into(), greatest.into())
 }
 
-/// An integer as one of that type: narrow ones wrap; 32 bits saturate, because 64 are held in them.
+/// An integer as one of that type, wrapped.
 fn wrapped(dtype: DType, x: i64) -> i32 {
     match dtype {
         DType::I8 => (x as i8).into(),
         DType::U8 => (x as u8).into(),
         DType::I16 => (x as i16).into(),
         DType::U16 => (x as u16).into(),
-        _ => {
-            let (least, most) = range(dtype);
-            x.clamp(least, most) as i32
-        }
+        DType::Bool => i32::from(x != 0),
+        _ => x as i32,
     }
 }
 
@@ -251,11 +266,25 @@ fn apply(kind: &OpKind, inputs: &[View], result: &TensorType) -> Result<Buffer, 
             store(linear::matmul(inputs, &result.shape, *transpose_x, *transpose_y))
         }
         OpKind::Linear => store(linear::linear(inputs)),
+        OpKind::Combine if result.dtype.is_float() => store(linear::combine(inputs)),
+        OpKind::Combine => {
+            let sums = linear::combine_whole(inputs);
+            Buffer::Integer(sums.into_iter().map(|v| wrapped(result.dtype, v)).collect())
+        }
         OpKind::Unary(unary) => elementwise::unary(unary, x),
         OpKind::Binary(binary) => elementwise::binary(*binary, inputs, result),
         OpKind::Select => elementwise::select(inputs, result),
         OpKind::Pool { kind, kernel, strides, pads, .. } => {
             store(window::pool(*kind, x, &result.shape, kernel, strides, pads))
+        }
+        OpKind::Reduce { kind, axes, .. } if statistics::is_whole(*kind) && !result.dtype.is_float() => {
+            let sums = statistics::reduce_whole(*kind, x, axes);
+            let (least, most) = range(result.dtype);
+            let fitted = |v: i64| match result.dtype {
+                DType::I32 => v as i32,
+                _ => v.clamp(least, most) as i32,
+            };
+            Buffer::Integer(sums.into_iter().map(fitted).collect())
         }
         OpKind::Reduce { kind, axes, .. } => {
             let mut values = statistics::reduce(*kind, x, axes);

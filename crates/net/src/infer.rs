@@ -30,7 +30,7 @@ pub fn infer(kind: &OpKind, inputs: &[&TensorType], declared: Option<&TensorType
 pub fn arity(kind: &OpKind) -> (usize, usize) {
     match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => (2, 3),
-        OpKind::MatMul { .. } | OpKind::Binary(_) | OpKind::Gather { .. } => (2, 2),
+        OpKind::MatMul { .. } | OpKind::Combine | OpKind::Binary(_) | OpKind::Gather { .. } => (2, 2),
         OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } | OpKind::Sample { .. } => (2, 2),
         OpKind::Select | OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => (3, 3),
         OpKind::Concat { .. } => (1, usize::MAX),
@@ -103,7 +103,7 @@ impl Infer<'_> {
                 same(self.conv_transpose(strides, pads, output_pads, dilations, *groups)?)
             }
             OpKind::MatMul { transpose_x, transpose_y } => same(self.matmul(*transpose_x, *transpose_y)?),
-            OpKind::Linear => same(self.linear()?),
+            OpKind::Linear | OpKind::Combine => same(self.linear()?),
             OpKind::Unary(unary) => self.unary(unary)?,
             OpKind::Binary(binary) => self.binary(*binary)?,
             OpKind::Select => self.select()?,

@@ -32,6 +32,9 @@ pub enum OpKind {
     /// `(x, w, [b])`: `x · wᵀ + b` over the last axis, `w` is `[N, K]`, `b` is `[N]`. Weights may be stored in another
     /// element type than `x`.
     Linear,
+    /// `(x, w)`: `x · wᵀ` over the last axis, `w` is `[N, K]`, where a weight of zero reads nothing: an infinite element meets
+    /// only the results that it is part of. Running sums and interpolation along an axis.
+    Combine,
     /// `(x)`: elementwise function.
     Unary(Unary),
     /// `(x, y)`: elementwise with broadcasting; comparisons give `Bool`.
@@ -102,6 +105,7 @@ impl OpKind {
             OpKind::ConvTranspose { .. } => "conv_transpose",
             OpKind::MatMul { .. } => "matmul",
             OpKind::Linear => "linear",
+            OpKind::Combine => "combine",
             OpKind::Unary(unary) => unary.name(),
             OpKind::Binary(binary) => binary.name(),
             OpKind::Select => "select",

@@ -256,7 +256,7 @@ pub(crate) fn typed(ty: &TensorType) -> OutlineType {
 fn operand(kind: &OpKind, slot: usize) -> &'static str {
     let names: &[&str] = match kind {
         OpKind::Conv { .. } | OpKind::ConvTranspose { .. } | OpKind::Linear => &["x", "weight", "bias"],
-        OpKind::MatMul { .. } | OpKind::Binary(_) => &["x", "y"],
+        OpKind::MatMul { .. } | OpKind::Combine | OpKind::Binary(_) => &["x", "y"],
         OpKind::Select => &["cond", "a", "b"],
         OpKind::Gather { .. } | OpKind::GatherAlong { .. } | OpKind::GatherNd { .. } => &["x", "indices"],
         OpKind::ScatterAlong { .. } | OpKind::ScatterNd { .. } => &["data", "indices", "updates"],
@@ -307,6 +307,11 @@ fn spelled(kind: &OpKind) -> (&'static str, Vec<(String, Argument)>) {
         OpKind::MatMul { transpose_x, transpose_y } => {
             integers("transpose_x", &[usize::from(*transpose_x)]);
             integers("transpose_y", &[usize::from(*transpose_y)]);
+            "matmul"
+        }
+        OpKind::Combine => {
+            integers("transpose_x", &[0]);
+            integers("transpose_y", &[1]);
             "matmul"
         }
         OpKind::Unary(Unary::Neg) => "mul",

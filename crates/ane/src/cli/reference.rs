@@ -67,6 +67,7 @@ pub fn evaluate(net: &Net, flags: &[String], seed: u64, voice: Voice) -> Result<
             let message = format!("input {} is {ty}, the array is {:?}", names_in[at], array.shape);
             return Err(Diagnostic::new(Code::BadTensor, message).at(path.display()));
         }
+        tensor::fits(&names_in[at], ty.dtype, &array.data).map_err(|e| e.at(path.display()))?;
         let data = if ty.dtype.is_float() { Data::F32(array.data) } else { Data::from_f32(ty.dtype, &array.data) };
         *tensor = Tensor { shape: ty.shape.clone(), data };
     }

@@ -13,7 +13,7 @@ use anemone::{Chain, Code, Diagnostic, Model, Result, Run, files, warnings, warn
 use anemone_compile::{Compat, Options};
 use anemone_facts::chips::Chip;
 use anemone_facts::numerics;
-use anemone_net::Net;
+use anemone_net::{DType, Net};
 use anemone_program::{Direction, cost};
 use anemone_runtime::driver::Arithmetic;
 use clap::Args;
@@ -394,6 +394,10 @@ fn tolerance_value(text: &str) -> std::result::Result<f32, String> {
 /// Input arrays by port name: given, or random; states are zeros.
 fn inputs(flags: &Flags, chain: &Chain, net: Option<&Net>, voice: Voice) -> Result<Vec<(String, Array)>> {
     let mut all = named(&flags.input, chain, Direction::Input, "--input")?;
+    for (name, array) in &all {
+        let value = net.and_then(|net| net.inputs.iter().map(|&id| net.value(id)).find(|value| value.name == *name));
+        tensor::fits(name, value.map_or(DType::F16, |value| value.ty.dtype), &array.data)?;
+    }
     for (i, port) in chain.ports(Direction::Input).enumerate() {
         if all.iter().any(|(n, _)| *n == port.name) {
             continue;

@@ -20,6 +20,7 @@ mod harness;
 mod host_segments;
 mod lut;
 mod native;
+mod numerics;
 mod plan;
 mod procedures;
 mod readme;

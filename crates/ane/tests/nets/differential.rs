@@ -134,6 +134,31 @@ fn again(choices: &[u32]) -> (Option<Case>, Outcome) {
 }
 
 #[test]
+fn every_operation_drawn_has_a_stated_bound() {
+    use anemone_compile::accuracy::{BOUNDS, class};
+    use anemone_net::{OpKind, ResizeMode};
+    let mut met = std::collections::BTreeSet::new();
+    for seed in 0..20_000 {
+        let Some(case) = draw::draw(&mut Source::seeded(seed)) else { continue };
+        for op in &case.net.ops {
+            let name = match op.kind {
+                OpKind::Resize { mode: ResizeMode::Nearest, .. } => "resize nearest",
+                OpKind::Resize { mode: ResizeMode::Linear, .. } => "resize linear",
+                ref kind => kind.name(),
+            };
+            let function = BOUNDS.iter().any(|row| row.operation == name);
+            assert!(class(name).is_some() || function, "{name} has no bound in docs/numerics.md");
+            met.insert(name);
+        }
+    }
+    for class in anemone_compile::accuracy::CLASSES {
+        for operation in class.operations {
+            assert!(met.contains(operation), "{operation} of class {} is never drawn", class.name);
+        }
+    }
+}
+
+#[test]
 fn compiled_networks_match_the_evaluator() {
     let (cases, first) = (number("ANE_DIFFERENTIAL_CASES", CASES), number("ANE_DIFFERENTIAL_SEED", 0));
     let next = AtomicU64::new(first);
@@ -210,7 +235,9 @@ fn compiled_networks_match_the_evaluator() {
     }
     println!("{right} right, {total} wrong of {} kinds, {refused} refused, {none} no networks", wrong.len());
     assert!(total == 0, "{total} results are wrong");
-    let idle: Vec<_> = KNOWN.iter().zip(&hits).filter(|(_, hits)| **hits == 0).map(|(row, _)| row.reason).collect();
+    // The crop is met seldom: findings have a case of it.
+    let idle = |(row, hits): &(&known::Known, &usize)| **hits == 0 && row.when != known::When::Cropped;
+    let idle: Vec<_> = KNOWN.iter().zip(&hits).filter(idle).map(|(row, _)| row.reason).collect();
     assert!(cases < CASES || idle.is_empty(), "known to be wrong, and no longer met: take off {idle:?}");
     assert!(right > cases as usize / 3, "too few networks compile to tell anything");
 }

@@ -8,6 +8,7 @@ mod check_packages;
 mod conversions;
 mod decode;
 mod differential;
+mod extended;
 mod fingerprint;
 mod fixes;
 mod forms;

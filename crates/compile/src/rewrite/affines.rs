@@ -2,7 +2,7 @@
 //! gain of the gain-offset control (the book, table 22.3: `ScaledEWOrEWWithConstInToGOC`, `FoldScale`,
 //! `FoldWeightsWithScale`). One live operand and one constant: with two live ones the operation stays a layer.
 
-use super::{Builder, Names};
+use super::{Builder, Names, stays_finite, stays_normal};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
@@ -88,21 +88,32 @@ fn absorb(
     if weights.shape[0] != channels || bias.len() != channels {
         return None;
     }
+    let combine = |f: fn(f32, f32) -> f32| bias.iter().zip(&values).map(|(&b, &v)| f(b, v)).collect::<Vec<f32>>();
+    let made = match f {
+        Binary::Add => combine(|b, v| b + v),
+        Binary::Sub => combine(|b, v| b - v),
+        _ => combine(|b, v| b * v),
+    };
+    if !stays_finite(&made, &[&bias, &values]) {
+        return None;
+    }
+    let mut scaled = None;
+    if f == Binary::Mul {
+        let data = weights.data.to_f32();
+        let per_output = data.len() / channels;
+        let product: Vec<f32> = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
+        if !stays_finite(&product, &[&data, &values]) || !stays_normal(&product) {
+            return None;
+        }
+        scaled = Some(Tensor { shape: weights.shape.clone(), data: Data::F32(product) });
+    }
     let name = net.ops[at].name.clone();
     let mut builder = Builder { net, names, ops: Vec::new(), name };
-    let bias = match f {
-        Binary::Add => bias.iter().zip(&values).map(|(b, v)| b + v).collect(),
-        Binary::Sub => bias.iter().zip(&values).map(|(b, v)| b - v).collect(),
-        _ => {
-            let data = weights.data.to_f32();
-            let per_output = data.len() / channels;
-            let scaled = data.iter().enumerate().map(|(i, w)| w * values[i / per_output]).collect();
-            let scaled = Tensor { shape: weights.shape.clone(), data: Data::F32(scaled) };
-            let id = builder.constant_of("weight", compress::again(scaled, [weights.as_ref()]));
-            builder.net.ops[at].inputs[1] = id;
-            bias.iter().zip(&values).map(|(b, v)| b * v).collect()
-        }
-    };
+    if let Some(scaled) = scaled {
+        let id = builder.constant_of("weight", compress::again(scaled, [weights.as_ref()]));
+        builder.net.ops[at].inputs[1] = id;
+    }
+    let bias = made;
     let id = builder.constant("bias", vec![channels], bias);
     let conv = &mut net.ops[at];
     conv.inputs.truncate(2);

@@ -2,15 +2,16 @@
 //! normalization cost nothing then. Ours; [`super::affines`] does the same for the convolution before them.
 
 use super::affines::{affine, per_channel};
-use super::{Builder, Names};
+use super::{Builder, Names, stays_finite, stays_normal};
 use crate::error::Result;
 use crate::options::Options;
 use crate::remarks::Remarks;
-use anemone_net::{Binary, Data, Net, OpKind, Tensor, ValueId, compress};
+use anemone_net::{Binary, Data, Net, Op, OpKind, PoolKind, Tensor, Unary, ValueId, compress};
 use std::collections::{HashMap, HashSet};
 
 /// `linear(x * g + b, w, c)` becomes `linear(x, w * g, w · b + c)`, where nothing but products reads the affine. Compressed weights
-/// take no factors: they would not stay compressed.
+/// take no factors: they would not stay compressed. An addend stays where `x` is exact: close numbers of opposite sign lose nothing
+/// in a sum of their own, and the digits of both behind a product. A constant that fp16 does not have keeps the affine.
 pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     let mut names = Names::of(net);
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
@@ -24,11 +25,14 @@ pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks)
         let out = net.ops[at].outputs[0];
         let products = readers.get(&out).cloned().unwrap_or_default();
         let all = !products.is_empty() && products.iter().all(|&i| takes(net, i, out, f));
-        if !all || net.outputs.contains(&out) {
+        if !all || net.outputs.contains(&out) || f != Binary::Mul && !is_rounded(net, x) {
             continue;
         }
-        for &product in &products {
-            absorb(net, &mut names, product, f, &values);
+        let Some(parts) = products.iter().map(|&i| absorbed(net, i, f, &values)).collect::<Option<Vec<_>>>() else {
+            continue;
+        };
+        for (&product, part) in products.iter().zip(parts) {
+            absorb(net, &mut names, product, part);
             net.ops[product].inputs[0] = x;
         }
         reasons.say(|| format!("{} becomes part of the {} products that read it", net.ops[at].name, products.len()));
@@ -43,6 +47,38 @@ pub(crate) fn forward_affines(net: &mut Net, _: &Options, reasons: &mut Remarks)
         !gone.contains(&(at - 1))
     });
     Ok(())
+}
+
+/// Returns true for a value that has been rounded to fp16 on its way: no input of the network, and nothing that only moves or chooses
+/// elements of inputs.
+fn is_rounded(net: &Net, x: ValueId) -> bool {
+    let made: HashMap<ValueId, &Op> = net.ops.iter().map(|op| (op.outputs[0], op)).collect();
+    let mut pending = vec![x];
+    while let Some(id) = pending.pop() {
+        let Some(op) = made.get(&id) else { continue };
+        match op.kind {
+            OpKind::Reshape
+            | OpKind::Broadcast
+            | OpKind::Transpose { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Concat { .. }
+            | OpKind::Select
+            | OpKind::Gather { .. }
+            | OpKind::GatherAlong { .. }
+            | OpKind::Pad { .. }
+            | OpKind::PadEdge { .. }
+            | OpKind::Cast
+            | OpKind::Pool { kind: PoolKind::Max, .. }
+            | OpKind::Binary(Binary::Max | Binary::Min)
+            | OpKind::Unary(
+                Unary::Identity | Unary::Relu | Unary::Relu6 | Unary::Abs | Unary::Neg | Unary::Clip { .. },
+            ) => {
+                pending.extend(&op.inputs);
+            }
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// A constant per column, added to or multiplied with a live operand of the same extents.
@@ -67,27 +103,49 @@ fn takes(net: &Net, at: usize, value: ValueId, f: Binary) -> bool {
     op.kind == OpKind::Linear && matrix && (f != Binary::Mul || plain(&op.inputs[1]))
 }
 
-fn absorb(net: &mut Net, names: &mut Names, reader: usize, f: Binary, values: &[f32]) {
-    let name = net.ops[reader].name.clone();
-    let Some(weights) = net.value(net.ops[reader].inputs[1]).data.clone() else { return };
-    let mut builder = Builder { net, names, ops: Vec::new(), name };
+/// Weights or bias of a product that takes an affine.
+enum Part {
+    Weights(Tensor),
+    Bias(Vec<f32>),
+}
+
+/// What a product's constant becomes; `None` where fp16 does not have it.
+fn absorbed(net: &Net, reader: usize, f: Binary, values: &[f32]) -> Option<Part> {
+    let op = &net.ops[reader];
+    let weights = net.value(op.inputs[1]).data.as_ref()?;
     let mut data = weights.data.to_f32();
-    let rows = data.chunks_exact_mut(values.len().max(1));
+    let width = values.len().max(1);
     if f == Binary::Mul {
-        rows.for_each(|row| row.iter_mut().zip(values).for_each(|(w, v)| *w *= v));
-        let id = builder.constant_of("weight", Tensor { shape: weights.shape.clone(), data: Data::F32(data) });
-        builder.net.ops[reader].inputs[1] = id;
-        return;
+        let before = data.clone();
+        data.chunks_exact_mut(width).for_each(|row| row.iter_mut().zip(values).for_each(|(w, v)| *w *= v));
+        let fits = stays_finite(&data, &[&before, values]) && stays_normal(&data);
+        return fits.then(|| Part::Weights(Tensor { shape: weights.shape.clone(), data: Data::F32(data) }));
     }
     let sign = if f == Binary::Sub { -1.0 } else { 1.0 };
-    let sums = rows.map(|row| row.iter().zip(values).map(|(w, v)| f64::from(*w) * f64::from(*v)).sum::<f64>());
-    let given = builder.net.ops[reader].inputs.get(2).and_then(|&id| builder.net.value(id).data.clone());
+    let sums = data
+        .chunks_exact(width)
+        .map(|row| row.iter().zip(values).map(|(w, v)| f64::from(*w) * f64::from(*v)).sum::<f64>());
+    let given = op.inputs.get(2).and_then(|&id| net.value(id).data.clone());
     let given = given.map_or_else(|| vec![0.0; weights.shape[0]], |bias| bias.data.to_f32());
     let bias: Vec<f32> = sums.zip(&given).map(|(sum, &b)| (sign * sum + f64::from(b)) as f32).collect();
-    let id = builder.constant("bias", vec![bias.len()], bias);
-    let op = &mut builder.net.ops[reader];
-    op.inputs.truncate(2);
-    op.inputs.push(id);
+    stays_finite(&bias, &[&data, values, &given]).then_some(Part::Bias(bias))
+}
+
+fn absorb(net: &mut Net, names: &mut Names, reader: usize, part: Part) {
+    let name = net.ops[reader].name.clone();
+    let mut builder = Builder { net, names, ops: Vec::new(), name };
+    match part {
+        Part::Weights(weights) => {
+            let id = builder.constant_of("weight", weights);
+            builder.net.ops[reader].inputs[1] = id;
+        }
+        Part::Bias(bias) => {
+            let id = builder.constant("bias", vec![bias.len()], bias);
+            let op = &mut builder.net.ops[reader];
+            op.inputs.truncate(2);
+            op.inputs.push(id);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -119,5 +177,37 @@ mod tests {
 }
 "#,
         );
+    }
+
+    #[test]
+    fn an_addend_to_exact_numbers_stays() {
+        let kept = r#"net "n" {
+  input %x: f16[3, 1]
+  const %b: f16[1] = [-2.1972656]
+  const %w: f16[1, 1] = [-3.984375]
+  %t: f16[3, 1] = add(%x, %b)
+  %y: f16[3, 1] = linear(%t, %w)
+  output %y
+}
+"#;
+        becomes(forward_affines, kept, kept);
+    }
+
+    #[test]
+    fn constants_beyond_fp16_stay_apart() {
+        for (g, w) in [("2048.0", "64.0"), ("1e-4", "1e-3")] {
+            let kept = format!(
+                r#"net "n" {{
+  input %x: f16[3, 1]
+  const %g: f16[1] = [{g}]
+  const %w: f16[1, 1] = [{w}]
+  %t: f16[3, 1] = mul(%x, %g)
+  %y: f16[3, 1] = linear(%t, %w)
+  output %y
+}}
+"#
+            );
+            becomes(forward_affines, &kept, &kept);
+        }
     }
 }

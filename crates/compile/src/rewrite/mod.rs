@@ -25,6 +25,7 @@ mod slices;
 mod whole;
 mod windows;
 
+use crate::accuracy::OVERFLOW;
 use crate::error::Result;
 use crate::remarks::Remarks;
 use anemone_net::{DType, Data, Net, Op, OpKind, Tensor, TensorType, Value, ValueId};
@@ -119,6 +120,22 @@ impl Builder<'_> {
         self.ops.push(Op { name: self.name.clone(), kind, inputs: inputs.to_vec(), outputs: vec![output] });
     }
 }
+
+/// Returns true if fp16 has constants that a pass makes of others about as well as it has those: none becomes infinite.
+fn stays_finite(made: &[f32], of: &[&[f32]]) -> bool {
+    let finite = |all: &[f32]| all.iter().all(|x| x.abs() < OVERFLOW);
+    finite(made) || !of.iter().all(|all| finite(all))
+}
+
+/// Returns true if weights that a pass makes keep digits in fp16: the largest is zero or a normal number. Single channels may be
+/// smaller: beside the others their results are.
+fn stays_normal(made: &[f32]) -> bool {
+    let most = made.iter().fold(0f32, |most, x| most.max(x.abs()));
+    most == 0.0 || most >= LEAST_NORMAL
+}
+
+/// Least normal number of fp16.
+const LEAST_NORMAL: f32 = 1.0 / 16384.0;
 
 #[cfg(test)]
 mod cases {

@@ -19,6 +19,10 @@ const MOST_EXPONENT: f32 = 8.0;
 pub(crate) fn wrap_narrow(net: &mut Net, _: &Options, reasons: &mut Remarks) -> Result<()> {
     rewrite(net, reasons, |builder, op| {
         let ty = &builder.net.value(op.outputs[0]).ty;
+        let from = builder.net.value(op.inputs[0]).ty.dtype;
+        if op.kind == OpKind::Cast && matches!((from, ty.dtype), (DType::U16, DType::I16) | (DType::I16, DType::U16)) {
+            return Err(beyond(op, "an integer of 16 bits with the other reading of its sign"));
+        }
         match range(ty.dtype) {
             Some(range) if builder.narrow(op, range)? => {}
             _ => builder.ops.push(op.clone()),

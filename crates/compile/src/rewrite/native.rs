@@ -12,6 +12,9 @@ pub(crate) fn expand_natives(net: &mut Net, _: &Options, reasons: &mut Remarks) 
     rewrite(net, reasons, |builder, op| {
         match &op.kind {
             OpKind::Native(native) => builder.native(op, native)?,
+            OpKind::Combine => {
+                builder.push(OpKind::MatMul { transpose_x: false, transpose_y: true }, &op.inputs, op.outputs[0]);
+            }
             _ => builder.ops.push(op.clone()),
         }
         Ok(())

@@ -19,7 +19,7 @@ impl Builder {
         Ok((self.op("top", OpKind::GatherAlong { axis }, &[x, order])?, order))
     }
 
-    /// Running sums along an axis, as a product with a triangle of ones.
+    /// Running sums along an axis, as combinations by a triangle of ones.
     pub fn cumulative_sum(&mut self, x: ValueId, axis: usize, exclusive: bool, reverse: bool) -> Built {
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let n = shape[axis];
@@ -31,7 +31,7 @@ impl Builder {
             let (early, late) = if reverse { (to, from) } else { (from, to) };
             early < late || early == late && !exclusive
         };
-        let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i / n, i % n)))).collect();
+        let triangle: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(adds(i % n, i / n)))).collect();
         // The axis goes last, all others are rows.
         let mut perm: Vec<usize> = (0..shape.len()).filter(|&a| a != axis).collect();
         perm.push(axis);
@@ -39,7 +39,7 @@ impl Builder {
         let moved_shape = self.shape(moved);
         let rows = self.reshape(moved, [elements(&shape) / n, n])?;
         let triangle = self.floats([n, n], &triangle, rows);
-        let sums = self.matmul(rows, triangle, false)?;
+        let sums = self.op("combine", OpKind::Combine, &[rows, triangle])?;
         let sums = self.reshape(sums, moved_shape)?;
         let mut back = vec![0; perm.len()];
         perm.iter().enumerate().for_each(|(i, &p)| back[p] = i);

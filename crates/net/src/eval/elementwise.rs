@@ -35,9 +35,7 @@ pub(super) fn binary(binary: Binary, inputs: &[View], result: &TensorType) -> Bu
                 }
                 match u32::try_from(b) {
                     // What wraps has its low digits, however large the power.
-                    Ok(b) if binary == Binary::Pow && result.dtype.bytes() < 4 => {
-                        wrapped(result.dtype, a.wrapping_pow(b))
-                    }
+                    Ok(b) if binary == Binary::Pow => wrapped(result.dtype, a.wrapping_pow(b)),
                     _ => wrapped(result.dtype, integer_binary(binary, a, b)),
                 }
             }))

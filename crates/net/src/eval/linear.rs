@@ -54,6 +54,30 @@ pub(super) fn linear(inputs: &[View]) -> Vec<f32> {
     out
 }
 
+/// Weighted sums of the last axis over the weights that are not zero.
+pub(super) fn combine(inputs: &[View]) -> Vec<f32> {
+    let x = inputs[0].floats();
+    if x.iter().all(|v| v.is_finite()) {
+        return linear(inputs);
+    }
+    let w = inputs[1].floats();
+    let k = inputs[1].shape()[1];
+    let taps: Vec<Vec<(usize, f32)>> =
+        w.chunks_exact(k).map(|row| row.iter().copied().enumerate().filter(|(_, w)| *w != 0.0).collect()).collect();
+    let sum = |row: &[f32], taps: &[(usize, f32)]| taps.iter().map(|&(i, w)| w * row[i]).sum::<f32>();
+    x.chunks_exact(k).flat_map(|row| taps.iter().map(move |taps| sum(row, taps))).collect()
+}
+
+/// Weighted sums of integers along the last axis, modulo 2^64.
+pub(super) fn combine_whole(inputs: &[View]) -> Vec<i64> {
+    let (x, w) = (inputs[0].integers(), inputs[1].integers());
+    let k = inputs[1].shape()[1];
+    let sum = |row: &[i32], weights: &[i32]| {
+        row.iter().zip(weights).fold(0i64, |sum, (&x, &w)| sum.wrapping_add(i64::from(x) * i64::from(w)))
+    };
+    x.chunks_exact(k).flat_map(|row| w.chunks_exact(k).map(move |weights| sum(row, weights))).collect()
+}
+
 /// A convolution with three spatial axes; missing ones are leading axes of extent one.
 struct Geometry {
     input: [usize; 3],

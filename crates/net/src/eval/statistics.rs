@@ -11,7 +11,13 @@ fn kept_strides(shape: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
 }
 
 /// Folds every element into the accumulator of its group.
-fn accumulate(data: &[f32], shape: &[usize], groups: &[usize], out: &mut [f64], f: impl Fn(f64, usize, f32) -> f64) {
+fn accumulate<T: Copy, S: Copy>(
+    data: &[T],
+    shape: &[usize],
+    groups: &[usize],
+    out: &mut [S],
+    f: impl Fn(S, usize, T) -> S,
+) {
     let own = strides(shape);
     let (count, step) = (shape.last().copied().unwrap_or(1), groups.last().copied().unwrap_or(0));
     rows(shape, [&own, groups], |[from, group]| {
@@ -70,6 +76,41 @@ pub(super) fn reduce(kind: ReduceKind, x: View, axes: &[usize]) -> Vec<f32> {
         _ => {}
     }
     out.into_iter().map(|v| v as f32).collect()
+}
+
+/// Reductions that integers have exactly.
+pub(super) fn is_whole(kind: ReduceKind) -> bool {
+    use ReduceKind::*;
+    matches!(kind, Sum | Mean | Max | Min | Prod | L1 | SumSquare)
+}
+
+/// Reduction of integers that [`is_whole`] holds for, modulo 2^64; a mean is cut towards zero.
+pub(super) fn reduce_whole(kind: ReduceKind, x: View, axes: &[usize]) -> Vec<i64> {
+    let (data, shape) = (x.integers(), x.shape());
+    let (groups, count) = kept_strides(shape, axes);
+    let start = match kind {
+        ReduceKind::Max => i64::MIN,
+        ReduceKind::Min => i64::MAX,
+        ReduceKind::Prod => 1,
+        _ => 0,
+    };
+    let mut out = vec![start; count];
+    accumulate(&data, shape, &groups, &mut out, |sum, _, v| {
+        let v = i64::from(v);
+        match kind {
+            ReduceKind::Max => v.max(sum),
+            ReduceKind::Min => v.min(sum),
+            ReduceKind::Prod => sum.wrapping_mul(v),
+            ReduceKind::L1 => sum.wrapping_add(v.abs()),
+            ReduceKind::SumSquare => sum.wrapping_add(v * v),
+            _ => sum.wrapping_add(v),
+        }
+    });
+    if kind == ReduceKind::Mean {
+        let per_group = (elements(shape) / count) as i64;
+        out.iter_mut().for_each(|v| *v /= per_group);
+    }
+    out
 }
 
 pub(super) fn softmax(x: View, axis: usize) -> Vec<f32> {

@@ -247,8 +247,23 @@ fn binary_functions() {
     assert_eq!(bits(Binary::ShiftLeft, [Data::I8(vec![64]), Data::I8(vec![1])]), [-128]);
     let zero = run(OpKind::Binary(Binary::Div), &[Tensor::i32([1], vec![5]), Tensor::i32([1], vec![0])], None);
     assert_eq!(zero.data, Data::I32(vec![0]));
-    let most = Tensor::i32([1], vec![i32::MAX]);
-    assert_eq!(run(OpKind::Binary(Binary::Mul), &[most.clone(), most.clone()], None).data, most.data);
+    // Integers of 32 bits wrap, in products, powers, sums and running sums.
+    let (most, three) = (Tensor::i32([1], vec![i32::MAX]), Tensor::i32([1], vec![3]));
+    assert_eq!(
+        run(OpKind::Binary(Binary::Mul), &[most.clone(), three.clone()], None).data,
+        Data::I32(vec![2_147_483_645])
+    );
+    assert_eq!(run(OpKind::Binary(Binary::Pow), &[most, three], None).data, Data::I32(vec![i32::MAX]));
+    let large = Tensor::i32([2], vec![i32::MAX, 16_777_217]);
+    let sum = OpKind::Reduce { kind: ReduceKind::Sum, axes: vec![0], keep_dims: false };
+    assert_eq!(run(sum, std::slice::from_ref(&large), None).data, Data::I32(vec![i32::MIN + 16_777_216]));
+    let running = Tensor::i32([2, 2], vec![1, 0, 1, 1]);
+    let sums = run(OpKind::Combine, &[large, running], None);
+    assert_eq!(sums.data, Data::I32(vec![i32::MAX, i32::MIN + 16_777_216]));
+    // A weight of zero reads nothing.
+    let (x, w) =
+        (Tensor::f32([3], vec![1.0, f32::INFINITY, 2.0]), Tensor::f32([2, 3], vec![1.0, 0.0, 0.5, 1.0, 1.0, 0.0]));
+    assert_eq!(run(OpKind::Combine, &[x, w], None).data, Data::F32(vec![2.0, f32::INFINITY]));
     let row = Tensor::f32([3], vec![1.0, 2.0, 3.0]);
     let column = Tensor::f32([2, 1], vec![10.0, 20.0]);
     close(&floats(OpKind::Binary(Binary::Add), &[column, row]), &[11.0, 12.0, 13.0, 21.0, 22.0, 23.0]);

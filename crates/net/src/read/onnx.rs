@@ -6,6 +6,7 @@
 
 mod attention;
 mod bits;
+mod classical;
 mod contributed;
 mod elementwise;
 mod linear_attention;

@@ -157,9 +157,13 @@ pub fn attributes(kind: &OpKind) -> Vec<(&'static str, Attribute)> {
             };
             vec![("mode", mode), ("coordinates", Attribute::word(coordinates))]
         }
-        OpKind::Linear | OpKind::Binary(_) | OpKind::Select | OpKind::Reshape | OpKind::Broadcast | OpKind::Cast => {
-            vec![]
-        }
+        OpKind::Linear
+        | OpKind::Combine
+        | OpKind::Binary(_)
+        | OpKind::Select
+        | OpKind::Reshape
+        | OpKind::Broadcast
+        | OpKind::Cast => vec![],
     }
 }
 
@@ -270,6 +274,7 @@ impl Attributes<'_> {
                 OpKind::MatMul { transpose_x: self.flag("transpose_x")?, transpose_y: self.flag("transpose_y")? }
             }
             "linear" => OpKind::Linear,
+            "combine" => OpKind::Combine,
             "select" => OpKind::Select,
             "max_pool" => self.pool(PoolKind::Max)?,
             "l2_pool" => self.pool(PoolKind::L2)?,

@@ -2,7 +2,7 @@
 //! operands propagated through it. Where no bound holds (the operands are uncertain and the operation jumps, or it overflows on
 //! the way, or an exact model meets a NaN that reads as a number there) the bound is infinite.
 
-use super::known::KNOWN;
+use super::known::{KNOWN, When};
 use super::parts::parts;
 use anemone_compile::accuracy::{self, LEAST, OVERFLOW, ROUNDING};
 use anemone_facts::numerics::Model;
@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// Units of the exact models' sums.
 const UNIT: f32 = 1.0 / 65536.0;
+/// Columns from which on a copy of part of a row begins on a boundary of memory, and goes through the crop.
+const CROPPED_COLUMNS: usize = 32;
 /// Magnitude at which the exact array's sums become infinite, with a margin for inexact operands.
 const CEILING: f32 = 32_000.0;
 
@@ -185,7 +187,11 @@ impl Step<'_> {
 
     /// Elements that a known defect affects have no bound.
     fn leave_out(&self, dtype: DType, error: &mut [f32], noted: &mut [bool]) -> Result<(), String> {
-        for (row, known) in KNOWN.iter().enumerate().filter(|(_, known)| known.is_about(self.kind, dtype)) {
+        let about = |known: &super::known::Known| {
+            let wide = self.operands[0].shape.last().is_some_and(|&n| n > CROPPED_COLUMNS);
+            known.is_about(self.kind, dtype) && (known.when != When::Cropped || self.exact && wide)
+        };
+        for (row, known) in KNOWN.iter().enumerate().filter(|(_, known)| about(known)) {
             let each = matches!(self.kind, OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Select | OpKind::Cast);
             let operands = |operand: usize| -> Result<Vec<(f32, f32)>, String> {
                 Ok(match each {
@@ -267,9 +273,16 @@ impl Step<'_> {
                 self.fold(&kind, &errors)?
             }
             OpKind::Reduce { kind, axes, keep_dims } => self.reduced(*kind, axes, *keep_dims)?,
-            OpKind::Softmax { .. } => {
+            OpKind::Softmax { axis } => {
                 let bound = accuracy::bound("softmax");
-                self.out.data.to_f32().iter().map(|y| bound.relative * y + bound.absolute).collect()
+                let moved = self.along_rows(*axis)?;
+                let each = |(y, e): (&f32, f32)| match e {
+                    0.0 => bound.relative * y + bound.absolute,
+                    e if e > 1.0 => f32::INFINITY,
+                    // A ratio of exponentials, each off by the same share at most.
+                    e => (bound.relative + (2.0 * e).exp_m1()) * y + bound.absolute,
+                };
+                self.out.data.to_f32().iter().zip(moved).map(each).collect()
             }
             OpKind::Pool { .. }
             | OpKind::Conv { .. }
@@ -385,6 +398,14 @@ impl Step<'_> {
             *bound = if size < limit && scale < limit { *bound + grouped } else { f32::INFINITY };
         }
         Ok(bounds)
+    }
+
+    /// Largest bound of the operand's elements that share a row along an axis, for each element.
+    fn along_rows(&self, axis: usize) -> Result<Vec<f32>, String> {
+        let mut shape = self.out.shape.clone();
+        shape[axis] = 1;
+        let largest = Tensor { shape, data: Data::F32(self.largest_along(&self.errors[0], &[axis], true)?) };
+        self.fold(&OpKind::Broadcast, &[&largest])
     }
 
     fn largest_along(&self, of: &Tensor, axes: &[usize], keep_dims: bool) -> Result<Vec<f32>, String> {
@@ -510,11 +531,17 @@ impl Step<'_> {
             OpKind::Pool { kernel, .. } => LEAST * (1.0 + kernel.iter().product::<usize>() as f32),
             _ => LEAST,
         };
+        // Squares, and sums over the axes before the last one, are rounded before they are added up.
+        let parts = matches!(kind, OpKind::Reduce { .. });
         let each = |((e, size), terms): ((f32, f32), f32)| {
             if self.exact && (size.is_nan() || size >= CEILING) {
                 return f32::INFINITY;
             }
-            let unit = if self.exact { 2.0 * UNIT * terms.max(1.0) } else { least };
+            let unit = match self.exact {
+                true => 2.0 * UNIT * terms.max(1.0),
+                false if parts => LEAST * terms.max(1.0),
+                false => least,
+            };
             e + 2.0 * ROUNDING * size + unit
         };
         let mut bounds: Vec<f32> = rounded.into_iter().zip(size.iter().copied()).zip(terms).map(each).collect();
@@ -533,7 +560,9 @@ impl Step<'_> {
 fn product_error(x: f32, y: f32, a: f32, b: f32) -> f32 {
     // An exact operand adds nothing, whatever it is multiplied by.
     let part = |x: f32, e: f32| if e == 0.0 { 0.0 } else { x.abs() * e };
-    part(x, b) + part(y, a) + part(a, b)
+    let error = part(x, b) + part(y, a) + part(a, b);
+    // Of NaN times an uncertain number nothing is known.
+    if error.is_nan() { f32::INFINITY } else { error }
 }
 
 fn whole(t: &Tensor) -> Tensor {

@@ -53,6 +53,12 @@ impl Writer<'_> {
                 list.push(("transpose_y", Arg::Value(flag(*transpose_y))));
                 ("matmul", list)
             }
+            OpKind::Combine => {
+                let mut list: Arguments = [next("x"), next("y")].into_iter().flatten().collect();
+                list.push(("transpose_x", Arg::Value(flag(false))));
+                list.push(("transpose_y", Arg::Value(flag(true))));
+                ("matmul", list)
+            }
             OpKind::Linear => ("linear", [next("x"), next("weight"), next("bias")].into_iter().flatten().collect()),
             OpKind::Unary(unary) => return self.unary(op, unary),
             OpKind::Binary(binary) => {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::build::{Budget, Builder};
 use crate::error::Error;
-use crate::graph::{Data, Tensor, TensorType, ValueId};
+use crate::graph::{DType, Data, Tensor, TensorType, ValueId};
 use crate::infer::sized;
 use crate::mil::proto::{self, Extent, Operation, TypeKind};
 use crate::ops::OpKind;
@@ -270,6 +270,7 @@ impl Call<'_, '_> {
         let output = self.output(index).to_string();
         let name = if index == 0 { self.first.clone() } else { self.t.result_name(&output) };
         self.matches_declaration(index, &self.ty(id).shape)?;
+        self.matches_kind(index, self.ty(id).dtype)?;
         self.t.build.entitle(id, &name);
         self.t.items.insert(output, Item::Value(id));
         Ok(true)
@@ -301,6 +302,22 @@ impl Call<'_, '_> {
         let constant = Arc::new(Constant { name: self.first.clone(), tensor: Arc::new(tensor) });
         self.done_item(0, Item::Constant(constant));
         Ok(true)
+    }
+
+    /// Holds floats to a declaration of floats, and others to one of others: widths differ where this graph has fewer types.
+    fn matches_kind(&self, index: usize, made: DType) -> Result<(), Error> {
+        let ty = self.op.outputs.get(index).and_then(|o| o.ty.as_ref()).and_then(|t| t.kind.as_ref());
+        let Some(TypeKind::Tensor(declared)) = ty else { return Ok(()) };
+        let dtype = proto::element(declared.data_type).and_then(|element| element.dtype());
+        if dtype.is_none_or(|dtype| dtype.is_float() == made.is_float()) {
+            return Ok(());
+        }
+        Err(Error::WrongType {
+            place: self.place(),
+            key: "declared element type".to_string(),
+            found: format!("{}, the operands give {made}", dtype.map_or("?", DType::name)),
+            expected: "that of the operation",
+        })
     }
 
     /// Holds the extents that follow from the operands to those that the file declares, as far as it does.

@@ -2,8 +2,8 @@
 
 use super::proto::{self, Attribute};
 use super::{
-    Translator, attention, bits, contributed, elementwise, linear_attention, loss, normalize, quantized, recurrent,
-    regions, shape, spatial, spectrum, subgraph,
+    Translator, attention, bits, classical, contributed, elementwise, linear_attention, loss, normalize, quantized,
+    recurrent, regions, shape, spatial, spectrum, subgraph,
 };
 use crate::build::Builder;
 use crate::error::Error;
@@ -36,22 +36,12 @@ pub const REFUSED: &[(&[&str], &str)] = &[
             "SplitToSequence",
             "ConcatFromSequence",
             "Optional",
-            "OptionalGetElement",
-            "OptionalHasElement",
         ],
         "sequences and optional values are not tensors. Export with one tensor for each element",
     ),
     (&["ImageDecoder"], "files within tensors are not decoded. Make the decoded picture an input of the model"),
     (&["Adam", "Adagrad", "Momentum", "Gradient"], "training is not part of a network. Export the model for inference"),
     (&["TreeEnsemble"], "trees are not part of the graph. Run them on the host"),
-    (
-        &["MelWeightMatrix"],
-        "no translation: have the exporter spell it out in plain operators (`onnx.inliner` does where it is a function)",
-    ),
-    (
-        &["ArrayFeatureExtractor", "Binarizer"],
-        "operators of classical models have no translation. Run them on the host",
-    ),
 ];
 
 /// One node being translated.
@@ -86,7 +76,9 @@ impl<'n, 'a> Node<'n, 'a> {
                 || attention::translate(&mut self)?
                 || loss::translate(&mut self)?
                 || quantized::translate(&mut self)?
-                || recurrent::translate(&mut self)?)
+                || recurrent::translate(&mut self)?
+                || classical::translate(&mut self)?)
+            || self.node.domain == classical::DOMAIN && classical::translate_classical(&mut self)?
             || self.node.domain == contributed::DOMAIN && contributed::translate(&mut self)?
             || self.node.domain == attention::PREVIEW && attention::translate_preview(&mut self)?
             || subgraph::translate(&mut self)?;

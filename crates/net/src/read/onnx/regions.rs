@@ -123,9 +123,11 @@ fn roi_align(n: &mut Node) -> Result<bool, Error> {
     if samples == 0 {
         return Err(n.unsupported("a number of samples that depends on the regions. Set `sampling_ratio`"));
     }
-    if n.text("mode").is_some_and(|mode| mode != "avg") {
-        return Err(n.unsupported("maxima of weighted elements. Export with mode `avg`"));
-    }
+    let greatest = match n.text("mode").as_deref() {
+        None | Some("" | "avg") => false,
+        Some("max") => true,
+        Some(other) => return Err(n.unsupported(format!("mode `{other}`"))),
+    };
     let to = [("output_height", n.int("output_height", 1)), ("output_width", n.int("output_width", 1))];
     let [rows, columns] = [n.size(to[0].0, to[0].1)?, n.size(to[1].0, to[1].1)?];
     let (&[_, channels, height, width], &[count, 4]) = (n.shape(x).as_slice(), n.shape(rois).as_slice()) else {
@@ -157,18 +159,58 @@ fn roi_align(n: &mut Node) -> Result<bool, Error> {
     let [(down, in_rows, high), (across, in_columns, wide)] = axes[..] else { return Ok(false) };
     let grid = n.build().grid(across, down)?;
     let pictures = n.build().gather(x, pictures, 0)?;
-    let sampled = n.build().sample(pictures, grid, ResizeMode::Linear, Outside::Border)?;
+    let sampled = match greatest {
+        true => greatest_share(n, pictures, grid)?,
+        false => n.build().sample(pictures, grid, ResizeMode::Linear, Outside::Border)?,
+    };
     let (in_rows, in_columns) =
         (n.build().reshape(in_rows, [count, 1, high, 1])?, n.build().reshape(in_columns, [count, 1, 1, wide])?);
     let inside = n.build().binary(Binary::Min, in_rows, in_columns)?;
     let zero = n.build().scalar(0.0, sampled);
     let kept = n.build().select(inside, sampled, zero)?;
     let apart = n.build().reshape(kept, [count * channels, rows, samples, columns * samples])?;
-    let apart = n.build().reduce(ReduceKind::Mean, apart, &[2], false)?;
+    let kind = if greatest { ReduceKind::Max } else { ReduceKind::Mean };
+    let apart = n.build().reduce(kind, apart, &[2], false)?;
     let apart = n.build().reshape(apart, [count * channels, rows, columns, samples])?;
-    let id = n.build().reduce(ReduceKind::Mean, apart, &[3], false)?;
+    let id = n.build().reduce(kind, apart, &[3], false)?;
     let id = n.build().reshape(id, [count, channels, rows, columns])?;
     n.done(id)
+}
+
+/// Greatest of the four neighbours of each place `[N, Ho, Wo, 2]` of a `[N, C, H, W]`, each times its share of the place.
+fn greatest_share(n: &mut Node, x: ValueId, places: ValueId) -> Result<ValueId, Error> {
+    let (shape, to) = (n.shape(x), n.shape(places));
+    let last = [shape[3], shape[2]].map(|extent| extent as f32 - 1.0);
+    let zero = n.build().scalar(0.0, places);
+    let last = n.build().floats([2], &last, places);
+    let held = n.build().binary(Binary::Max, places, zero)?;
+    let held = n.build().binary(Binary::Min, held, last)?;
+    let whole = n.build().unary(Unary::Floor, held)?;
+    let rest = n.build().binary(Binary::Sub, held, whole)?;
+    let one = n.build().scalar(1.0, rest);
+    let before = n.build().binary(Binary::Sub, one, rest)?;
+    let mut most = None;
+    for (down, across) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut weight = None;
+        for (axis, step) in [(1, down), (0, across)] {
+            let share = n.build().slice(if step == 0 { before } else { rest }, 3, axis, axis + 1)?;
+            let share = n.build().reshape(share, [to[0], 1, to[1], to[2]])?;
+            weight = Some(match weight {
+                Some(weight) => n.build().binary(Binary::Mul, weight, share)?,
+                None => share,
+            });
+        }
+        let Some(weight) = weight else { continue };
+        let step = n.build().floats([2], &[across as f32, down as f32], places);
+        let at = n.build().binary(Binary::Add, whole, step)?;
+        let value = n.build().sample(x, at, ResizeMode::Nearest, Outside::Border)?;
+        let term = n.build().binary(Binary::Mul, value, weight)?;
+        most = Some(match most {
+            Some(most) => n.build().binary(Binary::Max, most, term)?,
+            None => term,
+        });
+    }
+    most.ok_or_else(|| n.unsupported("no neighbours"))
 }
 
 /// A convolution whose taps stand where offsets move them: samples at those places, then products over channels and taps.

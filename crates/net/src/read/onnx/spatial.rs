@@ -515,7 +515,7 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
     }
     let mut weights = vec![0f32; from * to];
     for (o, row) in rows.iter().enumerate() {
-        row.iter().flatten().for_each(|&(i, w)| weights[i * to + o] += w);
+        row.iter().flatten().for_each(|&(i, w)| weights[o * from + i] += w);
     }
     let rank = shape.len();
     let mut perm: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
@@ -523,8 +523,8 @@ fn along(n: &mut Node, x: ValueId, axis: usize, rows: &[Row], outside: f32) -> R
     let moved = n.build().transpose(x, &perm)?;
     let lead: usize = (0..rank).filter(|&a| a != axis).map(|a| shape[a]).product();
     let flat = n.build().reshape(moved, [lead, from])?;
-    let matrix = n.build().floats([from, to], &weights, x);
-    let mut product = n.build().matmul(flat, matrix, false)?;
+    let matrix = n.build().floats([to, from], &weights, x);
+    let mut product = n.build().op("combine", OpKind::Combine, &[flat, matrix])?;
     if rows.iter().any(Option::is_none) {
         let mask = rows.iter().map(|r| r.is_some()).collect();
         let mask = n.build().mask([1, to], mask);

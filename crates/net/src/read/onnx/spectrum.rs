@@ -3,7 +3,7 @@
 
 use super::node::Node;
 use crate::error::Error;
-use crate::graph::ValueId;
+use crate::graph::{Tensor, ValueId};
 use crate::ops::Binary;
 use std::f64::consts::TAU;
 
@@ -26,12 +26,63 @@ pub fn translate(n: &mut Node) -> Result<bool, Error> {
     match n.op() {
         "DFT" => dft(n),
         "STFT" => stft(n),
+        "MelWeightMatrix" => mel_weights(n),
         _ => Ok(false),
     }
 }
 
 fn first(n: &Node, index: usize, what: &str) -> Result<Option<i64>, Error> {
     Ok(n.integers(index, what)?.and_then(|v| v.first().copied()))
+}
+
+/// Triangles over the bins of a spectrum, at equal distances on the mel scale; every number is known while reading.
+fn mel_weights(n: &mut Node) -> Result<bool, Error> {
+    let whole = |n: &Node, index: usize, what: &str| -> Result<usize, Error> {
+        let value = first(n, index, what)?.ok_or_else(|| n.missing(what))?;
+        n.size(what, value)
+    };
+    let bins = whole(n, 0, "num_mel_bins")?;
+    let (length, rate) = (whole(n, 1, "dft_length")?, whole(n, 2, "sample_rate")?);
+    let edge = |n: &Node, index: usize, what: &str| -> Result<f64, Error> {
+        let value = n.constant(index, what)?.and_then(|t| t.data.to_f32().first().copied());
+        value.map(f64::from).ok_or_else(|| n.missing(what))
+    };
+    let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
+    let (low, high) = (mel(edge(n, 3, "lower_edge_hertz")?), mel(edge(n, 4, "upper_edge_hertz")?));
+    let rows = length / 2 + 1;
+    if rate == 0 || rows.saturating_mul(bins) > MATRIX_ELEMENTS {
+        return Err(n.unsupported(format!("{bins} bins of a transform of {length} at {rate} samples a second")));
+    }
+    let step = (high - low) / (bins + 2) as f64;
+    let bin = |i: usize| {
+        let hertz = 700.0 * (10f64.powf((i as f64 * step + low) / 2595.0) - 1.0);
+        (((length + 1) as f64 * hertz) / rate as f64).floor().max(0.0) as usize
+    };
+    let mut weights = vec![0f32; rows * bins];
+    for i in 0..bins {
+        let (lower, centre, upper) = (bin(i), bin(i + 1), bin(i + 2));
+        if upper.max(centre) > rows {
+            return Err(n.unsupported("a band beyond half of the sample rate"));
+        }
+        let mut set = |row: usize, weight: f64| {
+            if let Some(place) = weights.get_mut(row * bins + i) {
+                *place = weight as f32;
+            }
+        };
+        if centre == lower {
+            set(centre, 1.0);
+        }
+        for row in lower..=centre {
+            if centre > lower {
+                set(row, (row - lower) as f64 / (centre - lower) as f64);
+            }
+        }
+        for row in centre..upper {
+            set(row, (upper - row) as f64 / (upper - centre) as f64);
+        }
+    }
+    let id = n.build().constant("mel", Tensor::f32([rows, bins], weights));
+    n.done(id)
 }
 
 fn dft(n: &mut Node) -> Result<bool, Error> {

@@ -153,7 +153,8 @@ fn f32s(shape: &[u64], values: &[f32]) -> proto::Value {
 
 /// The net of one operation on the input `x: f32[shape]`, giving `y`.
 fn program(op: &str, shape: &[u64], result: &[u64], inputs: &[(&str, proto::Value)]) -> Result<Net, Error> {
-    program_of(op, "x", shape, result, F32, inputs)
+    let element = if op.starts_with("reduce_arg") || op == "argsort" { I32 } else { F32 };
+    program_of(op, "x", shape, result, element, inputs)
 }
 
 /// As [`program`], with the name of the first operand and the element type of the result.

@@ -1,0 +1,206 @@
+//! Comparison of a run with fp32 evaluation of the network.
+
+use super::overflow::Overflow;
+use super::{LARGEST_WHOLE, Warning, warning, whole};
+use crate::tensor::{Array, View};
+use anemone_facts::numerics::Model;
+use anemone_net::{Binary, DType, Data, Net, OpKind, PoolKind, ReduceKind, Tensor, Unary, ValueId, eval};
+use half::f16;
+
+/// Compares a run with fp32 evaluation of the network: infinities or NaN on one side alone, and inexact whole numbers of
+/// intermediate values.
+pub(super) fn against_reference(
+    net: &Net,
+    model: Model,
+    inputs: &[(&str, View)],
+    outputs: &[(String, Array)],
+) -> Vec<Warning> {
+    let Some(tensors) = tensors(net, inputs) else { return Vec::new() };
+    let (mut beyond, mut inexact, mut dropped, mut tie) = (None, None, None, None);
+    let quotients = if model == Model::Fast { Vec::new() } else { rounded_quotients(net) };
+    // Integers with a zero among them, which nothing may be divided by.
+    let holds_zero = |data: &[f32]| data.contains(&0.0);
+    let mut zeros: Vec<String> = net
+        .inputs
+        .iter()
+        .zip(&tensors)
+        .filter_map(|(&id, tensor)| {
+            let integer = tensor.data.dtype().is_integer() && holds_zero(&tensor.data.to_f32());
+            integer.then(|| net.value(id).name.clone())
+        })
+        .collect();
+    let ends: Vec<&str> = net.inputs.iter().chain(&net.outputs).map(|&id| net.value(id).name.as_str()).collect();
+    let mut overflow = Overflow::new(net);
+    let mut see = |name: &str, tensor: &Tensor| {
+        overflow.see(name, tensor);
+        let data = tensor.data.to_f32();
+        if tensor.data.dtype().is_integer() && inexact.is_none() && !ends.contains(&name) {
+            inexact = whole(name, data.iter().filter(|x| x.abs() > LARGEST_WHOLE));
+        }
+        if tensor.data.dtype().is_integer() && holds_zero(&data) {
+            zeros.push(name.to_string());
+        }
+        if dropped.is_none() && drops(net, name) && data.iter().any(|x| x.is_nan()) {
+            let message = "NaN in fp32, where the engine's greater and smaller of NaN and a number is the number";
+            dropped = Some(warning("undefined", name, message.into()));
+        }
+        if dropped.is_none() && spreads(net, name) && data.iter().any(|x| !x.is_finite()) {
+            let message = "infinite or NaN in fp32, where zeros stand for elements that a window does not have: \
+                           zero times infinity is NaN";
+            dropped = Some(warning("undefined", name, message.into()));
+        }
+        if tie.is_none() && quotients.contains(&name) {
+            let count = data.iter().filter(|x| x.abs() < LARGEST_WHOLE && x.abs().fract() == 0.5).count();
+            let message = || {
+                format!(
+                    "{count} numbers lie exactly between two whole ones, which the device rounds up and fp32 to even"
+                )
+            };
+            tie = (count > 0).then(|| warning("tie", name, message()));
+        }
+        let largest = data.iter().filter(|x| x.is_finite()).fold(0f32, |most, x| most.max(x.abs()));
+        if beyond.is_none() && f16::from_f32(largest).is_infinite() {
+            beyond = Some((name.to_string(), largest));
+        }
+    };
+    let Ok(wanted) = eval::eval_traced(net, &tensors, &mut see) else { return Vec::new() };
+    let differs = differences(net, model, outputs, &wanted, beyond);
+    let divided = divided_by_zero(net, &zeros);
+    // A difference that an output shows itself says more.
+    let dropped = divided.or(dropped).filter(|_| differs.is_none());
+    let inexact = overflow.found().or(inexact);
+    inexact.into_iter().chain(differs).chain(dropped).chain(tie).collect()
+}
+
+/// Names of quotients and sums that are rounded: what becomes one sum of an array is rounded by it, in its own way.
+fn rounded_quotients(net: &Net) -> Vec<&str> {
+    let rounds = |op: &&anemone_net::Op| matches!(op.kind, OpKind::Unary(Unary::Round | Unary::RoundClip { .. }));
+    let scales = |id: ValueId| {
+        net.ops.iter().any(|op| {
+            op.outputs.contains(&id)
+                && matches!(op.kind, OpKind::Binary(Binary::Div | Binary::Mul | Binary::Add | Binary::Sub))
+        })
+    };
+    let rounded = net.ops.iter().filter(rounds).filter_map(|op| op.inputs.first().copied());
+    rounded.filter(|&id| scales(id)).map(|id| net.value(id).name.as_str()).collect()
+}
+
+/// The first quotient or remainder of integers whose divisor has a zero: it has no value, and the engine's is infinite or NaN.
+fn divided_by_zero(net: &Net, zeros: &[String]) -> Option<Warning> {
+    let by_zero = |op: &&anemone_net::Op| {
+        let divisor = op.inputs.get(1).map(|&id| net.value(id));
+        let divides = matches!(op.kind, OpKind::Binary(Binary::Div | Binary::FloorDiv | Binary::Mod));
+        divides
+            && divisor.is_some_and(|value| {
+                let constant = |tensor: &Tensor| tensor.data.to_f32().contains(&0.0);
+                value.ty.dtype.is_integer()
+                    && value.data.as_deref().map_or_else(|| zeros.contains(&value.name), constant)
+            })
+    };
+    let op = net.ops.iter().find(by_zero)?;
+    let name = &net.value(*op.outputs.first()?).name;
+    Some(warning("undefined", name, format!("{} of integers by zero has no value", op.kind.name())))
+}
+
+/// Returns true if a value comes from windows or pads, where zeros are multiplied with elements.
+fn spreads(net: &Net, name: &str) -> bool {
+    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
+    made.is_some_and(|op| {
+        matches!(
+            op.kind,
+            OpKind::Conv { .. }
+                | OpKind::ConvTranspose { .. }
+                | OpKind::Pad { .. }
+                | OpKind::PadEdge { .. }
+                | OpKind::Resize { .. }
+                | OpKind::Combine
+        )
+    })
+}
+
+/// Returns true if a value comes from an operation that drops NaN, or is read by one whose results are places.
+fn drops(net: &Net, name: &str) -> bool {
+    use OpKind::*;
+    let placed = |op: &anemone_net::Op| {
+        matches!(op.kind, ArgReduce { .. } | ArgSort { .. }) && op.inputs.iter().any(|&id| net.value(id).name == name)
+    };
+    if net.ops.iter().any(placed) {
+        return true;
+    }
+    let made = net.ops.iter().find(|op| op.outputs.iter().any(|&id| net.value(id).name == name));
+    made.is_some_and(|op| match op.kind {
+        Unary(f) => matches!(
+            f,
+            anemone_net::Unary::Relu
+                | anemone_net::Unary::Relu6
+                | anemone_net::Unary::Clip { .. }
+                | anemone_net::Unary::Threshold { .. }
+        ),
+        Binary(f) => matches!(f, anemone_net::Binary::Max | anemone_net::Binary::Min),
+        Pool { kind, .. } => kind == PoolKind::Max,
+        Reduce { kind, .. } => matches!(kind, ReduceKind::Max | ReduceKind::Min),
+        Gather { .. } | GatherAlong { .. } | ScatterAlong { .. } | ScatterNd { .. } => true,
+        _ => false,
+    })
+}
+
+/// The first output with infinities or NaN of its own; `beyond` is the first value that fp16 does not hold.
+fn differences(
+    net: &Net,
+    model: Model,
+    outputs: &[(String, Array)],
+    wanted: &[Tensor],
+    beyond: Option<(String, f32)>,
+) -> Option<Warning> {
+    let apart = |got: f32, wanted: f32| match wanted {
+        _ if got.is_nan() || wanted.is_nan() => got.is_nan() != wanted.is_nan(),
+        _ if got.is_infinite() || wanted.is_infinite() => got != wanted,
+        _ => false,
+    };
+    for (&id, wanted) in net.outputs.iter().zip(wanted) {
+        let value = net.value(id);
+        let Some((_, array)) = outputs.iter().find(|(name, _)| *name == value.name) else { continue };
+        let wanted = wanted.data.to_f32();
+        let pairs = || array.data.iter().zip(&wanted).filter(|(got, wanted)| apart(**got, **wanted));
+        let differs = pairs().count();
+        if differs == 0 {
+            continue;
+        }
+        // The device's arithmetic ends before fp16 does.
+        let ends = model != Model::Fast && pairs().all(|(got, wanted)| got.is_infinite() && wanted.is_finite());
+        let of = format!("{differs} of {} elements of output {} are", array.data.len(), value.name);
+        return Some(match beyond {
+            Some((at, largest)) => {
+                let message = format!("reaches {largest} in fp32, beyond fp16 (65504): {of} infinite or NaN for it");
+                warning("saturated", &at, message)
+            }
+            None if ends => {
+                let limits =
+                    "sums of products are infinite from 32768 on in this model, parts of rows from 4096 on (M1, M2)";
+                warning("saturated", &value.name, format!("{of} infinite here and finite in fp32: {limits}"))
+            }
+            None => warning(
+                "undefined",
+                &value.name,
+                format!("{of} infinite or NaN here and not in fp32, or the other way round"),
+            ),
+        });
+    }
+    None
+}
+
+/// The inputs as the evaluator takes them.
+pub(super) fn tensors(net: &Net, inputs: &[(&str, View)]) -> Option<Vec<Tensor>> {
+    let tensor = |&id: &ValueId| {
+        let value = net.value(id);
+        let (_, view) = inputs.iter().find(|(name, _)| *name == value.name)?;
+        let dtype = if value.ty.dtype.is_float() { DType::F32 } else { value.ty.dtype };
+        let elements = view.to_array().data;
+        let data = match dtype {
+            DType::F32 => Data::F32(elements),
+            _ => Data::from_i32(dtype, &elements.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+        };
+        Some(Tensor { shape: value.ty.shape.clone(), data })
+    };
+    net.inputs.iter().map(tensor).collect()
+}

@@ -1,0 +1,100 @@
+//! Whole numbers that leave their element type on the way: results wrap, and integers of 64 bits are held in 32.
+
+use super::{Warning, warning};
+use anemone_net::{Binary, DType, Net, Op, OpKind, ReduceKind, ScatterMode, Tensor, Unary, ValueId, eval};
+use std::collections::HashMap;
+
+/// Magnitude from which on an integer is beyond 32 bits.
+const BEYOND: f32 = 2_147_483_648.0;
+
+/// Watches an evaluation for arithmetic on 32-bit integers whose results would be beyond them.
+pub(super) struct Overflow<'a> {
+    net: &'a Net,
+    /// Operations that are watched, by the name of their result.
+    watched: HashMap<&'a str, &'a Op>,
+    /// Reads that are left of each value that they need, by name.
+    reads: HashMap<&'a str, usize>,
+    values: HashMap<&'a str, Tensor>,
+    found: Option<(&'a str, f32)>,
+}
+
+impl<'a> Overflow<'a> {
+    pub(super) fn new(net: &'a Net) -> Self {
+        let name = |id: ValueId| net.value(id).name.as_str();
+        let mut reads: HashMap<&str, usize> = HashMap::new();
+        let mut watched = HashMap::new();
+        for op in net.ops.iter().filter(|op| grows(net, op)) {
+            watched.insert(name(op.outputs[0]), op);
+            let live = op.inputs.iter().filter(|&&id| net.value(id).data.is_none());
+            live.for_each(|&id| *reads.entry(name(id)).or_default() += 1);
+        }
+        Overflow { net, watched, reads, values: HashMap::new(), found: None }
+    }
+
+    /// Returns true if there is nothing to watch.
+    pub(super) fn is_idle(&self) -> bool {
+        self.watched.is_empty()
+    }
+
+    /// Takes an input or a result, in the order of the evaluation.
+    pub(super) fn see(&mut self, name: &str, tensor: &Tensor) {
+        if self.found.is_some() {
+            return;
+        }
+        if let Some((&own, &op)) = self.watched.get_key_value(name) {
+            self.look(own, op);
+        }
+        if let Some((&own, _)) = self.reads.get_key_value(name) {
+            self.values.insert(own, tensor.clone());
+        }
+    }
+
+    fn look(&mut self, own: &'a str, op: &'a Op) {
+        let value = |id: &ValueId| self.net.value(*id);
+        let operands = op.inputs.iter().map(|id| match &value(id).data {
+            Some(constant) => Some(constant.as_ref()),
+            None => self.values.get(value(id).name.as_str()),
+        });
+        let Some(operands) = operands.collect::<Option<Vec<&Tensor>>>() else { return };
+        let most = eval::reaches(&op.kind, &operands, &self.net.value(op.outputs[0]).ty).unwrap_or(0.0);
+        if most >= BEYOND {
+            self.found = Some((own, most));
+        }
+        for id in &op.inputs {
+            let name = self.net.value(*id).name.as_str();
+            if let Some(left) = self.reads.get_mut(name) {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.values.remove(name);
+                }
+            }
+        }
+    }
+
+    /// The warning, after the evaluation.
+    pub(super) fn found(&self) -> Option<Warning> {
+        let (at, most) = self.found?;
+        let message = format!(
+            "reaches {most:e}, beyond int32: the result wraps, as int32 does; a model's int64 is held in 32 bits and would not"
+        );
+        Some(warning("inexact-integer", at, message))
+    }
+}
+
+/// Returns true for arithmetic on integers of 32 bits that can leave them, with an operand computed at run time.
+fn grows(net: &Net, op: &Op) -> bool {
+    let grows = match op.kind {
+        OpKind::Binary(f) => matches!(f, Binary::Add | Binary::Sub | Binary::Mul | Binary::Pow),
+        OpKind::Unary(f) => f == Unary::Square,
+        OpKind::Reduce { kind, .. } => {
+            matches!(kind, ReduceKind::Sum | ReduceKind::SumSquare | ReduceKind::L1 | ReduceKind::Prod)
+        }
+        OpKind::Combine | OpKind::Linear | OpKind::MatMul { .. } => true,
+        OpKind::ScatterAlong { mode, .. } | OpKind::ScatterNd { mode } => {
+            matches!(mode, ScatterMode::Add | ScatterMode::Mul)
+        }
+        _ => false,
+    };
+    let live = op.inputs.iter().any(|&id| net.value(id).data.is_none());
+    grows && live && net.value(op.outputs[0]).ty.dtype == DType::I32
+}

@@ -1,0 +1,396 @@
+//! Doubts about numbers that a run tells, each by the case that triggers it, and models and inputs whose types, extents and numbers
+//! are at their ends.
+
+use crate::ane;
+use crate::harness::*;
+use std::path::Path;
+
+const INF: f32 = f32::INFINITY;
+const NAN: f32 = f32::NAN;
+
+/// A program of MIL text: its inputs by name and type, its operations, and what is given.
+struct Case {
+    /// Warning that it triggers, or the code of its refusal; empty where the run is right.
+    told: &'static str,
+    inputs: &'static [(&'static str, &'static str, &'static [f32])],
+    body: &'static [&'static str],
+    arguments: &'static [&'static str],
+    /// Expected elements; empty where they are not compared.
+    gives: &'static [f32],
+}
+
+/// Type and name of a constant operation's parts are written where they are used.
+fn text(case: &Case) -> String {
+    let inputs: Vec<String> = case.inputs.iter().map(|(name, ty, _)| format!("tensor<{ty}> {name}")).collect();
+    let body: String = case.body.iter().map(|line| format!("    {line};\n")).collect();
+    format!("program(1.3)\n{{\n  func main<ios18>({}) {{\n{body}  }} -> (y);\n}}\n", inputs.join(", "))
+}
+
+fn arguments(scratch: &Scratch, case: &Case) -> Vec<String> {
+    let mut all = vec!["run".to_string(), scratch.file("model.mil", text(case)), "--json".into()];
+    for (name, ty, data) in case.inputs {
+        let extents = ty.split_once('[').expect("extents").1.trim_end_matches(']');
+        let extents: String =
+            extents.split(',').map(str::trim).filter(|n| !n.is_empty()).map(|n| format!("{n},")).collect();
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let file = scratch.file(&format!("{name}.npy"), npy("<f4", false, &format!("({extents})"), &bytes));
+        all.extend(["--input".to_string(), format!("{name}={file}")]);
+    }
+    all.extend(["-o".to_string(), scratch.path("y.npy")]);
+    all.extend(case.arguments.iter().map(|a| a.to_string()));
+    all
+}
+
+fn output(scratch: &Scratch) -> Vec<f32> {
+    let array = anemone::tensor::read_npy(Path::new(&scratch.path("y.npy"))).expect("the output");
+    array.data
+}
+
+const F: &str = "fp16, [2]";
+const I: &str = "int32, [2]";
+
+/// Every warning of a run. The list in `docs/numerics.md`, section warnings, has the same names.
+static WARNED: &[Case] = &[
+    Case {
+        told: "saturated",
+        inputs: &[("x", F, &[1.0, 20.0])],
+        body: &["tensor<fp16, [2]> y = exp(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "saturated",
+        inputs: &[("x", F, &[1.0, 1e5])],
+        body: &["tensor<fp16, [2]> y = add(x = x, y = fp16(1.0))[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[2.0, INF],
+    },
+    // The array of the device ends at 32768.
+    Case {
+        told: "saturated",
+        inputs: &[("x", "fp16, [1, 2]", &[200.0, 200.0])],
+        body: &[
+            "tensor<fp16, [1, 2]> w = const()[name = string(\"w\"), val = tensor<fp16, [1, 2]>([[100.0, 100.0]])]",
+            "tensor<fp16, [1, 1]> y = linear(weight = w, x = x)[name = string(\"y\")]",
+        ],
+        arguments: &["--numerics", "exact"],
+        gives: &[INF],
+    },
+    Case {
+        told: "undefined",
+        inputs: &[("x", F, &[NAN, 1.0])],
+        body: &["tensor<fp16, [2]> y = relu(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "undefined",
+        inputs: &[("x", I, &[5.0, -7.0]), ("z", I, &[0.0, 2.0])],
+        body: &["tensor<int32, [2]> y = floor_div(x = x, y = z)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "indistinguishable",
+        inputs: &[("x", "fp16, [1, 4]", &[10000.0, 10001.0, 10002.0, 10003.0])],
+        body: &["tensor<fp16, [1, 4]> y = softmax(axis = int32(-1), x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "inexact-integer",
+        inputs: &[("x", I, &[3001.0, -2049.0])],
+        body: &["tensor<int32, [2]> y = abs(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "inexact-integer",
+        inputs: &[("x", I, &[33_554_432.0, 1.0])],
+        body: &["tensor<int32, [2]> y = abs(x = x)[name = string(\"y\")]"],
+        arguments: &["--reference"],
+        gives: &[33_554_432.0, 1.0],
+    },
+    // 70000^2 wraps as int32 does.
+    Case {
+        told: "inexact-integer",
+        inputs: &[("x", I, &[70000.0, 2.0])],
+        body: &[
+            "tensor<int32, [2]> s = mul(x = x, y = x)[name = string(\"s\")]",
+            "tensor<int32, [2]> y = mod(x = s, y = int32(1000))[name = string(\"y\")]",
+        ],
+        arguments: &["--reference"],
+        gives: &[704.0, 4.0],
+    },
+    Case {
+        told: "rounded-twice",
+        inputs: &[("x", F, &[1.0, 20.0])],
+        body: &[
+            "tensor<fp16, [2]> q = real_div(x = x, y = fp16(3.0))[name = string(\"q\")]",
+            "tensor<fp16, [2]> r = round(x = q)[name = string(\"r\")]",
+            "tensor<int32, [2]> y = cast(dtype = string(\"int32\"), x = r)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[0.0, 7.0],
+    },
+    Case {
+        told: "tie",
+        inputs: &[("x", F, &[5.0, 20.0])],
+        body: &[
+            "tensor<fp16, [2]> q = mul(x = x, y = fp16(0.5))[name = string(\"q\")]",
+            "tensor<fp16, [2]> y = round(x = q)[name = string(\"y\")]",
+        ],
+        arguments: &["--numerics", "exact"],
+        gives: &[],
+    },
+    Case {
+        told: "nan-as-infinity",
+        inputs: &[("x", F, &[NAN, 20.0])],
+        body: &["tensor<fp16, [2]> y = add(x = x, y = fp16(1.0))[name = string(\"y\")]"],
+        arguments: &["--numerics", "exact"],
+        gives: &[INF, 21.0],
+    },
+];
+
+#[test]
+fn every_warning_has_a_case_that_triggers_it() {
+    for (name, _) in anemone::warnings::NAMES {
+        assert!(WARNED.iter().any(|case| case.told == *name), "nothing triggers {name}");
+    }
+    let doc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/numerics.md");
+    let doc = std::fs::read_to_string(doc).expect("the chapter");
+    let scratch = Scratch::new();
+    for case in WARNED {
+        assert!(doc.contains(&format!("| `{}` |", case.told)), "{} is not in the list", case.told);
+        let all = arguments(&scratch, case);
+        let ran = run(&all).fine();
+        let names: Vec<String> = ran.json("anemone.run/1")["warnings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|w| w["name"].as_str().expect("a name").to_string())
+            .collect();
+        assert!(names.iter().any(|name| name == case.told), "{} is not among {names:?}: {}", case.told, text(case));
+        if !case.gives.is_empty() {
+            assert_eq!(output(&scratch), case.gives, "{}", text(case));
+        }
+        if !case.arguments.contains(&"--reference") {
+            let strict = run(&[all, vec!["--strict-numerics".into()]].concat());
+            assert_eq!(strict.code, Some(1), "{strict:?}");
+        }
+    }
+}
+
+/// Types, extents and numbers at their ends: right, warned or refused.
+static ENDS: &[Case] = &[
+    // Declared type and data.
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", F, &[1.0, 2.0])],
+        body: &[
+            "tensor<fp16, [2]> c = const()[name = string(\"c\"), val = tensor<fp16, [2]>([1.0, 2.0, 3.0])]",
+            "tensor<fp16, [2]> y = add(x = x, y = c)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", I, &[1.0, 2.0])],
+        body: &[
+            "tensor<int32, [2]> c = const()[name = string(\"c\"), val = tensor<int32, [2]>([1.5, 2.0])]",
+            "tensor<int32, [2]> y = add(x = x, y = c)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", F, &[1.0, 2.0])],
+        body: &[
+            "tensor<int8, [2]> c = const()[name = string(\"c\"), val = tensor<int8, [2]>([300, 2])]",
+            "tensor<fp16, [2]> d = cast(dtype = string(\"fp16\"), x = c)[name = string(\"d\")]",
+            "tensor<fp16, [2]> y = add(x = x, y = d)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", F, &[1.0, 2.0])],
+        body: &["tensor<int32, [2]> y = relu(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    // Inputs that their type does not have.
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", "int8, [2]", &[300.0, 1.0])],
+        body: &["tensor<int8, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", "uint8, [2]", &[-1.0, 1.0])],
+        body: &["tensor<uint8, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &["--reference"],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", I, &[1.5, 1.0])],
+        body: &["tensor<int32, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", I, &[NAN, 1.0])],
+        body: &["tensor<int32, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &["--reference"],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", I, &[1e12, 1.0])],
+        body: &["tensor<int32, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", "bool, [2]", &[2.0, 0.0])],
+        body: &["tensor<bool, [2]> y = logical_not(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    // Narrow integers wrap.
+    Case {
+        told: "",
+        inputs: &[("x", "int8, [2]", &[100.0, -100.0])],
+        body: &["tensor<int8, [2]> y = add(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[-56.0, 56.0],
+    },
+    Case {
+        told: "",
+        inputs: &[("x", "uint8, [2]", &[200.0, 3.0])],
+        body: &["tensor<uint8, [2]> y = mul(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[64.0, 9.0],
+    },
+    Case {
+        told: "inexact-integer",
+        inputs: &[("x", I, &[70000.0, 2.0])],
+        body: &["tensor<int32, [2]> y = mul(x = x, y = x)[name = string(\"y\")]"],
+        arguments: &["--reference"],
+        gives: &[605_032_704.0, 4.0],
+    },
+    // Division by zero: infinite for floats, told for integers.
+    Case {
+        told: "",
+        inputs: &[("x", F, &[5.0, -7.0]), ("z", F, &[0.0, 2.0])],
+        body: &["tensor<fp16, [2]> y = real_div(x = x, y = z)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[INF, -3.5],
+    },
+    Case {
+        told: "undefined",
+        inputs: &[("x", I, &[5.0, -7.0]), ("z", I, &[0.0, 2.0])],
+        body: &["tensor<int32, [2]> y = mod(x = x, y = z)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    // Nothing to compute with.
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", "fp16, [0]", &[])],
+        body: &["tensor<fp16, [0]> y = relu(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2002",
+        inputs: &[("x", F, &[1.0, 2.0])],
+        body: &[
+            "tensor<fp16, [0]> y = slice_by_index(begin = tensor<int32, [1]>([1]), end = tensor<int32, [1]>([1]), \
+             x = x)[name = string(\"y\")]",
+        ],
+        arguments: &[],
+        gives: &[],
+    },
+    Case {
+        told: "ANE2003",
+        inputs: &[("x", F, &[1.0, 2.0, 3.0])],
+        body: &["tensor<fp16, [2]> y = relu(x = x)[name = string(\"y\")]"],
+        arguments: &[],
+        gives: &[],
+    },
+];
+
+#[test]
+fn types_extents_and_numbers_at_their_ends() {
+    let scratch = Scratch::new();
+    for case in ENDS {
+        let mut all = arguments(&scratch, case);
+        // An array longer than its input has its own extent.
+        let count = case.inputs[0].2.len();
+        if case.inputs[0].1 == F && count != 2 {
+            let bytes: Vec<u8> = case.inputs[0].2.iter().flat_map(|x| x.to_le_bytes()).collect();
+            scratch.file("x.npy", npy("<f4", false, &format!("({count},)"), &bytes));
+        }
+        if case.told.starts_with("ANE") {
+            all.retain(|a| a != "--json");
+            run(&all).refused(2, case.told, &[]);
+            continue;
+        }
+        let ran = run(&all).fine();
+        let warnings = ran.json("anemone.run/1")["warnings"].to_string();
+        match case.told {
+            "" => assert_eq!(warnings, "[]", "{}", text(case)),
+            name => assert!(warnings.contains(name), "{name} is not in {warnings}: {}", text(case)),
+        }
+        if !case.gives.is_empty() {
+            assert_eq!(output(&scratch), case.gives, "{}", text(case));
+        }
+    }
+}
+
+#[test]
+fn scalars_of_every_type_run() {
+    for ty in ["fp16", "fp32", "int32", "int16", "uint16", "int8", "uint8", "bool"] {
+        let scratch = Scratch::new();
+        let (op, given, wanted) = match ty {
+            "bool" => ("logical_not(x = x)", 1.0f32, 0.0),
+            _ => ("add(x = x, y = x)", 3.0, 6.0),
+        };
+        let text = format!(
+            "program(1.3)\n{{\n  func main<ios18>(tensor<{ty}, []> x) {{\n    tensor<{ty}, []> y = {op}[name = string(\"y\")];\n  \
+             }} -> (y);\n}}\n"
+        );
+        let (model, x) =
+            (scratch.file("scalar.mil", text), scratch.file("x.npy", npy("<f4", false, "()", &given.to_le_bytes())));
+        for way in [&["--numerics", "fast"][..], &["--numerics", "exact"], &["--reference"]] {
+            let mut all: Vec<String> = ["run", &model, "--input", &format!("x={x}"), "-o", &scratch.path("y.npy")]
+                .map(str::to_string)
+                .to_vec();
+            all.extend(way.iter().map(|a| a.to_string()));
+            run(&all).fine();
+            assert_eq!(output(&scratch), [wanted], "{ty} {way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_random_operation_is_no_constant() {
+    let scratch = Scratch::new();
+    let text = "program(1.0)\n{\n  func main<ios15>(tensor<fp16, [2, 3]> x) {\n    tensor<fp16, [2, 3]> r = random_uniform(high = \
+                fp16(1.0), low = fp16(0.0), seed = int32(1), shape = tensor<int32, [2]>([2, 3]))[name = string(\"r\")];\n    \
+                tensor<fp16, [2, 3]> y = add(x = x, y = r)[name = string(\"y\")];\n  } -> (y);\n}\n";
+    let model = scratch.file("random.mil", text);
+    let ran = ane!("check", model, "-t", "m1");
+    assert!(ran.out.contains("random_uniform      1  falls back to CPU"), "{ran:?}");
+    ane!("compile", model, "-o", scratch.out("x.hwx")).refused(1, "ANE1001", &["random numbers"]);
+    scratch.nothing_written();
+}

@@ -1,0 +1,147 @@
+//! Operators of classical models that are arithmetic: thresholds, chosen features, counts of n-grams; and optional values that are
+//! tensors or nothing.
+
+use super::node::Node;
+use crate::error::Error;
+use crate::graph::{DType, Tensor, ValueId};
+use crate::ops::{Binary, OpKind, ReduceKind};
+
+/// Domain of classical models.
+pub const DOMAIN: &str = "ai.onnx.ml";
+
+/// Most windows of one length that are compared with the n-grams of a list.
+const COMPARED: usize = 1 << 24;
+
+/// Translates the operator of the standard domain if it is one of these; otherwise false.
+pub fn translate(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "TfIdfVectorizer" if n.attribute("pool_int64s").is_some_and(|a| !a.ints.is_empty()) => counted(n),
+        "OptionalGetElement" => {
+            let x = n.need(0)?;
+            n.done(x)
+        }
+        // A tensor is an element; an operand left out is none.
+        "OptionalHasElement" => {
+            let has = n.input(0).is_some();
+            let id = n.build().mask(Vec::new(), vec![has]);
+            n.done(id)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Translates the operator of [`DOMAIN`] if it is one of these; otherwise false.
+pub fn translate_classical(n: &mut Node) -> Result<bool, Error> {
+    match n.op() {
+        "Binarizer" => {
+            let x = n.need(0)?;
+            let (threshold, dtype) = (n.float("threshold", 0.0), n.dtype(x));
+            let above = n.build().with(Binary::Greater, x, threshold)?;
+            let id = n.build().cast(above, dtype)?;
+            n.done(id)
+        }
+        "ArrayFeatureExtractor" => {
+            let (x, places) = (n.need(0)?, n.need(1)?);
+            let count = n.shape(places).iter().product::<usize>();
+            let places = n.build().reshape(places, [count])?;
+            let (rank, axis) = (n.shape(x).len(), n.shape(x).len().saturating_sub(1));
+            let mut id = n.build().gather(x, places, axis)?;
+            if rank == 1 {
+                id = n.build().reshape(id, [1, count])?;
+            }
+            n.done(id)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Counts of the n-grams of a list of integers in each row, neighbours up to `max_skip_count` elements apart; counts of 0 and 1
+/// (`IDF`) and weights where asked for.
+fn counted(n: &mut Node) -> Result<bool, Error> {
+    let x = n.need(0)?;
+    let shape = n.shape(x);
+    let (rows, width) = match shape[..] {
+        [width] => (1, width),
+        [rows, width] => (rows, width),
+        _ => return Err(n.unsupported("an operand not of rank 1 or 2")),
+    };
+    let (pool, starts) = (n.ints("pool_int64s").unwrap_or_default(), n.ints("ngram_counts").unwrap_or_default());
+    let starts = n.sizes("ngram_counts", &starts)?;
+    let places = n.ints("ngram_indexes").unwrap_or_default();
+    let places = n.sizes("ngram_indexes", &places)?;
+    let number = |n: &Node, key: &str| n.size(key, n.int(key, 0));
+    let (least, most) = (number(n, "min_gram_length")?.max(1), number(n, "max_gram_length")?);
+    let skips = number(n, "max_skip_count")?;
+    let columns = places.iter().max().map_or(0, |&last| last + 1);
+    let tokens = n.build().cast(x, DType::I32)?;
+    let tokens = n.build().reshape(tokens, [rows, 1, width])?;
+    // Each length's counts, with the columns that they belong to.
+    let (mut counts, mut belong, mut first): (Vec<ValueId>, Vec<usize>, usize) = (Vec::new(), Vec::new(), 0);
+    for (at, &start) in starts.iter().enumerate() {
+        let (length, end) = (at + 1, starts.get(at + 1).copied().unwrap_or(pool.len()));
+        let Some(grams) = pool.get(start..end).filter(|g| g.len().is_multiple_of(length)) else {
+            return Err(n.unsupported(format!("`ngram_counts` {starts:?} for {} numbers", pool.len())));
+        };
+        let many = grams.len() / length;
+        let own = places.get(first..first + many).ok_or_else(|| n.missing("an index of each n-gram"))?.to_vec();
+        first += many;
+        if many == 0 || !(least..=most).contains(&length) || many.saturating_mul(width) > COMPARED {
+            continue;
+        }
+        let apart = if length == 1 { 0 } else { skips };
+        for skip in 0..=apart {
+            if let Some(found) = windows(n, tokens, grams, length, skip + 1)? {
+                counts.push(found);
+                belong.extend(&own);
+            }
+        }
+    }
+    let zeros = vec![0.0; rows * columns];
+    let like = n.build().constant("like", Tensor::f32([1], vec![0.0]));
+    let mut id = if counts.is_empty() {
+        n.build().floats([rows, columns], &zeros, like)
+    } else {
+        let all = n.build().concat(&counts, 1)?;
+        let ones: Vec<f32> =
+            (0..columns).flat_map(|c| belong.iter().map(move |&b| f32::from(u8::from(b == c)))).collect();
+        let ones = n.build().floats([columns, belong.len()], &ones, all);
+        n.build().op("counts", OpKind::Combine, &[all, ones])?
+    };
+    let mode = n.text("mode").unwrap_or_default();
+    if mode == "IDF" {
+        id = n.build().with(Binary::Min, id, 1.0)?;
+    }
+    if let Some(weights) = n.attribute("weights").map(|a| a.floats.clone()).filter(|w| mode != "TF" && !w.is_empty()) {
+        if weights.len() != columns {
+            return Err(n.unsupported(format!("{} weights for {columns} columns", weights.len())));
+        }
+        let weights = n.build().floats([columns], &weights, id);
+        id = n.build().binary(Binary::Mul, id, weights)?;
+    }
+    if shape.len() == 1 {
+        id = n.build().reshape(id, [columns])?;
+    }
+    n.done(id)
+}
+
+/// Number of times that each n-gram of `length` stands in the rows of `tokens` `[rows, 1, width]`, its elements `step` apart:
+/// `[rows, n-grams]`; `None` where a row is too short.
+fn windows(n: &mut Node, tokens: ValueId, grams: &[i64], length: usize, step: usize) -> Result<Option<ValueId>, Error> {
+    let (width, many) = (n.shape(tokens)[2], grams.len() / length);
+    let Some(positions) = width.checked_sub((length - 1) * step).filter(|&p| p > 0) else { return Ok(None) };
+    let mut whole = None;
+    for at in 0..length {
+        let part = n.build().slice(tokens, 2, at * step, at * step + positions)?;
+        let clamp = |v: i64| v.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        let wanted = grams.iter().skip(at).step_by(length).map(|&g| clamp(g)).collect();
+        let wanted = n.build().integers([1, many, 1], wanted);
+        let same = n.build().binary(Binary::Equal, part, wanted)?;
+        whole = Some(match whole {
+            Some(before) => n.build().binary(Binary::Min, before, same)?,
+            None => same,
+        });
+    }
+    let Some(whole) = whole else { return Ok(None) };
+    let ones = n.build().cast(whole, DType::F32)?;
+    n.build().reduce(ReduceKind::Sum, ones, &[2], false).map(Some)
+}
